@@ -1,0 +1,74 @@
+# The only entry for developer commands; CI runs `make check` and nothing else.
+PYTHON ?= python3.11
+BIN := .venv/bin
+PACKAGES := broker_common census_node deploy health_node researcher_node
+PROTOS := $(wildcard protos/tripartite/v1/*.proto)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast check format lint types imports protos protos-check docs docs-check lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: .venv/.complete ## local .venv from the hash-pinned lock, with .venv/bin/tripartite
+
+.venv/.complete: requirements.lock pyproject.toml
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup ## three nodes on this machine, the paper's two studies, then the drive to the cap
+	@$(BIN)/tripartite demo
+
+test: setup ## everything the README promises: fast, process and statistical tests
+	$(BIN)/pytest -n 2 --dist worksteal
+
+test-fast: setup ## under a minute: no processes, no statistics
+	$(BIN)/pytest -n 2 --dist worksteal -m "not process and not statistical"
+
+check: setup format-check lint types imports protos-check docs-check test ## the sole merge gate
+
+.PHONY: format-check
+format-check: setup
+	$(BIN)/ruff format --check --quiet .
+
+format: setup ## rewrite the code in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: setup ## ruff with all rules on, buf on the protos
+	$(BIN)/ruff check --quiet .
+	cd protos && ../$(BIN)/buf lint
+
+types: setup ## mypy --strict, tests included
+	$(BIN)/mypy
+
+imports: setup ## the import contracts
+	$(BIN)/lint-imports
+
+GENERATE = $(BIN)/python -m grpc_tools.protoc -I protos --python_out=$(1) --grpc_python_out=$(1) \
+	--plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc \
+	--mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1) $(PROTOS)
+
+protos: setup ## regenerate the package tripartite.v1 with its type stubs
+	$(call GENERATE,protos)
+
+protos-check: setup ## fail if the generated package is not what the protos say
+	@rm -rf build/protos && mkdir -p build/protos
+	@$(call GENERATE,build/protos)
+	@for new in build/protos/tripartite/v1/*; do diff -q $$new protos/tripartite/v1/$$(basename $$new); done
+
+docs: setup ## refresh the help texts and figures that the documents quote
+	$(BIN)/python -m deploy.documents write
+
+docs-check: setup ## fail if a document quotes something that is no longer so
+	$(BIN)/python -m deploy.documents check
+
+lock: setup ## newest stable versions into the lock, with hashes and without a registry address
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --extra dev --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-header --custom-compile-command "make lock" \
+		--output-file requirements.lock pyproject.toml
+
+clean: ## remove everything that make made
+	rm -rf .venv build demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

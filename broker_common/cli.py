@@ -1,0 +1,174 @@
+"""The one program: finds the role groups through entry points and gives every command the same manners.
+
+With `--json`, stdout holds exactly one JSON object, progress goes to stderr, and a failure prints the error object of
+DESIGN 10. Exit codes are `ExitCode`. A role whose package is absent has no commands, and says so when it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points, version
+from pathlib import Path
+from typing import Any
+
+import click
+import structlog
+
+from broker_common.errors import BrokerError, ExitCode, InternalError, InvalidRequestError
+
+__all__ = ["Progress", "emit", "home_option", "json_option", "main", "say"]
+
+_GROUP = "tripartite.commands"
+_INTERRUPTED = 130
+
+home_option = click.option(
+    "--home",
+    "home",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="The role's folder: config.toml, keys and data.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, progress on stderr.")
+
+
+def emit(as_json: bool, result: Mapping[str, Any], text: str) -> None:
+    """Print a command's result: the object under --json, otherwise the text for people."""
+    click.echo(json.dumps(result, ensure_ascii=False) if as_json else text)
+
+
+def say(text: str) -> None:
+    """Progress and remarks: always on stderr, so that stdout stays clean."""
+    click.echo(text, err=True)
+
+
+class Progress:
+    """One line on stderr that counts up; redrawn on a terminal, said at every tenth otherwise."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._said = -1
+
+    def __call__(self, done: int, total: int) -> None:
+        percent = 100 if total <= 0 else min(100, 100 * done // total)
+        step = percent if sys.stderr.isatty() else percent // 10 * 10
+        if step == self._said:
+            return
+        self._said = step
+        terminal = sys.stderr.isatty()
+        end = "\n" if step == 100 or not terminal else ""  # noqa: PLR2004 - percent
+        sys.stderr.write(f"{chr(13) if terminal else ''}{self._what}: {step} %{end}")
+        sys.stderr.flush()
+
+
+class _Roles(click.Group):
+    """Commands that are loaded when they are called, each from its own package."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return sorted(point.name for point in _points())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        for point in _points():
+            if point.name == cmd_name:
+                return _load(point)
+        return None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = []
+        for name in self.list_commands(ctx):
+            try:
+                command = self.get_command(ctx, name)
+            except InvalidRequestError:
+                continue
+            if command is not None:
+                rows.append((name, command.get_short_help_str(limit=90)))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _points() -> Sequence[EntryPoint]:
+    return tuple(entry_points(group=_GROUP))
+
+
+def _load(point: EntryPoint) -> click.Command:
+    try:
+        command = point.load()
+    except ModuleNotFoundError as error:
+        package = point.module.partition(".")[0]
+        if error.name is not None and error.name.partition(".")[0] == package:
+            raise InvalidRequestError("NOT_INSTALLED", role=point.name, package=package) from error
+        raise
+    if not isinstance(command, click.Command):
+        raise TypeError(f"the entry point {point.name} is not a command")
+    return command
+
+
+@click.command(cls=_Roles, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(version("tripartite"), prog_name="tripartite")
+def program() -> None:
+    """Count people across two agencies that may never merge their data.
+
+    A health agency knows who had an angioplasty, a census agency knows who speaks French, and neither may see the
+    other's records. Ask how many people are both, and get one noisy count that only you can read.
+
+    Start with 'tripartite demo'.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and leave with its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    _log_to_stderr()
+    sys.exit(_run(words))
+
+
+def _run(words: list[str]) -> int:
+    as_json = "--json" in words
+    try:
+        result = program.main(words, prog_name="tripartite", standalone_mode=False)
+    except click.UsageError as error:
+        return _fail_usage(error, as_json)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return _INTERRUPTED
+    except BrokerError as error:
+        return _fail(error, as_json)
+    except Exception:  # noqa: BLE001 - the last resort: a bug ends as INTERNAL, with its traceback for the operator
+        traceback.print_exc()
+        return _fail(InternalError("INTERNAL"), as_json)
+    return int(result) if isinstance(result, int) else ExitCode.OK
+
+
+def _fail(error: BrokerError, as_json: bool) -> int:
+    if as_json:
+        click.echo(json.dumps(error.as_json(), ensure_ascii=False))
+    else:
+        click.echo(f"Error: {error.text}\n{error.hint}  [{error.code}]", err=True)
+    return error.exit_code
+
+
+def _fail_usage(error: click.UsageError, as_json: bool) -> int:
+    path = error.ctx.command_path if error.ctx is not None else "tripartite"
+    hint = f"Run '{path} --help'."
+    if as_json:
+        click.echo(json.dumps({"error": {"code": "USAGE", "text": error.format_message(), "hint": hint}}))
+    else:
+        click.echo(f"Error: {error.format_message()}\n{hint}", err=True)
+    return ExitCode.USAGE
+
+
+def _log_to_stderr() -> None:
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )

@@ -1,0 +1,108 @@
+"""TLS certificates: ECDSA P-256, self-signed, pinned by the peers that were told of them.
+
+There is no certificate authority, because whoever ran it could pose as anyone: a census agency that signed the health
+node's certificate could read criteria. A node trusts exactly the certificates in its `trust` folder (DECISIONS 4).
+Who somebody is stands in the certificate's URI SAN, `tripartite://ORGANISATION/ROLE/NAME`; which server a client
+expects stands in the DNS SAN, `ROLE.tripartite.internal`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal, TypeAlias, cast, get_args
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+__all__ = [
+    "Identity",
+    "Role",
+    "TlsCredentials",
+    "certificate_expiry_ms",
+    "make_certificate",
+    "parse_identity",
+    "server_name",
+]
+
+Role: TypeAlias = Literal["researcher", "health", "census"]
+_URI = re.compile(r"tripartite://([a-z0-9][a-z0-9-]{0,62})/([a-z]+)/([a-z0-9][a-z0-9-]{0,62})")
+# Clocks of the parties may differ a little when a certificate is new.
+_BACKDATE = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who stands at the other end of a connection."""
+
+    organisation: str
+    role: Role
+    name: str
+
+    @property
+    def uri(self) -> str:
+        return f"tripartite://{self.organisation}/{self.role}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsCredentials:
+    """A certificate and its private key, PEM."""
+
+    certificate: bytes
+    private_key: bytes
+
+    def __repr__(self) -> str:
+        return "TlsCredentials(<secret>)"
+
+
+def server_name(role: Role) -> str:
+    """The DNS SAN that clients pin for a server of this role."""
+    return f"{role}.tripartite.internal"
+
+
+def parse_identity(uri: str) -> Identity:
+    """Read a URI SAN; ValueError when it names no known role."""
+    match = _URI.fullmatch(uri)
+    if match is None or match[2] not in get_args(Role):
+        raise ValueError("not an identity of this service")
+    return Identity(match[1], cast("Role", match[2]), match[3])
+
+
+def make_certificate(identity: Identity, *, now_ms: int, days: int) -> TlsCredentials:
+    """A fresh key and a self-signed certificate for `identity`, valid from now for `days`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"tripartite {identity.role} {identity.name}"[:64])])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BACKDATE)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(
+            x509.SubjectAlternativeName(
+                [x509.DNSName(server_name(identity.role)), x509.UniformResourceIdentifier(identity.uri)]
+            ),
+            critical=False,
+        )
+        # Not an authority: a pinned peer cannot vouch for anybody else.
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    return TlsCredentials(
+        certificate.public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
+
+
+def certificate_expiry_ms(certificate: bytes) -> int:
+    """When a PEM certificate ends, in milliseconds since 1970 UTC."""
+    return int(x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp() * 1000)

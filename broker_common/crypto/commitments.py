@@ -1,0 +1,93 @@
+"""Hiding commitments and the hashes that everything else refers to.
+
+A commitment is SHA-256 over a domain, a 32-byte random salt and length-prefixed parts. Without the salt it shows
+nothing, even when the content is guessable (an empty sample, a popular criterion); with it, it binds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+from broker_common.errors import InvalidRequestError
+
+__all__ = [
+    "SALT_BYTES",
+    "SET_DOMAIN",
+    "commit_criteria",
+    "commit_load",
+    "commit_set",
+    "hash_bytes",
+    "hash_set",
+    "noise_seed",
+    "verify_commitment",
+]
+
+SALT_BYTES = 32
+# What the hash of a set of pseudonyms begins with; frames hash the set as they are opened.
+SET_DOMAIN = b"tripartite/set/v1\0"
+
+
+def hash_bytes(data: bytes) -> bytes:
+    """SHA-256: the name by which tickets, policies and sealed answers are known."""
+    return hashlib.sha256(data).digest()
+
+
+def hash_set(pseudonyms: bytes | memoryview) -> bytes:
+    """The hash of a set of pseudonyms, given in ascending order."""
+    digest = hashlib.sha256(SET_DOMAIN)
+    digest.update(pseudonyms)
+    return digest.digest()
+
+
+def commit_criteria(nonce: bytes, canonical_criteria: bytes) -> bytes:
+    """What a ticket says of its criteria: hides them from the census node, binds the health node."""
+    return _commit(b"tripartite/commit-criteria/v1\0", nonce, canonical_criteria)
+
+
+def commit_set(salt: bytes, ticket_hash: bytes, set_hash: bytes) -> bytes:
+    """What a manifest and a charge say of a set of pseudonyms."""
+    return _commit(b"tripartite/commit-set/v1\0", salt, ticket_hash, set_hash)
+
+
+def commit_load(salt: bytes, content_hash: bytes) -> bytes:
+    """What a log entry says of a loaded store: no size, no content, yet the store cannot be swapped."""
+    return _commit(b"tripartite/commit-load/v1\0", salt, content_hash)
+
+
+def verify_commitment(claimed: bytes, opened: bytes, *, subject: str) -> None:
+    """Return only if both are the same commitment.
+
+    Raises:
+        InvalidRequestError: COMMITMENT_MISMATCH.
+    """
+    if not hmac.compare_digest(claimed, opened):
+        raise InvalidRequestError("COMMITMENT_MISMATCH", subject=subject)
+
+
+def noise_seed(
+    slot_secret: bytes, *, ticket_hash: bytes, submitted_set: bytes, active_set: bytes, load: str, scale: int
+) -> bytes:
+    """The seed of one answer's noise (DESIGN 6): fixed by the slot's secret and by everything that was charged."""
+    return _commit(
+        b"tripartite/noise/v1\0",
+        slot_secret,
+        ticket_hash,
+        submitted_set,
+        active_set,
+        load.encode("ascii"),
+        scale.to_bytes(8, "big"),
+        b"count",
+    )
+
+
+def _commit(domain: bytes, salt: bytes, *parts: bytes) -> bytes:
+    if len(salt) != SALT_BYTES:
+        raise ValueError(f"a salt has {SALT_BYTES} bytes")
+    digest = hashlib.sha256(domain)
+    digest.update(salt)
+    for part in parts:
+        # Length prefixes: two different lists of parts never hash the same bytes.
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()

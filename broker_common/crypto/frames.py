@@ -1,0 +1,192 @@
+"""The sealed frames of a sample, and the only code that lays out or reads their plaintext.
+
+Plaintext, before it is cut into frames of exactly 256 KiB:
+
+    8 bytes   "tripSMP1"
+    8 bytes   number of pseudonyms, big-endian
+    32 bytes  salt of the set commitment
+    16 bytes  zero
+    16 bytes  each pseudonym, strictly ascending
+    zeros     up to a multiple of 256 KiB
+
+Each frame is AES-256-GCM under the attempt's frame key. Its nonce is seven zero bytes, the index (4 bytes) and the last
+flag (1 byte): a fixed nonce per position is sound only because the key is fresh for every attempt and never stored.
+The count stands inside the encryption, so an observer learns the number of frames and nothing finer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from broker_common.crypto.commitments import SALT_BYTES, SET_DOMAIN
+from broker_common.errors import InvalidRequestError
+from broker_common.values import PSEUDONYM_BYTES, Randomness
+
+__all__ = ["FRAME_BYTES", "FRAME_KEY_BYTES", "TAG_BYTES", "FrameOpener", "FrameSealer", "frame_plaintexts"]
+
+FRAME_BYTES = 256 * 1024
+FRAME_KEY_BYTES = 32
+TAG_BYTES = 16
+_MAGIC = b"tripSMP1"
+_HEADER_BYTES = 64
+_COUNT = slice(8, 16)
+_SALT = slice(16, 16 + SALT_BYTES)
+_RESERVED = slice(16 + SALT_BYTES, _HEADER_BYTES)
+_U32_MAX = 2**32 - 1
+
+
+def frame_plaintexts(pseudonyms: npt.NDArray[np.uint8], salt: bytes) -> Iterator[tuple[int, bool, bytes]]:
+    """Lay out an ascending (n, 16) array as (index, last, plaintext); every plaintext has `FRAME_BYTES`."""
+    if len(salt) != SALT_BYTES:
+        raise ValueError(f"a salt has {SALT_BYTES} bytes")
+    header = _MAGIC + len(pseudonyms).to_bytes(8, "big") + salt + bytes(_HEADER_BYTES - 16 - SALT_BYTES)
+    body = memoryview(np.ascontiguousarray(pseudonyms).reshape(-1).data)
+    frames = max(1, -(-(len(header) + len(body)) // FRAME_BYTES))
+    for index in range(frames):
+        start = index * FRAME_BYTES - _HEADER_BYTES
+        chunk = bytes(body[max(0, start) : start + FRAME_BYTES])
+        if index == 0:
+            chunk = header + chunk
+        yield index, index == frames - 1, chunk.ljust(FRAME_BYTES, b"\0")
+
+
+class FrameSealer:
+    """Seals the frames of one attempt under a fresh key; `frame_key` is what gets sealed to the census node."""
+
+    def __init__(self, randomness: Randomness) -> None:
+        self.frame_key = randomness(FRAME_KEY_BYTES)
+        self._cipher = AESGCM(self.frame_key)
+        self._ciphertexts = hashlib.sha256()
+
+    def seal_frame(self, index: int, last: bool, plaintext: bytes) -> bytes:
+        """Ciphertext and tag of the next frame. Call it once per frame, in order."""
+        ciphertext = self._cipher.encrypt(_nonce(index, last), plaintext, None)
+        self._ciphertexts.update(ciphertext)
+        return ciphertext
+
+    @property
+    def ciphertext_hash(self) -> bytes:
+        """SHA-256 over all ciphertexts so far."""
+        return self._ciphertexts.digest()
+
+
+class FrameOpener:
+    """Opens frames one by one and hands out pseudonyms; whatever is wrong with a sample, it is refused here.
+
+    Call `open_frame` for each frame in the order received, then `finish` once. Nothing that `open_frame` returned may
+    be used for a charge before `finish` has returned.
+    """
+
+    def __init__(self, frame_key: bytes, *, max_people: int) -> None:
+        if len(frame_key) != FRAME_KEY_BYTES:
+            raise InvalidRequestError("BAD_FRAMES", problem="the frame key has the wrong length")
+        self._cipher = AESGCM(frame_key)
+        self._max_people = max_people
+        self._ciphertexts = hashlib.sha256()
+        self._set = hashlib.sha256(SET_DOMAIN)
+        self._next_index = 0
+        self._seen_last = False
+        self._declared = 0
+        self._read = 0
+        self._salt = b""
+        self._previous = b""
+
+    def open_frame(self, index: int, last: bool, ciphertext: bytes) -> npt.NDArray[np.uint8]:
+        """The pseudonyms of the next frame as an (n, 16) array.
+
+        Raises:
+            InvalidRequestError: BAD_FRAMES, or SEALED_WRONGLY for a frame that does not decrypt.
+        """
+        if self._seen_last:
+            raise _bad("a frame after the last one")
+        if index != self._next_index or index > _U32_MAX:
+            raise _bad("frames are out of order or missing")
+        if len(ciphertext) != FRAME_BYTES + TAG_BYTES:
+            raise _bad("a frame has the wrong length")
+        try:
+            plaintext = self._cipher.decrypt(_nonce(index, last), ciphertext, None)
+        except InvalidTag as error:
+            raise InvalidRequestError("SEALED_WRONGLY", subject="frame") from error
+        self._ciphertexts.update(ciphertext)
+        self._next_index += 1
+        self._seen_last = last
+        body = memoryview(plaintext)
+        if index == 0:
+            self._read_header(plaintext[:_HEADER_BYTES])
+            body = body[_HEADER_BYTES:]
+        people = self._take(body)
+        if not last and self._read == self._declared:
+            raise _bad("the sample goes on after its end")
+        return people
+
+    def finish(self) -> None:
+        """Return only if the sample is whole.
+
+        Raises:
+            InvalidRequestError: BAD_FRAMES.
+        """
+        if not self._seen_last:
+            raise _bad("the last frame is missing")
+        if self._read != self._declared:
+            raise _bad("there are fewer people than declared")
+
+    @property
+    def ciphertext_hash(self) -> bytes:
+        """SHA-256 over all ciphertexts so far."""
+        return self._ciphertexts.digest()
+
+    @property
+    def set_hash(self) -> bytes:
+        """The same as `hash_set` of everything handed out so far."""
+        return self._set.digest()
+
+    @property
+    def salt(self) -> bytes:
+        """The salt of the set commitment, from the sealed header."""
+        return self._salt
+
+    def _read_header(self, header: bytes) -> None:
+        if header[: len(_MAGIC)] != _MAGIC or any(header[_RESERVED]):
+            raise _bad("the header is not one of a sample")
+        self._declared = int.from_bytes(header[_COUNT], "big")
+        self._salt = header[_SALT]
+        if self._declared > self._max_people:
+            raise _bad("more people are declared than the policy admits")
+
+    def _take(self, body: memoryview) -> npt.NDArray[np.uint8]:
+        wanted = min(self._declared - self._read, len(body) // PSEUDONYM_BYTES)
+        used = wanted * PSEUDONYM_BYTES
+        padding = body[used:]
+        if padding != bytes(len(padding)):
+            raise _bad("the padding is not zero, or there are more people than declared")
+        people = np.frombuffer(body[:used], dtype=np.uint8).reshape(-1, PSEUDONYM_BYTES)
+        self._verify_ascending(body[:used])
+        self._read += wanted
+        self._set.update(body[:used])
+        return people
+
+    def _verify_ascending(self, people: memoryview) -> None:
+        """Strictly ascending within the frame and across frames, which also excludes duplicates."""
+        if not people:
+            return
+        halves = np.frombuffer(people, dtype=">u8").reshape(-1, 2).astype(np.uint64)
+        high, low = halves[:, 0], halves[:, 1]
+        ascending = (high[1:] > high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] > low[:-1]))
+        first, last = bytes(people[:PSEUDONYM_BYTES]), bytes(people[-PSEUDONYM_BYTES:])
+        if not ascending.all() or (self._previous and first <= self._previous):
+            raise _bad("pseudonyms are not strictly ascending")
+        self._previous = last
+
+
+def _nonce(index: int, last: bool) -> bytes:
+    return bytes(7) + index.to_bytes(4, "big") + bytes([last])
+
+
+def _bad(problem: str) -> InvalidRequestError:
+    return InvalidRequestError("BAD_FRAMES", problem=problem)

@@ -1,0 +1,116 @@
+"""HPKE (RFC 9180), one suite: MLKEM768-X25519, HKDF-SHA256, AES-256-GCM.
+
+The KEM is a post-quantum hybrid because health data must stay secret for decades: what is recorded today must not open
+to tomorrow's machine. `info` binds every sealing to its ticket and its purpose; opening with another `info` fails.
+"""
+
+from __future__ import annotations
+
+import base64
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import (
+    AEAD,
+    KDF,
+    KEM,
+    MLKEM768X25519PrivateKey,
+    MLKEM768X25519PublicKey,
+    Suite,
+)
+
+from broker_common.crypto.secret import Secret
+from broker_common.errors import InvalidRequestError
+from broker_common.values import Randomness
+
+__all__ = ["SEALING_KEY_BYTES", "SEALING_OVERHEAD_BYTES", "OpeningKey", "SealingKey", "answer_info", "sample_info"]
+
+_MLKEM_PUBLIC_BYTES = 1184
+_MLKEM_SEED_BYTES = 64
+_X25519_BYTES = 32
+SEALING_KEY_BYTES = _MLKEM_PUBLIC_BYTES + _X25519_BYTES
+# Encapsulation (1088 + 32) and authentication tag (16).
+SEALING_OVERHEAD_BYTES = 1088 + 32 + 16
+
+_SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+_PRIVATE_KIND = "mlkem768-x25519-private"
+_PUBLIC_KIND = "mlkem768-x25519-public"
+
+
+def sample_info(ticket_hash: bytes, policy_hash: bytes) -> bytes:
+    """`info` for the frame key of a sample."""
+    return b"tripartite/sample/v1\0" + ticket_hash + policy_hash
+
+
+def answer_info(ticket_hash: bytes) -> bytes:
+    """`info` for a sealed answer."""
+    return b"tripartite/answer/v1\0" + ticket_hash
+
+
+class SealingKey:
+    """The public half: anyone may seal to it."""
+
+    def __init__(self, raw: bytes) -> None:
+        if len(raw) != SEALING_KEY_BYTES:
+            raise ValueError(f"a sealing key has {SEALING_KEY_BYTES} bytes")
+        self.raw = bytes(raw)
+        self._public = MLKEM768X25519PublicKey(
+            MLKEM768PublicKey.from_public_bytes(raw[:_MLKEM_PUBLIC_BYTES]),
+            X25519PublicKey.from_public_bytes(raw[_MLKEM_PUBLIC_BYTES:]),
+        )
+
+    def seal(self, plaintext: bytes, info: bytes) -> bytes:
+        """Encapsulation followed by ciphertext; a fresh encapsulation every time."""
+        return _SUITE.encrypt(plaintext, self._public, info=info)
+
+    def to_text(self) -> str:
+        return f"{_PUBLIC_KIND} {base64.b64encode(self.raw).decode('ascii')}"
+
+    @classmethod
+    def parse_text(cls, text: str) -> SealingKey:
+        return cls(_parse_key_line(text, _PUBLIC_KIND))
+
+
+class OpeningKey(Secret):
+    """The private half: ML-KEM seed followed by the X25519 scalar."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(key, exact_bytes=_MLKEM_SEED_BYTES + _X25519_BYTES)
+        self._mlkem = MLKEM768PrivateKey.from_seed_bytes(key[:_MLKEM_SEED_BYTES])
+        self._x25519 = X25519PrivateKey.from_private_bytes(key[_MLKEM_SEED_BYTES:])
+        self._private = MLKEM768X25519PrivateKey(self._mlkem, self._x25519)
+
+    @classmethod
+    def generate(cls, randomness: Randomness) -> OpeningKey:
+        return cls(randomness(_MLKEM_SEED_BYTES + _X25519_BYTES))
+
+    @property
+    def sealing_key(self) -> SealingKey:
+        return SealingKey(self._mlkem.public_key().public_bytes_raw() + self._x25519.public_key().public_bytes_raw())
+
+    def open(self, sealed: bytes, info: bytes, *, subject: str) -> bytes:
+        """The plaintext.
+
+        Raises:
+            InvalidRequestError: SEALED_WRONGLY, whatever the reason: telling reasons apart would be an oracle.
+        """
+        try:
+            return _SUITE.decrypt(sealed, self._private, info=info)
+        except (InvalidTag, ValueError) as error:
+            raise InvalidRequestError("SEALED_WRONGLY", subject=subject) from error
+
+    def to_text(self) -> str:
+        """SECURITY: the private key, for a key file readable by its owner alone."""
+        return f"{_PRIVATE_KIND} {base64.b64encode(self.expose()).decode('ascii')}"
+
+    @classmethod
+    def parse_text(cls, text: str) -> OpeningKey:
+        return cls(_parse_key_line(text, _PRIVATE_KIND))
+
+
+def _parse_key_line(text: str, kind: str) -> bytes:
+    words = text.strip().split(" ")
+    if len(words) != 2 or words[0] != kind:  # noqa: PLR2004 - kind and key
+        raise ValueError(f"not one line of the form '{kind} BASE64'")
+    return base64.b64decode(words[1], validate=True)

@@ -1,0 +1,115 @@
+"""Ed25519 signatures: one key and one domain prefix per purpose, so that no signature can serve another purpose.
+
+`verify_*` raises and never returns a bool. A key's text form stands in key files; its id is a short public name.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from enum import Enum
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from broker_common.crypto.secret import Secret
+from broker_common.errors import InvalidRequestError
+from broker_common.values import Randomness
+
+__all__ = ["Purpose", "SigningKey", "VerifyKey"]
+
+_KEY_BYTES = 32
+
+
+class Purpose(Enum):
+    """What a key signs. The value is the key's name in files; it also makes the domain prefix."""
+
+    TICKET = "ticket"
+    MANIFEST = "manifest"
+    ANSWER = "answer"
+    POLICY = "policy"
+    LOG = "log"
+
+    @property
+    def prefix(self) -> bytes:
+        # Log keys sign C2SP notes, whose format fixes the signed bytes; such a key signs nothing but notes.
+        return b"" if self is Purpose.LOG else f"tripartite/{self.value}/v1\0".encode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyKey:
+    """The public half of a signing key."""
+
+    purpose: Purpose
+    raw: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.raw) != _KEY_BYTES:
+            raise ValueError("an Ed25519 public key has 32 bytes")
+
+    @property
+    def key_id(self) -> str:
+        return hashlib.sha256(
+            b"tripartite/verify-key/v1\0" + self.purpose.value.encode() + b"\0" + self.raw
+        ).hexdigest()[:16]
+
+    def verify_signature(self, message: bytes, signature: bytes) -> None:
+        """Return only if `signature` is this key's signature of `message` for this key's purpose.
+
+        Raises:
+            InvalidRequestError: BAD_SIGNATURE.
+        """
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, self.purpose.prefix + message)
+        except (InvalidSignature, ValueError) as error:
+            raise InvalidRequestError("BAD_SIGNATURE", subject=self.purpose.value) from error
+
+    def to_text(self) -> str:
+        return f"ed25519-public {self.purpose.value} {base64.b64encode(self.raw).decode('ascii')}"
+
+    @classmethod
+    def parse_text(cls, text: str, purpose: Purpose) -> VerifyKey:
+        """Read a public key file's text; ValueError when it is not a key for this purpose."""
+        return cls(purpose, _parse_key_line(text, "ed25519-public", purpose))
+
+
+class SigningKey(Secret):
+    """The private half: signs for one purpose."""
+
+    def __init__(self, purpose: Purpose, key: bytes) -> None:
+        super().__init__(key, exact_bytes=_KEY_BYTES)
+        self.purpose = purpose
+        self._private = Ed25519PrivateKey.from_private_bytes(key)
+
+    @classmethod
+    def generate(cls, purpose: Purpose, randomness: Randomness) -> SigningKey:
+        return cls(purpose, randomness(_KEY_BYTES))
+
+    @property
+    def verify_key(self) -> VerifyKey:
+        return VerifyKey(self.purpose, self._private.public_key().public_bytes_raw())
+
+    @property
+    def key_id(self) -> str:
+        return self.verify_key.key_id
+
+    def sign(self, message: bytes) -> bytes:
+        """The 64-byte signature of `message` under this key's purpose."""
+        return self._private.sign(self.purpose.prefix + message)
+
+    def to_text(self) -> str:
+        """SECURITY: the private key, for a key file readable by its owner alone."""
+        return f"ed25519-private {self.purpose.value} {base64.b64encode(self.expose()).decode('ascii')}"
+
+    @classmethod
+    def parse_text(cls, text: str, purpose: Purpose) -> SigningKey:
+        """Read a private key file's text; ValueError when it is not a key for this purpose."""
+        return cls(purpose, _parse_key_line(text, "ed25519-private", purpose))
+
+
+def _parse_key_line(text: str, kind: str, purpose: Purpose) -> bytes:
+    words = text.strip().split(" ")
+    if len(words) != 3 or words[0] != kind or words[1] != purpose.value:  # noqa: PLR2004 - kind, purpose, key
+        raise ValueError(f"not one line of the form '{kind} {purpose.value} BASE64'")
+    return base64.b64decode(words[2], validate=True)

@@ -1,0 +1,358 @@
+"""Every way a request can fail: one closed table of reasons, each with its family, sentence and hint.
+
+    BrokerError
+     |-- InvalidRequestError   the caller's fault; the same request will fail again      exit 3
+     |-- RefusedError          a sound request that budget, policy or state forbids      exit 4
+     |-- PeerUnavailableError  another node is down, slow, or not the node we expect     exit 5
+     |-- InternalError         our own fault: a bug, a full disk, a damaged store        exit 6
+     `-- StateUnknownError     a write whose outcome we cannot know; the node stops      exit 6
+
+Invariants. A reason code never changes its meaning. The public sentence is built from the table and from `details`
+only, and `details` must never carry language data, linkage figures, sample sizes or another person's record: error
+text is part of the leakage surface. To add a reason: one row in `REASONS`, one row in `broker_common.rpc.status`.
+A French table can stand beside this one: codes and details travel on the wire, sentences are made by the reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+__all__ = [
+    "REASONS",
+    "BrokerError",
+    "ExitCode",
+    "InternalError",
+    "InvalidRequestError",
+    "PeerUnavailableError",
+    "Reason",
+    "RefusedError",
+    "StateUnknownError",
+    "error_for",
+]
+
+
+class ExitCode(IntEnum):
+    """Process exit codes of every `tripartite` command (DESIGN 10)."""
+
+    OK = 0
+    AUDIT_FAILED = 1
+    USAGE = 2
+    INVALID_REQUEST = 3
+    REFUSED = 4
+    PEER_UNAVAILABLE = 5
+    INTERNAL = 6
+
+
+class BrokerError(Exception):
+    """A failure with a stable code. Raise one of the families below, or `error_for(code, ...)` when reading the wire."""
+
+    exit_code: ExitCode = ExitCode.INTERNAL
+
+    def __init__(self, code: str, **details: str | int) -> None:
+        reason = REASONS[code]
+        if not isinstance(self, reason.family):
+            raise TypeError(f"{code} belongs to {reason.family.__name__}, not {type(self).__name__}")
+        self.code = code
+        self.details: dict[str, str] = {name: str(value) for name, value in details.items()}
+        super().__init__(f"{code}: {self.text}")
+
+    @property
+    def text(self) -> str:
+        """One sentence for a person, safe to show to whoever made the request."""
+        return REASONS[self.code].text.format_map(_Blanks(self.details))
+
+    @property
+    def hint(self) -> str:
+        """What the reader can do next."""
+        return REASONS[self.code].hint.format_map(_Blanks(self.details))
+
+    @property
+    def stops_node(self) -> bool:
+        """True when a node that meets this must stop serving: its store or its knowledge of it cannot be trusted."""
+        return self.code in _STOPPING
+
+    def as_json(self) -> dict[str, dict[str, str]]:
+        """The error object that every command prints under `--json`."""
+        return {"error": {"code": self.code, "text": self.text, "hint": self.hint}}
+
+
+class InvalidRequestError(BrokerError):
+    """The caller's fault: malformed, unknown, expired or unauthorised. Nothing was charged."""
+
+    exit_code = ExitCode.INVALID_REQUEST
+
+
+class RefusedError(BrokerError):
+    """A sound request that the policy, the budget or the service's state forbids. Nothing was charged."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class PeerUnavailableError(BrokerError):
+    """Another node did not answer in time, or answered as somebody else."""
+
+    exit_code = ExitCode.PEER_UNAVAILABLE
+
+
+class InternalError(BrokerError):
+    """Our own fault. Nothing about the request is wrong."""
+
+    exit_code = ExitCode.INTERNAL
+
+
+class StateUnknownError(BrokerError):
+    """A durable write may or may not have happened: the node must stop and reload, never guess."""
+
+    exit_code = ExitCode.INTERNAL
+
+
+class _Blanks(dict[str, str]):
+    """Details missing from an error that came over the wire leave a visible blank instead of a second failure."""
+
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One row of the table: whose fault it is, what to say, and what to do about it."""
+
+    family: type[BrokerError]
+    text: str
+    hint: str
+
+
+_STOPPING = frozenset({"INTEGRITY", "STORE_FAILED", "STATE_UNKNOWN"})
+_CRITERIA_HINT = "Run 'tripartite researcher dictionary' for the published columns and codes."
+
+REASONS: Mapping[str, Reason] = {
+    # --- criteria and questions ------------------------------------------------------------------------------------
+    "CRITERIA_SYNTAX": Reason(
+        InvalidRequestError,
+        "The condition cannot be read: {problem}.",
+        "Write it like: age >= 65 and procedure = 'angioplasty'. Allowed: = <> < <= > >= in, between, and, or, not, ( ).",
+    ),
+    "CRITERIA_TOO_LARGE": Reason(
+        InvalidRequestError,
+        "The condition is too large: {problem}.",
+        "Split the study into several questions, or use in (...) instead of a long chain of or.",
+    ),
+    "UNKNOWN_COLUMN": Reason(
+        InvalidRequestError, "There is no column '{column}'.", "Did you mean: {nearest}? " + _CRITERIA_HINT
+    ),
+    "UNKNOWN_CODE": Reason(
+        InvalidRequestError,
+        "Column '{column}' has no code '{value}'.",
+        "Did you mean: {nearest}? Published codes: {codes}.",
+    ),
+    "WRONG_TYPE": Reason(
+        InvalidRequestError,
+        "Column '{column}' holds {expected}, so it cannot be compared with {found}.",
+        "Dates are written '2010-03-31', whole numbers without quotes, codes in single quotes.",
+    ),
+    "WRONG_OPERATOR": Reason(
+        InvalidRequestError,
+        "Column '{column}' holds {expected}; '{operator}' is not defined for it.",
+        "Codes know =, <> and in; numbers and dates also <, <=, >, >= and between.",
+    ),
+    "UNKNOWN_VARIABLE": Reason(
+        InvalidRequestError,
+        "There is no language variable '{variable}'.",
+        "Did you mean: {nearest}? Or ask for 'all', every linked person.",
+    ),
+    "UNKNOWN_VALUE": Reason(
+        InvalidRequestError,
+        "Language variable '{variable}' has no value '{value}'.",
+        "Did you mean: {nearest}? Published values: {codes}.",
+    ),
+    "QUESTION_SYNTAX": Reason(
+        InvalidRequestError,
+        "The question cannot be read: {problem}.",
+        "Write it like: mother_tongue = 'French', mother_tongue in ('French', 'English'), or: all",
+    ),
+    "INVALID_VALUE": Reason(InvalidRequestError, "{name} {problem}.", "{remedy}"),
+    # --- messages, identities and keys -----------------------------------------------------------------------------
+    "MALFORMED_MESSAGE": Reason(
+        InvalidRequestError, "The message is malformed: {problem}.", "Nothing was charged. Use a current client."
+    ),
+    "BAD_SIGNATURE": Reason(
+        InvalidRequestError,
+        "The signature of the {subject} does not hold.",
+        "It was altered on the way or signed with another key. Nothing was charged.",
+    ),
+    "UNKNOWN_KEY": Reason(
+        InvalidRequestError,
+        "The key '{key}' is not registered for the {subject}.",
+        "Ask the operator to register it, or check which keys the node uses.",
+    ),
+    "UNKNOWN_RESEARCHER": Reason(
+        InvalidRequestError,
+        "Researcher '{researcher}' is not registered here.",
+        "Ask the operator of this node to register the researcher and the project.",
+    ),
+    "UNKNOWN_PROJECT": Reason(
+        InvalidRequestError,
+        "Project '{project}' is not registered for researcher '{researcher}'.",
+        "Ask the operator of this node to register the project.",
+    ),
+    "WRONG_ROLE": Reason(
+        InvalidRequestError,
+        "A {role} may not call {rpc}.",
+        "See protos/README.md for who may call what, and check which certificate this command uses.",
+    ),
+    "WRONG_ORGANISATION": Reason(
+        InvalidRequestError,
+        "The {subject} was not made by the organisation that sent it.",
+        "Each organisation sends only what it signed itself. Nothing was charged.",
+    ),
+    "INSECURE_TRANSPORT": Reason(
+        InvalidRequestError,
+        "The connection is not mutual TLS 1.3 with a recognised certificate.",
+        "Update the client's TLS library and use the certificate that the operator issued.",
+    ),
+    "CERTIFICATE_EXPIRED": Reason(
+        InvalidRequestError,
+        "The TLS certificate of the {subject} has expired.",
+        "Its owner makes a new one and gives the certificate to the peers. Nothing was charged.",
+    ),
+    "SEALED_WRONGLY": Reason(
+        InvalidRequestError,
+        "The {subject} cannot be opened with this node's key.",
+        "It was sealed to another key, or bound to another ticket or policy. Nothing was charged.",
+    ),
+    "COMMITMENT_MISMATCH": Reason(
+        InvalidRequestError,
+        "The {subject} is not the one that was committed to.",
+        "Send exactly what was committed to, with the same nonce. Nothing was charged.",
+    ),
+    "BAD_FRAMES": Reason(
+        InvalidRequestError,
+        "The sample's frames are wrong: {problem}.",
+        "The whole sample was refused and nothing was charged; send it again from the start.",
+    ),
+    "UNKNOWN_QUERY": Reason(
+        InvalidRequestError,
+        "No query {query} is known here.",
+        "Check the query id; answers are kept until they expire. 'tripartite researcher answers' lists yours.",
+    ),
+    # --- tickets ---------------------------------------------------------------------------------------------------
+    "TICKET_EXPIRED": Reason(
+        InvalidRequestError, "The ticket has expired.", "Ask again: a new quote and a new ticket are made for you."
+    ),
+    "TICKET_REUSED": Reason(
+        InvalidRequestError,
+        "This query id or ticket was already used for something else.",
+        "Ask again: every question needs a ticket of its own. Nothing was charged twice.",
+    ),
+    "POLICY_MISMATCH": Reason(
+        InvalidRequestError,
+        "The ticket was made under another policy than the one in force.",
+        "Quote again to see the policy in force, then ask again.",
+    ),
+    "RELEASE_MISMATCH": Reason(
+        InvalidRequestError,
+        "The ticket names census release '{asked}', the service answers on '{served}'.",
+        "Quote again to see the census release in force, then ask again.",
+    ),
+    "SLOT_UNUSABLE": Reason(
+        InvalidRequestError,
+        "The noise slot in the ticket is not reserved for this researcher.",
+        "Quotes end when they expire or the service restarts. Ask again: a new quote is made for you.",
+    ),
+    # --- policy, budget and state ----------------------------------------------------------------------------------
+    "SCALE_REFUSED": Reason(
+        RefusedError,
+        "The policy does not admit the scale {scale}.",
+        "Admissible scales are {scales}. A larger scale means more noise and a lower price.",
+    ),
+    "BUDGET_EXHAUSTED": Reason(
+        RefusedError,
+        "What is left of the privacy budget does not pay for an answer at scale {scale}.",
+        "A larger scale costs less: run 'tripartite researcher quote' with a larger --scale to see what still fits.",
+    ),
+    "SERVICE_SHUT_DOWN": Reason(
+        RefusedError,
+        "The service has shut down: one more answer could let somebody become surer of one person's language than the "
+        "limit the census agency has set.",
+        "No further question will be answered. Answers already charged can still be fetched with "
+        "'tripartite researcher answers'.",
+    ),
+    "SAMPLE_TOO_LARGE": Reason(
+        RefusedError,
+        "The sample is larger than the policy admits.",
+        "The limit is above the size of the population; the sender is at fault.",
+    ),
+    "BUSY": Reason(
+        RefusedError, "The node has as many questions in hand as it accepts.", "Try again in {retry_seconds} seconds."
+    ),
+    "NOTHING_LOADED": Reason(
+        RefusedError, "No {what} has been loaded.", "The operator loads it with 'tripartite {role} load'."
+    ),
+    "LOAD_REFUSED": Reason(
+        InvalidRequestError, "The file was not loaded: {problem}.", "{remedy} What was loaded before is still in force."
+    ),
+    "ALREADY_RUNNING": Reason(
+        RefusedError, "Another process already serves {home}.", "Stop it first, or use another --home."
+    ),
+    "PORT_TAKEN": Reason(
+        RefusedError, "Cannot listen on {address}.", "Another program uses the port: stop it or change [serve] address."
+    ),
+    # --- set-up ----------------------------------------------------------------------------------------------------
+    "CONFIG_INVALID": Reason(
+        InvalidRequestError, "{file} is not a valid configuration: {problem}.", "Compare it with deploy/README.md."
+    ),
+    "HOME_INVALID": Reason(
+        InvalidRequestError, "{home} is not a {role} home: {problem}.", "Make one with 'tripartite init DIR'."
+    ),
+    "SECRET_MISSING": Reason(
+        InvalidRequestError,
+        "The key reference '{reference}' leads nowhere: {problem}.",
+        "References are 'file:PATH' (relative to the home) or 'env:NAME'.",
+    ),
+    "NOT_INSTALLED": Reason(
+        InvalidRequestError, "The {role} role is not installed here.", "Install the package '{package}' to use it."
+    ),
+    # --- peers -----------------------------------------------------------------------------------------------------
+    "PEER_UNAVAILABLE": Reason(
+        PeerUnavailableError, "The {peer} node does not answer.", "Check that it is running, then try again."
+    ),
+    "PEER_MISBEHAVED": Reason(
+        PeerUnavailableError,
+        "The {peer} node sent something it should not: {problem}.",
+        "Tell its operator; the query id and the node's log say which message it was.",
+    ),
+    "ANSWER_PENDING": Reason(
+        PeerUnavailableError,
+        "The answer to {query} has not arrived within the time given.",
+        "It is not lost: fetch it later with 'tripartite researcher answers --collect'.",
+    ),
+    # --- our own fault ---------------------------------------------------------------------------------------------
+    "INTEGRITY": Reason(
+        InternalError,
+        "The stored state does not match the log: {problem}.",
+        "The node stays shut. Restore nothing by hand; see 'When a node refuses to start' in deploy/README.md.",
+    ),
+    "STORE_FAILED": Reason(
+        InternalError,
+        "The node could not write to its store, so it gave no answer.",
+        "The operator must free disk space or repair the disk and restart the node. Nothing was released.",
+    ),
+    "INTERNAL": Reason(
+        InternalError, "The node failed in a way it did not foresee.", "Give the operator the time and the query id."
+    ),
+    "STATE_UNKNOWN": Reason(
+        StateUnknownError,
+        "The node cannot know whether its last write happened, so it stopped.",
+        "Start it again: it reads its log and goes on from there. Ask with the same query id to fetch the answer.",
+    ),
+}
+
+
+def error_for(code: str, details: Mapping[str, str]) -> BrokerError:
+    """The error that a code from the wire stands for. An unknown code is the peer's fault, and is said to be."""
+    reason = REASONS.get(code)
+    if reason is None:
+        return PeerUnavailableError("PEER_MISBEHAVED", peer="remote", problem=f"unknown error code {code[:40]!r}")
+    return reason.family(code, **details)

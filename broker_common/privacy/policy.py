@@ -1,0 +1,106 @@
+"""The census agency's rules: one canonical JSON document, named by its hash, signed by the agency.
+
+A policy says how much may be learned (`max_belief`), how that is accounted, which scales may be asked for, and the
+fixed times that make timing say nothing. Whoever holds the hash knows exactly which rules an answer was given under.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from fractions import Fraction
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from broker_common.errors import InvalidRequestError
+from broker_common.privacy.accounting import cap_units, param_of, parse_max_belief, price_units
+
+__all__ = ["MAX_POLICY_BYTES", "Policy", "parse_policy"]
+
+MAX_POLICY_BYTES = 32_768
+_Milliseconds = Annotated[int, Meta(ge=0, le=86_400_000)]
+_Scale = Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
+class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One policy. Field by field in deploy/README.md."""
+
+    format: Annotated[int, Meta(ge=1, le=1)] = 1
+    # What is charged for an answer: everyone (`strict`).
+    accounting: Literal["strict"]
+    # No belief about one person, starting from 1/2, may pass this. Exact decimal.
+    max_belief: Annotated[str, Meta(max_length=64)]
+    # Noise scales that may be asked for, ascending.
+    scales: Annotated[tuple[_Scale, ...], Meta(min_length=1, max_length=1000)]
+    # The health node opens Count this long after Submit, whatever the cohort.
+    forward_delay_ms: _Milliseconds
+    # The census node says `charged` at the first tick at least this long after Count's header.
+    answer_delay_ms: _Milliseconds
+    # Everything that leaves the census node leaves on a multiple of this. 0: at once, for tests and benchmarks only.
+    release_tick_ms: _Milliseconds
+    # How long a quote and its noise slot stand.
+    quote_lifetime_ms: Annotated[int, Meta(ge=1_000, le=86_400_000)]
+    # Open quotes per researcher; the oldest gives way.
+    open_quotes: Annotated[int, Meta(ge=1, le=10_000)]
+    # People in one sample at most. Never below the population: a refusal by size would tell the size.
+    max_sample: Annotated[int, Meta(ge=1, le=2**32 - 1)]
+    # How long a sealed answer waits for its researcher.
+    answer_retention_ms: Annotated[int, Meta(ge=60_000, le=366 * 86_400_000)]
+
+    @property
+    def param(self) -> Fraction:
+        """The factor by which the odds about one person may move, either way."""
+        return param_of(parse_max_belief(self.max_belief))
+
+    @property
+    def cap(self) -> int:
+        """ln(param) in units, rounded down."""
+        return cap_units(self.param)
+
+    @property
+    def document(self) -> bytes:
+        """The canonical bytes: sorted keys, no white space."""
+        return msgspec.json.encode(self, order="sorted")
+
+    @property
+    def hash(self) -> bytes:
+        """SHA-256 of the canonical bytes: the policy's name."""
+        return hashlib.sha256(self.document).digest()
+
+
+def parse_policy(document: bytes) -> Policy:
+    """The policy that `document` spells canonically.
+
+    Raises:
+        InvalidRequestError: INVALID_VALUE, naming what is wrong.
+    """
+    if len(document) > MAX_POLICY_BYTES:
+        raise _invalid("is too long")
+    try:
+        policy = msgspec.json.decode(document, type=Policy)
+    except msgspec.MsgspecError as error:
+        raise _invalid(f"cannot be read ({error})") from error
+    verify_policy(policy)
+    if policy.document != document:
+        raise _invalid("is not in canonical form")
+    return policy
+
+
+def verify_policy(policy: Policy) -> None:
+    """Return only if the policy makes sense as a whole.
+
+    Raises:
+        InvalidRequestError: INVALID_VALUE.
+    """
+    cap = policy.cap
+    if list(policy.scales) != sorted(set(policy.scales)):
+        raise _invalid("lists scales that are not ascending and distinct")
+    if price_units(policy.scales[-1]) > cap:
+        raise _invalid("admits no scale that its own cap pays for")
+
+
+def _invalid(problem: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        "INVALID_VALUE", name="the policy", problem=problem, remedy="Write it with 'census policy'"
+    )

@@ -1,0 +1,106 @@
+"""Conditions: the typed tree that health criteria become, always in one normal form.
+
+A condition is a total predicate over one person: true or false for every record, never an error. A person without a
+value in a column makes every comparison on it false, and so its negation true.
+
+Invariants, kept by the functions of `normal_form`, which are the only ones that build these classes:
+- `=`, `in` and their repetitions are one `Membership` whose literals are ascending and distinct;
+- `between` is the conjunction of `>=` and `<=`; `<>` and `not in` are negations; no negation stands under a negation;
+- the parts of `AllOf` and `AnyOf` are two or more, distinct, ascending by canonical bytes, never of their parent's kind.
+
+Equal trees therefore have equal canonical bytes (`canonical`) and equal messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from typing import TypeAlias
+
+from tripartite.v1 import condition_pb2
+
+__all__ = ["AllOf", "AnyOf", "Comparison", "Condition", "Literal", "Membership", "Negation", "Order"]
+
+Literal: TypeAlias = int | str | date
+"""A whole number, a published code, or a calendar date."""
+
+
+class Order(Enum):
+    """How a number or a date is compared; the value is how it is written."""
+
+    LESS = "<"
+    LESS_OR_EQUAL = "<="
+    GREATER = ">"
+    GREATER_OR_EQUAL = ">="
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """True when the person has a value in the column that stands in this order to the literal."""
+
+    column: str
+    order: Order
+    literal: int | date
+
+    def to_wire(self) -> condition_pb2.Condition:
+        operator = condition_pb2.Operator.Value(f"OPERATOR_{self.order.name}")
+        literal = _literal_to_wire(self.literal)
+        return condition_pb2.Condition(
+            comparison=condition_pb2.Comparison(column=self.column, operator=operator, literal=literal)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """True when the person's value is, or values include, one of the literals."""
+
+    column: str
+    literals: tuple[Literal, ...]
+
+    def to_wire(self) -> condition_pb2.Condition:
+        literals = [_literal_to_wire(literal) for literal in self.literals]
+        return condition_pb2.Condition(membership=condition_pb2.Membership(column=self.column, literals=literals))
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """True when the part is false."""
+
+    part: Condition
+
+    def to_wire(self) -> condition_pb2.Condition:
+        return condition_pb2.Condition(negation=self.part.to_wire())
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """True when every part is true."""
+
+    parts: tuple[Condition, ...]
+
+    def to_wire(self) -> condition_pb2.Condition:
+        return condition_pb2.Condition(all_of=condition_pb2.AllOf(parts=[part.to_wire() for part in self.parts]))
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """True when any part is true."""
+
+    parts: tuple[Condition, ...]
+
+    def to_wire(self) -> condition_pb2.Condition:
+        return condition_pb2.Condition(any_of=condition_pb2.AnyOf(parts=[part.to_wire() for part in self.parts]))
+
+
+Condition: TypeAlias = Comparison | Membership | Negation | AllOf | AnyOf
+
+
+def _literal_to_wire(literal: Literal) -> condition_pb2.Literal:
+    match literal:
+        case date():
+            return condition_pb2.Literal(date=literal.isoformat())
+        case str():
+            return condition_pb2.Literal(code=literal)
+        case int():
+            return condition_pb2.Literal(integer=literal)

@@ -1,0 +1,204 @@
+"""Dictionaries: the published columns of one node, and the published codes of each.
+
+Invariants. A dictionary is written by people and never derived from anyone's record, so naming its codes in an error
+tells nothing about a person ("unknown code" would otherwise be a membership test). Names are lower case and fit SQL as
+they stand; codes are printable, distinct, and hold no `;`, which joins the values of multi-valued columns in CSV.
+What a column means for a store (index, bit mask) is left to the node.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tripartite.v1 import dictionary_pb2
+
+from broker_common.errors import InvalidRequestError
+
+__all__ = ["MULTI_VALUE_SEPARATOR", "Code", "Column", "ColumnType", "Dictionary", "listed", "nearest", "shown"]
+
+MULTI_VALUE_SEPARATOR = ";"
+
+MAX_COLUMNS = 200
+MAX_CODES = 20_000
+MAX_CODE_CHARACTERS = 100
+MAX_LABEL_CHARACTERS = 500
+MAX_SHOWN_CHARACTERS = 40
+MAX_LISTED = 12
+NEAREST = 3
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+# Words of the condition language: as column names they could not be written down.
+_RESERVED = frozenset({"all", "and", "between", "date", "false", "in", "is", "like", "not", "null", "or", "true"})
+
+
+class ColumnType(Enum):
+    """What a column holds; the value is the word that error sentences use."""
+
+    CODE = "codes"
+    INTEGER = "whole numbers"
+    DATE = "dates"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One admissible value of a coded column, and what it means for people."""
+
+    value: str
+    label: str
+
+    def __post_init__(self) -> None:
+        if self.value != self.value.strip() or MULTI_VALUE_SEPARATOR in self.value:
+            raise ValueError(f"the code {shown(self.value)} has outer spaces or holds a {MULTI_VALUE_SEPARATOR}")
+        _require_text("code", self.value, MAX_CODE_CHARACTERS)
+        _require_text("label", self.label, MAX_LABEL_CHARACTERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of the health data, or one language variable of the census.
+
+    `minimum` and `maximum` bound what the loader admits into an INTEGER column; criteria may name any number.
+    """
+
+    name: str
+    type: ColumnType
+    description: str
+    multi_valued: bool = False
+    codes: tuple[Code, ...] = ()
+    minimum: int = 0
+    maximum: int = 0
+    positions: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    """Where each code stands in the published list."""
+
+    def __post_init__(self) -> None:
+        positions = {code.value: position for position, code in enumerate(self.codes)}
+        object.__setattr__(self, "positions", positions)
+        if not _NAME.fullmatch(self.name) or self.name in _RESERVED:
+            raise ValueError(f"{shown(self.name)} cannot be a column name")
+        _require_text("description", self.description, MAX_LABEL_CHARACTERS)
+        if bool(self.codes) != (self.type is ColumnType.CODE) or len(self.codes) > MAX_CODES:
+            raise ValueError(f"column {self.name} has a wrong number of codes")
+        if len(positions) != len(self.codes):
+            raise ValueError(f"column {self.name} has a code twice")
+        if self.multi_valued and self.type is not ColumnType.CODE:
+            raise ValueError(f"column {self.name} holds no codes, so a person has one value at most")
+        if self.minimum > self.maximum or (
+            self.type is not ColumnType.INTEGER and (self.minimum, self.maximum) != (0, 0)
+        ):
+            raise ValueError(f"column {self.name} has wrong limits")
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The published codes, in published order."""
+        return tuple(self.positions)
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """The published columns of one node, in published order."""
+
+    columns: tuple[Column, ...]
+    _by_name: Mapping[str, Column] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {column.name: column for column in self.columns})
+        if not 1 <= len(self.columns) <= MAX_COLUMNS:
+            raise ValueError(f"a dictionary has 1 to {MAX_COLUMNS} columns")
+        if len(self._by_name) != len(self.columns):
+            raise ValueError("a dictionary names a column twice")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._by_name)
+
+    def find(self, name: str) -> Column | None:
+        return self._by_name.get(name)
+
+    def column(self, name: str) -> Column:
+        """The column of exactly this name.
+
+        Raises:
+            InvalidRequestError: UNKNOWN_COLUMN, with the nearest names.
+        """
+        column = self.find(name)
+        if column is None:
+            raise InvalidRequestError("UNKNOWN_COLUMN", column=shown(name), nearest=nearest(name, self.names))
+        return column
+
+    def to_wire(self) -> dictionary_pb2.Dictionary:
+        return dictionary_pb2.Dictionary(columns=[_column_to_wire(column) for column in self.columns])
+
+    @classmethod
+    def from_wire(cls, message: dictionary_pb2.Dictionary) -> Dictionary:
+        """The dictionary another node publishes; text in it is safe to print.
+
+        Raises:
+            InvalidRequestError: MALFORMED_MESSAGE.
+        """
+        try:
+            return cls(tuple(_column_from_wire(column) for column in message.columns))
+        except ValueError as error:
+            raise InvalidRequestError("MALFORMED_MESSAGE", problem=f"the dictionary is wrong: {error}") from None
+
+
+def nearest(word: str, names: Iterable[str], *, quote: bool = False) -> str:
+    """The few names most like `word`, case aside, best first."""
+    folded = {name.casefold(): name for name in names}
+    close = difflib.get_close_matches(word[: 2 * MAX_SHOWN_CHARACTERS].casefold(), folded, n=NEAREST, cutoff=0.0)
+    return listed((folded[name] for name in close), quote=quote)
+
+
+def listed(names: Iterable[str], *, quote: bool = False) -> str:
+    """Names for a sentence: all of them, or the first dozen and `...`. Codes may hold commas: quote them."""
+    everything = [f"'{name}'" if quote else name for name in names]
+    return ", ".join(everything[:MAX_LISTED] + ["..."] * (len(everything) > MAX_LISTED))
+
+
+def shown(text: str) -> str:
+    """A stranger's text for an error sentence: cut short, and nothing in it that a terminal would obey."""
+    cut = text[:MAX_SHOWN_CHARACTERS] + "..." * (len(text) > MAX_SHOWN_CHARACTERS)
+    return "".join(character if character.isprintable() else "?" for character in cut)
+
+
+def _require_text(what: str, text: str, most: int) -> None:
+    if not 1 <= len(text) <= most or not text.isprintable():
+        raise ValueError(f"the {what} {shown(text)} is empty, too long or not printable")
+
+
+_TYPES_ON_THE_WIRE = {
+    ColumnType.CODE: dictionary_pb2.COLUMN_TYPE_CODE,
+    ColumnType.INTEGER: dictionary_pb2.COLUMN_TYPE_INTEGER,
+    ColumnType.DATE: dictionary_pb2.COLUMN_TYPE_DATE,
+}
+_TYPES_FROM_THE_WIRE = {number: column_type for column_type, number in _TYPES_ON_THE_WIRE.items()}
+
+
+def _column_to_wire(column: Column) -> dictionary_pb2.Column:
+    return dictionary_pb2.Column(
+        name=column.name,
+        type=_TYPES_ON_THE_WIRE[column.type],
+        multi_valued=column.multi_valued,
+        description=column.description,
+        codes=[dictionary_pb2.Code(value=code.value, label=code.label) for code in column.codes],
+        minimum=column.minimum,
+        maximum=column.maximum,
+    )
+
+
+def _column_from_wire(message: dictionary_pb2.Column) -> Column:
+    column_type = _TYPES_FROM_THE_WIRE.get(message.type)
+    if column_type is None:
+        raise ValueError(f"column {shown(message.name)} has an unknown type")
+    return Column(
+        name=message.name,
+        type=column_type,
+        description=message.description,
+        multi_valued=message.multi_valued,
+        codes=tuple(Code(code.value, code.label) for code in message.codes),
+        minimum=message.minimum,
+        maximum=message.maximum,
+    )

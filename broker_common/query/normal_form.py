@@ -1,0 +1,163 @@
+"""Building conditions: each function checks its arguments against the dictionary and returns the normal form.
+
+The only place that constructs the classes of `condition`, so that whatever way criteria enter, by text or by message,
+they obey the same rules and equal criteria become equal trees. Limits on the finished tree stand here as well; limits
+on what is read while it is being built are the reader's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+
+from broker_common.errors import InvalidRequestError
+from broker_common.query.canonical import canonical_bytes, literal_text
+from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Literal, Membership, Negation, Order
+from broker_common.query.dictionary import Column, ColumnType, listed, nearest, shown
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_LITERALS",
+    "MAX_TERMS",
+    "all_of",
+    "any_of",
+    "between",
+    "compare",
+    "equal",
+    "negate",
+    "verify_size",
+    "wrong_type",
+]
+
+MAX_DEPTH = 12
+MAX_TERMS = 100
+MAX_LITERALS = 1_000
+
+_SMALLEST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**63 - 1
+
+
+def equal(column: Column, literals: Iterable[Literal]) -> Condition:
+    """`column = literal`, or `column in (literal, ...)`; at least one literal.
+
+    Raises:
+        InvalidRequestError: WRONG_TYPE, UNKNOWN_CODE.
+    """
+    distinct = set(literals)
+    for literal in distinct:
+        _verify_literal(column, literal)
+    # All literals have the column's one type by now, so that they can be ordered.
+    return Membership(column.name, tuple(sorted(distinct)))
+
+
+def compare(column: Column, order: Order, literal: Literal) -> Condition:
+    """`column < literal` and its kin.
+
+    Raises:
+        InvalidRequestError: WRONG_OPERATOR, WRONG_TYPE.
+    """
+    _verify_ordered(column, order.value)
+    if isinstance(literal, str):
+        raise _mismatch(column, literal)
+    _verify_literal(column, literal)
+    return Comparison(column.name, order, literal)
+
+
+def between(column: Column, low: Literal, high: Literal) -> Condition:
+    """`column between low and high`, both ends included. An empty range is a predicate like any other.
+
+    Raises:
+        InvalidRequestError: WRONG_OPERATOR, WRONG_TYPE.
+    """
+    _verify_ordered(column, "between")
+    return all_of([compare(column, Order.GREATER_OR_EQUAL, low), compare(column, Order.LESS_OR_EQUAL, high)])
+
+
+def negate(part: Condition) -> Condition:
+    """True exactly where the part is false."""
+    return part.part if isinstance(part, Negation) else Negation(part)
+
+
+def all_of(parts: Iterable[Condition]) -> Condition:
+    """The conjunction of at least one part."""
+    flat = (piece for part in parts for piece in (part.parts if isinstance(part, AllOf) else (part,)))
+    distinct = _in_order(flat)
+    return distinct[0] if len(distinct) == 1 else AllOf(distinct)
+
+
+def any_of(parts: Iterable[Condition]) -> Condition:
+    """The disjunction of at least one part."""
+    flat = (piece for part in parts for piece in (part.parts if isinstance(part, AnyOf) else (part,)))
+    distinct = _in_order(flat)
+    return distinct[0] if len(distinct) == 1 else AnyOf(distinct)
+
+
+def verify_size(condition: Condition) -> None:
+    """Holds a finished condition to the limits, the same for the researcher who writes it and the node that obeys it.
+
+    Raises:
+        InvalidRequestError: CRITERIA_TOO_LARGE.
+    """
+    depth, terms, literals = _measured(condition)
+    if depth > MAX_DEPTH:
+        raise InvalidRequestError("CRITERIA_TOO_LARGE", problem=f"it is nested more than {MAX_DEPTH} deep")
+    if terms > MAX_TERMS:
+        raise InvalidRequestError("CRITERIA_TOO_LARGE", problem=f"it has more than {MAX_TERMS} comparisons")
+    if literals > MAX_LITERALS:
+        raise InvalidRequestError("CRITERIA_TOO_LARGE", problem=f"it names more than {MAX_LITERALS} values")
+
+
+def wrong_type(column: Column, found: str) -> InvalidRequestError:
+    """The error for a literal that the column cannot hold; `found` is worded for the sentence."""
+    return InvalidRequestError("WRONG_TYPE", column=column.name, expected=column.type.value, found=found)
+
+
+def _in_order(parts: Iterable[Condition]) -> tuple[Condition, ...]:
+    by_bytes = {canonical_bytes(part): part for part in parts}
+    return tuple(by_bytes[key] for key in sorted(by_bytes))
+
+
+def _measured(condition: Condition) -> tuple[int, int, int]:
+    """Depth (a single comparison has none), comparisons, and literals."""
+    match condition:
+        case Comparison():
+            return 0, 1, 1
+        case Membership(_, literals):
+            return 0, 1, len(literals)
+        case Negation(part):
+            depth, terms, size = _measured(part)
+            return depth + 1, terms, size
+        case AllOf(parts) | AnyOf(parts):
+            depths, terms_each, sizes = zip(*map(_measured, parts), strict=True)
+            return max(depths) + 1, sum(terms_each), sum(sizes)
+
+
+def _verify_ordered(column: Column, operator: str) -> None:
+    if column.type is ColumnType.CODE:
+        raise InvalidRequestError("WRONG_OPERATOR", column=column.name, expected=column.type.value, operator=operator)
+
+
+def _verify_literal(column: Column, literal: Literal) -> None:
+    match column.type, literal:
+        case (ColumnType.CODE, str()):
+            _verify_code(column, literal)
+        case (ColumnType.DATE, date()) | (ColumnType.INTEGER, int()):
+            if isinstance(literal, int) and not _SMALLEST_INTEGER <= literal <= _LARGEST_INTEGER:
+                raise wrong_type(column, f"{shown(str(literal))}, which is too large a number")
+        case _:
+            raise _mismatch(column, literal)
+
+
+def _mismatch(column: Column, literal: Literal) -> InvalidRequestError:
+    kind = {int: "the number", str: "the text"}.get(type(literal), "the date")
+    return wrong_type(column, f"{kind} {shown(literal_text(literal))}")
+
+
+def _verify_code(column: Column, code: str) -> None:
+    if code not in column.positions:
+        raise InvalidRequestError(
+            "UNKNOWN_CODE",
+            column=column.name,
+            value=shown(code),
+            nearest=nearest(code, column.values, quote=True),
+            codes=listed(column.values, quote=True),
+        )

@@ -1,0 +1,163 @@
+"""Cutting a researcher's text into tokens, and stopping everything strange before any grammar sees it.
+
+An allow-list of characters and shapes: words, whole numbers, strings in single quotes, six comparison signs,
+parentheses, commas. Comments, semicolons, placeholders, quoted names, wildcards, arithmetic and look-alike letters are
+therefore no tokens at all. Length, number of tokens and nesting are limited here, in one pass that cannot recurse, so
+that a recursive grammar behind it always has a small input. Meaning is left to the reader of the tokens.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+
+from broker_common.query.dictionary import shown
+
+__all__ = ["MAX_NESTING", "MAX_TEXT_CHARACTERS", "MAX_TOKENS", "Kind", "ScanError", "Token", "scan"]
+
+MAX_TEXT_CHARACTERS = 4_000
+MAX_TOKENS = 2_000
+# Parentheses plus `not`s around any one place. A grammar of recursive descent uses some 25 frames for each.
+MAX_NESTING = 16
+
+_COMPARISONS = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
+_WORDS_BEFORE_PARENTHESIS = frozenset({"and", "between", "in", "not", "or"})
+
+_TOKEN = re.compile(
+    r"""
+      (?P<space> [ \t\r\n]+ )
+    | (?P<word> [A-Za-z_][A-Za-z0-9_]* )
+    | (?P<number> -?[0-9]+(?:\.[0-9]+)? ) (?![A-Za-z0-9_.])
+    | (?P<string> '(?:[^']|'')*+' )
+    | (?P<sign> [<>=!]+ | [(),] )
+    """,
+    re.VERBOSE,
+)
+
+_EXPLANATIONS = {
+    "'": "a quote is opened and not closed",
+    '"': 'values stand in single quotes and names in none, so " has no place',
+    "`": "names stand in no quotes, so ` has no place",
+    ";": "there is one condition only, so ; has no place",
+    "-": "- may only stand before a whole number",
+}
+
+
+class Kind(Enum):
+    """What a token is."""
+
+    WORD = "word"
+    NUMBER = "number"
+    STRING = "string"
+    SIGN = "sign"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token. Words are in lower case; a string is its content, without quotes."""
+
+    kind: Kind
+    text: str
+
+
+class ScanError(ValueError):
+    """The text is none of ours; `problem` completes the sentence "it cannot be read: ..."."""
+
+    def __init__(self, problem: str, *, too_large: bool = False) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.too_large = too_large
+
+
+def scan(text: str) -> list[Token]:
+    """The tokens of `text`.
+
+    Raises:
+        ScanError: it holds something that no token may be, or it is over a limit.
+    """
+    if len(text) > MAX_TEXT_CHARACTERS:
+        raise ScanError(f"it is longer than {MAX_TEXT_CHARACTERS} characters", too_large=True)
+    tokens = _tokens(text)
+    if not tokens:
+        raise ScanError("it is empty")
+    if len(tokens) > MAX_TOKENS:
+        raise ScanError(f"it has more than {MAX_TOKENS} words and signs", too_large=True)
+    _verify_nesting(tokens)
+    _verify_no_calls(tokens)
+    return tokens
+
+
+def _tokens(text: str) -> list[Token]:
+    tokens: list[Token] = []
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise ScanError(_strange(text, position))
+        position = match.end()
+        if match.lastgroup != "space":
+            tokens.append(_token(Kind(match.lastgroup), match.group()))
+    return tokens
+
+
+def _token(kind: Kind, text: str) -> Token:
+    match kind:
+        case Kind.WORD:
+            return Token(kind, text.lower())
+        case Kind.STRING:
+            content = text[1:-1].replace("''", "'")
+            if not content.isprintable():
+                raise ScanError("a quoted value holds a character that cannot be printed")
+            return Token(kind, content)
+        case Kind.SIGN if text not in _COMPARISONS and text not in "(),":
+            raise ScanError(f"{shown(text)} is no comparison")
+        case _:
+            return Token(kind, text)
+
+
+def _strange(text: str, position: int) -> str:
+    character = text[position]
+    if character in _EXPLANATIONS:
+        return f"{_EXPLANATIONS[character]} (character {position + 1})"
+    if character.isdecimal() and character.isascii():
+        return f"what begins with {character} is no whole number (character {position + 1})"
+    # Homoglyphs look like what they are not, so they are called by name.
+    name = unicodedata.name(character, f"code {ord(character)}")
+    return f"'{shown(character)}' ({name.lower()}) has no place in it (character {position + 1})"
+
+
+def _verify_nesting(tokens: list[Token]) -> None:
+    open_weights: list[int] = []  # of each open parenthesis: itself and the nots right before it
+    depth = nots = 0
+    for token in tokens:
+        if token == _NOT:
+            nots += 1
+        elif token == _OPEN:
+            open_weights.append(nots + 1)
+            depth += nots + 1
+            nots = 0
+        elif token == _CLOSE:
+            if not open_weights:
+                raise ScanError("a ) has no (")
+            depth -= open_weights.pop()
+            nots = 0
+        else:
+            nots = 0
+        if depth + nots > MAX_NESTING:
+            raise ScanError(f"it is nested more than {MAX_NESTING} deep", too_large=True)
+    if open_weights:
+        raise ScanError("a ( is not closed")
+
+
+def _verify_no_calls(tokens: list[Token]) -> None:
+    for word, following in pairwise(tokens):
+        if following == _OPEN and word.kind is Kind.WORD and word.text not in _WORDS_BEFORE_PARENTHESIS:
+            raise ScanError(f"{shown(word.text)}(...) is a function, and there are none")
+
+
+_NOT = Token(Kind.WORD, "not")
+_OPEN = Token(Kind.SIGN, "(")
+_CLOSE = Token(Kind.SIGN, ")")

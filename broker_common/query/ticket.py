@@ -1,0 +1,127 @@
+"""Tickets: the researcher's signed order for one answer, and what each node checks of it.
+
+Signatures cover the exact bytes carried, never a re-encoding. A ticket is known by the SHA-256 of those bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tripartite.v1 import ticket_pb2
+
+from broker_common.crypto.commitments import hash_bytes
+from broker_common.crypto.sampling import WHOLE_MILLIONTHS
+from broker_common.crypto.sealing import SEALING_KEY_BYTES, SealingKey
+from broker_common.crypto.signing import SigningKey, VerifyKey
+from broker_common.errors import InvalidRequestError
+from broker_common.query.messages import parse_message
+from broker_common.values import HASH_BYTES, QUERY_ID_BYTES
+
+__all__ = ["MAX_TICKET_BYTES", "Researcher", "VerifiedTicket", "sign_ticket", "verify_ticket"]
+
+MAX_TICKET_BYTES = 64 * 1024
+# No ticket may outlive its quote by more than the clocks of two honest parties may differ.
+MAX_LIFETIME_MS = 25 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Researcher:
+    """A registered researcher: the key that signs tickets, and the studies they belong to."""
+
+    researcher_id: str
+    key: VerifyKey
+    projects: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedTicket:
+    """A ticket whose signature, form, project and expiry hold. Policy, release, slot and question are still unchecked."""
+
+    body: ticket_pb2.Ticket
+    signed_bytes: bytes
+
+    @property
+    def hash(self) -> bytes:
+        return hash_bytes(self.signed_bytes)
+
+    @property
+    def query_id(self) -> bytes:
+        return self.body.query_id
+
+    def verify_policy(self, policy_hash: bytes) -> None:
+        """Raise POLICY_MISMATCH unless the ticket was made under this policy."""
+        if self.body.policy_hash != policy_hash:
+            raise InvalidRequestError("POLICY_MISMATCH")
+
+    def verify_release(self, census_release: str) -> None:
+        """Raise RELEASE_MISMATCH unless the ticket asks about this census release."""
+        if self.body.census_release != census_release:
+            raise InvalidRequestError("RELEASE_MISMATCH", asked=self.body.census_release[:64], served=census_release)
+
+
+def sign_ticket(body: ticket_pb2.Ticket, key: SigningKey) -> ticket_pb2.SignedTicket:
+    """The ticket as it travels."""
+    signed_bytes = body.SerializeToString(deterministic=True)
+    return ticket_pb2.SignedTicket(ticket=signed_bytes, signature=key.sign(signed_bytes), key_id=key.key_id)
+
+
+def verify_ticket(
+    signed: ticket_pb2.SignedTicket, *, researchers: Mapping[str, Researcher], caller: str | None, now_ms: int
+) -> VerifiedTicket:
+    """The ticket, if everything about it that needs no policy and no log holds. In this order:
+
+    1. size and form, 2. the researcher is registered (and is `caller`, where the researcher calls in person),
+    3. key id and signature, 4. project, 5. expiry.
+
+    Raises:
+        InvalidRequestError: the first step that fails.
+    """
+    # 1
+    if len(signed.ticket) > MAX_TICKET_BYTES:
+        raise InvalidRequestError("MALFORMED_MESSAGE", problem="the ticket is too long")
+    body = parse_message(ticket_pb2.Ticket, signed.ticket)
+    _verify_form(body)
+    # 2
+    researcher = researchers.get(body.researcher_id)
+    if researcher is None or (caller is not None and caller != body.researcher_id):
+        raise InvalidRequestError("UNKNOWN_RESEARCHER", researcher=body.researcher_id[:64])
+    # 3
+    if signed.key_id != researcher.key.key_id:
+        raise InvalidRequestError("UNKNOWN_KEY", key=signed.key_id[:64], subject="ticket")
+    researcher.key.verify_signature(signed.ticket, signed.signature)
+    # 4
+    if body.project_id not in researcher.projects:
+        raise InvalidRequestError("UNKNOWN_PROJECT", project=body.project_id[:64], researcher=body.researcher_id)
+    # 5
+    if not now_ms < body.expires_ms <= now_ms + MAX_LIFETIME_MS:
+        raise InvalidRequestError("TICKET_EXPIRED")
+    return VerifiedTicket(body, signed.ticket)
+
+
+def _verify_form(body: ticket_pb2.Ticket) -> None:
+    problem = ""
+    if len(body.query_id) != QUERY_ID_BYTES:
+        problem = "the query id is not 16 bytes"
+    elif len(body.criteria_commitment) != HASH_BYTES or len(body.policy_hash) != HASH_BYTES:
+        problem = "a hash is not 32 bytes"
+    elif not 1 <= body.fraction_millionths <= WHOLE_MILLIONTHS:
+        problem = "the sampling fraction is not between one millionth and one"
+    elif body.scale < 1:
+        problem = "the scale is not positive"
+    elif not body.HasField("noise_slot") or not body.HasField("question"):
+        problem = "the question or the noise slot is missing"
+    elif not _is_sealing_key(body.answer_key):
+        problem = "the answer key is not a public key"
+    if problem:
+        raise InvalidRequestError("MALFORMED_MESSAGE", problem=problem)
+
+
+def _is_sealing_key(raw: bytes) -> bool:
+    if len(raw) != SEALING_KEY_BYTES:
+        return False
+    try:
+        SealingKey(raw)
+    except ValueError:
+        return False
+    return True

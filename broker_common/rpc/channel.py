@@ -1,0 +1,49 @@
+"""Channels to a peer: mutual TLS, the peer's own certificate as the only trust, its role pinned by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import grpc
+from grpc import aio
+
+from broker_common.crypto.certificates import Role, TlsCredentials, certificate_expiry_ms, server_name
+from broker_common.errors import InvalidRequestError
+from broker_common.values import Clock
+
+__all__ = ["MAX_MESSAGE_BYTES", "Peer", "open_channel"]
+
+# A frame is 256 KiB and the largest message we send.
+MAX_MESSAGE_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Where another node listens and which certificate it must show."""
+
+    role: Role
+    address: str
+    certificate: bytes
+
+
+def open_channel(peer: Peer, own: TlsCredentials, clock: Clock) -> aio.Channel:
+    """A channel that only the holder of the pinned certificate's key can answer.
+
+    Raises:
+        InvalidRequestError: CERTIFICATE_EXPIRED, said here because a failed handshake says nothing.
+    """
+    for subject, certificate in (("client", own.certificate), (f"{peer.role} node", peer.certificate)):
+        if certificate_expiry_ms(certificate) <= clock():
+            raise InvalidRequestError("CERTIFICATE_EXPIRED", subject=subject)
+    credentials = grpc.ssl_channel_credentials(peer.certificate, own.private_key, own.certificate)
+    options = [
+        ("grpc.ssl_target_name_override", server_name(peer.role)),
+        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        # A peer that was restarted is found again within a second, not after minutes of backoff.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+        # Loopback and private links: never through a proxy of the environment.
+        ("grpc.enable_http_proxy", 0),
+    ]
+    return aio.secure_channel(peer.address, credentials, options)

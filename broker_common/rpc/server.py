@@ -1,0 +1,214 @@
+"""A node's server: mutual TLS, the caller check before every handler, errors as rich statuses, start and stop.
+
+An error that stops the node (a store that failed, a write whose outcome is unknown) ends `run_server` with that error:
+the process exits and says why, and starts again from its log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from traceback import extract_tb
+from typing import Any
+
+import grpc
+import structlog
+from grpc import aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from broker_common.crypto.certificates import TlsCredentials
+from broker_common.errors import BrokerError, InternalError, RefusedError
+from broker_common.query.messages import refuse_unknown_fields
+from broker_common.rpc.callers import set_caller, verify_caller, verify_role
+from broker_common.rpc.channel import MAX_MESSAGE_BYTES
+from broker_common.rpc.status import trailing_metadata
+from broker_common.values import Clock
+
+__all__ = ["NodeServer", "StopSignal", "log_unforeseen"]
+
+_log = structlog.get_logger()
+_GRACE_SECONDS = 5.0
+
+
+class StopSignal:
+    """Set once, by a signal or by an error that stops the node."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self.error: BrokerError | None = None
+
+    def stop(self, error: BrokerError | None = None) -> None:
+        self.error = self.error or error
+        self._event.set()
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeServer:
+    """Everything a node's server needs besides its handlers."""
+
+    address: str
+    tls: TlsCredentials
+    # PEM certificates of every peer that may connect, one after the other.
+    trusted: bytes
+    service: str
+    clock: Clock
+
+    async def run(
+        self,
+        register: Callable[[aio.Server], None],
+        *,
+        stop: StopSignal,
+        on_ready: Callable[[str], None],
+        while_serving: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Serve until `stop`, then drain; raise the error that stopped the node, if one did."""
+        server = aio.server(
+            interceptors=[_CallerInterceptor(self.clock, stop)],
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+            ],
+        )
+        register(server)
+        probe = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(probe, server)
+        credentials = grpc.ssl_server_credentials(
+            [(self.tls.private_key, self.tls.certificate)], self.trusted, require_client_auth=True
+        )
+        try:
+            port = server.add_secure_port(self.address, credentials)
+        except RuntimeError as error:
+            raise RefusedError("PORT_TAKEN", address=self.address) from error
+        await server.start()
+        for name in ("", self.service):
+            await probe.set(name, health_pb2.HealthCheckResponse.SERVING)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.stop)
+        on_ready(f"{self.address.rpartition(':')[0]}:{port}")
+        work = asyncio.ensure_future(while_serving()) if while_serving is not None else None
+        if work is not None:
+            work.add_done_callback(lambda done: _stop_on_failure(done, stop))
+        try:
+            await stop.wait()
+        finally:
+            await probe.enter_graceful_shutdown()
+            await server.stop(_GRACE_SECONDS)
+            if work is not None:
+                work.cancel()
+                with contextlib.suppress(asyncio.CancelledError, BrokerError):
+                    # Its error, if it had one, is already the reason to stop.
+                    await work
+        if stop.error is not None:
+            raise stop.error
+
+
+def log_unforeseen(error: BaseException, **where: str) -> None:
+    """Log a bug: its type and its place, never its message, which may quote what somebody asked or who they are."""
+    place = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in extract_tb(error.__traceback__)]
+    _log.error("unforeseen", kind=type(error).__name__, place=place, **where)
+
+
+def _stop_on_failure(done: asyncio.Future[None], stop: StopSignal) -> None:
+    if done.cancelled():
+        return
+    error = done.exception()
+    if isinstance(error, BrokerError):
+        stop.stop(error)
+    elif error is not None:
+        log_unforeseen(error)
+        stop.stop(InternalError("INTERNAL"))
+
+
+class _CallerInterceptor(aio.ServerInterceptor):
+    """Wraps every handler: who is calling, may they, is the message whole; and how a failure is said."""
+
+    def __init__(self, clock: Clock, stop: StopSignal) -> None:
+        self._clock = clock
+        self._stop = stop
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any]]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return handler
+        return self._guard(handler, handler_call_details.method)
+
+    def _guard(self, handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
+        async def unary(request: Any, context: Any) -> Any:
+            async with self._answering(context, method):
+                _verify_whole(request)
+                return await handler.unary_unary(request, context)
+
+        async def server_stream(request: Any, context: Any) -> AsyncIterator[Any]:
+            async with self._answering(context, method):
+                _verify_whole(request)
+                async for response in handler.unary_stream(request, context):
+                    yield response
+
+        async def both_streams(requests: Any, context: Any) -> AsyncIterator[Any]:
+            async with self._answering(context, method):
+                async for response in handler.stream_stream(_verified(requests), context):
+                    yield response
+
+        coders = {
+            "request_deserializer": handler.request_deserializer,
+            "response_serializer": handler.response_serializer,
+        }
+        if handler.unary_unary is not None:
+            return grpc.unary_unary_rpc_method_handler(unary, **coders)  # type: ignore[arg-type]  # sync types, aio handlers
+        if handler.stream_stream is not None:
+            return grpc.stream_stream_rpc_method_handler(both_streams, **coders)  # type: ignore[arg-type]  # as above
+        if _is_foreign(method):
+            # The standard Health.Watch writes to its context instead of yielding.
+            return self._guard_watch(handler, method, coders)
+        return grpc.unary_stream_rpc_method_handler(server_stream, **coders)  # type: ignore[arg-type]  # as above
+
+    def _guard_watch(self, handler: Any, method: str, coders: dict[str, Any]) -> grpc.RpcMethodHandler[Any, Any]:
+        async def watch(request: Any, context: Any) -> None:
+            async with self._answering(context, method):
+                await handler.unary_stream(request, context)
+
+        return grpc.unary_stream_rpc_method_handler(watch, **coders)  # type: ignore[arg-type]  # as above
+
+    @contextlib.asynccontextmanager
+    async def _answering(self, context: Any, method: str) -> AsyncIterator[None]:
+        try:
+            identity = verify_caller(context.auth_context(), self._clock)
+            verify_role(identity, method)
+            set_caller(identity)
+            yield
+        except BrokerError as error:
+            # Codes only: details may name what a researcher asked for.
+            _log.info("refused", rpc=method, code=error.code)
+            if error.stops_node:
+                self._stop.stop(error)
+            await context.abort(*trailing_metadata(error))
+        except (aio.AbortError, asyncio.CancelledError, GeneratorExit):
+            raise
+        except Exception as error:  # noqa: BLE001 - the caller gets INTERNAL, the operator the place
+            log_unforeseen(error, rpc=method)
+            await context.abort(*trailing_metadata(InternalError("INTERNAL")))
+
+
+def _is_foreign(method: str) -> bool:
+    return method.startswith("/grpc.")
+
+
+def _verify_whole(request: Any) -> None:
+    refuse_unknown_fields(request)
+
+
+async def _verified(requests: Any) -> AsyncIterator[Any]:
+    async for request in requests:
+        _verify_whole(request)
+        yield request

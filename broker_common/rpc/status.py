@@ -1,0 +1,124 @@
+"""How errors cross the wire: one table from reason codes to gRPC statuses, and the way back.
+
+A status carries google.rpc.ErrorInfo (reason = our code, metadata = the public details) and, for a caller's fault,
+google.rpc.BadRequest. The sentence is rebuilt by the reader from code and details, so its language is the reader's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar
+
+import grpc
+from google.protobuf import any_pb2
+from google.rpc import error_details_pb2, status_pb2
+from grpc.aio import AioRpcError, Metadata
+from grpc_status import rpc_status
+
+from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, error_for
+
+__all__ = ["STATUS_OF_REASON", "broker_error", "calling", "trailing_metadata"]
+
+_DOMAIN = "tripartite"
+_DETAILS_KEY = "grpc-status-details-bin"
+ResultT = TypeVar("ResultT")
+
+_Code = grpc.StatusCode
+STATUS_OF_REASON: Mapping[str, grpc.StatusCode] = {
+    "CRITERIA_SYNTAX": _Code.INVALID_ARGUMENT,
+    "CRITERIA_TOO_LARGE": _Code.INVALID_ARGUMENT,
+    "UNKNOWN_COLUMN": _Code.INVALID_ARGUMENT,
+    "UNKNOWN_CODE": _Code.INVALID_ARGUMENT,
+    "WRONG_TYPE": _Code.INVALID_ARGUMENT,
+    "WRONG_OPERATOR": _Code.INVALID_ARGUMENT,
+    "UNKNOWN_VARIABLE": _Code.INVALID_ARGUMENT,
+    "UNKNOWN_VALUE": _Code.INVALID_ARGUMENT,
+    "QUESTION_SYNTAX": _Code.INVALID_ARGUMENT,
+    "INVALID_VALUE": _Code.INVALID_ARGUMENT,
+    "MALFORMED_MESSAGE": _Code.INVALID_ARGUMENT,
+    "BAD_SIGNATURE": _Code.UNAUTHENTICATED,
+    "UNKNOWN_KEY": _Code.UNAUTHENTICATED,
+    "UNKNOWN_RESEARCHER": _Code.PERMISSION_DENIED,
+    "UNKNOWN_PROJECT": _Code.PERMISSION_DENIED,
+    "WRONG_ROLE": _Code.PERMISSION_DENIED,
+    "WRONG_ORGANISATION": _Code.PERMISSION_DENIED,
+    "INSECURE_TRANSPORT": _Code.UNAUTHENTICATED,
+    "CERTIFICATE_EXPIRED": _Code.UNAUTHENTICATED,
+    "SEALED_WRONGLY": _Code.INVALID_ARGUMENT,
+    "COMMITMENT_MISMATCH": _Code.INVALID_ARGUMENT,
+    "BAD_FRAMES": _Code.INVALID_ARGUMENT,
+    "UNKNOWN_QUERY": _Code.NOT_FOUND,
+    "TICKET_EXPIRED": _Code.FAILED_PRECONDITION,
+    "TICKET_REUSED": _Code.ALREADY_EXISTS,
+    "POLICY_MISMATCH": _Code.FAILED_PRECONDITION,
+    "RELEASE_MISMATCH": _Code.FAILED_PRECONDITION,
+    "SLOT_UNUSABLE": _Code.FAILED_PRECONDITION,
+    "SCALE_REFUSED": _Code.FAILED_PRECONDITION,
+    "BUDGET_EXHAUSTED": _Code.FAILED_PRECONDITION,
+    "SERVICE_SHUT_DOWN": _Code.FAILED_PRECONDITION,
+    "SAMPLE_TOO_LARGE": _Code.FAILED_PRECONDITION,
+    "BUSY": _Code.RESOURCE_EXHAUSTED,
+    "NOTHING_LOADED": _Code.FAILED_PRECONDITION,
+    "LOAD_REFUSED": _Code.INVALID_ARGUMENT,
+    "ALREADY_RUNNING": _Code.FAILED_PRECONDITION,
+    "PORT_TAKEN": _Code.FAILED_PRECONDITION,
+    "CONFIG_INVALID": _Code.INVALID_ARGUMENT,
+    "HOME_INVALID": _Code.INVALID_ARGUMENT,
+    "SECRET_MISSING": _Code.INVALID_ARGUMENT,
+    "NOT_INSTALLED": _Code.UNIMPLEMENTED,
+    "PEER_UNAVAILABLE": _Code.UNAVAILABLE,
+    "PEER_MISBEHAVED": _Code.INTERNAL,
+    "ANSWER_PENDING": _Code.UNAVAILABLE,
+    "INTEGRITY": _Code.INTERNAL,
+    "STORE_FAILED": _Code.INTERNAL,
+    "INTERNAL": _Code.INTERNAL,
+    "STATE_UNKNOWN": _Code.INTERNAL,
+}
+# What the transport says on its own when nobody is there to answer.
+_NOBODY_THERE = frozenset({_Code.UNAVAILABLE, _Code.DEADLINE_EXCEEDED, _Code.CANCELLED})
+
+
+def trailing_metadata(error: BrokerError) -> tuple[grpc.StatusCode, str, Metadata]:
+    """Status code, message and trailing metadata that carry `error` to the caller."""
+    code = STATUS_OF_REASON[error.code]
+    details = [_pack(error_details_pb2.ErrorInfo(reason=error.code, domain=_DOMAIN, metadata=error.details))]
+    if isinstance(error, InvalidRequestError):
+        field = error.details.get("column") or error.details.get("variable") or error.details.get("subject") or ""
+        violation = error_details_pb2.BadRequest.FieldViolation(field=field, description=error.text, reason=error.code)
+        details.append(_pack(error_details_pb2.BadRequest(field_violations=[violation])))
+    number: int = code.value[0]
+    status = status_pb2.Status(code=number, message=error.text, details=details)
+    return code, error.text, Metadata((_DETAILS_KEY, status.SerializeToString()))
+
+
+def broker_error(error: AioRpcError, peer: str) -> BrokerError:
+    """The domain error that a failed call to `peer` stands for."""
+    try:
+        status = rpc_status.from_call(error)  # type: ignore[arg-type]  # aio errors have the three methods it calls
+    except ValueError:
+        return PeerUnavailableError("PEER_MISBEHAVED", peer=peer, problem="an error that contradicts itself")
+    for detail in status.details if status is not None else ():
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info) and info.domain == _DOMAIN:
+            return error_for(info.reason, dict(info.metadata))
+    if error.code() in _NOBODY_THERE:
+        return PeerUnavailableError("PEER_UNAVAILABLE", peer=peer)
+    return PeerUnavailableError("PEER_MISBEHAVED", peer=peer, problem=f"status {error.code().name}")
+
+
+async def calling(peer: str, call: Awaitable[ResultT]) -> ResultT:
+    """Await a call to `peer`; foreign errors become ours.
+
+    Raises:
+        BrokerError: what the peer said, or PEER_UNAVAILABLE, or PEER_MISBEHAVED.
+    """
+    try:
+        return await call
+    except AioRpcError as error:
+        raise broker_error(error, peer) from error
+
+
+def _pack(message: error_details_pb2.ErrorInfo | error_details_pb2.BadRequest) -> any_pb2.Any:
+    packed = any_pb2.Any()
+    packed.Pack(message)
+    return packed

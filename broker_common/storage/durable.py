@@ -1,0 +1,46 @@
+"""Replacing a file so that a crash leaves the old one or the new one, whole.
+
+References: fsync(2), rename(2). Known gap: on file systems that reorder a rename before the data of the file (none of
+those in common use with default options do, after an fsync), or disks that lie about flushing, the promise is void.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["replace_file", "replacing", "sync_directory"]
+
+
+def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    """Durably make `path` hold `content`."""
+    with replacing(path) as temporary:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its place, durably, when the block ends without an exception."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        # CRASH: before this line the old file stands; after it the new one.
+        temporary.replace(path)
+        sync_directory(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make renames and removals in `directory` durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,281 @@
+"""A node's journal: its log and every durable row that goes with it, in one SQLite file, changed in one transaction.
+
+The rows that a node keeps beside the log (what is pending, what waits in an outbox) are written in the same transaction
+as the entry they belong to, so that there is no instant at which one stands without the other. The state in memory is
+only ever the fold of the entries; at start-up it is folded anew and compared with what was stored.
+
+Several processes may open one journal (a node, and an operator's command): every transaction takes the write lock
+first, folds in what others appended, and only then decides.
+
+Failure. An exception inside a transaction leaves nothing behind. A failure of the store itself, and above all of the
+commit, whose outcome nobody can know, closes the journal for good: the node stops and starts again from the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+from sqlite_utils import Database
+
+from broker_common.errors import BrokerError, InternalError, InvalidRequestError, StateUnknownError
+from broker_common.tlog.entries import Entry, Event, Opened, encode_entry, parse_entry
+from broker_common.tlog.merkle import MerkleTree
+from broker_common.tlog.note import NoteSigner
+from broker_common.tlog.replay import FORMAT_VERSION, LogState, ReplayError
+from broker_common.values import Clock
+
+__all__ = ["Checkpointed", "Journal", "Transaction"]
+
+StateT = TypeVar("StateT", bound=LogState)
+_BUSY_TIMEOUT_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """An entry, the signed checkpoint that covers it, and the proof that it does."""
+
+    note: str
+    index: int
+    proof: list[bytes]
+    entry: bytes
+
+
+class Transaction(Generic[StateT]):
+    """What may be done while the write lock is held; everything becomes durable together, or nothing does."""
+
+    def __init__(self, journal: Journal[StateT]) -> None:
+        self._journal = journal
+        self.appended = False
+
+    @property
+    def db(self) -> Database:
+        return self._journal.db
+
+    @property
+    def state(self) -> StateT:
+        """The state including what this transaction has appended so far."""
+        return self._journal.state
+
+    def append(self, event: Event) -> Entry:
+        """Log `event` as the next entry.
+
+        Raises:
+            InternalError: INTEGRITY, the event breaks a rule of the log; the transaction must not go on.
+        """
+        self.appended = True
+        return self._journal._append(event)  # noqa: SLF001 - a transaction is the journal's own hand
+
+
+class Journal(Generic[StateT]):
+    """One node's journal. Thread-safe; transactions are serial."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        fresh_state: Callable[[], StateT],
+        signer: NoteSigner,
+        clock: Clock,
+        tables: Callable[[Database], None],
+    ) -> None:
+        """Open an existing journal: replay, verify the stored checkpoint, compare the stored state.
+
+        Raises:
+            InvalidRequestError: HOME_INVALID, there is no journal. A missing ledger is never replaced by an empty one.
+            InternalError: INTEGRITY, the file does not agree with itself.
+        """
+        if not path.is_file():
+            raise InvalidRequestError(
+                "HOME_INVALID", home=str(path.parent), role=fresh_state().role, problem=f"{path.name} is missing"
+            )
+        self._fresh_state = fresh_state
+        self._signer = signer
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._broken: BrokerError | None = None
+        self.db = _connect(path)
+        with _store_errors():
+            tables(self.db)
+        self._reset()
+        self._verify_stored()
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        *,
+        fresh_state: Callable[[], StateT],
+        signer: NoteSigner,
+        clock: Clock,
+        tables: Callable[[Database], None],
+    ) -> Journal[StateT]:
+        """Make a new journal whose first entry opens the log. Refuses to touch an existing one."""
+        if path.exists():
+            raise InvalidRequestError(
+                "HOME_INVALID", home=str(path.parent), role=fresh_state().role, problem=f"{path.name} already exists"
+            )
+        path.touch(mode=0o600)
+        journal = cls(path, fresh_state=fresh_state, signer=signer, clock=clock, tables=tables)
+        with journal.transaction() as transaction:
+            transaction.append(Opened(origin=signer.name, role=journal.state.role, format=FORMAT_VERSION))
+        return journal
+
+    def close(self) -> None:
+        with self._lock:
+            self.db.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Transaction[StateT]]:
+        """Hold the write lock; commit at the end of the block.
+
+        Raises:
+            StateUnknownError: STATE_UNKNOWN, the commit failed and its outcome cannot be known.
+            InternalError: STORE_FAILED, something else about the store failed; nothing was written.
+        """
+        with self._lock:
+            self._verify_usable()
+            transaction = Transaction(self)
+            try:
+                with _store_errors():
+                    self.db.execute("BEGIN IMMEDIATE")
+                    self._catch_up()
+                    yield transaction
+                    if transaction.appended:
+                        self._write_head()
+            except BaseException as error:
+                self._abandon(transaction, error)
+                raise
+            self._commit()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[StateT]:
+        """The state including what other processes have appended. Do not keep it beyond the block."""
+        with self._lock:
+            self._verify_usable()
+            with _store_errors():
+                self._catch_up()
+            yield self.state
+
+    def checkpoint(self) -> str:
+        """The signed note for the log as it is now."""
+        with self._lock:
+            return self._signer.sign_checkpoint(self._tree.size, self._tree.root())
+
+    def prove(self, index: int) -> Checkpointed:
+        """The entry at `index`, with a signed checkpoint that covers it and the proof."""
+        with self._lock, _store_errors():
+            row = next(iter(self.db.query("select entry from entries where sequence = ?", [index])))
+            return Checkpointed(self.checkpoint(), index, self._tree.inclusion_proof(index), bytes(row["entry"]))
+
+    def _append(self, event: Event) -> Entry:
+        entry = Entry(
+            sequence=self.state.size,
+            # The log's own time never runs backwards, whatever the clock does.
+            time_ms=max(self._clock(), self.state.time_ms),
+            policy=self.state.policy_hash,
+            event=event,
+        )
+        data = encode_entry(entry)
+        self._fold(entry, data)
+        self.db.table("entries").insert({"sequence": entry.sequence, "entry": data})
+        return entry
+
+    def _fold(self, entry: Entry, data: bytes) -> None:
+        try:
+            self.state.apply(entry)
+        except ReplayError as error:
+            raise InternalError("INTEGRITY", problem=str(error)) from error
+        self._tree.append(data)
+
+    def _catch_up(self) -> None:
+        for row in self.db.query(
+            "select sequence, entry from entries where sequence >= ? order by sequence", [self.state.size]
+        ):
+            data = bytes(row["entry"])
+            try:
+                entry = parse_entry(data)
+            except ValueError as error:
+                raise InternalError("INTEGRITY", problem=f"entry {row['sequence']} is damaged") from error
+            self._fold(entry, data)
+        newest = next(iter(self.db.query("select max(sequence) as newest from entries")))["newest"]
+        if (-1 if newest is None else newest) != self.state.size - 1:
+            raise InternalError("INTEGRITY", problem="the log on disk is shorter than the log in memory")
+
+    def _write_head(self) -> None:
+        row = {"id": 0, "checkpoint": self.checkpoint(), "state": _canonical(self.state.summary())}
+        self.db.table("head").upsert(row, pk="id")
+
+    def _commit(self) -> None:
+        # CRASH: before the commit nothing of this transaction exists; after it, all of it does.
+        try:
+            self.db.conn.execute("COMMIT")
+        except BaseException as error:
+            self._broken = StateUnknownError("STATE_UNKNOWN")
+            raise self._broken from error
+
+    def _abandon(self, transaction: Transaction[StateT], error: BaseException) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            # A store that cannot even roll back is caught by the next transaction's BEGIN.
+            self.db.conn.execute("ROLLBACK")
+        if isinstance(error, BrokerError) and error.stops_node:
+            self._broken = error
+        elif transaction.appended:
+            # The fold in memory has run ahead of the file: fold again from the file.
+            with _store_errors():
+                self._reset()
+
+    def _reset(self) -> None:
+        self.state = self._fresh_state()
+        self._tree = MerkleTree()
+        with _store_errors():
+            self._catch_up()
+
+    def _verify_usable(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+
+    def _verify_stored(self) -> None:
+        """Compare what start-up folded with the checkpoint and summary that the last transaction stored."""
+        with _store_errors():
+            head = next(iter(self.db.query("select checkpoint, state from head")), None)
+        if head is None:
+            if self.state.size:
+                raise InternalError("INTEGRITY", problem="the stored checkpoint is missing")
+            return
+        checkpoint = self._signer.verifier.verify_checkpoint(head["checkpoint"])
+        if (checkpoint.size, checkpoint.root) != (self._tree.size, self._tree.root()):
+            raise InternalError("INTEGRITY", problem="the entries do not lead to the stored checkpoint")
+        if head["state"] != _canonical(self.state.summary()):
+            raise InternalError("INTEGRITY", problem="the entries do not lead to the stored state")
+
+
+def _connect(path: Path) -> Database:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_TIMEOUT_SECONDS)
+    db = Database(connection, execute_plugins=False)
+    with _store_errors():
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        # Rows that are wiped (slot secrets, samples) are overwritten, not just unlinked.
+        db.execute("PRAGMA secure_delete=ON")
+        db.table("entries").create({"sequence": int, "entry": bytes}, pk="sequence", if_not_exists=True)
+        db.table("head").create({"id": int, "checkpoint": str, "state": str}, pk="id", if_not_exists=True)
+    return db
+
+
+@contextlib.contextmanager
+def _store_errors() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise InternalError("STORE_FAILED") from error
+
+
+def _canonical(summary: dict[str, str | int]) -> str:
+    return msgspec.json.encode(summary, order="sorted").decode()

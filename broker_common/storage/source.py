@@ -1,0 +1,227 @@
+"""Reading a CSV source: what a row is, what is wrong with one, and when a file is the wrong file.
+
+A source is UTF-8 text (a byte-order mark is allowed) with one header line and one line per person, fields separated by
+commas and quoted where they hold one (RFC 4180, except that no value spans lines: a forgotten quote then costs one row,
+not the rest of the file). Empty lines are skipped.
+
+A fault of the file as a whole raises LOAD_REFUSED. A fault of one row rejects that row with a line number and a reason,
+and the load goes on without it, unless so many are rejected that it is likely the wrong file. Reasons name the column
+and the problem; they never hold a value, since they end up in terminals and tickets. Memory depends on the chunk, not
+on the file. What a value means is left to `source_values`, what a person is to each node's loader.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from broker_common.errors import InvalidRequestError
+from broker_common.query.dictionary import listed, shown
+
+__all__ = [
+    "MAX_KEPT_REJECTIONS",
+    "MAX_LINE_BYTES",
+    "ROWS_PER_CHUNK",
+    "Chunk",
+    "CsvSource",
+    "Progress",
+    "RejectedRows",
+    "ascending_without_repeats",
+]
+
+ROWS_PER_CHUNK = 50_000
+MAX_LINE_BYTES = 64 * 1024
+MAX_KEPT_REJECTIONS = 1_000
+# Rejected rows up to the larger of the two do not stop a load.
+TOLERATED_REJECTIONS = 100
+TOLERATED_PERCENT = 1
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with (bytes_done, bytes_total) after each chunk."""
+
+
+class RejectedRows:
+    """Counts the rows a load leaves out, and keeps line and reason of the first of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._kept: list[tuple[int, str]] = []
+
+    def add(self, line: int, reason: str) -> None:
+        """SECURITY: `reason` names columns and problems, never a value of the person."""
+        self.count += 1
+        if len(self._kept) < MAX_KEPT_REJECTIONS:
+            self._kept.append((line, reason))
+
+    @property
+    def first(self) -> tuple[tuple[int, str], ...]:
+        """Line and reason of the rejected rows that were kept, by line."""
+        return tuple(sorted(self._kept))
+
+    def verify_few(self, rows: int, max_rejected: int | None = None) -> None:
+        """Stops a load that rejects more than `max_rejected`, or, without one, more than the tolerated share.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED.
+        """
+        tolerated = max(TOLERATED_REJECTIONS, rows * TOLERATED_PERCENT // 100)
+        allowed = tolerated if max_rejected is None else max_rejected
+        if self.count > allowed:
+            line, reason = self.first[0]
+            _refuse(
+                f"{self.count} of its {rows} rows are wrong and {allowed} would be tolerated; line {line}: {reason}",
+                "It may be the wrong file. If it is the right one, --max-rejected admits more wrong rows.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some rows, column by column: the line number of each, and its texts under each column name."""
+
+    lines: Sequence[int]
+    columns: Mapping[str, Sequence[str]]
+
+
+class CsvSource:
+    """A CSV file that has exactly the given columns, in any order."""
+
+    def __init__(self, path: Path, columns: Collection[str]) -> None:
+        self._path = path
+        self._columns = columns
+
+    def chunks(
+        self, rejected: RejectedRows, *, rows_per_chunk: int = ROWS_PER_CHUNK, progress: Progress | None = None
+    ) -> Iterator[Chunk]:
+        """The file's well-formed rows, in order. The others are added to `rejected`.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED.
+        """
+        with self._opened() as file:
+            total = os.fstat(file.fileno()).st_size
+            names = self._header(file)
+            lines: list[int] = []
+            rows: list[list[str]] = []
+            for line, fields in _records(file, len(names), rejected):
+                lines.append(line)
+                rows.append(fields)
+                if len(rows) == rows_per_chunk:
+                    yield _chunk(names, lines, rows)
+                    lines, rows = [], []
+                    _report(progress, file, total)
+            if rows:
+                yield _chunk(names, lines, rows)
+            _report(progress, file, total)
+
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        try:
+            with self._path.open("rb") as file:
+                yield file
+        except OSError as error:
+            _refuse(f"it cannot be read ({error.strerror})", "Check the path and the permissions.")
+
+    def _header(self, file: BinaryIO) -> list[str]:
+        raw = file.readline(MAX_LINE_BYTES + 1)
+        if not raw:
+            _refuse("it is empty", "Its first line must name the columns.")
+        try:
+            names = _fields(raw.decode("utf-8-sig")) if len(raw) <= MAX_LINE_BYTES else None
+        except (UnicodeDecodeError, csv.Error):
+            names = None
+        if names is None:
+            _refuse("its first line does not name columns in UTF-8", "Save the file as CSV in UTF-8.")
+        self._verify_names(names)
+        return names
+
+    def _verify_names(self, names: list[str]) -> None:
+        if len(names) == 1 < len(self._columns):
+            _refuse("its first line names one column only", "Separate the columns with commas.")
+        if repeated := {name for name in names if names.count(name) > 1}:
+            _refuse(f"it names columns twice: {_named(repeated)}", "Each column stands in the file once.")
+        if missing := set(self._columns).difference(names):
+            _refuse(f"it lacks columns: {_named(missing)}", f"It must have: {', '.join(self._columns)}.")
+        if unknown := set(names).difference(self._columns):
+            _refuse(f"it has columns that are not published: {_named(unknown)}", "Leave them out of the file.")
+
+
+def ascending_without_repeats(
+    high: NDArray[np.uint64], low: NDArray[np.uint64], lines: NDArray[np.uint32], rejected: RejectedRows
+) -> NDArray[np.intp]:
+    """The order that sorts pseudonyms (as two big-endian halves) ascending, without the rows that repeat one.
+
+    Of several rows with the same pseudonym the first in the file stays; the others are added to `rejected`. Sorting
+    finds them with a few bytes per row, where a dictionary would need hundreds. `lines` is ascending.
+    """
+    order = np.lexsort((low, high))  # stable: rows of one pseudonym stay in file order
+    sorted_high, sorted_low = high[order], low[order]
+    repeats = np.zeros(len(order), dtype=np.bool_)
+    repeats[1:] = (sorted_high[1:] == sorted_high[:-1]) & (sorted_low[1:] == sorted_low[:-1])
+    if not repeats.any():
+        return order
+    stays = ~repeats
+    first_of_group = np.flatnonzero(stays)[np.cumsum(stays) - 1]
+    found = [(int(lines[order[at]]), int(lines[order[first_of_group[at]]])) for at in np.flatnonzero(repeats)]
+    for line, first_line in sorted(found):
+        rejected.add(line, f"repeats the health_card of line {first_line}")
+    return order[stays]
+
+
+def _records(file: BinaryIO, width: int, rejected: RejectedRows) -> Iterator[tuple[int, list[str]]]:
+    line = 1
+    while raw := file.readline(MAX_LINE_BYTES + 1):
+        line += 1
+        if len(raw) > MAX_LINE_BYTES:
+            _skip_rest_of_line(file, raw)
+            rejected.add(line, f"is longer than {MAX_LINE_BYTES} bytes")
+            continue
+        try:
+            fields = _fields(raw.decode("utf-8"))
+        except UnicodeDecodeError:
+            rejected.add(line, "is not UTF-8 text")
+        except csv.Error:
+            rejected.add(line, "has a quote in the wrong place or one that is not closed")
+        else:
+            if len(fields) == width:
+                yield line, fields
+            elif fields:
+                rejected.add(line, f"has {len(fields)} fields instead of {width}")
+
+
+def _fields(text: str) -> list[str]:
+    """The fields of one line; none of an empty one. A NUL or another control character is for the column to refuse."""
+    text = text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        return []
+    # Splitting is several times faster than the csv module, and the same where nothing is quoted.
+    return text.split(",") if '"' not in text else next(csv.reader([text], strict=True))
+
+
+def _skip_rest_of_line(file: BinaryIO, raw: bytes) -> None:
+    while raw and not raw.endswith(b"\n"):
+        raw = file.readline(MAX_LINE_BYTES)
+
+
+def _chunk(names: list[str], lines: list[int], rows: list[list[str]]) -> Chunk:
+    return Chunk(lines, dict(zip(names, zip(*rows, strict=True), strict=True)))
+
+
+def _report(progress: Progress | None, file: BinaryIO, total: int) -> None:
+    if progress is not None:
+        progress(file.tell(), total)
+
+
+def _named(names: set[str]) -> str:
+    return listed(shown(name) for name in sorted(names))
+
+
+def _refuse(problem: str, remedy: str) -> NoReturn:
+    raise InvalidRequestError("LOAD_REFUSED", problem=problem, remedy=remedy) from None

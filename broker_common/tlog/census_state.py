@@ -1,0 +1,159 @@
+"""What the census node's log means: the policy in force, what was charged to whom, what was released, whether it is shut.
+
+Ledger invariants held here (DESIGN 5): a release has a charge before it; the sum of charges never passes the cap; one
+ticket has one charge and one answer; nothing is charged after a shutdown, while answers charged before still go out.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, replace
+
+from broker_common.crypto.signing import VerifyKey
+from broker_common.errors import InvalidRequestError
+from broker_common.privacy.accounting import any_fits, price_units
+from broker_common.privacy.policy import Policy, parse_policy
+from broker_common.tlog.entries import Adopted, Charged, Delivered, Entry, Event, Loaded, Released, Shutdown
+from broker_common.tlog.replay import LogState
+
+__all__ = ["CensusState", "ChargedTicket"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChargedTicket:
+    """One charged ticket and how far its answer has come."""
+
+    charge: Charged
+    answer: str = ""
+    delivered: bool = False
+
+
+class CensusState(LogState):
+    """Replay of a census log under strict accounting: one counter for the whole service."""
+
+    role = "census"
+
+    def __init__(self, policy_key: VerifyKey) -> None:
+        super().__init__()
+        self._policy_key = policy_key
+        self.policy: Policy | None = None
+        self.load = ""
+        self.release = ""
+        self.commitment = ""
+        self.charged_units = 0
+        self.shut_down = False
+        # By ticket hash, in the order of the charges.
+        self.tickets: dict[str, ChargedTicket] = {}
+        self._ticket_of_query: dict[str, str] = {}
+        self._used_slots: set[int] = set()
+        self._must_shut_down = False
+
+    @property
+    def answers(self) -> int:
+        """How many answers were charged."""
+        return len(self.tickets)
+
+    @property
+    def next_slot(self) -> int:
+        """The first noise slot after every one that was used."""
+        return max(self._used_slots, default=-1) + 1
+
+    def ticket_of_query(self, query: str) -> str | None:
+        """The ticket hash that a query id was charged for."""
+        return self._ticket_of_query.get(query)
+
+    def slot_is_used(self, slot: int) -> bool:
+        return slot in self._used_slots
+
+    def summary(self) -> dict[str, str | int]:
+        return {
+            **super().summary(),
+            "answers": self.answers,
+            "charged_units": self.charged_units,
+            "load": self.load,
+            "shut_down": int(self.shut_down),
+        }
+
+    def _take(self, entry: Entry, event: Event) -> None:
+        self._require(
+            entry,
+            not self._must_shut_down or isinstance(event, Shutdown),
+            "SHUTDOWN_MISSING",
+            "no admissible scale fits any more, so a shutdown must follow",
+        )
+        match event:
+            case Adopted():
+                self._adopt(entry, event)
+            case Loaded():
+                self._require(entry, event.load != self.load, "LOAD_REPEATED", "this load is already in force")
+                self.load, self.release, self.commitment = event.load, event.release, event.commitment
+            case Charged():
+                self._charge(entry, event)
+            case Released():
+                self._release(entry, event)
+            case Delivered():
+                self._deliver(entry, event)
+            case Shutdown():
+                self._require(entry, not self.shut_down, "SHUTDOWN_REPEATED", "the service is already shut down")
+                self._require(
+                    entry,
+                    (event.reason == "budget") == self._must_shut_down,
+                    "SHUTDOWN_REASON",
+                    "the budget shuts the service down exactly when no admissible scale fits",
+                )
+                self.shut_down, self._must_shut_down = True, False
+            case _:
+                self._refuse(entry, "OTHER_LOG", "a census log holds no such entry")
+
+    def _adopt(self, entry: Entry, event: Adopted) -> None:
+        try:
+            self._policy_key.verify_signature(event.document.encode(), base64.b64decode(event.signature, validate=True))
+            policy = parse_policy(event.document.encode())
+        except (InvalidRequestError, binascii.Error) as error:
+            self._refuse(entry, "POLICY_INVALID", f"the policy is not one of this agency: {error}")
+        self._require(entry, not self.shut_down, "POLICY_AFTER_SHUTDOWN", "no policy is adopted after a shutdown")
+        self._require(
+            entry,
+            self.policy is None or policy.cap <= self.policy.cap,
+            "CAP_RAISED",
+            "a policy may not raise the cap",
+        )
+        self.policy, self.policy_hash = policy, policy.hash.hex()
+        self._must_shut_down = not any_fits(policy.cap, self.charged_units, policy.scales)
+
+    def _charge(self, entry: Entry, event: Charged) -> None:
+        policy = self.policy
+        if policy is None:
+            self._refuse(entry, "CHARGE_WITHOUT_POLICY", "no policy is in force")
+        self._require(entry, not self.shut_down, "CHARGE_AFTER_SHUTDOWN", "the service is shut down")
+        self._require(entry, event.load == self.load != "", "CHARGE_LOAD", "the load is not the one in force")
+        self._require(entry, event.scale in policy.scales, "SCALE", "the policy does not admit this scale")
+        self._require(
+            entry, event.units == price_units(event.scale), "CHARGE_WRONG", "the charge is not the price of the scale"
+        )
+        total = self.charged_units + event.units
+        self._require(entry, total <= policy.cap, "CAP_PASSED", "the sum of charges passes the cap")
+        self._require(entry, event.total == total, "TOTAL_WRONG", "the stated total is not the sum of charges")
+        self._require(entry, event.ticket not in self.tickets, "TICKET_CHARGED_TWICE", "one ticket, one charge")
+        self._require(entry, event.query not in self._ticket_of_query, "QUERY_REUSED", "one query id, one ticket")
+        self._require(entry, event.slot not in self._used_slots, "SLOT_REUSED", "a noise slot serves one ticket")
+        self.tickets[event.ticket] = ChargedTicket(event)
+        self._ticket_of_query[event.query] = event.ticket
+        self._used_slots.add(event.slot)
+        self.charged_units = total
+        self._must_shut_down = not any_fits(policy.cap, total, policy.scales)
+
+    def _release(self, entry: Entry, event: Released) -> None:
+        ticket = self.tickets.get(event.ticket)
+        if ticket is None:
+            self._refuse(entry, "RELEASE_WITHOUT_CHARGE", "an answer was released that was never charged")
+        self._require(entry, not ticket.answer, "RELEASED_TWICE", "one ticket, one answer")
+        self.tickets[event.ticket] = replace(ticket, answer=event.answer)
+
+    def _deliver(self, entry: Entry, event: Delivered) -> None:
+        ticket = self.tickets.get(event.ticket)
+        if ticket is None or not ticket.answer:
+            self._refuse(entry, "DELIVERY_WITHOUT_RELEASE", "an answer was delivered that was never released")
+        self._require(entry, not ticket.delivered, "DELIVERED_TWICE", "a delivery is logged once")
+        self.tickets[event.ticket] = replace(ticket, delivered=True)

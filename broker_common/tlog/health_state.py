@@ -1,0 +1,87 @@
+"""What the health node's log means: which tickets were accepted, forwarded, charged, settled or refused.
+
+Invariants: a ticket is accepted once and stands for one criteria commitment; nothing is forwarded, charged or settled
+that was not accepted; a settled or refused ticket is closed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from broker_common.tlog.entries import Entry, Event, Forwarded, Loaded, Refused, ReportedCharge, Settled, Submitted
+from broker_common.tlog.replay import LogState
+
+__all__ = ["AcceptedTicket", "HealthState"]
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedTicket:
+    """One ticket and how far it has come."""
+
+    submission: Submitted
+    attempts: int = 0
+    charged: bool = False
+    settled: bool = False
+    refused: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        return not self.settled and not self.refused
+
+
+class HealthState(LogState):
+    """Replay of a health log."""
+
+    role = "health"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.load = ""
+        self.commitment = ""
+        self.tickets: dict[str, AcceptedTicket] = {}
+        self._ticket_of_query: dict[str, str] = {}
+
+    def ticket_of_query(self, query: str) -> str | None:
+        """The ticket hash that a query id was accepted with."""
+        return self._ticket_of_query.get(query)
+
+    def summary(self) -> dict[str, str | int]:
+        return {**super().summary(), "load": self.load, "tickets": len(self.tickets)}
+
+    def _take(self, entry: Entry, event: Event) -> None:
+        match event:
+            case Loaded():
+                self._require(entry, event.load != self.load, "LOAD_REPEATED", "this load is already in force")
+                self.load, self.commitment = event.load, event.commitment
+            case Submitted():
+                self._require(entry, event.ticket not in self.tickets, "TICKET_REPEATED", "a ticket is accepted once")
+                self._require(
+                    entry, event.query not in self._ticket_of_query, "QUERY_REUSED", "one query id, one ticket"
+                )
+                self._require(entry, event.load == self.load != "", "LOAD", "the load is not the one in force")
+                self.tickets[event.ticket] = AcceptedTicket(event)
+                self._ticket_of_query[event.query] = event.ticket
+            case Forwarded():
+                ticket = self._open_ticket(entry, event.ticket)
+                self.tickets[event.ticket] = replace(ticket, attempts=ticket.attempts + 1)
+            case ReportedCharge():
+                ticket = self._open_ticket(entry, event.ticket)
+                self._require(entry, ticket.attempts > 0, "CHARGE_WITHOUT_SAMPLE", "no sample was forwarded")
+                self.tickets[event.ticket] = replace(ticket, charged=True)
+            case Settled():
+                ticket = self._open_ticket(entry, event.ticket)
+                self._require(entry, ticket.charged, "SETTLED_WITHOUT_CHARGE", "settled before it was charged")
+                self.tickets[event.ticket] = replace(ticket, settled=True)
+            case Refused():
+                ticket = self._open_ticket(entry, event.ticket)
+                self._require(entry, not ticket.charged, "REFUSED_AFTER_CHARGE", "a charged ticket cannot be refused")
+                self.tickets[event.ticket] = replace(ticket, refused=event.code)
+            case _:
+                self._refuse(entry, "OTHER_LOG", "a health log holds no such entry")
+
+    def _open_ticket(self, entry: Entry, ticket_hash: str) -> AcceptedTicket:
+        ticket = self.tickets.get(ticket_hash)
+        if ticket is None:
+            self._refuse(entry, "UNKNOWN_TICKET", "the ticket was never accepted")
+        self._require(entry, ticket.is_open, "TICKET_CLOSED", "the ticket is settled or refused")
+        return ticket

@@ -1,0 +1,142 @@
+"""C2SP signed-note and tlog-checkpoint: the text that says how long a log is and what its root is, with signatures.
+
+    census-agency.tripartite/log        origin
+    42                                  size
+    5xLz...=                            root, base64
+                                        (empty line)
+    — census-agency.tripartite/log AbCd...=   one signature line per key: name, base64 of key hash (4 bytes) + signature
+
+`parse_` and `verify_` accept the canonical form only, so a checkpoint has one spelling. See FORMAT.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from dataclasses import dataclass
+
+from broker_common.crypto.signing import SigningKey, VerifyKey
+from broker_common.errors import InvalidRequestError
+
+__all__ = ["Checkpoint", "NoteSigner", "NoteVerifier"]
+
+_SIGNATURE_PREFIX = "\u2014 "
+_ED25519 = b"\x01"
+_KEY_HASH_BYTES = 4
+_ROOT_BYTES = 32
+# Generous for a checkpoint with many cosignatures, small enough that nobody can make us chew.
+MAX_NOTE_CHARS = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How long a log is and what its root is."""
+
+    origin: str
+    size: int
+    root: bytes
+
+    def to_text(self) -> str:
+        """The three lines that are signed, each ending in a newline."""
+        return f"{self.origin}\n{self.size}\n{_base64(self.root)}\n"
+
+    @classmethod
+    def parse_text(cls, text: str) -> Checkpoint:
+        """Read exactly what `to_text` writes; ValueError otherwise."""
+        lines = text.split("\n")
+        if len(lines) != 4 or lines[3]:  # noqa: PLR2004 - origin, size, root, final newline
+            raise ValueError("a checkpoint has three lines")
+        origin, size, root = lines[0], lines[1], _parse_base64(lines[2])
+        if not origin or not size.isascii() or not size.isdigit() or str(int(size)) != size:
+            raise ValueError("the origin is empty or the size is not a canonical number")
+        if len(root) != _ROOT_BYTES:
+            raise ValueError("the root is not a SHA-256 hash")
+        return cls(origin, int(size), root)
+
+
+@dataclass(frozen=True, slots=True)
+class NoteVerifier:
+    """A log's name and public key: enough to check its checkpoints."""
+
+    name: str
+    key: VerifyKey
+
+    @property
+    def key_hash(self) -> bytes:
+        return _key_hash(self.name, self.key)
+
+    def to_text(self) -> str:
+        """The C2SP vkey: name+hash+base64(type || key)."""
+        return f"{self.name}+{self.key_hash.hex()}+{_base64(_ED25519 + self.key.raw)}"
+
+    def verify_checkpoint(self, note: str) -> Checkpoint:
+        """The checkpoint of `note`, if this key signed it and its origin is this key's name.
+
+        Raises:
+            InvalidRequestError: BAD_SIGNATURE or MALFORMED_MESSAGE.
+        """
+        try:
+            text, signatures = _split(note)
+            checkpoint = Checkpoint.parse_text(text)
+        except ValueError as error:
+            raise InvalidRequestError("MALFORMED_MESSAGE", problem=f"not a signed checkpoint, {error}") from error
+        for name, blob in signatures:
+            if name == self.name and blob[:_KEY_HASH_BYTES] == self.key_hash:
+                self.key.verify_signature(text.encode(), blob[_KEY_HASH_BYTES:])
+                if checkpoint.origin != self.name:
+                    raise InvalidRequestError("BAD_SIGNATURE", subject="checkpoint")
+                return checkpoint
+        raise InvalidRequestError("BAD_SIGNATURE", subject="checkpoint")
+
+
+@dataclass(frozen=True, slots=True)
+class NoteSigner:
+    """A log's name and private key."""
+
+    name: str
+    key: SigningKey
+
+    @property
+    def verifier(self) -> NoteVerifier:
+        return NoteVerifier(self.name, self.key.verify_key)
+
+    def sign_checkpoint(self, size: int, root: bytes) -> str:
+        """The signed note for a log of `size` entries with this root."""
+        text = Checkpoint(self.name, size, root).to_text()
+        blob = self.verifier.key_hash + self.key.sign(text.encode())
+        return f"{text}\n{_SIGNATURE_PREFIX}{self.name} {_base64(blob)}\n"
+
+
+def _key_hash(name: str, key: VerifyKey) -> bytes:
+    return hashlib.sha256(name.encode() + b"\n" + _ED25519 + key.raw).digest()[:_KEY_HASH_BYTES]
+
+
+def _split(note: str) -> tuple[str, list[tuple[str, bytes]]]:
+    if len(note) > MAX_NOTE_CHARS:
+        raise ValueError("the note is too long")
+    text, separator, tail = note.rpartition("\n\n")
+    if not separator or not tail.endswith("\n"):
+        raise ValueError("there is no signature block")
+    return text + "\n", [_parse_signature_line(line) for line in tail[:-1].split("\n")]
+
+
+def _parse_signature_line(line: str) -> tuple[str, bytes]:
+    words = line.removeprefix(_SIGNATURE_PREFIX).split(" ")
+    if not line.startswith(_SIGNATURE_PREFIX) or len(words) != 2 or not words[0]:  # noqa: PLR2004 - name, signature
+        raise ValueError("a signature line is malformed")
+    return words[0], _parse_base64(words[1])
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _parse_base64(text: str) -> bytes:
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError("base64 is malformed") from error
+    if _base64(data) != text:
+        raise ValueError("base64 is not canonical")
+    return data

@@ -1,0 +1,89 @@
+"""State is a fold: `replay(entries, state)` is the one way from a log to what is true, for node, auditor and tests.
+
+Every rule that the log must keep stands in a state's `apply`: it checks the entry against everything before it and
+then takes it in, or raises `ReplayError` and changes nothing. What a node may not do, it cannot write; what it should
+not have written, the auditor's replay of the same code refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NoReturn, TypeVar
+
+from broker_common.tlog.entries import Entry, Event, Opened
+
+__all__ = ["FORMAT_VERSION", "LogState", "ReplayError", "replay"]
+
+FORMAT_VERSION = 1
+StateT = TypeVar("StateT", bound="LogState")
+
+
+class ReplayError(Exception):
+    """An entry breaks a rule of the log. `code` is stable; auditors report it."""
+
+    def __init__(self, code: str, sequence: int, text: str) -> None:
+        super().__init__(f"entry {sequence}: {code}: {text}")
+        self.code = code
+        self.sequence = sequence
+        self.text = text
+
+
+class LogState:
+    """The rules that every log keeps: entries in sequence, time never backwards, one opening, the policy in force."""
+
+    role = ""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.time_ms = 0
+        self.origin = ""
+        # Hex hash of the policy in force; empty before the first one, and always in a log that adopts none.
+        self.policy_hash = ""
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry.
+
+        Raises:
+            ReplayError: it breaks a rule; the state is unchanged.
+        """
+        self._require(entry, entry.sequence == self.size, "SEQUENCE", f"expected entry {self.size}")
+        self._require(entry, entry.time_ms >= self.time_ms, "TIME_BACKWARDS", "time runs backwards")
+        self._require(entry, entry.policy == self.policy_hash, "POLICY", "another policy is in force")
+        event = entry.event
+        self._require(
+            entry, isinstance(event, Opened) == (self.size == 0), "OPENING", "a log is opened once, by its first entry"
+        )
+        if isinstance(event, Opened):
+            self._require(entry, event.role == self.role, "OTHER_LOG", f"this is the log of a {event.role} node")
+            self._require(entry, event.format == FORMAT_VERSION, "FORMAT", f"format {event.format} is not known")
+            self.origin = event.origin
+        else:
+            self._take(entry, event)
+        self.size += 1
+        self.time_ms = entry.time_ms
+
+    def summary(self) -> dict[str, str | int]:
+        """What the stored state must agree with at start-up; small, whatever the age of the log."""
+        return {"size": self.size, "time_ms": self.time_ms, "policy": self.policy_hash}
+
+    def _take(self, entry: Entry, event: Event) -> None:
+        raise NotImplementedError
+
+    def _require(self, entry: Entry, holds: bool, code: str, text: str) -> None:
+        if not holds:
+            self._refuse(entry, code, text)
+
+    @staticmethod
+    def _refuse(entry: Entry, code: str, text: str) -> NoReturn:
+        raise ReplayError(code, entry.sequence, text)
+
+
+def replay(entries: Iterable[Entry], state: StateT) -> StateT:
+    """Fold all entries into `state` and give it back.
+
+    Raises:
+        ReplayError: the first entry that breaks a rule.
+    """
+    for entry in entries:
+        state.apply(entry)
+    return state

@@ -1,0 +1,1 @@
+"""The wire contract of the three nodes; `v1` is generated from the .proto files beside it."""

@@ -1,0 +1,300 @@
+"""The sampler's law is exact: its probabilities are counted as fractions, its bits are replayed from vectors.
+
+Counting: the sampler is run on every string of bits up to a depth. A run that ends after n bits has probability 2**-n,
+so summing them gives a lower bound for each outcome; the probability of the runs still undecided is the slack above it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_common.crypto.noise_stream import NoiseStream
+from broker_common.privacy.discrete_laplace import (
+    UniformBits,
+    add_noise,
+    bernoulli,
+    bernoulli_exp,
+    draw,
+    largest_scale_within,
+    margin,
+    probability,
+    uniform_below,
+)
+from broker_common.values import ExactCount, NoisyCount
+
+ExpSeries = Callable[[Fraction], tuple[Fraction, Fraction]]
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "discrete_laplace.json"
+
+DEPTH = 16
+"""Bits tried: 2**16 strings at most, enough to decide the share of runs named below."""
+MAX_UNDECIDED_DRAW = Fraction(1, 10)
+MAX_UNDECIDED_BERNOULLI_EXP = Fraction(1, 100)
+PROBABILITY_ERROR = Fraction(1, 10**25)
+"""What `probability` promises, relative."""
+
+
+class ExhaustedError(Exception):
+    """The bits of this run are used up."""
+
+
+class GivenBits:
+    """A stream that holds a given string of bits and raises beyond its end."""
+
+    def __init__(self, value: int, length: int) -> None:
+        self._value = value
+        self.left = length
+
+    def bits(self, n: int) -> int:
+        """The next n bits, or `ExhaustedError`."""
+        if n > self.left:
+            raise ExhaustedError
+        self.left -= n
+        return self._value >> self.left & ((1 << n) - 1)
+
+
+def exact_masses(sample: Callable[[UniformBits], int], depth: int) -> tuple[dict[int, Fraction], Fraction]:
+    """The probability of each outcome decided within `depth` bits, and the probability still undecided."""
+    masses: dict[int, Fraction] = defaultdict(Fraction)
+    undecided = [0]
+    for length in range(depth + 1):
+        still_undecided = []
+        for value in undecided:
+            stream = GivenBits(value, length)
+            try:
+                outcome = sample(stream)
+            except ExhaustedError:
+                still_undecided.append(value)
+                continue
+            assert stream.left == 0
+            masses[outcome] += Fraction(1, 1 << length)
+        undecided = [value << 1 | bit for value in still_undecided for bit in (0, 1)]
+    return masses, Fraction(len(undecided), 2 << depth)
+
+
+def law(scale: int, x: int, exp_series: ExpSeries) -> tuple[Fraction, Fraction]:
+    """Fractions below and above P(x), from the Taylor witness."""
+    q_low, q_high = exp_series(Fraction(-1, scale))
+    decay_low, decay_high = exp_series(Fraction(-abs(x), scale))
+    return (1 - q_high) / (1 + q_high) * decay_low, (1 - q_low) / (1 + q_low) * decay_high
+
+
+@pytest.mark.parametrize("bound", range(1, 10))
+def test_uniform_values_have_equal_probabilities_exactly(bound: int) -> None:
+    """No value below the bound is favoured by so much as one string of bits, and no other value appears."""
+    masses, undecided = exact_masses(lambda stream: uniform_below(bound, stream), 12)
+    assert set(masses) == set(range(bound))
+    assert set(masses.values()) == {(1 - undecided) / bound}
+
+
+@pytest.mark.parametrize(
+    ("numerator", "denominator"), [(0, 1), (1, 1), (1, 2), (1, 3), (2, 3), (0, 5), (5, 5), (3, 7), (4, 12)]
+)
+def test_a_bernoulli_has_exactly_its_probability(numerator: int, denominator: int) -> None:
+    """True and false are in the ratio asked for, as fractions."""
+    masses, undecided = exact_masses(lambda stream: bernoulli(numerator, denominator, stream), 12)
+    assert masses[True] == (1 - undecided) * Fraction(numerator, denominator)
+    assert masses[False] == (1 - undecided) * (1 - Fraction(numerator, denominator))
+
+
+@pytest.mark.parametrize(("numerator", "denominator"), [(1, 1), (1, 2), (1, 3), (2, 3), (7, 8), (29, 30)])
+def test_an_exponential_bernoulli_brackets_its_probability(
+    exp_series: ExpSeries, numerator: int, denominator: int
+) -> None:
+    """e**-x lies between the counted probability of true and that of not false."""
+    masses, undecided = exact_masses(lambda stream: bernoulli_exp(numerator, denominator, stream), DEPTH)
+    low, high = exp_series(Fraction(-numerator, denominator))
+    assert undecided < MAX_UNDECIDED_BERNOULLI_EXP
+    assert masses[True] <= high
+    assert low <= masses[True] + undecided
+
+
+@pytest.mark.parametrize(("numerator", "denominator"), [(0, 1), (0, 30)])
+def test_an_exponential_bernoulli_of_zero_is_always_true(numerator: int, denominator: int) -> None:
+    """e**-0 = 1: nothing but true is ever counted."""
+    masses, _ = exact_masses(lambda stream: bernoulli_exp(numerator, denominator, stream), DEPTH)
+    assert set(masses) == {True}
+
+
+@pytest.mark.parametrize("scale", [1, 2, 3])
+def test_a_draw_brackets_the_exact_law_at_every_value(exp_series: ExpSeries, scale: int) -> None:
+    """For every value: counted probability <= exact law <= counted plus undecided, and all values share the rest."""
+    masses, undecided = exact_masses(lambda stream: draw(scale, stream), DEPTH)
+    assert undecided < MAX_UNDECIDED_DRAW
+    assert sum(masses.values()) + undecided == 1
+    farthest = max(map(abs, masses))
+    for x in range(-farthest - 1, farthest + 2):
+        low, high = law(scale, x, exp_series)
+        assert masses.get(x, 0) <= high
+        assert low <= masses.get(x, 0) + undecided
+
+
+@pytest.mark.parametrize("scale", [1, 2, 3])
+def test_a_draw_is_symmetric_exactly(scale: int) -> None:
+    """x and -x are reached by the same number of strings of bits of every length."""
+    masses, _ = exact_masses(lambda stream: draw(scale, stream), DEPTH)
+    assert all(masses[x] == masses[-x] for x in list(masses))
+
+
+def test_a_zero_with_a_negative_sign_is_drawn_again() -> None:
+    """Accepting zero under both signs would double its probability; after the second zero the draw starts afresh."""
+    plus_zero, minus_zero, minus_one = "11" "0", "11" "1", "01" "11" "1"
+    assert draw(1, bits_of(plus_zero)) == 0
+    assert draw(1, bits_of(minus_zero + plus_zero)) == 0
+    assert draw(1, bits_of(minus_zero + minus_one)) == -1
+
+
+def bits_of(text: str) -> GivenBits:
+    """A stream of exactly the given bits."""
+    return GivenBits(int(text, 2), len(text))
+
+
+def test_a_failing_stream_yields_no_noise() -> None:
+    """When the bits run out the error passes through: no default, no truncated value."""
+    with pytest.raises(ExhaustedError):
+        draw(30, GivenBits(0, 3))
+
+
+@pytest.mark.parametrize("scale", [0, -30])
+def test_a_scale_below_one_draws_nothing(scale: int) -> None:
+    """Noise of scale 0 would be no noise at all."""
+    with pytest.raises(ValueError, match="at least 1"):
+        draw(scale, NoiseStream(bytes(32)))
+
+
+def reference_draws(seed: bytes, scale: int) -> Iterator[int]:
+    """The documented method over the standard library's SHAKE256, one bit at a time: shares no code with ours."""
+    digest = hashlib.shake_256(seed).digest(1 << 14)
+    source = (byte >> shift & 1 for byte in digest for shift in range(7, -1, -1))
+
+    def below(bound: int) -> int:
+        while True:
+            value = 0
+            for _ in range(len(f"{bound - 1:b}") if bound > 1 else 0):
+                value = 2 * value + next(source)
+            if value < bound:
+                return value
+
+    def survives(numerator: int, denominator: int) -> bool:
+        failed_at = next(k for k in count(1) if not below(denominator * k) < numerator)
+        return bool(failed_at & 1)
+
+    while True:
+        u = below(scale)
+        if survives(u, scale):
+            size = u + scale * next(v for v in count() if not survives(1, 1))
+            sign = next(source)
+            if size or not sign:
+                yield (1 - 2 * sign) * size
+
+
+@pytest.mark.parametrize("vector", json.loads(VECTORS.read_text(encoding="utf-8"))["vectors"])
+def test_recorded_seeds_give_the_recorded_draws(vector: dict[str, object]) -> None:
+    """An auditor redraws the same noise from the same seed in every release, and so does a second implementation."""
+    seed, scale, draws = bytes.fromhex(str(vector["seed"])), int(str(vector["scale"])), vector["draws"]
+    assert isinstance(draws, list)
+    stream, reference = NoiseStream(seed), reference_draws(seed, scale)
+    assert [draw(scale, stream) for _ in draws] == draws
+    assert [next(reference) for _ in draws] == draws
+
+
+@given(seed=st.binary(min_size=32, max_size=32), scale=st.integers(1, 10**30))
+def test_the_reading_order_of_bits_is_the_documented_one(seed: bytes, scale: int) -> None:
+    """For any seed and scale, huge ones included, the draw is that of the method in the docstring."""
+    stream, reference = NoiseStream(seed), reference_draws(seed, scale)
+    assert [draw(scale, stream) for _ in range(3)] == [next(reference) for _ in range(3)]
+
+
+def test_an_answer_is_the_count_plus_one_draw_and_never_clamped() -> None:
+    """The noise of the seed is added as it is, also where the answer turns negative."""
+    answers = []
+    for index in range(20):
+        seed = index.to_bytes(32, "big")
+        answers.append(add_noise(ExactCount(3), 30, NoiseStream(seed)).value)
+        assert add_noise(ExactCount(3), 30, NoiseStream(seed)) == NoisyCount(3 + draw(30, NoiseStream(seed)))
+    assert min(answers) < 0 < max(answers)
+
+
+@pytest.mark.parametrize(("scale", "expected"), [(1, 3), (2, 6), (10, 30), (30, 90), (50, 150), (1000, 2996)])
+def test_margins_at_95_percent_are_pinned(scale: int, expected: int) -> None:
+    """The figures that a quote states."""
+    assert margin(scale) == expected
+
+
+@settings(deadline=None)
+@given(
+    scale=st.integers(1, 2000),
+    confidence=st.fractions(min_value=Fraction(1, 1000), max_value=Fraction(999, 1000), max_denominator=1000),
+)
+def test_a_margin_is_the_smallest_that_keeps_the_confidence(
+    exp_series: ExpSeries, scale: int, confidence: Fraction
+) -> None:
+    """The noise stays within m often enough and within m-1 not often enough, by the Taylor witness."""
+    m = margin(scale, confidence)
+    q_low, q_high = exp_series(Fraction(-1, scale))
+    assert 2 * exp_series(Fraction(-(m + 1), scale))[0] / (1 + q_high) <= 1 - confidence
+    assert m == 0 or 2 * exp_series(Fraction(-m, scale))[1] / (1 + q_low) > 1 - confidence
+
+
+@pytest.mark.parametrize(
+    ("scale", "confidence"), [(0, Fraction(1, 2)), (-1, Fraction(1, 2)), (30, Fraction(0)), (30, Fraction(1))]
+)
+def test_no_margin_is_given_for_nonsense(scale: int, confidence: Fraction) -> None:
+    """Certainty has no margin: the noise is unbounded."""
+    with pytest.raises(ValueError, match="confidence strictly between"):
+        margin(scale, confidence)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "scales", "expected"),
+    [
+        (90, range(1, 51), 30),
+        (89, range(1, 51), 29),
+        (2, range(1, 51), None),
+        (10**9, (10, 50, 20), 50),
+        (90, (50, 7, 20, 40), 20),
+        (90, (), None),
+    ],
+)
+def test_a_wanted_margin_picks_the_cheapest_scale(wanted: int, scales: Iterable[int], expected: int | None) -> None:
+    """The largest admissible scale within the margin, whatever the order of the list, or none."""
+    assert largest_scale_within(wanted, scales) == expected
+
+
+@settings(deadline=None)
+@given(scale=st.integers(1, 10**30), x=st.integers(-(10**4), 10**4))
+def test_tabulated_probabilities_are_those_of_the_law(exp_series: ExpSeries, scale: int, x: int) -> None:
+    """Each probability agrees with the Taylor witness within the promised error, on both sides."""
+    low, high = law(scale, x, exp_series)
+    tabulated = Fraction(probability(scale, x))
+    assert low * (1 - PROBABILITY_ERROR) <= tabulated <= high * (1 + PROBABILITY_ERROR)
+    assert probability(scale, x) == probability(scale, -x)
+
+
+@pytest.mark.parametrize("scale", [0, 10**30 + 1])
+def test_no_probability_is_tabulated_beyond_its_accuracy(scale: int) -> None:
+    """A scale whose digits would be lost is refused."""
+    with pytest.raises(ValueError, match="a scale is at least 1"):
+        probability(scale, 0)
+
+
+@given(scale=st.integers(1, 1000), count_in=st.integers(0, 500), observed=st.integers(-500, 1000))
+def test_one_record_changes_no_probability_by_more_than_the_price(
+    exp_series: ExpSeries, scale: int, count_in: int, observed: int
+) -> None:
+    """The claim itself: for counts that differ by 1, every answer's probabilities differ by at most e**(1/scale)."""
+    if_in = Fraction(probability(scale, observed - count_in - 1))
+    if_out = Fraction(probability(scale, observed - count_in))
+    limit = exp_series(Fraction(1, scale))[1] * (1 + 3 * PROBABILITY_ERROR)
+    assert if_in <= limit * if_out
+    assert if_out <= limit * if_in
