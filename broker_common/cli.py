@@ -7,9 +7,12 @@ DESIGN 10. Exit codes are `ExitCode`. A role whose package is absent has no comm
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
 from typing import Any
@@ -19,9 +22,21 @@ import structlog
 
 from broker_common.errors import BrokerError, ExitCode, InternalError, InvalidRequestError
 
-__all__ = ["Progress", "emit", "home_option", "json_option", "main", "say"]
+__all__ = [
+    "Progress",
+    "emit",
+    "home_option",
+    "json_option",
+    "lifeline_option",
+    "main",
+    "max_rejected_option",
+    "ready_line",
+    "rejections_text",
+    "say",
+]
 
 _GROUP = "tripartite.commands"
+_SHOWN_REJECTIONS = 20
 _INTERRUPTED = 130
 
 home_option = click.option(
@@ -32,6 +47,40 @@ home_option = click.option(
     help="The role's folder: config.toml, keys and data.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, progress on stderr.")
+
+max_rejected_option = click.option(
+    "--max-rejected",
+    type=click.IntRange(0),
+    help="Refuse the file if more rows than this are wrong. Otherwise: more than 100 and more than 1 percent.",
+)
+lifeline_option = click.option(
+    "--while-stdin-open", "lifeline", is_flag=True, help="Stop when standard input ends: for a parent process."
+)
+
+
+def ready_line(text: str, *, lifeline: bool) -> Callable[[str], None]:
+    """What a serving command calls with its address: prints the ready line, then holds to its lifeline."""
+
+    def ready(address: str) -> None:
+        click.echo(text.format(address=address))
+        if lifeline:
+            threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
+
+    return ready
+
+
+def _stop_at_end_of_input() -> None:
+    # A parent that dies, however it dies, closes the pipe: no node is left behind holding a port.
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def rejections_text(rejected: Sequence[tuple[int, str]], count: int) -> str:
+    """The rows that a load left out, for a person: the first few with line and reason."""
+    shown = [f"  line {line}: {reason}" for line, reason in rejected[:_SHOWN_REJECTIONS]]
+    more = count - len(shown)
+    return "\n".join(shown + ([f"  ... and {more} more"] if more > 0 else []))
 
 
 def emit(as_json: bool, result: Mapping[str, Any], text: str) -> None:

@@ -3,7 +3,7 @@
 Why our own: an answer's noise must be replayable from its seed, years later and by somebody else. The method is that
 of Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), algorithms 1 and 2.
 
-Invariants. Given uniform bits the law is exact: rational arithmetic only, no floats, no table, no cut-off, never clamped
+Invariants. Given uniform bits the law is exact: rational arithmetic only, no floats, no table, no cut-off, no clamping
 (noise cut off anywhere would prove a world impossible). The bits are read in the order below and in no other: another
 order changes every recorded answer, and the vectors in tests/vectors/discrete_laplace.json fail.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import msgspec
@@ -16,7 +17,7 @@ from msgspec import Meta, Struct
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import cap_units, param_of, parse_max_belief, price_units
 
-__all__ = ["MAX_POLICY_BYTES", "Policy", "parse_policy"]
+__all__ = ["MAX_POLICY_BYTES", "Policy", "parse_policy", "verify_policy"]
 
 MAX_POLICY_BYTES = 32_768
 _Milliseconds = Annotated[int, Meta(ge=0, le=86_400_000)]
@@ -51,12 +52,12 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     @property
     def param(self) -> Fraction:
         """The factor by which the odds about one person may move, either way."""
-        return param_of(parse_max_belief(self.max_belief))
+        return _limits(self.max_belief)[0]
 
     @property
     def cap(self) -> int:
         """ln(param) in units, rounded down."""
-        return cap_units(self.param)
+        return _limits(self.max_belief)[1]
 
     @property
     def document(self) -> bytes:
@@ -98,6 +99,13 @@ def verify_policy(policy: Policy) -> None:
         raise _invalid("lists scales that are not ascending and distinct")
     if price_units(policy.scales[-1]) > cap:
         raise _invalid("admits no scale that its own cap pays for")
+
+
+@lru_cache(maxsize=16)
+def _limits(max_belief: str) -> tuple[Fraction, int]:
+    """Param and cap: exact, and dear enough to compute once."""
+    param = param_of(parse_max_belief(max_belief))
+    return param, cap_units(param)
 
 
 def _invalid(problem: str) -> InvalidRequestError:

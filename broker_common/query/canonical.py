@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Literal, Membership, Negation, Order
+from broker_common.query.condition import AllOf, AnyOf, Condition, Literal, Membership, Negation, Order
 
 __all__ = ["canonical_bytes", "describe", "literal_text"]
 
@@ -53,8 +53,8 @@ def describe(condition: Condition) -> str:
             return f"not {_as_part(part)}"
         case Membership(column, literals):
             return _membership_text(column, literals, one="=", several="in")
-        case Comparison(column, order, literal):
-            return f"{column} {order.value} {literal_text(literal)}"
+        case _:
+            return f"{condition.column} {condition.order.value} {literal_text(condition.literal)}"
 
 
 def literal_text(literal: Literal) -> str:
@@ -86,8 +86,8 @@ def _encoded(condition: Condition) -> bytes:
             return b"!" + _encoded(part)
         case Membership(column, literals):
             return b"=" + _string(column) + _length(literals) + b"".join(_literal(literal) for literal in literals)
-        case Comparison(column, order, literal):
-            return _ORDER_TAGS[order] + _string(column) + _literal(literal)
+        case _:
+            return _ORDER_TAGS[condition.order] + _string(condition.column) + _literal(condition.literal)
 
 
 def _literal(literal: Literal) -> bytes:
@@ -96,7 +96,7 @@ def _literal(literal: Literal) -> bytes:
             return b"D" + literal.isoformat().encode("ascii")
         case str():
             return b"C" + _string(literal)
-        case int():
+        case _:
             return b"I" + literal.to_bytes(_INTEGER_BYTES, "big", signed=True)
 
 

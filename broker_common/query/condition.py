@@ -102,5 +102,5 @@ def _literal_to_wire(literal: Literal) -> condition_pb2.Literal:
             return condition_pb2.Literal(date=literal.isoformat())
         case str():
             return condition_pb2.Literal(code=literal)
-        case int():
+        case _:
             return condition_pb2.Literal(integer=literal)

@@ -79,7 +79,7 @@ class _Reader:
                 return self._parts(message.any_of.parts, any_of, depth)
             case "negation":
                 return negate(self.condition(message.negation, depth=depth + 1))
-            case None:
+            case _:
                 raise _malformed("a condition is empty")
 
     def _parts(
@@ -135,7 +135,7 @@ class _Reader:
                     return parse_date(message.date)
                 except ValueError:
                     raise wrong_type(column, f"{shown(message.date)}, which is no date") from None
-            case None:
+            case _:
                 raise _malformed("a comparison has no value")
 
 

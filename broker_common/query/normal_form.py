@@ -126,8 +126,8 @@ def _measured(condition: Condition) -> tuple[int, int, int]:
         case Negation(part):
             depth, terms, size = _measured(part)
             return depth + 1, terms, size
-        case AllOf(parts) | AnyOf(parts):
-            depths, terms_each, sizes = zip(*map(_measured, parts), strict=True)
+        case _:
+            depths, terms_each, sizes = zip(*map(_measured, condition.parts), strict=True)
             return max(depths) + 1, sum(terms_each), sum(sizes)
 
 

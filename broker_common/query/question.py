@@ -12,7 +12,6 @@ shapes of tokens, so no other parser is needed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 from tripartite.v1 import ticket_pb2
@@ -36,7 +35,7 @@ class Question:
     def __post_init__(self) -> None:
         if bool(self.values) != (self.variable is not None):
             raise ValueError("a question has a variable and values, or neither")
-        if not _ascending(self.values):
+        if self.values != tuple(sorted(set(self.values))):
             raise ValueError("the values of a question are ascending and distinct")
 
     @property
@@ -91,12 +90,12 @@ def question_from_wire(message: ticket_pb2.Question, dictionary: Dictionary) -> 
             return EVERYONE
         case "language_set":
             values = list(message.language_set.values)
-            if not values or not _ascending(values):
+            if not values or values != sorted(set(values)):
                 raise InvalidRequestError(
                     "MALFORMED_MESSAGE", problem="the question's values are not ascending and distinct"
                 )
             return _language_set(message.language_set.variable, values, dictionary)
-        case None:
+        case _:
             raise InvalidRequestError("MALFORMED_MESSAGE", problem="the question is empty")
 
 
@@ -130,7 +129,3 @@ def _verify_value(column: Column, value: str) -> None:
             nearest=nearest(value, column.values, quote=True),
             codes=listed(column.values, quote=True),
         )
-
-
-def _ascending(values: list[str] | tuple[str, ...]) -> bool:
-    return all(low < high for low, high in pairwise(values))

@@ -69,7 +69,7 @@ def sign_ticket(body: ticket_pb2.Ticket, key: SigningKey) -> ticket_pb2.SignedTi
 def verify_ticket(
     signed: ticket_pb2.SignedTicket, *, researchers: Mapping[str, Researcher], caller: str | None, now_ms: int
 ) -> VerifiedTicket:
-    """The ticket, if everything about it that needs no policy and no log holds. In this order:
+    """The ticket, if everything about it that needs no policy and no log holds.
 
     1. size and form, 2. the researcher is registered (and is `caller`, where the researcher calls in person),
     3. key id and signature, 4. project, 5. expiry.

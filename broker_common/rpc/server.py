@@ -111,7 +111,9 @@ class NodeServer:
 
 def log_unforeseen(error: BaseException, **where: str) -> None:
     """Log a bug: its type and its place, never its message, which may quote what somebody asked or who they are."""
-    place = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in extract_tb(error.__traceback__)]
+    place = [
+        f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in extract_tb(error.__traceback__)
+    ]
     _log.error("unforeseen", kind=type(error).__name__, place=place, **where)
 
 
@@ -135,12 +137,12 @@ class _CallerInterceptor(aio.ServerInterceptor):
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any]]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any]:
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
         handler = await continuation(handler_call_details)
         if handler is None:
-            return handler
+            return None
         return self._guard(handler, handler_call_details.method)
 
     def _guard(self, handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
@@ -165,20 +167,20 @@ class _CallerInterceptor(aio.ServerInterceptor):
             "response_serializer": handler.response_serializer,
         }
         if handler.unary_unary is not None:
-            return grpc.unary_unary_rpc_method_handler(unary, **coders)  # type: ignore[arg-type]  # sync types, aio handlers
+            return grpc.unary_unary_rpc_method_handler(unary, **coders)
         if handler.stream_stream is not None:
-            return grpc.stream_stream_rpc_method_handler(both_streams, **coders)  # type: ignore[arg-type]  # as above
+            return grpc.stream_stream_rpc_method_handler(both_streams, **coders)
         if _is_foreign(method):
             # The standard Health.Watch writes to its context instead of yielding.
             return self._guard_watch(handler, method, coders)
-        return grpc.unary_stream_rpc_method_handler(server_stream, **coders)  # type: ignore[arg-type]  # as above
+        return grpc.unary_stream_rpc_method_handler(server_stream, **coders)
 
     def _guard_watch(self, handler: Any, method: str, coders: dict[str, Any]) -> grpc.RpcMethodHandler[Any, Any]:
         async def watch(request: Any, context: Any) -> None:
             async with self._answering(context, method):
                 await handler.unary_stream(request, context)
 
-        return grpc.unary_stream_rpc_method_handler(watch, **coders)  # type: ignore[arg-type]  # as above
+        return grpc.unary_stream_rpc_method_handler(watch, **coders)
 
     @contextlib.asynccontextmanager
     async def _answering(self, context: Any, method: str) -> AsyncIterator[None]:

@@ -94,7 +94,7 @@ def trailing_metadata(error: BrokerError) -> tuple[grpc.StatusCode, str, Metadat
 def broker_error(error: AioRpcError, peer: str) -> BrokerError:
     """The domain error that a failed call to `peer` stands for."""
     try:
-        status = rpc_status.from_call(error)  # type: ignore[arg-type]  # aio errors have the three methods it calls
+        status = rpc_status.from_call(error)  # type: ignore[arg-type]  # it calls three methods, which aio errors have
     except ValueError:
         return PeerUnavailableError("PEER_MISBEHAVED", peer=peer, problem="an error that contradicts itself")
     for detail in status.details if status is not None else ():

@@ -61,6 +61,13 @@ class RejectedRows:
         if len(self._kept) < MAX_KEPT_REJECTIONS:
             self._kept.append((line, reason))
 
+    def add_repeats(self, lines: NDArray[np.uint32], first_lines: NDArray[np.uint32]) -> None:
+        """Rejects the rows of `lines`, each of which repeats the card of the row beside it in `first_lines`."""
+        in_file_order = np.argsort(lines)[:MAX_KEPT_REJECTIONS]
+        for line, first_line in zip(lines[in_file_order].tolist(), first_lines[in_file_order].tolist(), strict=True):
+            self.add(line, f"repeats the health_card of line {first_line}")
+        self.count += len(lines) - len(in_file_order)
+
     @property
     def first(self) -> tuple[tuple[int, str], ...]:
         """Line and reason of the rejected rows that were kept, by line."""
@@ -108,6 +115,7 @@ class CsvSource:
         with self._opened() as file:
             total = os.fstat(file.fileno()).st_size
             names = self._header(file)
+            header_end = file.tell()
             lines: list[int] = []
             rows: list[list[str]] = []
             for line, fields in _records(file, len(names), rejected):
@@ -119,6 +127,8 @@ class CsvSource:
                     _report(progress, file, total)
             if rows:
                 yield _chunk(names, lines, rows)
+            if file.tell() == header_end:
+                _refuse("it names columns and has no rows", "Its first line is followed by one line per person.")
             _report(progress, file, total)
 
     @contextmanager
@@ -169,9 +179,7 @@ def ascending_without_repeats(
         return order
     stays = ~repeats
     first_of_group = np.flatnonzero(stays)[np.cumsum(stays) - 1]
-    found = [(int(lines[order[at]]), int(lines[order[first_of_group[at]]])) for at in np.flatnonzero(repeats)]
-    for line, first_line in sorted(found):
-        rejected.add(line, f"repeats the health_card of line {first_line}")
+    rejected.add_repeats(lines[order[repeats]], lines[order[first_of_group[repeats]]])
     return order[stays]
 
 

@@ -25,6 +25,10 @@ class ChargedTicket:
     """One charged ticket and how far its answer has come."""
 
     charge: Charged
+    # Where the charge stands in the log, and the policy that was in force there.
+    index: int
+    policy_hash: str
+    # Hash of the released sealed answer; empty before the release.
     answer: str = ""
     delivered: bool = False
 
@@ -38,6 +42,7 @@ class CensusState(LogState):
         super().__init__()
         self._policy_key = policy_key
         self.policy: Policy | None = None
+        self.adopted: Adopted | None = None
         self.load = ""
         self.release = ""
         self.commitment = ""
@@ -45,6 +50,9 @@ class CensusState(LogState):
         self.shut_down = False
         # By ticket hash, in the order of the charges.
         self.tickets: dict[str, ChargedTicket] = {}
+        # Charged and not released; released and not delivered. Ordered, and small however old the log is.
+        self.unreleased: dict[str, None] = {}
+        self.undelivered: dict[str, None] = {}
         self._ticket_of_query: dict[str, str] = {}
         self._used_slots: set[int] = set()
         self._must_shut_down = False
@@ -119,7 +127,7 @@ class CensusState(LogState):
             "CAP_RAISED",
             "a policy may not raise the cap",
         )
-        self.policy, self.policy_hash = policy, policy.hash.hex()
+        self.policy, self.policy_hash, self.adopted = policy, policy.hash.hex(), event
         self._must_shut_down = not any_fits(policy.cap, self.charged_units, policy.scales)
 
     def _charge(self, entry: Entry, event: Charged) -> None:
@@ -138,7 +146,8 @@ class CensusState(LogState):
         self._require(entry, event.ticket not in self.tickets, "TICKET_CHARGED_TWICE", "one ticket, one charge")
         self._require(entry, event.query not in self._ticket_of_query, "QUERY_REUSED", "one query id, one ticket")
         self._require(entry, event.slot not in self._used_slots, "SLOT_REUSED", "a noise slot serves one ticket")
-        self.tickets[event.ticket] = ChargedTicket(event)
+        self.tickets[event.ticket] = ChargedTicket(event, entry.sequence, entry.policy)
+        self.unreleased[event.ticket] = None
         self._ticket_of_query[event.query] = event.ticket
         self._used_slots.add(event.slot)
         self.charged_units = total
@@ -150,6 +159,8 @@ class CensusState(LogState):
             self._refuse(entry, "RELEASE_WITHOUT_CHARGE", "an answer was released that was never charged")
         self._require(entry, not ticket.answer, "RELEASED_TWICE", "one ticket, one answer")
         self.tickets[event.ticket] = replace(ticket, answer=event.answer)
+        del self.unreleased[event.ticket]
+        self.undelivered[event.ticket] = None
 
     def _deliver(self, entry: Entry, event: Delivered) -> None:
         ticket = self.tickets.get(event.ticket)
@@ -157,3 +168,4 @@ class CensusState(LogState):
             self._refuse(entry, "DELIVERY_WITHOUT_RELEASE", "an answer was delivered that was never released")
         self._require(entry, not ticket.delivered, "DELIVERED_TWICE", "a delivery is logged once")
         self.tickets[event.ticket] = replace(ticket, delivered=True)
+        del self.undelivered[event.ticket]

@@ -20,6 +20,7 @@ __all__ = [
     "Entry",
     "Event",
     "Forwarded",
+    "Lapsed",
     "Loaded",
     "Opened",
     "Refused",
@@ -141,6 +142,12 @@ class Settled(Struct, tag="settled", frozen=True, forbid_unknown_fields=True, kw
     ticket: _Hash
 
 
+class Lapsed(Struct, tag="lapsed", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Health: the ticket expired before the health node heard how it ended; the census log knows."""
+
+    ticket: _Hash
+
+
 Event: TypeAlias = (
     Opened
     | Adopted
@@ -154,6 +161,7 @@ Event: TypeAlias = (
     | ReportedCharge
     | Refused
     | Settled
+    | Lapsed
 )
 
 

@@ -1,14 +1,24 @@
 """What the health node's log means: which tickets were accepted, forwarded, charged, settled or refused.
 
 Invariants: a ticket is accepted once and stands for one criteria commitment; nothing is forwarded, charged or settled
-that was not accepted; a settled or refused ticket is closed.
+that was not accepted; a settled, refused or lapsed ticket is closed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from broker_common.tlog.entries import Entry, Event, Forwarded, Loaded, Refused, ReportedCharge, Settled, Submitted
+from broker_common.tlog.entries import (
+    Entry,
+    Event,
+    Forwarded,
+    Lapsed,
+    Loaded,
+    Refused,
+    ReportedCharge,
+    Settled,
+    Submitted,
+)
 from broker_common.tlog.replay import LogState
 
 __all__ = ["AcceptedTicket", "HealthState"]
@@ -22,11 +32,12 @@ class AcceptedTicket:
     attempts: int = 0
     charged: bool = False
     settled: bool = False
+    lapsed: bool = False
     refused: str = ""
 
     @property
     def is_open(self) -> bool:
-        return not self.settled and not self.refused
+        return not (self.settled or self.lapsed or self.refused)
 
 
 class HealthState(LogState):
@@ -37,8 +48,11 @@ class HealthState(LogState):
     def __init__(self) -> None:
         super().__init__()
         self.load = ""
+        self.release = ""
         self.commitment = ""
         self.tickets: dict[str, AcceptedTicket] = {}
+        # Accepted and neither settled, refused nor lapsed. Ordered, and small however old the log is.
+        self.open_tickets: dict[str, None] = {}
         self._ticket_of_query: dict[str, str] = {}
 
     def ticket_of_query(self, query: str) -> str | None:
@@ -52,7 +66,7 @@ class HealthState(LogState):
         match event:
             case Loaded():
                 self._require(entry, event.load != self.load, "LOAD_REPEATED", "this load is already in force")
-                self.load, self.commitment = event.load, event.commitment
+                self.load, self.release, self.commitment = event.load, event.release, event.commitment
             case Submitted():
                 self._require(entry, event.ticket not in self.tickets, "TICKET_REPEATED", "a ticket is accepted once")
                 self._require(
@@ -60,6 +74,7 @@ class HealthState(LogState):
                 )
                 self._require(entry, event.load == self.load != "", "LOAD", "the load is not the one in force")
                 self.tickets[event.ticket] = AcceptedTicket(event)
+                self.open_tickets[event.ticket] = None
                 self._ticket_of_query[event.query] = event.ticket
             case Forwarded():
                 ticket = self._open_ticket(entry, event.ticket)
@@ -71,17 +86,23 @@ class HealthState(LogState):
             case Settled():
                 ticket = self._open_ticket(entry, event.ticket)
                 self._require(entry, ticket.charged, "SETTLED_WITHOUT_CHARGE", "settled before it was charged")
-                self.tickets[event.ticket] = replace(ticket, settled=True)
+                self._close(replace(ticket, settled=True))
             case Refused():
                 ticket = self._open_ticket(entry, event.ticket)
                 self._require(entry, not ticket.charged, "REFUSED_AFTER_CHARGE", "a charged ticket cannot be refused")
-                self.tickets[event.ticket] = replace(ticket, refused=event.code)
+                self._close(replace(ticket, refused=event.code))
+            case Lapsed():
+                self._close(replace(self._open_ticket(entry, event.ticket), lapsed=True))
             case _:
                 self._refuse(entry, "OTHER_LOG", "a health log holds no such entry")
+
+    def _close(self, ticket: AcceptedTicket) -> None:
+        self.tickets[ticket.submission.ticket] = ticket
+        del self.open_tickets[ticket.submission.ticket]
 
     def _open_ticket(self, entry: Entry, ticket_hash: str) -> AcceptedTicket:
         ticket = self.tickets.get(ticket_hash)
         if ticket is None:
             self._refuse(entry, "UNKNOWN_TICKET", "the ticket was never accepted")
-        self._require(entry, ticket.is_open, "TICKET_CLOSED", "the ticket is settled or refused")
+        self._require(entry, ticket.is_open, "TICKET_CLOSED", "the ticket is settled, refused or lapsed")
         return ticket

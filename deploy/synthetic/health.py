@@ -28,6 +28,7 @@ DAYS_OF_ADMISSIONS: Final = 365
 """Admissions fall on one of the days before the reference date; the latest is counted from the first of them."""
 MOST_VISITS: Final = 60
 
+_FRAIL: Final = 0.5
 _CHANCES_OF_ROBUST, _CHANCES_OF_FRAIL = 0.5, 1.5
 _LARGEST_CHANCE: Final = 0.95
 _BIRTHDAYS_BY_REFERENCE_DATE: Final = 130 / 365  # 1 January to 10 May
@@ -156,7 +157,7 @@ def health_records(
 ) -> HealthRecords:
     """One record per person, drawn from the generator."""
     rows = len(age)
-    frail = generator.random(rows, dtype=np.float32) < 0.5  # noqa: PLR2004 - half of all
+    frail = generator.random(rows, dtype=np.float32) < _FRAIL
     profile = ((age * 2 + sex) * 2 + frail) * 2 + francophone
     diagnoses = _draw_diagnoses(profile, generator)
     hospital, emergency = _draw_visits(profile, diagnoses, generator)
@@ -166,8 +167,7 @@ def health_records(
         procedures=_draw_procedures(profile, diagnoses, generator),
         hospital_visits=hospital,
         emergency_visits=emergency,
-        # The latest of n days drawn evenly.
-        admission_day=(generator.random(rows) ** (1.0 / np.maximum(hospital, 1)) * DAYS_OF_ADMISSIONS).astype(np.int64),
+        admission_day=_latest_days(hospital, generator),
     )
 
 
@@ -197,6 +197,13 @@ def _draw_visits(profile: Integers, diagnoses: Integers, generator: np.random.Ge
     hospital = generator.poisson(hospital_means[profile] * burden)
     emergency = generator.poisson(emergency_means[profile] * burden)
     return np.minimum(hospital, MOST_VISITS), np.minimum(emergency, MOST_VISITS)
+
+
+def _latest_days(visits: Integers, generator: np.random.Generator) -> Integers:
+    """The latest of as many evenly drawn days as there are visits."""
+    part = generator.random(len(visits)) ** (1.0 / np.maximum(visits, 1))
+    # A root may round up to 1, and there is no day after the last.
+    return np.minimum((part * DAYS_OF_ADMISSIONS).astype(np.int64), DAYS_OF_ADMISSIONS - 1)
 
 
 def _hits(chances: _Chances, generator: np.random.Generator) -> Integers:

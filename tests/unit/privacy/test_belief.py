@@ -54,9 +54,7 @@ def test_a_posterior_of_nonsense_is_refused(param: int, prior: Fraction) -> None
         posterior(Fraction(param), prior)
 
 
-@pytest.mark.parametrize(
-    ("answers", "expected"), [(0, "0.50000"), (41, "0.79684"), (42, "0.80218"), (50, "0.84113")]
-)
+@pytest.mark.parametrize(("answers", "expected"), [(0, "0.50000"), (41, "0.79684"), (42, "0.80218"), (50, "0.84113")])
 def test_published_figures_at_scale_30_are_reproduced(answers: int, expected: str) -> None:
     """41 answers stay below 80 %, the 42nd would not, and about 50 would mean 84.1 %."""
     assert str(belief_after(answers, 30)) == expected

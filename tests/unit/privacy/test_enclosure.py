@@ -81,7 +81,7 @@ def test_a_rounding_is_not_decided_before_it_is_certain(to_integer: Callable[[Fr
 
 def test_the_callers_decimal_context_has_no_influence() -> None:
     """Whatever precision, rounding and traps another part of the process has set, figures stay the same."""
-    figures = [
+    figures: list[Callable[[], object]] = [
         lambda: accounting.cap_units(Fraction(4)),
         lambda: belief.belief_of_units(12_345_678),
         lambda: belief.belief_after(41, 30),

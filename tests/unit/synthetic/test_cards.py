@@ -18,6 +18,7 @@ def passes_luhn(card: str) -> bool:
 
 
 def as_text(index: int) -> str:
+    """The card at an index, as it is written."""
     return "".join(map(str, card_digits(np.array([index]))[0]))
 
 

@@ -21,6 +21,7 @@ DIVISION, FIRST_OFFICIAL, MOTHER_TONGUE, HOME, KNOWLEDGE = range(5)
 
 
 def shares_along(axis: int) -> Floats:
+    """The expected shares of one variable's codes."""
     joint = joint_shares()
     shares: Floats = joint.sum(axis=tuple(other for other in range(joint.ndim) if other != axis))
     return shares

@@ -1,0 +1,50 @@
+"""Answers: what the census node signs, how it is padded to one length, and how the researcher verifies it.
+
+The length of a sealed answer is a constant, so that its size says nothing about the count or the age of the log.
+"""
+
+from __future__ import annotations
+
+from tripartite.v1 import answer_pb2
+
+from broker_common.crypto.sealing import SEALING_OVERHEAD_BYTES, OpeningKey, answer_info
+from broker_common.crypto.signing import VerifyKey
+from broker_common.errors import InvalidRequestError
+from broker_common.query.messages import parse_message
+
+__all__ = ["SEALED_ANSWER_BYTES", "open_answer", "pad_answer"]
+
+_PADDED_BYTES = 16 * 1024
+_LENGTH_BYTES = 4
+SEALED_ANSWER_BYTES = _PADDED_BYTES + SEALING_OVERHEAD_BYTES
+
+
+def pad_answer(signed: answer_pb2.SignedAnswer) -> bytes:
+    """Length, message, zeros: always the same number of bytes."""
+    message = signed.SerializeToString(deterministic=True)
+    if len(message) > _PADDED_BYTES - _LENGTH_BYTES:
+        raise ValueError("the answer is longer than the fixed length of answers")
+    return (len(message).to_bytes(_LENGTH_BYTES, "big") + message).ljust(_PADDED_BYTES, b"\0")
+
+
+def open_answer(
+    sealed: bytes, *, opening_key: OpeningKey, ticket_hash: bytes, census_key: VerifyKey
+) -> answer_pb2.Answer:
+    """The answer to one's own ticket, if the census agency signed it for exactly that ticket.
+
+    Raises:
+        InvalidRequestError: SEALED_WRONGLY, MALFORMED_MESSAGE, UNKNOWN_KEY, BAD_SIGNATURE or COMMITMENT_MISMATCH.
+    """
+    padded = opening_key.open(sealed, answer_info(ticket_hash), subject="answer")
+    length = int.from_bytes(padded[:_LENGTH_BYTES], "big")
+    message, padding = padded[_LENGTH_BYTES : _LENGTH_BYTES + length], padded[_LENGTH_BYTES + length :]
+    if len(padded) != _PADDED_BYTES or len(message) != length or any(padding):
+        raise InvalidRequestError("MALFORMED_MESSAGE", problem="the answer is not padded as answers are")
+    signed = parse_message(answer_pb2.SignedAnswer, message)
+    if signed.key_id != census_key.key_id:
+        raise InvalidRequestError("UNKNOWN_KEY", key=signed.key_id[:64], subject="answer")
+    census_key.verify_signature(signed.answer, signed.signature)
+    answer = parse_message(answer_pb2.Answer, signed.answer)
+    if answer.ticket_hash != ticket_hash:
+        raise InvalidRequestError("COMMITMENT_MISMATCH", subject="answer's ticket")
+    return answer

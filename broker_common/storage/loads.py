@@ -1,0 +1,84 @@
+"""Loads: whole stores that replace each other. The log says which one is in force, and commits to its content.
+
+A load is one file, written whole under a fresh id before the log names it, never changed afterwards, and removed when
+neither new questions nor open ones need it. The commitment is salted, because a log entry must not show how many people
+there are or whether anything changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from broker_common.crypto.commitments import SALT_BYTES, commit_load
+from broker_common.errors import InternalError
+from broker_common.storage.journal import Journal, StateT
+from broker_common.tlog.entries import Loaded
+from broker_common.values import Randomness
+
+__all__ = ["LoadFolder"]
+
+_ID_BYTES = 8
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFolder:
+    """The folder of one node's loads."""
+
+    path: Path
+    suffix: str
+
+    @staticmethod
+    def create_tables(db: Database) -> None:
+        db.table("loads").create({"load": str, "salt": bytes}, pk="load", if_not_exists=True)
+
+    def file(self, load: str) -> Path:
+        """Where a load lies."""
+        return self.path / f"{load}{self.suffix}"
+
+    def new_id(self, randomness: Randomness) -> str:
+        """The id of a load that is about to be written."""
+        self.path.mkdir(mode=0o700, exist_ok=True)
+        return randomness(_ID_BYTES).hex()
+
+    def put_in_force(self, journal: Journal[StateT], load: str, release: str, randomness: Randomness) -> None:
+        """Log that the written load replaces the one before."""
+        salt = randomness(SALT_BYTES)
+        commitment = commit_load(salt, self._content_hash(load))
+        with journal.transaction() as transaction:
+            # CRASH: a file that the log does not name is swept away by `forget_except`.
+            transaction.append(Loaded(load=load, release=release, commitment=commitment.hex()))
+            transaction.db.table("loads").insert({"load": load, "salt": salt})
+
+    def verify(self, journal: Journal[StateT], load: str, commitment: str) -> None:
+        """Return only if the load's file is the one that the log committed to.
+
+        Raises:
+            InternalError: INTEGRITY.
+        """
+        with journal.reading():
+            row = next(iter(journal.db.query("select salt from loads where load = ?", [load])), None)
+        if row is None or commit_load(row["salt"], self._content_hash(load)).hex() != commitment:
+            raise InternalError("INTEGRITY", problem=f"the store of load {load} is not the one that was loaded")
+
+    def forget_except(self, kept: Collection[str]) -> None:
+        """Remove every load that is not among those kept."""
+        files = {self.file(load) for load in kept}
+        for path in self.path.glob(f"*{self.suffix}"):
+            if path not in files:
+                path.unlink(missing_ok=True)
+
+    def _content_hash(self, load: str) -> bytes:
+        digest = hashlib.sha256()
+        try:
+            with self.file(load).open("rb") as file:
+                while chunk := file.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+        except OSError as error:
+            raise InternalError("INTEGRITY", problem=f"the store of load {load} cannot be read") from error
+        return digest.digest()

@@ -1,0 +1,106 @@
+"""What the texts of one source column mean, as numbers: the dictionary's types and limits, applied to a whole chunk.
+
+    INTEGER  the number            int32     MISSING for an empty field
+    DATE     days since 1970       int32     MISSING for an empty field
+    CODE     place in the list     int32     MISSING for an empty field
+    CODE, multi-valued  bit mask   uint64    0 for an empty field; values are joined by `;`
+
+The texts of a column repeat from row to row, so each is read once per chunk at most and then looked up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import date
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from broker_common.query.dates import parse_date
+from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, ColumnType
+
+__all__ = ["MAX_MULTI_VALUED_CODES", "MISSING", "ColumnReader", "Values"]
+
+Values: TypeAlias = NDArray[np.int32] | NDArray[np.uint64]
+
+MISSING = -(2**31)
+"""Stands for no value in int32 columns."""
+MAX_MULTI_VALUED_CODES = 64
+
+_LARGEST_INTEGER = 2**31 - 1
+_INTEGER = re.compile(r"-?[0-9]{1,10}")
+_EPOCH = date(1970, 1, 1)
+
+
+class ColumnReader:
+    """Reads one column of a source."""
+
+    def __init__(self, column: Column) -> None:
+        if column.multi_valued and len(column.codes) > MAX_MULTI_VALUED_CODES:
+            raise ValueError(f"column {column.name} has more than {MAX_MULTI_VALUED_CODES} codes for a bit mask")
+        if column.minimum <= MISSING or column.maximum > _LARGEST_INTEGER:
+            raise ValueError(f"column {column.name} admits numbers of more than 32 bits")
+        self._column = column
+
+    def read(self, texts: Sequence[str]) -> tuple[Values, dict[int, str]]:
+        """A number for each text, and the reason for each place whose text is wrong (its number means nothing)."""
+        numbers: dict[str, int] = {}
+        problems: dict[str, str] = {}
+        for text in set(texts):
+            try:
+                numbers[text] = self._number(text)
+            except ValueError as error:
+                numbers[text] = 0
+                problems[text] = f"{self._column.name} {error}"
+        each = map(numbers.__getitem__, texts)
+        size = len(texts)
+        values: Values = (
+            np.fromiter(each, np.uint64, size) if self._column.multi_valued else np.fromiter(each, np.int32, size)
+        )
+        wrong = {at: problems[text] for at, text in enumerate(texts) if text in problems} if problems else {}
+        return values, wrong
+
+    def _number(self, text: str) -> int:
+        if self._column.multi_valued:
+            return self._mask(text)
+        if not text:
+            return MISSING
+        match self._column.type:
+            case ColumnType.CODE:
+                return self._position(text)
+            case ColumnType.INTEGER:
+                return self._integer(text)
+            case _:
+                return (_date(text) - _EPOCH).days
+
+    def _mask(self, text: str) -> int:
+        mask = 0
+        for code in text.split(MULTI_VALUE_SEPARATOR) if text else ():
+            bit = 1 << self._position(code)
+            if mask & bit:
+                raise ValueError("holds a code twice")
+            mask |= bit
+        return mask
+
+    def _position(self, code: str) -> int:
+        position = self._column.positions.get(code)
+        if position is None:
+            raise ValueError("holds a code that is not published")
+        return position
+
+    def _integer(self, text: str) -> int:
+        if not _INTEGER.fullmatch(text):
+            raise ValueError("is not a whole number")
+        number = int(text)
+        if not self._column.minimum <= number <= self._column.maximum:
+            raise ValueError(f"is not between {self._column.minimum} and {self._column.maximum}")
+        return number
+
+
+def _date(text: str) -> date:
+    try:
+        return parse_date(text)
+    except ValueError:
+        raise ValueError("is not a date written YYYY-MM-DD") from None

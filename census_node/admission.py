@@ -1,0 +1,134 @@
+"""Admission: is this sample what it claims to be? Every check, in DESIGN's order, before anything may be charged.
+
+    1 ticket signature, researcher, project, expiry     4 HPKE: the frame key opens
+    2 policy, release, question, scale, slot            5 frames: ascending, one last, padding zero
+    3 the sender's organisation                         6 manifest: signature, hashes, set commitment
+
+The rounds know no socket: a caller feeds header, frames and manifest as they come. Lookup in the registry goes along
+with the frames, for known and unknown pseudonyms alike; language is not touched here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from tripartite.v1 import sample_pb2
+
+from broker_common.crypto.certificates import Identity
+from broker_common.crypto.commitments import commit_set, hash_bytes, verify_commitment
+from broker_common.crypto.frames import FrameOpener
+from broker_common.crypto.sealing import OpeningKey, sample_info
+from broker_common.crypto.signing import VerifyKey
+from broker_common.errors import InvalidRequestError, RefusedError
+from broker_common.privacy.policy import Policy
+from broker_common.query.messages import parse_message
+from broker_common.query.question import Question, question_from_wire
+from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
+from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.registry import Registry
+
+__all__ = ["Admission", "AdmittedSample", "Gate", "scales_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What a sample is checked against: one consistent view of keys, policy and registry."""
+
+    researchers: Mapping[str, Researcher]
+    manifest_keys: Mapping[str, VerifyKey]
+    sample_key: OpeningKey
+    policy: Policy
+    census_release: str
+    registry: Registry
+    # (slot, researcher, ticket hash) -> may this ticket use this slot?
+    slot_is_usable: Callable[[int, str, bytes], bool]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdmittedSample:
+    """A sample that passed every check."""
+
+    ticket: VerifiedTicket
+    question: Question
+    organisation: str
+    manifest_hash: bytes
+    set_commitment: bytes
+    set_hash: bytes
+    load: str
+    rows: npt.NDArray[np.uint32]
+
+
+class Admission:
+    """One attempt: construct with the header, `add_frame` for each frame, `finish` with the manifest.
+
+    Raises, at every step:
+        InvalidRequestError, RefusedError: the first check that fails. Nothing was charged.
+    """
+
+    def __init__(self, header: sample_pb2.SampleHeader, sender: Identity, gate: Gate, now_ms: int) -> None:
+        # 1
+        self._ticket = verify_ticket(header.ticket, researchers=gate.researchers, caller=None, now_ms=now_ms)
+        # 2
+        body = self._ticket.body
+        self._ticket.verify_policy(gate.policy.hash)
+        self._ticket.verify_release(gate.census_release)
+        self._question = question_from_wire(body.question, CENSUS_DICTIONARY)
+        if body.scale not in gate.policy.scales:
+            raise RefusedError("SCALE_REFUSED", scale=body.scale, scales=scales_text(gate.policy.scales))
+        if not gate.slot_is_usable(body.noise_slot.number, body.researcher_id, self._ticket.hash):
+            raise InvalidRequestError("SLOT_UNUSABLE")
+        # 3
+        manifest_key = gate.manifest_keys.get(sender.organisation)
+        if manifest_key is None:
+            raise InvalidRequestError("WRONG_ORGANISATION", subject="sample")
+        self._manifest_key = manifest_key
+        self._organisation = sender.organisation
+        # 4
+        frame_key = gate.sample_key.open(
+            header.sealed_frame_key, sample_info(self._ticket.hash, body.policy_hash), subject="frame key"
+        )
+        self._encapsulation_hash = hash_bytes(header.sealed_frame_key)
+        self._opener = FrameOpener(frame_key, max_people=gate.policy.max_sample)
+        self._registry = gate.registry
+        self._rows: list[npt.NDArray[np.uint32]] = []
+
+    def add_frame(self, frame: sample_pb2.SampleFrame) -> None:
+        """5: open the next frame and look its people up."""
+        people = self._opener.open_frame(frame.index, frame.last, frame.ciphertext)
+        self._rows.append(self._registry.rows_of(people))
+
+    def finish(self, signed: sample_pb2.SignedManifest) -> AdmittedSample:
+        """6: check what the health agency vouches for."""
+        self._opener.finish()
+        if signed.key_id != self._manifest_key.key_id:
+            raise InvalidRequestError("UNKNOWN_KEY", key=signed.key_id[:64], subject="manifest")
+        self._manifest_key.verify_signature(signed.manifest, signed.signature)
+        manifest = parse_message(sample_pb2.Manifest, signed.manifest)
+        commitment = commit_set(self._opener.salt, self._ticket.hash, self._opener.set_hash)
+        for subject, claimed, opened in (
+            ("ticket", manifest.ticket_hash, self._ticket.hash),
+            ("frame key", manifest.encapsulation_hash, self._encapsulation_hash),
+            ("frames", manifest.ciphertext_hash, self._opener.ciphertext_hash),
+            ("sample", manifest.set_commitment, commitment),
+        ):
+            verify_commitment(claimed, opened, subject=subject)
+        return AdmittedSample(
+            ticket=self._ticket,
+            question=self._question,
+            organisation=self._organisation,
+            manifest_hash=hash_bytes(signed.manifest),
+            set_commitment=commitment,
+            set_hash=self._opener.set_hash,
+            load=self._registry.load,
+            rows=np.concatenate(self._rows),
+        )
+
+
+def scales_text(scales: Sequence[int]) -> str:
+    """Scales for a sentence: a range where they are one, a list otherwise."""
+    if len(scales) > 2 and list(scales) == list(range(scales[0], scales[-1] + 1)):  # noqa: PLR2004 - two are a list
+        return f"{scales[0]} to {scales[-1]}"
+    return ", ".join(map(str, scales))

@@ -1,0 +1,61 @@
+"""From a durable charge to a sealed answer: count, noise, signature, padding, seal.
+
+Runs only on a `Pending` row, which exists only once its charge is durable. The noise is a function of what the charge
+fixed, so making the answer again after a crash draws nothing again.
+"""
+
+from __future__ import annotations
+
+from tripartite.v1 import answer_pb2, ticket_pb2
+
+from broker_common.crypto.commitments import noise_seed
+from broker_common.crypto.noise_stream import NoiseStream
+from broker_common.crypto.sealing import SealingKey, answer_info
+from broker_common.crypto.signing import SigningKey
+from broker_common.errors import InternalError
+from broker_common.privacy.discrete_laplace import add_noise
+from broker_common.query.answer import pad_answer
+from broker_common.query.messages import parse_message
+from broker_common.query.question import question_from_wire
+from broker_common.storage.journal import Checkpointed
+from broker_common.tlog.census_state import ChargedTicket
+from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.outbox import Pending
+from census_node.registry import Registry
+
+__all__ = ["seal_answer"]
+
+
+def seal_answer(
+    pending: Pending, ticket: ChargedTicket, proof: Checkpointed, registry: Registry, key: SigningKey
+) -> bytes:
+    """The sealed answer to a charged ticket, readable by the researcher alone."""
+    if registry.load != pending.load:
+        raise InternalError("INTEGRITY", problem=f"load {pending.load} is needed for a charged answer")
+    charge = ticket.charge
+    body = parse_message(ticket_pb2.Ticket, pending.signed_ticket)
+    ticket_hash = bytes.fromhex(pending.ticket_hash)
+    seed = noise_seed(
+        pending.slot_secret,
+        ticket_hash=ticket_hash,
+        submitted_set=pending.submitted_set,
+        active_set=pending.active_set,
+        load=pending.load,
+        scale=charge.scale,
+    )
+    exact = registry.count(pending.rows, question_from_wire(body.question, CENSUS_DICTIONARY))
+    noisy = add_noise(exact, charge.scale, NoiseStream(seed))
+    answer = answer_pb2.Answer(
+        query_id=body.query_id,
+        ticket_hash=ticket_hash,
+        noisy_count=noisy.value,
+        scale=charge.scale,
+        charged=charge.units,
+        policy_hash=bytes.fromhex(ticket.policy_hash),
+        log_index=proof.index,
+        checkpoint=proof.note,
+        inclusion_proof=proof.proof,
+        entry=proof.entry,
+    ).SerializeToString(deterministic=True)
+    signed = answer_pb2.SignedAnswer(answer=answer, signature=key.sign(answer), key_id=key.key_id)
+    return SealingKey(body.answer_key).seal(pad_answer(signed), answer_info(ticket_hash))

@@ -1,0 +1,104 @@
+"""The charge: one transaction that makes an answer paid for, before anything that depends on language is computed.
+
+Strict accounting: one counter for the whole service, in the log's own state; every answer charges everyone. The charge
+after which no admissible scale fits any more carries the shutdown in the same transaction.
+"""
+
+from __future__ import annotations
+
+from broker_common.crypto.commitments import SALT_BYTES, commit_set
+from broker_common.errors import InvalidRequestError, RefusedError
+from broker_common.privacy.accounting import any_fits, fits, price_units
+from broker_common.storage.journal import Journal
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Charged, Shutdown
+from broker_common.values import Randomness
+from census_node.admission import AdmittedSample
+from census_node.outbox import Outbox, Pending
+
+__all__ = ["charge", "verify_affordable"]
+
+_SLOT_SECRET_BYTES = 32
+
+
+def verify_affordable(state: CensusState, scale: int) -> None:
+    """Return only if one more answer at `scale` may be charged.
+
+    Raises:
+        RefusedError: SERVICE_SHUT_DOWN or BUDGET_EXHAUSTED.
+    """
+    if state.shut_down:
+        raise RefusedError("SERVICE_SHUT_DOWN")
+    if state.policy is None:
+        raise RefusedError("NOTHING_LOADED", what="policy", role="census")
+    if not fits(state.policy.cap, state.charged_units, scale):
+        raise RefusedError("BUDGET_EXHAUSTED", scale=scale)
+
+
+def charge(journal: Journal[CensusState], sample: AdmittedSample, randomness: Randomness) -> None:
+    """Charge an admitted sample, durably, or find that it was charged already: one ticket, one charge.
+
+    Raises:
+        RefusedError: the budget or the service's state forbids it. Nothing was charged.
+        InvalidRequestError: TICKET_REUSED, POLICY_MISMATCH or SLOT_UNUSABLE. Nothing was charged.
+        StateUnknownError: the node must stop; the log will tell.
+    """
+    ticket, body = sample.ticket, sample.ticket.body
+    with journal.transaction() as transaction:
+        state = transaction.state
+        if _is_charged(state, sample):
+            return
+        verify_affordable(state, body.scale)
+        assert state.policy is not None  # noqa: S101 - verify_affordable has seen it
+        # Between admission and this lock an operator may have adopted a policy or loaded a registry.
+        ticket.verify_policy(state.policy.hash)
+        if sample.load != state.load:
+            raise RefusedError("BUSY", retry_seconds=1)
+        if state.slot_is_used(body.noise_slot.number):
+            raise InvalidRequestError("SLOT_UNUSABLE")
+        units = price_units(body.scale)
+        salt = randomness(SALT_BYTES)
+        transaction.append(
+            Charged(
+                query=ticket.query_id.hex(),
+                ticket=ticket.hash.hex(),
+                slot=body.noise_slot.number,
+                scale=body.scale,
+                units=units,
+                question=sample.question.text,
+                researcher=body.researcher_id,
+                health=sample.organisation,
+                load=sample.load,
+                manifest=sample.manifest_hash.hex(),
+                submitted=sample.set_commitment.hex(),
+                # Everyone who was submitted is active; the salt keeps that from showing.
+                active=commit_set(salt, ticket.hash, sample.set_hash).hex(),
+                total=state.charged_units + units,
+            )
+        )
+        Outbox(transaction.db).put_pending(
+            Pending(
+                ticket_hash=ticket.hash.hex(),
+                signed_ticket=ticket.signed_bytes,
+                load=sample.load,
+                rows=sample.rows,
+                submitted_set=sample.set_hash,
+                active_set=sample.set_hash,
+                slot_secret=randomness(_SLOT_SECRET_BYTES),
+            )
+        )
+        if not any_fits(state.policy.cap, state.charged_units, state.policy.scales):
+            transaction.append(Shutdown(reason="budget", note=""))
+        # CRASH: if the commit that follows is lost, nothing happened; if it stands, recovery makes the answer.
+
+
+def _is_charged(state: CensusState, sample: AdmittedSample) -> bool:
+    ticket_hash = sample.ticket.hash.hex()
+    charged = state.tickets.get(ticket_hash)
+    if charged is None:
+        if state.ticket_of_query(sample.ticket.query_id.hex()) is not None:
+            raise InvalidRequestError("TICKET_REUSED")
+        return False
+    if charged.charge.submitted != sample.set_commitment.hex():
+        raise InvalidRequestError("TICKET_REUSED")
+    return True

@@ -1,0 +1,90 @@
+"""The registry: one load of the census's linked people, as columns in memory.
+
+Layout. Rows ascend by pseudonym. `high` and `low` are the two halves of the pseudonym, big-endian; each language
+variable is one byte per row, the position of its value in the published list. A row's number is its name in a charge,
+so an answer can only ever be counted on the load it was charged on.
+
+On disk a load is one file, written whole and never changed (`broker_common.storage.loads`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+
+from broker_common.errors import InternalError
+from broker_common.query.question import Question
+from broker_common.storage.durable import replacing
+from broker_common.values import ExactCount
+from census_node.dictionary import CENSUS_DICTIONARY
+
+__all__ = ["NO_VALUE", "Registry"]
+
+# The byte of a person who gave no answer: counted in `all`, in no value.
+NO_VALUE = 255
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Registry:
+    """One load."""
+
+    load: str
+    high: npt.NDArray[np.uint64]
+    low: npt.NDArray[np.uint64]
+    columns: Mapping[str, npt.NDArray[np.uint8]]
+
+    @property
+    def size(self) -> int:
+        return len(self.high)
+
+    def rows_of(self, pseudonyms: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
+        """The rows of those of the (n, 16) pseudonyms that are in the registry, in the order given."""
+        halves = np.ascontiguousarray(pseudonyms).view(">u8").astype(np.uint64).reshape(-1, 2)
+        wanted_high, wanted_low = halves[:, 0], halves[:, 1]
+        rows = np.searchsorted(self.high, wanted_high)
+        # Rows that share the first half (one in 2^40 at population scale) are walked through one by one.
+        while True:
+            inside = rows < self.size
+            at = np.where(inside, rows, 0)
+            passed = inside & (self.high[at] == wanted_high) & (self.low[at] < wanted_low) if self.size else inside
+            if not passed.any():
+                break
+            rows = rows + passed
+        if not self.size:
+            return np.empty(0, dtype=np.uint32)
+        found = inside & (self.high[at] == wanted_high) & (self.low[at] == wanted_low)
+        linked: npt.NDArray[np.uint32] = rows[found].astype(np.uint32)
+        return linked
+
+    def count(self, rows: npt.NDArray[np.uint32], question: Question) -> ExactCount:
+        """SECURITY: the only place where language is counted. Call it after the charge is durable, never before."""
+        if question.variable is None:
+            return ExactCount(len(rows))
+        positions = CENSUS_DICTIONARY.column(question.variable).positions
+        asked = np.zeros(256, dtype=bool)
+        asked[[positions[value] for value in question.values]] = True
+        return ExactCount(int(np.count_nonzero(asked[self.columns[question.variable][rows]])))
+
+    def write(self, path: Path) -> None:
+        """Store the load durably, as one file."""
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, allow_pickle=False, high=self.high, low=self.low, **self.columns)
+
+    @classmethod
+    def read(cls, path: Path, load: str) -> Registry:
+        """Read a stored load.
+
+        Raises:
+            InternalError: INTEGRITY, the file is missing or damaged.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                columns = {name: stored[name] for name in CENSUS_DICTIONARY.names}
+                return cls(load, stored["high"], stored["low"], columns)
+        except (OSError, ValueError, KeyError, BadZipFile) as error:
+            raise InternalError("INTEGRITY", problem=f"the registry of load {load} is damaged or missing") from error

@@ -1,0 +1,250 @@
+"""The census node's RPCs: wire messages in, wire messages out, and the fixed instants between them.
+
+What is decided, and in which order, stands in `admission`, `ledger` and `node`; here is only who hears of it, and when.
+A query goes on to its release whatever becomes of the connection that brought it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from grpc.aio import ServicerContext
+from tripartite.v1 import answer_pb2, census_service_pb2, census_service_pb2_grpc, sample_pb2, ticket_pb2
+
+from broker_common.crypto.certificates import Identity
+from broker_common.errors import BrokerError, InvalidRequestError, RefusedError
+from broker_common.privacy.accounting import answers_left, price_units
+from broker_common.privacy.discrete_laplace import margin
+from broker_common.privacy.policy import Policy
+from broker_common.query.question import question_from_wire
+from broker_common.rpc.callers import caller
+from broker_common.rpc.server import StopSignal, log_unforeseen
+from broker_common.storage.journal import Checkpointed
+from census_node.admission import Admission, AdmittedSample, scales_text
+from census_node.config import LimitConfig
+from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.ledger import verify_affordable
+from census_node.node import CensusNode
+from census_node.timing import first_answer_time, next_tick, sleep_until
+
+__all__ = ["CensusService"]
+
+Context = ServicerContext[object, object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """One query on its way: `charged` is set first, `released` later; both fail together with the query."""
+
+    charged: asyncio.Future[Checkpointed]
+    released: asyncio.Future[None]
+
+
+class CensusService(census_service_pb2_grpc.CensusServiceServicer):
+    """tripartite.v1.CensusService."""
+
+    def __init__(self, node: CensusNode, limits: LimitConfig, stop: StopSignal) -> None:
+        self._node = node
+        self._limits = limits
+        self._stop = stop
+        self._places = asyncio.Semaphore(limits.max_queries)
+        # Tasks are held here because the event loop itself holds them weakly.
+        self._walks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        # Whoever waits for an answer waits for the next release, whosever it is, and looks again.
+        self._next_release: asyncio.Future[None] = self._loop.create_future()
+        node.on_release(lambda: self._loop.call_soon_threadsafe(self._announce_release))
+
+    # --- what may be asked -----------------------------------------------------------------------------------------
+
+    async def GetPolicy(
+        self, request: census_service_pb2.GetPolicyRequest, context: Context
+    ) -> census_service_pb2.GetPolicyResponse:
+        del request, context
+        return census_service_pb2.GetPolicyResponse(policy=await asyncio.to_thread(self._node.signed_policy))
+
+    async def GetDictionary(
+        self, request: census_service_pb2.CensusServiceGetDictionaryRequest, context: Context
+    ) -> census_service_pb2.CensusServiceGetDictionaryResponse:
+        del request, context
+        now = await asyncio.to_thread(self._node.in_force)
+        return census_service_pb2.CensusServiceGetDictionaryResponse(
+            dictionary=CENSUS_DICTIONARY.to_wire(), census_release=now.census_release
+        )
+
+    async def Quote(
+        self, request: census_service_pb2.QuoteRequest, context: Context
+    ) -> census_service_pb2.QuoteResponse:
+        del context
+        return await asyncio.to_thread(self._quote, request, caller().name)
+
+    def _quote(self, request: census_service_pb2.QuoteRequest, researcher: str) -> census_service_pb2.QuoteResponse:
+        now = self._node.in_force()
+        with self._node.journal.reading() as state:
+            if state.shut_down:
+                raise RefusedError("SERVICE_SHUT_DOWN")
+        question_from_wire(request.question, CENSUS_DICTIONARY)
+        policy, scale = now.policy, request.scale
+        if scale not in policy.scales:
+            raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(policy.scales))
+        with self._node.journal.reading() as state:
+            verify_affordable(state, scale)
+            charged_units, next_slot = state.charged_units, state.next_slot
+        now_ms = self._node.clock()
+        expires_ms = now_ms + policy.quote_lifetime_ms
+        slot = self._node.slots.reserve(
+            researcher, not_below=next_slot, now_ms=now_ms, expires_ms=expires_ms, limit=policy.open_quotes
+        )
+        return census_service_pb2.QuoteResponse(
+            scale=scale,
+            charged=price_units(scale),
+            margin_95=margin(scale),
+            remaining=answers_left(policy.cap, charged_units, scale),
+            policy_hash=policy.hash,
+            census_release=now.census_release,
+            noise_slot=ticket_pb2.NoiseSlot(number=slot),
+            expires_ms=expires_ms,
+        )
+
+    # --- one sample in, one charge out -----------------------------------------------------------------------------
+
+    async def Count(
+        self, requests: AsyncIterator[census_service_pb2.CountRequest], context: Context
+    ) -> AsyncIterator[census_service_pb2.CountResponse]:
+        del context
+        header_ms = self._node.clock()
+        policy = (await asyncio.to_thread(self._node.in_force)).policy
+        first_ms = first_answer_time(policy, header_ms)
+        if self._places.locked():
+            await sleep_until(first_ms, self._node.clock)
+            raise RefusedError("BUSY", retry_seconds=1)
+        # The place is held until the release, so that how long a query takes shows in nobody's waiting.
+        await self._places.acquire()
+        walk = self._start_walk(requests, caller(), policy, first_ms)
+        charged = await asyncio.shield(walk.charged)
+        yield census_service_pb2.CountResponse(
+            charged=sample_pb2.Charged(
+                checkpoint=charged.note, log_index=charged.index, inclusion_proof=charged.proof, entry=charged.entry
+            )
+        )
+        await asyncio.shield(walk.released)
+        yield census_service_pb2.CountResponse(released=sample_pb2.Released())
+
+    def _start_walk(
+        self,
+        requests: AsyncIterator[census_service_pb2.CountRequest],
+        sender: Identity,
+        policy: Policy,
+        first_ms: int,
+    ) -> _Walk:
+        walk = _Walk(self._loop.create_future(), self._loop.create_future())
+        task = asyncio.create_task(self._walk(requests, sender, policy, first_ms, walk))
+        self._walks.add(task)
+        task.add_done_callback(self._walks.discard)
+        return walk
+
+    async def _walk(
+        self,
+        requests: AsyncIterator[census_service_pb2.CountRequest],
+        sender: Identity,
+        policy: Policy,
+        first_ms: int,
+        walk: _Walk,
+    ) -> None:
+        """Bring one query to its release; outcomes are said at ticks, refusals at the same tick as charges."""
+        try:
+            try:
+                sample = await self._receive(requests, sender)
+                # From here on the query no longer depends on the connection.
+                proof = await asyncio.to_thread(self._node.charge_and_answer, sample)
+            finally:
+                await sleep_until(first_ms, self._node.clock)
+            walk.charged.set_result(proof)
+            # A full period after everybody could know of the charge.
+            await sleep_until(next_tick(policy, self._node.clock() + 1), self._node.clock)
+            await asyncio.to_thread(self._node.release, sample.ticket.hash.hex())
+            walk.released.set_result(None)
+        except BrokerError as error:
+            if error.stops_node:
+                self._stop.stop(error)
+            _fail(walk, error)
+        except Exception as error:  # noqa: BLE001 - handed to the caller's handler, which says INTERNAL and logs
+            _fail(walk, error)
+        finally:
+            self._places.release()
+
+    async def _receive(
+        self, requests: AsyncIterator[census_service_pb2.CountRequest], sender: Identity
+    ) -> AdmittedSample:
+        try:
+            async with asyncio.timeout(self._limits.sample_deadline_ms / 1000):
+                return await self._admit(requests, sender)
+        except TimeoutError as error:
+            raise InvalidRequestError("BAD_FRAMES", problem="the sample took too long to arrive") from error
+
+    async def _admit(
+        self, requests: AsyncIterator[census_service_pb2.CountRequest], sender: Identity
+    ) -> AdmittedSample:
+        admission: Admission | None = None
+        async for request in requests:
+            match request.WhichOneof("part"):
+                case "header" if admission is None:
+                    gate = await asyncio.to_thread(self._node.gate)
+                    admission = Admission(request.header, sender, gate, self._node.clock())
+                case "frame" if admission is not None:
+                    await asyncio.to_thread(admission.add_frame, request.frame)
+                case "manifest" if admission is not None:
+                    return admission.finish(request.manifest)
+                case _:
+                    raise InvalidRequestError("MALFORMED_MESSAGE", problem="a part of the sample is out of order")
+        raise InvalidRequestError("MALFORMED_MESSAGE", problem="the sample ends before its manifest")
+
+    # --- the answer to its researcher ------------------------------------------------------------------------------
+
+    async def Collect(
+        self, request: census_service_pb2.CollectRequest, context: Context
+    ) -> census_service_pb2.CollectResponse:
+        del context
+        query, researcher = request.query_id.hex(), caller().name
+        wait_ms = min(request.wait_ms, self._limits.collect_wait_ms)
+        deadline = self._loop.time() + wait_ms / 1000
+        while True:
+            # Taken before the look, so that a release between look and wait is not missed.
+            next_release = self._next_release
+            answer = await asyncio.to_thread(self._node.released_answer, query, researcher)
+            left = deadline - self._loop.time()
+            if answer is not None or left <= 0:
+                break
+            await asyncio.wait([next_release], timeout=left)
+        if answer is None:
+            return census_service_pb2.CollectResponse()
+        await asyncio.to_thread(self._node.delivered, answer.ticket_hash, "collect")
+        return census_service_pb2.CollectResponse(
+            answer=answer_pb2.SealedAnswer(query_id=request.query_id, sealed=answer.sealed)
+        )
+
+    def _announce_release(self) -> None:
+        self._next_release.set_result(None)
+        self._next_release = self._loop.create_future()
+
+    async def recover(self) -> None:
+        """After a start: answer what was charged, and release it at the next tick."""
+        tickets = await asyncio.to_thread(self._node.recover)
+        if tickets:
+            policy = (await asyncio.to_thread(self._node.in_force)).policy
+            await sleep_until(next_tick(policy, self._node.clock() + 1), self._node.clock)
+        for ticket_hash in tickets:
+            await asyncio.to_thread(self._node.release, ticket_hash)
+
+
+def _fail(walk: _Walk, error: Exception) -> None:
+    """Give the failure to whoever still waits; log it if it is a bug and nobody does."""
+    for future in (walk.charged, walk.released):
+        if not future.done():
+            future.set_exception(error)
+            # Marks the exception as seen: the connection may be long gone.
+            future.exception()
+    if not isinstance(error, BrokerError):
+        log_unforeseen(error)

@@ -1,0 +1,113 @@
+"""The health operator's commands."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from broker_common.cli import (
+    Progress,
+    emit,
+    home_option,
+    json_option,
+    lifeline_option,
+    max_rejected_option,
+    ready_line,
+    rejections_text,
+)
+from broker_common.query.dictionary_text import dictionary_json, dictionary_text
+from health_node import texts
+from health_node.dictionary import HEALTH_DICTIONARY
+from health_node.opening import HealthHome
+from health_node.people_store import PeopleStore
+
+__all__ = ["commands"]
+
+_FIRST_RELEASE = "first"
+
+
+@click.group()
+def commands() -> None:
+    """Run the health agency's node: it builds samples and never learns an answer."""
+
+
+@commands.command()
+@home_option
+@json_option
+@max_rejected_option
+@click.option("--release", help=texts.RELEASE_HELP)
+@click.argument("source", required=False, type=click.Path(path_type=Path, dir_okay=False))
+def load(home: Path, as_json: bool, max_rejected: int | None, release: str | None, source: Path | None) -> None:
+    """Load health data from SOURCE, checked row by row; what was loaded before stays in force until the end."""
+    opened = HealthHome(home)
+    release = release or _release_in_force(opened) or _FIRST_RELEASE
+    report = opened.load(
+        source or home / "people.csv", release, progress=Progress(texts.LOADING), max_rejected=max_rejected
+    )
+    result = {
+        "release": release,
+        "rows": report.rows,
+        "loaded": report.loaded,
+        "without_card": report.without_card,
+        "rejected": report.rejected.count,
+        "rejections": [{"line": line, "reason": reason} for line, reason in report.rejected.first],
+    }
+    text = texts.LOADED.format_map(result)
+    emit(
+        as_json, result, "\n".join(filter(None, [text, rejections_text(report.rejected.first, report.rejected.count)]))
+    )
+
+
+def _release_in_force(opened: HealthHome) -> str:
+    journal = opened.open_journal()
+    try:
+        with journal.reading() as state:
+            return state.release
+    finally:
+        journal.close()
+
+
+@commands.command()
+@home_option
+@lifeline_option
+def serve(home: Path, lifeline: bool) -> None:
+    """Serve until Ctrl-C or SIGTERM."""
+    opened = HealthHome(home)
+    with opened.home.serving():
+        asyncio.run(opened.serve(ready_line(texts.READY, lifeline=lifeline)))
+
+
+@commands.command()
+@home_option
+@json_option
+def status(home: Path, as_json: bool) -> None:
+    """What is loaded and what is on its way. Works with the node up or down; for the health operator only."""
+    opened = HealthHome(home)
+    journal = opened.open_journal()
+    try:
+        with journal.reading() as state:
+            load = state.load
+            result = {
+                "organisation": opened.config.organisation,
+                "serving": opened.home.is_served,
+                "release": state.release,
+                "tickets": len(state.tickets),
+                "open": len(state.open_tickets),
+                "log_size": state.size,
+            }
+    finally:
+        journal.close()
+    result["people"] = PeopleStore(opened.loads.file(load)).size if load else 0
+    shown = result | {"serving": "yes" if result["serving"] else "no"}
+    emit(as_json, result, texts.STATUS.format_map(shown))
+
+
+@commands.command()
+@home_option
+@json_option
+def dictionary(home: Path, as_json: bool) -> None:
+    """The published columns and codes: what criteria may speak of."""
+    HealthHome(home)
+    emit(as_json, dictionary_json(HEALTH_DICTIONARY), dictionary_text(HEALTH_DICTIONARY))

@@ -1,0 +1,139 @@
+"""Loading people: from a CSV source to a people store, checked row by row and replaced whole.
+
+A row is loaded with all its values or not at all. A row without a health card cannot be linked and is left out, counted
+apart from the rows that are wrong. Of several rows with one card the first stays. The card itself becomes a pseudonym
+here and is kept nowhere. People are held in arrays, about 70 bytes each, so that a province fits in memory.
+
+What a faulty file or row is, is decided by `broker_common.storage.source` and `source_values`; how people are stored, by
+`people_store`. Until the last step the people loaded before stay in force.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from broker_common.crypto.linkage import LinkageKey, parse_health_card
+from broker_common.errors import InternalError, InvalidRequestError
+from broker_common.query.dictionary import Dictionary
+from broker_common.storage.durable import replacing
+from broker_common.storage.source import Chunk, CsvSource, Progress, RejectedRows, ascending_without_repeats
+from broker_common.storage.source_values import ColumnReader, Values
+from health_node.dictionary import HEALTH_CARD_COLUMN, HEALTH_DICTIONARY
+from health_node.people_store import People, build_people_store
+
+__all__ = ["LoadReport", "load_people"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadReport:
+    """For the health operator: rows == loaded + without_card + rejected.count."""
+
+    rows: int
+    loaded: int
+    without_card: int
+    rejected: RejectedRows
+
+
+def load_people(
+    csv_path: Path,
+    store_path: Path,
+    linkage_key: LinkageKey,
+    *,
+    progress: Progress | None = None,
+    max_rejected: int | None = None,
+    dictionary: Dictionary = HEALTH_DICTIONARY,
+) -> LoadReport:
+    """Load the source at `csv_path` into a store that takes the place of `store_path`.
+
+    Raises:
+        InvalidRequestError: LOAD_REFUSED; the old store stands.
+        InternalError: STORE_FAILED; the old store stands.
+    """
+    incoming = _Incoming(linkage_key, dictionary)
+    source = CsvSource(csv_path, (HEALTH_CARD_COLUMN, *dictionary.names))
+    for chunk in source.chunks(incoming.rejected, progress=progress):
+        incoming.add(chunk)
+    people = incoming.people()
+    rejected = incoming.rejected
+    rows = people.size + incoming.without_card + rejected.count
+    rejected.verify_few(rows, max_rejected)
+    if not people.size:
+        raise InvalidRequestError(
+            "LOAD_REFUSED", problem="none of its rows can be linked", remedy="Rows need a health_card."
+        )
+    _replace_store(store_path, people, dictionary)
+    return LoadReport(rows, people.size, incoming.without_card, rejected)
+
+
+class _Incoming:
+    """The rows read so far, in the order of the file."""
+
+    def __init__(self, linkage_key: LinkageKey, dictionary: Dictionary) -> None:
+        self.rejected = RejectedRows()
+        self.without_card = 0
+        self._linkage_key = linkage_key
+        self._readers = {column.name: ColumnReader(column) for column in dictionary.columns}
+        self._pseudonyms = bytearray()
+        self._lines: list[NDArray[np.uint32]] = []
+        self._columns: dict[str, list[Values]] = {name: [] for name in self._readers}
+
+    def add(self, chunk: Chunk) -> None:
+        values: dict[str, Values] = {}
+        wrong: dict[int, str] = {}
+        for name, reader in self._readers.items():
+            values[name], problems = reader.read(chunk.columns[name])
+            wrong = problems | wrong
+        kept = np.array(self._linked(chunk, wrong), dtype=np.intp)
+        self._lines.append(np.array(chunk.lines, dtype=np.uint32)[kept])
+        for name, column in values.items():
+            self._columns[name].append(column[kept])
+
+    def people(self) -> People:
+        """Everyone read, ascending by pseudonym; repeated cards are rejected. Can be called once."""
+        halves = np.frombuffer(self._pseudonyms, dtype=">u8").reshape(-1, 2)
+        high, low = halves[:, 0].astype(np.uint64), halves[:, 1].astype(np.uint64)
+        lines = np.concatenate([np.empty(0, dtype=np.uint32), *self._lines])
+        order = ascending_without_repeats(high, low, lines, self.rejected)
+        # Taking each column's pieces out as it is put together keeps one extra column in memory, not all of them.
+        columns = {name: _joined(self._columns.pop(name))[order] for name in self._readers if self._lines}
+        return People(high[order], low[order], columns)
+
+    def _linked(self, chunk: Chunk, wrong: dict[int, str]) -> list[int]:
+        """The places of the rows that are to be loaded; their pseudonyms are added in the same order."""
+        kept: list[int] = []
+        for at, text in enumerate(chunk.columns[HEALTH_CARD_COLUMN]):
+            if not text:
+                self.without_card += 1
+                continue
+            try:
+                card = parse_health_card(text)
+            except ValueError as error:
+                self.rejected.add(chunk.lines[at], str(error))
+                continue
+            if at in wrong:
+                self.rejected.add(chunk.lines[at], wrong[at])
+                continue
+            self._pseudonyms += self._linkage_key.pseudonym(card)
+            kept.append(at)
+        return kept
+
+
+def _joined(pieces: list[Values]) -> Values:
+    return cast("Values", np.concatenate(pieces))
+
+
+def _replace_store(store_path: Path, people: People, dictionary: Dictionary) -> None:
+    try:
+        with replacing(store_path) as temporary:
+            try:
+                build_people_store(temporary, people, dictionary)
+            finally:
+                # DuckDB's own journal: empty and gone after a good end, worthless after a bad one.
+                temporary.with_name(f"{temporary.name}.wal").unlink(missing_ok=True)
+    except OSError as error:
+        raise InternalError("STORE_FAILED") from error

@@ -1,0 +1,211 @@
+"""One running health node: its parts put together, and what becomes of one question, without gRPC.
+
+    accepted (durable) -> forwarded -> charged (proved by the census node) -> settled
+
+An accepted ticket is forwarded again, with the same sample, until the census node has charged or refused it, also
+after a restart; the census node sees to it that one ticket is charged once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tripartite.v1 import condition_pb2, health_service_pb2, ticket_pb2
+
+from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, verify_commitment
+from broker_common.crypto.sampling import SamplingKey
+from broker_common.errors import InvalidRequestError, RefusedError
+from broker_common.privacy.policy import Policy
+from broker_common.query.canonical import canonical_bytes
+from broker_common.query.condition_wire import condition_from_wire
+from broker_common.query.messages import parse_message
+from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
+from broker_common.storage.journal import Journal
+from broker_common.storage.loads import LoadFolder
+from broker_common.tlog.entries import Event, Forwarded, Lapsed, Refused, ReportedCharge, Settled, Submitted
+from broker_common.tlog.health_state import HealthState
+from broker_common.values import Clock, Randomness
+from health_node.dictionary import HEALTH_DICTIONARY
+from health_node.forwarding import Sample, VerifiedCharge
+from health_node.people_store import PeopleStore
+from health_node.questions import KeptQuestion, Questions
+from health_node.sampling import draw_sample
+
+__all__ = ["Accepted", "HealthNode", "forget_old_loads"]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A ticket that is on its way."""
+
+    ticket: VerifiedTicket
+    signed_ticket: ticket_pb2.SignedTicket
+    # True when the answer is already out: there is nothing left to do.
+    settled: bool
+
+
+class HealthNode:
+    """Everything the RPCs do. Blocking methods; the service calls them in threads."""
+
+    def __init__(
+        self,
+        journal: Journal[HealthState],
+        *,
+        researchers: Mapping[str, Researcher],
+        sampling_key: SamplingKey,
+        loads: LoadFolder,
+        engine_threads: int,
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        self.journal = journal
+        self.clock = clock
+        self._researchers = researchers
+        self._sampling_key = sampling_key
+        self._loads = loads
+        self._engine_threads = engine_threads
+        self._randomness = randomness
+        self._stores: dict[str, PeopleStore] = {}
+        self._stores_lock = threading.Lock()
+
+    # --- taking a question -----------------------------------------------------------------------------------------
+
+    def verify(self, request: health_service_pb2.SubmitRequest, caller: str, policy: Policy) -> VerifiedTicket:
+        """Every check of a question that needs no record: ticket, policy, criteria, commitment, in this order.
+
+        Raises:
+            InvalidRequestError: the first check that fails.
+        """
+        ticket = verify_ticket(request.ticket, researchers=self._researchers, caller=caller, now_ms=self.clock())
+        ticket.verify_policy(policy.hash)
+        if ticket.body.scale not in policy.scales:
+            raise RefusedError("SCALE_REFUSED", scale=ticket.body.scale, scales=", ".join(map(str, policy.scales)))
+        condition = condition_from_wire(request.criteria, HEALTH_DICTIONARY)
+        if len(request.criteria_nonce) != SALT_BYTES:
+            raise InvalidRequestError("MALFORMED_MESSAGE", problem="the criteria nonce is not 32 bytes")
+        verify_commitment(
+            ticket.body.criteria_commitment,
+            commit_criteria(request.criteria_nonce, canonical_bytes(condition)),
+            subject="criteria",
+        )
+        return ticket
+
+    def accept(self, request: health_service_pb2.SubmitRequest, ticket: VerifiedTicket) -> Accepted:
+        """Durably take a verified question, or find that it was taken already.
+
+        Raises:
+            InvalidRequestError: TICKET_REUSED.
+            RefusedError: NOTHING_LOADED.
+        """
+        ticket_hash = ticket.hash.hex()
+        with self.journal.transaction() as transaction:
+            state = transaction.state
+            known = state.tickets.get(ticket_hash)
+            if known is not None:
+                if known.refused or known.lapsed:
+                    raise InvalidRequestError("TICKET_REUSED")
+                return Accepted(ticket, request.ticket, settled=known.settled)
+            if state.ticket_of_query(ticket.query_id.hex()) is not None:
+                raise InvalidRequestError("TICKET_REUSED")
+            if not state.load:
+                raise RefusedError("NOTHING_LOADED", what="health data", role="health")
+            transaction.append(
+                Submitted(
+                    query=ticket.query_id.hex(),
+                    ticket=ticket_hash,
+                    criteria=ticket.body.criteria_commitment.hex(),
+                    researcher=ticket.body.researcher_id,
+                    load=state.load,
+                )
+            )
+            Questions(transaction.db).put(
+                KeptQuestion(
+                    ticket_hash=ticket_hash,
+                    signed_ticket=request.ticket.SerializeToString(deterministic=True),
+                    criteria=request.criteria.SerializeToString(deterministic=True),
+                    criteria_nonce=request.criteria_nonce,
+                    set_salt=self._randomness(SALT_BYTES),
+                    load=state.load,
+                )
+            )
+        return Accepted(ticket, request.ticket, settled=False)
+
+    def unfinished(self) -> list[Accepted]:
+        """After a start: accepted tickets that can still be forwarded. Those that expired meanwhile are closed."""
+        going_on: list[Accepted] = []
+        with self.journal.transaction() as transaction:
+            for ticket_hash in list(transaction.state.open_tickets):
+                kept = Questions(transaction.db).get(ticket_hash)
+                assert kept is not None  # noqa: S101 - written in the transaction that opened the ticket
+                signed = parse_message(ticket_pb2.SignedTicket, kept.signed_ticket)
+                try:
+                    ticket = verify_ticket(signed, researchers=self._researchers, caller=None, now_ms=self.clock())
+                except InvalidRequestError:
+                    transaction.append(Lapsed(ticket=ticket_hash))
+                else:
+                    going_on.append(Accepted(ticket, signed, settled=False))
+        return going_on
+
+    # --- its sample ------------------------------------------------------------------------------------------------
+
+    def sample(self, accepted: Accepted) -> Sample:
+        """The ticket's sample, drawn from the load it was accepted on."""
+        with self.journal.reading():
+            kept = Questions(self.journal.db).get(accepted.ticket.hash.hex())
+        assert kept is not None  # noqa: S101 - written when the ticket was accepted
+        condition = condition_from_wire(parse_message(condition_pb2.Condition, kept.criteria), HEALTH_DICTIONARY)
+        pseudonyms = draw_sample(
+            self._store(kept.load), condition, accepted.ticket.body.fraction_millionths, self._sampling_key
+        )
+        return Sample(accepted.ticket, accepted.signed_ticket, pseudonyms, kept.set_salt)
+
+    def _store(self, load: str) -> PeopleStore:
+        with self.journal.reading() as state:
+            in_force, commitment = state.load, state.commitment
+        with self._stores_lock:
+            # Open stores of earlier loads are let go; questions still drawing from one hold it themselves.
+            self._stores = {name: store for name, store in self._stores.items() if name in {load, in_force}}
+            store = self._stores.get(load)
+            if store is None:
+                if load == in_force:
+                    self._loads.verify(self.journal, load, commitment)
+                store = self._stores[load] = PeopleStore(self._loads.file(load), threads=self._engine_threads)
+            return store
+
+    # --- what becomes of it ----------------------------------------------------------------------------------------
+
+    def log_attempt(self, ticket_hash: str, manifest_hash: bytes) -> None:
+        """Log that a sample is being handed over."""
+        self._log(Forwarded(ticket=ticket_hash, manifest=manifest_hash.hex()))
+
+    def log_charge(self, ticket_hash: str, charge: VerifiedCharge) -> None:
+        """Log the census node's proof of its charge."""
+        with self.journal.transaction() as transaction:
+            if not transaction.state.tickets[ticket_hash].charged:
+                transaction.append(
+                    ReportedCharge(ticket=ticket_hash, log_index=charge.log_index, checkpoint=charge.checkpoint)
+                )
+
+    def log_settled(self, ticket_hash: str) -> None:
+        """Log that the answer is out."""
+        self._log(Settled(ticket=ticket_hash))
+
+    def log_refused(self, ticket_hash: str, code: str) -> None:
+        """Log that the census node refused the ticket; a ticket it has charged cannot be refused any more."""
+        with self.journal.transaction() as transaction:
+            ticket = transaction.state.tickets[ticket_hash]
+            if ticket.is_open and not ticket.charged:
+                transaction.append(Refused(ticket=ticket_hash, code=code))
+
+    def _log(self, event: Event) -> None:
+        with self.journal.transaction() as transaction:
+            transaction.append(event)
+
+
+def forget_old_loads(journal: Journal[HealthState], loads: LoadFolder) -> None:
+    """Remove stores that neither new questions nor open tickets need."""
+    with journal.reading() as state:
+        kept = {state.load} | {state.tickets[ticket].submission.load for ticket in state.open_tickets}
+    loads.forget_except(kept)

@@ -1,0 +1,246 @@
+"""The health node's RPCs: takes a question, walks it to the census node, and tells the researcher how far it is.
+
+What a researcher sees changes at fixed times only: the sample is forwarded a fixed delay after the question came,
+however large it is, and everything after that happens at the census node's ticks. No message carries a size.
+A question goes on to its end whatever becomes of the connection that brought it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from grpc.aio import AioRpcError, ServicerContext
+from tripartite.v1 import (
+    census_service_pb2,
+    census_service_pb2_grpc,
+    health_service_pb2,
+    health_service_pb2_grpc,
+)
+
+from broker_common.crypto.signing import VerifyKey
+from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
+from broker_common.privacy.policy import Policy, parse_policy
+from broker_common.rpc.callers import caller
+from broker_common.rpc.server import StopSignal, log_unforeseen
+from broker_common.rpc.status import broker_error, calling
+from broker_common.tlog.note import NoteVerifier
+from health_node.config import LimitConfig
+from health_node.dictionary import HEALTH_DICTIONARY
+from health_node.forwarding import Sample, Sender, sealed_messages, verify_charged
+from health_node.node import Accepted, HealthNode
+
+__all__ = ["HealthService"]
+
+Context = ServicerContext[object, object]
+_POLICY_TIMEOUT_SECONDS = 10.0
+_FIRST_BACKOFF_SECONDS = 0.2
+_MAX_BACKOFF_SECONDS = 5.0
+# A census node that says one of these will take the same ticket later.
+_RETRIED = frozenset({"BUSY", "PEER_UNAVAILABLE"})
+
+
+class _Walk:
+    """How far one question has come. Any number of connections may watch."""
+
+    def __init__(self) -> None:
+        self._stages: list[health_service_pb2.Stage.ValueType] = []
+        self._error: BrokerError | None = None
+        self._done = False
+        self._changed = asyncio.Condition()
+
+    async def reach(self, stage: health_service_pb2.Stage.ValueType) -> None:
+        async with self._changed:
+            # A second attempt goes through stages that were reached before.
+            if stage not in self._stages:
+                self._stages.append(stage)
+                self._changed.notify_all()
+
+    async def end(self, error: BrokerError | None = None) -> None:
+        async with self._changed:
+            self._error, self._done = error, True
+            self._changed.notify_all()
+
+    async def watch(self) -> AsyncIterator[health_service_pb2.Stage.ValueType]:
+        """Every stage, past and to come; raises the error that ended the walk, if one did."""
+        seen = 0
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._done or len(self._stages) > seen)  # noqa: B023 - awaited here
+                new, self_done = self._stages[seen:], self._done
+            for stage in new:
+                seen += 1
+                yield stage
+            if self_done and seen == len(self._stages):
+                if self._error is not None:
+                    raise self._error
+                return
+
+
+class HealthService(health_service_pb2_grpc.HealthServiceServicer):
+    """tripartite.v1.HealthService."""
+
+    def __init__(
+        self,
+        node: HealthNode,
+        *,
+        census: census_service_pb2_grpc.CensusServiceAsyncStub,
+        sender: Sender,
+        policy_key: VerifyKey,
+        census_log: NoteVerifier,
+        limits: LimitConfig,
+        stop: StopSignal,
+    ) -> None:
+        self._node = node
+        self._census = census
+        self._sender = sender
+        self._policy_key = policy_key
+        self._census_log = census_log
+        self._limits = limits
+        self._stop = stop
+        self._policy: Policy | None = None
+        self._walks: dict[str, _Walk] = {}
+        # Tasks are held here because the event loop itself holds them weakly.
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- RPCs ------------------------------------------------------------------------------------------------------
+
+    async def GetDictionary(
+        self, request: health_service_pb2.HealthServiceGetDictionaryRequest, context: Context
+    ) -> health_service_pb2.HealthServiceGetDictionaryResponse:
+        del request, context
+        return health_service_pb2.HealthServiceGetDictionaryResponse(dictionary=HEALTH_DICTIONARY.to_wire())
+
+    async def Submit(
+        self, request: health_service_pb2.SubmitRequest, context: Context
+    ) -> AsyncIterator[health_service_pb2.SubmitResponse]:
+        del context
+        submitted_ms = self._node.clock()
+        policy = await self._policy_for(request)
+        ticket = await asyncio.to_thread(self._node.verify, request, caller().name, policy)
+        walk = self._walks.get(ticket.hash.hex())
+        if walk is None:
+            if len(self._walks) >= self._limits.max_queries:
+                raise RefusedError("BUSY", retry_seconds=1)
+            # The place is taken before the first await, so that two retries at once cannot walk twice.
+            walk = self._walks[ticket.hash.hex()] = _Walk()
+            try:
+                accepted = await asyncio.to_thread(self._node.accept, request, ticket)
+            except BaseException as error:
+                del self._walks[ticket.hash.hex()]
+                await walk.end(error if isinstance(error, BrokerError) else InternalError("INTERNAL"))
+                raise
+            self._start(accepted, walk, policy, submitted_ms)
+        async for stage in walk.watch():
+            yield health_service_pb2.SubmitResponse(stage=stage)
+
+    # --- the policy in force ---------------------------------------------------------------------------------------
+
+    async def _policy_for(self, request: health_service_pb2.SubmitRequest) -> Policy:
+        """The policy in force; asked for again when a ticket names another one than the last that was seen."""
+        if self._policy is None or self._policy.hash not in request.ticket.ticket:
+            self._policy = await self._fetch_policy()
+        return self._policy
+
+    async def _fetch_policy(self) -> Policy:
+        response = await calling(
+            "census",
+            self._census.GetPolicy(census_service_pb2.GetPolicyRequest(), timeout=_POLICY_TIMEOUT_SECONDS),
+        )
+        try:
+            self._policy_key.verify_signature(response.policy.document, response.policy.signature)
+            return parse_policy(response.policy.document)
+        except BrokerError as error:
+            raise PeerUnavailableError(
+                "PEER_MISBEHAVED", peer="census", problem="a policy that its agency did not sign"
+            ) from error
+
+    # --- the walk --------------------------------------------------------------------------------------------------
+
+    async def recover(self) -> None:
+        """After a start: go on with every ticket that was accepted and is not at its end."""
+        for accepted in await asyncio.to_thread(self._node.unfinished):
+            ticket_hash = accepted.ticket.hash.hex()
+            if ticket_hash not in self._walks:
+                walk = self._walks[ticket_hash] = _Walk()
+                self._start(accepted, walk, None, self._node.clock())
+
+    def _start(self, accepted: Accepted, walk: _Walk, policy: Policy | None, submitted_ms: int) -> None:
+        task = asyncio.create_task(self._walk(accepted, walk, policy, submitted_ms))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _walk(self, accepted: Accepted, walk: _Walk, policy: Policy | None, submitted_ms: int) -> None:
+        error: BrokerError | None = None
+        try:
+            await walk.reach(health_service_pb2.STAGE_ACCEPTED)
+            await self._walk_to_release(accepted, walk, policy, submitted_ms)
+        except BrokerError as failure:
+            error = failure
+            if failure.stops_node:
+                self._stop.stop(failure)
+        except Exception as failure:  # noqa: BLE001 - whoever watches gets INTERNAL, the operator the place
+            log_unforeseen(failure)
+            error = InternalError("INTERNAL")
+        finally:
+            del self._walks[accepted.ticket.hash.hex()]
+            await walk.end(error)
+
+    async def _walk_to_release(self, accepted: Accepted, walk: _Walk, policy: Policy | None, submitted_ms: int) -> None:
+        if policy is None:
+            policy = self._policy = await self._fetch_policy()
+        drawing = asyncio.create_task(asyncio.to_thread(self._node.sample, accepted))
+        if policy.release_tick_ms:
+            await asyncio.sleep(max(0, submitted_ms + policy.forward_delay_ms - self._node.clock()) / 1000)
+        await walk.reach(health_service_pb2.STAGE_FORWARDED)
+        if accepted.settled:
+            drawing.cancel()
+            await walk.reach(health_service_pb2.STAGE_CHARGED)
+            await walk.reach(health_service_pb2.STAGE_RELEASED)
+            return
+        sample = await drawing
+        await self._forward(sample, walk)
+
+    async def _forward(self, sample: Sample, walk: _Walk) -> None:
+        """Hand the sample over, again and again until it is charged and released, refused, or the deadline passes."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._limits.forward_deadline_ms / 1000
+        backoff = _FIRST_BACKOFF_SECONDS
+        ticket_hash = sample.ticket.hash.hex()
+        while True:
+            try:
+                await self._attempt(sample, walk, ticket_hash)
+            except BrokerError as error:
+                if error.code in _RETRIED:
+                    if loop.time() + backoff > deadline:
+                        raise
+                else:
+                    if isinstance(error, RefusedError | InvalidRequestError):
+                        await asyncio.to_thread(self._node.log_refused, ticket_hash, error.code)
+                    raise
+            else:
+                return
+            await asyncio.sleep(backoff)
+            backoff = min(2 * backoff, _MAX_BACKOFF_SECONDS)
+
+    async def _attempt(self, sample: Sample, walk: _Walk, ticket_hash: str) -> None:
+        async def log_attempt(manifest_hash: bytes) -> None:
+            await asyncio.to_thread(self._node.log_attempt, ticket_hash, manifest_hash)
+
+        messages = sealed_messages(sample, self._sender, log_attempt)
+        try:
+            async for response in self._census.Count(messages):
+                match response.WhichOneof("event"):
+                    case "charged":
+                        charge = verify_charged(response.charged, sample, self._census_log)
+                        await asyncio.to_thread(self._node.log_charge, ticket_hash, charge)
+                        await walk.reach(health_service_pb2.STAGE_CHARGED)
+                    case "released":
+                        await asyncio.to_thread(self._node.log_settled, ticket_hash)
+                        await walk.reach(health_service_pb2.STAGE_RELEASED)
+                        return
+                    case None:
+                        raise PeerUnavailableError("PEER_MISBEHAVED", peer="census", problem="an empty message")
+        except AioRpcError as error:
+            raise broker_error(error, "census") from error
+        raise PeerUnavailableError("PEER_UNAVAILABLE", peer="census")

@@ -1,0 +1,20 @@
+"""Every sentence that the health operator's commands say, in one place, so that another language can stand beside it."""
+
+from __future__ import annotations
+
+__all__ = ["LOADED", "READY", "STATUS"]
+
+READY = "health node ready on {address}"
+LOADING = "Loading health data"
+LOADED = """\
+Loaded {loaded} people of {rows} rows; {without_card} have no health card, {rejected} rows were left out as wrong.
+Release {release} is in force."""
+STATUS = """\
+Health node of {organisation}
+  serving       {serving}
+  release       {release}
+  people        {people}
+  questions     {tickets} taken, {open} on their way
+  log           {log_size} entries"""
+SOURCE_HELP = "CSV file, one row per person; by default people.csv in the home."
+RELEASE_HELP = "A name for this extract of the health data; by default the name in force."

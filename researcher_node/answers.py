@@ -1,0 +1,231 @@
+"""What was asked and what came back: the researcher's own store, one row a question.
+
+The key that opens an answer is made for one question, written before the ticket leaves, and wiped when the answer has
+been read: who copies the disk later cannot open what was recorded earlier. Whatever arrives is verified before it is
+kept: sealed to us, signed by the census agency for exactly our ticket, and charged in its signed log at our scale.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+from tripartite.v1 import answer_pb2, ticket_pb2
+
+from broker_common.crypto.commitments import hash_bytes
+from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.signing import VerifyKey
+from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError
+from broker_common.privacy.accounting import price_units
+from broker_common.query.answer import open_answer
+from broker_common.query.messages import parse_message
+from broker_common.tlog.entries import Charged, parse_entry
+from broker_common.tlog.merkle import root_from_inclusion
+from broker_common.tlog.note import NoteVerifier
+from broker_common.values import Clock
+
+__all__ = ["Answers", "AskedQuestion", "CensusKeys"]
+
+_BUSY_TIMEOUT_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class CensusKeys:
+    """What the researcher knows the census agency by."""
+
+    answer: VerifyKey
+    log: NoteVerifier
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQuestion:
+    """One question, and its answer once there is one."""
+
+    query: str
+    asked_ms: int
+    where: str
+    question: str
+    scale: int
+    fraction_millionths: int
+    policy_hash: str
+    signed_ticket: bytes
+    criteria: bytes
+    criteria_nonce: bytes
+    # Code of the refusal, empty if there was none.
+    refused: str = ""
+    noisy_count: int | None = None
+    charged: int | None = None
+    checkpoint: str = ""
+
+    def __repr__(self) -> str:
+        return f"AskedQuestion({self.query})"
+
+    @property
+    def state(self) -> str:
+        """`answered`, `refused` or `pending`."""
+        if self.noisy_count is not None:
+            return "answered"
+        return "refused" if self.refused else "pending"
+
+    @property
+    def ticket_message(self) -> ticket_pb2.SignedTicket:
+        return parse_message(ticket_pb2.SignedTicket, self.signed_ticket)
+
+
+class Answers:
+    """One researcher's store. Several processes may use it at once: `ask` and the inbox do."""
+
+    def __init__(self, path: Path, keys: CensusKeys, clock: Clock) -> None:
+        self._keys = keys
+        self._clock = clock
+        try:
+            connection = sqlite3.connect(
+                path, isolation_level=None, check_same_thread=False, timeout=_BUSY_TIMEOUT_SECONDS
+            )
+            self._db = Database(connection, execute_plugins=False)
+            for setting in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
+                self._db.execute(f"PRAGMA {setting}")
+            self._db.table("questions").create(
+                {
+                    "query": str,
+                    "asked_ms": int,
+                    "where": str,
+                    "question": str,
+                    "scale": int,
+                    "fraction_millionths": int,
+                    "policy_hash": str,
+                    "signed_ticket": bytes,
+                    "criteria": bytes,
+                    "criteria_nonce": bytes,
+                    "opening_key": str,
+                    "refused": str,
+                    "noisy_count": int,
+                    "charged": int,
+                    "checkpoint": str,
+                    "signed_answer": bytes,
+                },
+                pk="query",
+                if_not_exists=True,
+            )
+            path.chmod(0o600)
+        except sqlite3.Error as error:
+            raise InternalError("STORE_FAILED") from error
+
+    def close(self) -> None:
+        self._db.close()
+
+    def put(self, asked: AskedQuestion, opening_key: OpeningKey) -> None:
+        """Remember a question before its ticket leaves."""
+        self._db.table("questions").insert(
+            {
+                "query": asked.query,
+                "asked_ms": asked.asked_ms,
+                "where": asked.where,
+                "question": asked.question,
+                "scale": asked.scale,
+                "fraction_millionths": asked.fraction_millionths,
+                "policy_hash": asked.policy_hash,
+                "signed_ticket": asked.signed_ticket,
+                "criteria": asked.criteria,
+                "criteria_nonce": asked.criteria_nonce,
+                "opening_key": opening_key.to_text(),
+                "refused": "",
+                "checkpoint": "",
+            }
+        )
+
+    def refuse(self, query: str, code: str) -> None:
+        """Remember that a question was refused."""
+        self._db.table("questions").update(query, {"refused": code})
+
+    def get(self, query: str) -> AskedQuestion:
+        """One question of ours.
+
+        Raises:
+            InvalidRequestError: UNKNOWN_QUERY.
+        """
+        return _asked(self._row(query))
+
+    def all(self) -> list[AskedQuestion]:
+        """Every question, oldest first."""
+        return [_asked(row) for row in self._db.query("select * from questions order by asked_ms, rowid")]
+
+    def receive(self, sealed: answer_pb2.SealedAnswer) -> AskedQuestion:
+        """Verify and keep an answer; receiving it again changes nothing.
+
+        1. it is sealed to the key of this question, 2. signed for this ticket by the census agency, 3. at the ticket's
+        scale and price, 4. under a signed checkpoint, 5. which holds the charge of this ticket.
+
+        Raises:
+            InvalidRequestError: UNKNOWN_QUERY.
+            PeerUnavailableError: PEER_MISBEHAVED, naming what does not hold; nothing is kept.
+        """
+        query = sealed.query_id.hex()
+        row = self._row(query)
+        asked = _asked(row)
+        if asked.state == "answered":
+            return asked
+        try:
+            answer = open_answer(  # 1, 2
+                sealed.sealed,
+                opening_key=OpeningKey.parse_text(row["opening_key"]),
+                ticket_hash=hash_bytes(asked.ticket_message.ticket),
+                census_key=self._keys.answer,
+            )
+            self._verify_charge(answer, asked)
+        except (BrokerError, ValueError) as error:
+            raise PeerUnavailableError(
+                "PEER_MISBEHAVED", peer="census", problem="an answer that does not hold"
+            ) from error
+        self._db.table("questions").update(
+            query,
+            {
+                "noisy_count": answer.noisy_count,
+                "charged": answer.charged,
+                "checkpoint": answer.checkpoint,
+                "signed_answer": answer.SerializeToString(deterministic=True),
+                "opening_key": "",
+                "refused": "",
+            },
+        )
+        return self.get(query)
+
+    def _verify_charge(self, answer: answer_pb2.Answer, asked: AskedQuestion) -> None:
+        # 3
+        if answer.scale != asked.scale or answer.charged != price_units(asked.scale):
+            raise ValueError("the scale or the price is not the ticket's")
+        # 4
+        checkpoint = self._keys.log.verify_checkpoint(answer.checkpoint)
+        # 5
+        event = parse_entry(answer.entry).event
+        root = root_from_inclusion(answer.entry, answer.log_index, checkpoint.size, answer.inclusion_proof)
+        if root != checkpoint.root or not isinstance(event, Charged) or event.ticket != answer.ticket_hash.hex():
+            raise ValueError("the charge is not in the log")
+
+    def _row(self, query: str) -> dict[str, Any]:
+        row = next(iter(self._db.query("select * from questions where query = ?", [query])), None)
+        if row is None:
+            raise InvalidRequestError("UNKNOWN_QUERY", query=query)
+        return row
+
+
+def _asked(row: dict[str, Any]) -> AskedQuestion:
+    return AskedQuestion(
+        query=row["query"],
+        asked_ms=row["asked_ms"],
+        where=row["where"],
+        question=row["question"],
+        scale=row["scale"],
+        fraction_millionths=row["fraction_millionths"],
+        policy_hash=row["policy_hash"],
+        signed_ticket=row["signed_ticket"],
+        criteria=row["criteria"],
+        criteria_nonce=row["criteria_nonce"],
+        refused=row["refused"],
+        noisy_count=row["noisy_count"],
+        charged=row["charged"],
+        checkpoint=row["checkpoint"],
+    )

@@ -1,0 +1,313 @@
+"""One question from a researcher's text to a verified answer.
+
+    parse -> quote -> sign a ticket -> submit to the health node -> wait for the census node's sealed answer
+
+The text of the criteria stays on this machine: a typed tree travels, to the health node only. The census node sees a
+hiding commitment to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from types import TracebackType
+from typing import Self
+
+from grpc.aio import AioRpcError
+from tripartite.v1 import (
+    census_service_pb2,
+    census_service_pb2_grpc,
+    condition_pb2,
+    health_service_pb2,
+    health_service_pb2_grpc,
+    ticket_pb2,
+)
+
+from broker_common.crypto.certificates import TlsCredentials
+from broker_common.crypto.commitments import SALT_BYTES, commit_criteria
+from broker_common.crypto.sampling import WHOLE_MILLIONTHS
+from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.signing import SigningKey, VerifyKey
+from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
+from broker_common.privacy.discrete_laplace import largest_scale_within, margin
+from broker_common.privacy.policy import Policy, parse_policy
+from broker_common.query.canonical import canonical_bytes, describe
+from broker_common.query.criteria import parse_condition
+from broker_common.query.dictionary import Dictionary
+from broker_common.query.messages import parse_message
+from broker_common.query.question import Question, parse_question
+from broker_common.query.ticket import sign_ticket
+from broker_common.rpc.channel import Peer, open_channel
+from broker_common.rpc.status import broker_error, calling
+from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
+from researcher_node.answers import Answers, AskedQuestion
+
+__all__ = ["Dictionaries", "Precision", "Quoted", "Session", "Wanted", "parse_fraction"]
+
+_CALL_SECONDS = 15.0
+_DEFAULT_SCALE = 30
+_COLLECT_HOLD_MS = 10_000
+# Between looks for an answer while the census node is away, or has not heard of the query yet.
+_PAUSE_SECONDS = 0.25
+
+StageHandler = Callable[[health_service_pb2.Stage.ValueType], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionaries:
+    """What may be asked at both nodes."""
+
+    health: Dictionary
+    census: Dictionary
+    census_release: str
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """A noise scale, or the largest margin of error that is wanted; neither means the usual scale."""
+
+    scale: int | None = None
+    margin: int | None = None
+
+    def choose(self, policy: Policy) -> int:
+        """The scale to ask for.
+
+        Raises:
+            InvalidRequestError: INVALID_VALUE, no admissible scale is as precise as wanted.
+        """
+        if self.scale is not None:
+            return self.scale
+        if self.margin is None:
+            return _DEFAULT_SCALE if _DEFAULT_SCALE in policy.scales else policy.scales[-1]
+        scale = largest_scale_within(self.margin, policy.scales)
+        if scale is None:
+            smallest = margin(policy.scales[0])
+            raise InvalidRequestError(
+                "INVALID_VALUE",
+                name="--margin",
+                problem="is smaller than any that the policy admits",
+                remedy=f"The smallest margin is {smallest}.",
+            )
+        return scale
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the researcher typed."""
+
+    where: str
+    count: str
+    precision: Precision
+    fraction_millionths: int
+    project: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """The census node's offer for one question."""
+
+    question: Question
+    response: census_service_pb2.QuoteResponse
+
+
+class Session(AbstractAsyncContextManager["Session"]):
+    """Open channels to both nodes, for as long as one command runs."""
+
+    def __init__(
+        self,
+        *,
+        researcher_id: str,
+        ticket_key: SigningKey,
+        policy_key: VerifyKey,
+        health: Peer,
+        census: Peer,
+        tls: TlsCredentials,
+        answers: Answers,
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        self._researcher_id = researcher_id
+        self._ticket_key = ticket_key
+        self._policy_key = policy_key
+        self._peers = (health, census)
+        self._tls = tls
+        self._answers = answers
+        self._clock = clock
+        self._randomness = randomness
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        health, census = self._peers
+        health_channel = await self._stack.enter_async_context(open_channel(health, self._tls, self._clock))
+        census_channel = await self._stack.enter_async_context(open_channel(census, self._tls, self._clock))
+        self._health = health_service_pb2_grpc.HealthServiceStub(health_channel)
+        self._census = census_service_pb2_grpc.CensusServiceStub(census_channel)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    # --- before a question -----------------------------------------------------------------------------------------
+
+    async def dictionaries(self) -> Dictionaries:
+        """What may be asked, from both nodes."""
+        return Dictionaries(await self._health_dictionary(), *await self._census_dictionary())
+
+    async def _health_dictionary(self) -> Dictionary:
+        request = health_service_pb2.HealthServiceGetDictionaryRequest()
+        response = await calling("health", self._health.GetDictionary(request, timeout=_CALL_SECONDS))
+        return Dictionary.from_wire(response.dictionary)
+
+    async def _census_dictionary(self) -> tuple[Dictionary, str]:
+        request = census_service_pb2.CensusServiceGetDictionaryRequest()
+        response = await calling("census", self._census.GetDictionary(request, timeout=_CALL_SECONDS))
+        return Dictionary.from_wire(response.dictionary), response.census_release
+
+    async def policy(self) -> Policy:
+        """The policy in force, signed by the census agency."""
+        request = census_service_pb2.GetPolicyRequest()
+        response = await calling("census", self._census.GetPolicy(request, timeout=_CALL_SECONDS))
+        try:
+            self._policy_key.verify_signature(response.policy.document, response.policy.signature)
+            return parse_policy(response.policy.document)
+        except InvalidRequestError as error:
+            raise PeerUnavailableError(
+                "PEER_MISBEHAVED", peer="census", problem="a policy that its agency did not sign"
+            ) from error
+
+    async def quote(self, count: str, precision: Precision) -> Quoted:
+        """What an answer would cost and how far its noise reaches. Charges nothing."""
+        dictionary, _ = await self._census_dictionary()
+        question = parse_question(count, dictionary)
+        scale = precision.choose(await self.policy())
+        request = census_service_pb2.QuoteRequest(question=question.to_wire(), scale=scale)
+        return Quoted(question, await calling("census", self._census.Quote(request, timeout=_CALL_SECONDS)))
+
+    # --- a question ------------------------------------------------------------------------------------------------
+
+    async def prepare(self, wanted: Wanted) -> AskedQuestion:
+        """Read, quote, sign and remember a question; nothing has been sent to the health node yet."""
+        condition = parse_condition(wanted.where, await self._health_dictionary())
+        quoted = await self.quote(wanted.count, wanted.precision)
+        nonce = self._randomness(SALT_BYTES)
+        opening_key = OpeningKey.generate(self._randomness)
+        body = ticket_pb2.Ticket(
+            query_id=self._randomness(QUERY_ID_BYTES),
+            researcher_id=self._researcher_id,
+            project_id=wanted.project,
+            question=quoted.question.to_wire(),
+            census_release=quoted.response.census_release,
+            scale=quoted.response.scale,
+            fraction_millionths=wanted.fraction_millionths,
+            criteria_commitment=commit_criteria(nonce, canonical_bytes(condition)),
+            answer_key=opening_key.sealing_key.raw,
+            policy_hash=quoted.response.policy_hash,
+            noise_slot=quoted.response.noise_slot,
+            expires_ms=quoted.response.expires_ms,
+        )
+        asked = AskedQuestion(
+            query=body.query_id.hex(),
+            asked_ms=self._clock(),
+            where=describe(condition),
+            question=quoted.question.text,
+            scale=body.scale,
+            fraction_millionths=body.fraction_millionths,
+            policy_hash=body.policy_hash.hex(),
+            signed_ticket=sign_ticket(body, self._ticket_key).SerializeToString(deterministic=True),
+            criteria=condition.to_wire().SerializeToString(deterministic=True),
+            criteria_nonce=nonce,
+        )
+        self._answers.put(asked, opening_key)
+        return asked
+
+    async def ask(self, asked: AskedQuestion, *, wait_seconds: float, on_stage: StageHandler) -> AskedQuestion:
+        """Submit a prepared question, for the first time or again, and wait for its answer.
+
+        Raises:
+            RefusedError, InvalidRequestError: it was refused; nothing was charged.
+            PeerUnavailableError: ANSWER_PENDING, or a node that cannot be reached.
+        """
+        deadline = asyncio.get_running_loop().time() + wait_seconds
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._submit(asked, on_stage)
+        except TimeoutError:
+            raise PeerUnavailableError("ANSWER_PENDING", query=asked.query) from None
+        except (RefusedError, InvalidRequestError) as error:
+            self._answers.refuse(asked.query, error.code)
+            raise
+        return await self.collect(asked.query, wait_seconds=deadline - asyncio.get_running_loop().time())
+
+    async def _submit(self, asked: AskedQuestion, on_stage: StageHandler) -> None:
+        request = health_service_pb2.SubmitRequest(
+            ticket=asked.ticket_message,
+            criteria=parse_message(condition_pb2.Condition, asked.criteria),
+            criteria_nonce=asked.criteria_nonce,
+        )
+        stage = health_service_pb2.STAGE_UNSPECIFIED
+        try:
+            async for response in self._health.Submit(request):
+                stage = response.stage
+                on_stage(stage)
+        except AioRpcError as error:
+            failure = broker_error(error, "health")
+            # Once the health node has taken the question it goes on without us: the answer may still come.
+            if stage == health_service_pb2.STAGE_UNSPECIFIED or not isinstance(failure, PeerUnavailableError):
+                raise failure from error
+
+    async def collect(self, query: str, *, wait_seconds: float) -> AskedQuestion:
+        """The answer to one of our queries: from our own inbox, or from the census node.
+
+        Raises:
+            PeerUnavailableError: ANSWER_PENDING.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        while True:
+            asked = self._answers.get(query)
+            if asked.state == "answered":
+                return asked
+            left = deadline - loop.time()
+            try:
+                response = await self._collect_once(query, max(0.0, left))
+                if response.HasField("answer"):
+                    return self._answers.receive(response.answer)
+            except BrokerError as error:
+                # Not charged yet, or away for a moment: both pass.
+                if error.code not in {"UNKNOWN_QUERY", "PEER_UNAVAILABLE"}:
+                    raise
+            if left <= 0:
+                raise PeerUnavailableError("ANSWER_PENDING", query=query)
+            await asyncio.sleep(min(_PAUSE_SECONDS, left))
+
+    async def _collect_once(self, query: str, left_seconds: float) -> census_service_pb2.CollectResponse:
+        hold_ms = min(_COLLECT_HOLD_MS, int(left_seconds * 1000))
+        request = census_service_pb2.CollectRequest(query_id=bytes.fromhex(query), wait_ms=hold_ms)
+        timeout = hold_ms / 1000 + _CALL_SECONDS
+        return await calling("census", self._census.Collect(request, timeout=timeout))
+
+
+def parse_fraction(text: str) -> int:
+    """A sampling fraction as millionths.
+
+    Raises:
+        InvalidRequestError: INVALID_VALUE.
+    """
+    try:
+        millionths = Decimal(text) * WHOLE_MILLIONTHS
+        whole = int(millionths)
+    except (InvalidOperation, ValueError, OverflowError):
+        whole, millionths = 0, Decimal(1)
+    if whole != millionths or not 1 <= whole <= WHOLE_MILLIONTHS:
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name="--fraction",
+            problem="is not a number between 0.000001 and 1 with at most six decimals",
+            remedy="Use 1 for everyone who matches, or for example 0.25.",
+        )
+    return whole

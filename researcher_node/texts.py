@@ -1,0 +1,48 @@
+"""Every sentence that the researcher's commands say, in one place, so that another language can stand beside it."""
+
+from __future__ import annotations
+
+from tripartite.v1 import health_service_pb2
+
+__all__ = ["STAGES"]
+
+STAGES = {
+    health_service_pb2.STAGE_ACCEPTED: "The health node has taken the question.",
+    health_service_pb2.STAGE_FORWARDED: "The sample is on its way to the census node, as encrypted ids.",
+    health_service_pb2.STAGE_CHARGED: "The privacy budget has been charged.",
+    health_service_pb2.STAGE_RELEASED: "The sealed answer is out.",
+}
+
+ANSWER = """\
+About {count} people: {question}
+  among those with: {where}
+  noise    within {margin} either way, 19 times out of 20 (scale {scale}, epsilon {epsilon})
+  charged  {charged} units for this answer
+  query    {query}"""
+
+NEGATIVE = "A count below zero is noise around a small number: read it as 'few or none'."
+
+QUOTE = """\
+One answer at scale {scale} (epsilon {epsilon}):
+  noise      within {margin} either way, 19 times out of 20
+  price      {charged} units
+  remaining  {remaining}
+  policy     {policy}
+  valid      until {expires}"""
+
+REMAINING_COUNT = "{count} such answers before the service shuts down for good"
+REMAINING_UNTOLD = "not told: it would show something about who was asked about before"
+
+SCALE_HELP = "Noise scale b; a larger scale costs less and is less precise. Usually 30."
+MARGIN_HELP = "Instead of --scale: the margin of error you can live with, 19 times out of 20."
+COUNT_HELP = "What to count: mother_tongue = 'French', or a list with in (...), or all (every linked person)."
+WHERE_HELP = "Who to count among, e.g. age >= 65 and procedure = 'angioplasty'."
+FRACTION_HELP = "Take each matching person with this probability; 1 takes everyone."
+WAIT_HELP = "Seconds to wait for the answer. It is not lost afterwards: see 'answers --collect'."
+PROJECT_HELP = "The registered study this belongs to; the usual one stands in config.toml."
+AGAIN_HELP = "Submit the ticket of an earlier query again: one ticket, one charge, one answer."
+
+WHERE_OR_AGAIN = "Give --where and --count, or --again with an earlier query id."
+NO_ANSWERS = "Nothing has been asked yet."
+READY = "researcher inbox ready on {address}"
+SCALE_OR_MARGIN = "Give --scale or --margin, not both."

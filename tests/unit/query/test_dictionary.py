@@ -1,0 +1,110 @@
+"""Dictionaries: what may be published, how it travels, and how names are suggested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tripartite.v1 import dictionary_pb2
+
+from broker_common.errors import InvalidRequestError
+from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, listed, nearest, shown
+from census_node.dictionary import CENSUS_DICTIONARY
+from health_node.dictionary import HEALTH_DICTIONARY
+
+
+def column(name: str = "age", **changed: object) -> Column:
+    """An integer column, with changes."""
+    settings: dict[str, object] = {"type": ColumnType.INTEGER, "description": "Age.", "maximum": 130, **changed}
+    return Column(name=name, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dictionary", [HEALTH_DICTIONARY, CENSUS_DICTIONARY])
+def test_dictionary_survives_the_wire(dictionary: Dictionary) -> None:
+    """What one node publishes is what the other reads."""
+    message = dictionary_pb2.Dictionary.FromString(dictionary.to_wire().SerializeToString())
+    assert Dictionary.from_wire(message) == dictionary
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: column("Age"),
+        lambda: column("a; drop table people"),
+        lambda: column("_high"),
+        lambda: column("and"),
+        lambda: column("a" * 64),
+        lambda: column(description=""),
+        lambda: column(description="clear \x1b[2J"),
+        lambda: column(codes=(Code("a", "A"),)),
+        lambda: column(type=ColumnType.CODE, maximum=0),
+        lambda: column(type=ColumnType.CODE, maximum=0, codes=(Code("a", "A"), Code("a", "B"))),
+        lambda: column(multi_valued=True),
+        lambda: column(minimum=131),
+        lambda: column(type=ColumnType.DATE),
+        lambda: Code("", "A"),
+        lambda: Code("a;b", "A"),
+        lambda: Code(" a", "A"),
+        lambda: Code("a" * 101, "A"),
+        lambda: Code("a\nb", "A"),
+        lambda: Dictionary(()),
+        lambda: Dictionary((column(), column())),
+        lambda: Dictionary(tuple(column(f"c{number}") for number in range(201))),
+    ],
+)
+def test_unfit_dictionary_cannot_be_made(make: Callable[[], object]) -> None:
+    """Names that SQL or the language could misread, and lists that contradict themselves, do not come into being."""
+    with pytest.raises(ValueError, match=r".+"):
+        make()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        dictionary_pb2.Dictionary(),
+        dictionary_pb2.Dictionary(columns=[dictionary_pb2.Column(name="age", description="Age.")]),
+        dictionary_pb2.Dictionary(
+            columns=[dictionary_pb2.Column(name="\x1b[2J", description="Age.", type=dictionary_pb2.COLUMN_TYPE_DATE)]
+        ),
+    ],
+)
+def test_peer_cannot_publish_an_unfit_dictionary(message: dictionary_pb2.Dictionary) -> None:
+    """A dictionary that comes over the wire obeys the same rules, or is malformed."""
+    with pytest.raises(InvalidRequestError) as caught:
+        Dictionary.from_wire(message)
+    assert caught.value.code == "MALFORMED_MESSAGE"
+    assert caught.value.text.isprintable()
+
+
+def test_column_of_another_name_is_refused_with_the_nearest() -> None:
+    """Looking up a column that does not exist names those most like it."""
+    assert HEALTH_DICTIONARY.column("age").maximum == 130
+    with pytest.raises(InvalidRequestError) as caught:
+        HEALTH_DICTIONARY.column("ages")
+    assert caught.value.code == "UNKNOWN_COLUMN"
+    assert caught.value.details["nearest"].startswith("age")
+
+
+def test_nearest_names_ignore_letter_case_and_length() -> None:
+    """Suggestions look past letter case, and past what a hostile word adds at its end."""
+    assert nearest("FRENCH", ["English", "French"], quote=True) == "'French', 'English'"
+    assert nearest("French" + "h" * 100_000, ["English", "French"]).startswith("French")
+
+
+def test_long_lists_are_cut() -> None:
+    """A dozen names, then dots."""
+    assert listed(["a", "b"]) == "a, b"
+    assert listed(str(number) for number in range(12)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"
+    assert listed(str(number) for number in range(13)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ..."
+
+
+def test_shown_text_is_short_and_printable() -> None:
+    """A stranger's text is harmless in a sentence."""
+    assert shown("a\x1b\x00b") == "a??b"
+    assert shown("x" * 41) == "x" * 40 + "..."
+
+
+def test_values_keep_the_published_order() -> None:
+    """A code's position, which stores rely on, is its place in the published list."""
+    sex = HEALTH_DICTIONARY.column("sex")
+    assert [sex.positions[value] for value in sex.values] == list(range(len(sex.codes)))
