@@ -14,7 +14,7 @@ STAGES = {
 }
 
 ANSWER = """\
-About {count} people: {question}
+Noisy count {count}: {question}
   among those with: {where}
   noise    within {margin} either way, 19 times out of 20 (scale {scale}, epsilon {epsilon})
   charged  {charged} units for this answer

@@ -12,7 +12,7 @@ from typing import TypeVar
 import grpc
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
-from grpc.aio import AioRpcError, Metadata
+from grpc.aio import AioRpcError
 from grpc_status import rpc_status
 
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, error_for
@@ -78,7 +78,7 @@ STATUS_OF_REASON: Mapping[str, grpc.StatusCode] = {
 _NOBODY_THERE = frozenset({_Code.UNAVAILABLE, _Code.DEADLINE_EXCEEDED, _Code.CANCELLED})
 
 
-def trailing_metadata(error: BrokerError) -> tuple[grpc.StatusCode, str, Metadata]:
+def trailing_metadata(error: BrokerError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
     """Status code, message and trailing metadata that carry `error` to the caller."""
     code = STATUS_OF_REASON[error.code]
     details = [_pack(error_details_pb2.ErrorInfo(reason=error.code, domain=_DOMAIN, metadata=error.details))]
@@ -88,7 +88,7 @@ def trailing_metadata(error: BrokerError) -> tuple[grpc.StatusCode, str, Metadat
         details.append(_pack(error_details_pb2.BadRequest(field_violations=[violation])))
     number: int = code.value[0]
     status = status_pb2.Status(code=number, message=error.text, details=details)
-    return code, error.text, Metadata((_DETAILS_KEY, status.SerializeToString()))
+    return code, error.text, ((_DETAILS_KEY, status.SerializeToString()),)
 
 
 def broker_error(error: AioRpcError, peer: str) -> BrokerError:

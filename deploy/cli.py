@@ -1,0 +1,105 @@
+"""The commands that play every part on one machine: `init`, `up`, `demo`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from broker_common.cli import Progress, emit, json_option, say
+from deploy import texts
+from deploy.demo import run_demo
+from deploy.local import PROJECT, RESEARCHER_ID, Plan, lay_out
+from deploy.supervise import Nodes
+
+__all__ = ["demo", "init", "up"]
+
+_SMALLEST = 10
+_LARGEST = 20_000_000
+_SMALLEST_DEMO = 10_000
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--population",
+    type=click.IntRange(_SMALLEST, _LARGEST),
+    default=100_000,
+    show_default=True,
+    help="People in the health data.",
+)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Which made-up people.")
+@click.option(
+    "--accounting",
+    type=click.Choice(["strict"]),
+    default="strict",
+    show_default=True,
+    help="What an answer is charged to: everyone.",
+)
+@click.option(
+    "--max-belief",
+    default="0.8",
+    show_default=True,
+    help="No belief about one person may pass this; an exact decimal between 0.5 and 1.",
+)
+@click.option(
+    "--release-tick-ms",
+    type=click.IntRange(0, 60_000),
+    default=250,
+    show_default=True,
+    help="Answers leave on multiples of this; 0 means at once and is for tests.",
+)
+@json_option
+def init(
+    directory: Path, population: int, seed: int, accounting: str, max_belief: str, release_tick_ms: int, as_json: bool
+) -> None:
+    """Make a local deployment in DIRECTORY: keys, configurations, synthetic people, both nodes loaded."""
+    plan = Plan(population=population, seed=seed, max_belief=max_belief, release_tick_ms=release_tick_ms)
+    policy = lay_out(directory, plan, Progress)
+    result = {
+        "directory": str(directory),
+        "population": population,
+        "seed": seed,
+        "accounting": accounting,
+        "max_belief": max_belief,
+        "policy_hash": policy.hash.hex(),
+        "researcher_id": RESEARCHER_ID,
+        "project": PROJECT,
+    }
+    emit(as_json, result, texts.INIT_DONE.format_map(result))
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False, exists=True))
+def up(directory: Path) -> None:
+    """Run the nodes of DIRECTORY as separate processes until Ctrl-C or SIGTERM."""
+
+    async def run() -> None:
+        async with Nodes(directory, say=click.echo) as nodes:
+            await nodes.wait()
+
+    asyncio.run(run())
+
+
+@click.command()
+@click.option(
+    "--population",
+    type=click.IntRange(_SMALLEST_DEMO, _LARGEST),
+    default=100_000,
+    show_default=True,
+    help="People in the health data.",
+)
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("demo"),
+    show_default=True,
+    help="Where the demo's deployment is made; an earlier demo there gives way.",
+)
+@json_option
+def demo(population: int, directory: Path, as_json: bool) -> None:
+    """Two studies on synthetic people, then an attack that drives the service to its cap. About half a minute."""
+    result = asyncio.run(run_demo(directory, population, say=say if as_json else click.echo, report=Progress))
+    if as_json:
+        emit(as_json, result, "")

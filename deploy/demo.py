@@ -1,0 +1,217 @@
+"""`demo`: a real session on this machine, end to end, and the attack that drives the service to its cap.
+
+Everything that happens here happens between the real node processes; the demo is a researcher with a script. Only the
+attackers' arithmetic reads the made-up census file: it stands for all that they are assumed to know already.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from broker_common.errors import InvalidRequestError, RefusedError
+from broker_common.privacy.belief import belief_from_log_odds, belief_of_units, log_likelihood_ratio
+from broker_common.privacy.discrete_laplace import margin
+from census_node.opening import CensusHome
+from deploy import texts
+from deploy.local import PROJECT, Plan, lay_out
+from deploy.supervise import Nodes
+from researcher_node.answers import AskedQuestion
+from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.opening import ResearcherHome
+
+__all__ = ["run_demo"]
+
+_MARKER = ".tripartite-demo"
+_SCALE = 30
+_MAX_BELIEF = "0.8"
+_TICK_MS = 100
+_WAIT_SECONDS = 60.0
+_FRENCH = "mother_tongue = 'French'"
+_ONTARIO = 12_851_821
+_SENIORS = "age >= 65 and diagnosis = 'type_2_diabetes'"
+_BANDS = (
+    ("no stay", "hospital_visits = 0"),
+    ("1 or 2 stays", "hospital_visits between 1 and 2"),
+    ("3 or more", "hospital_visits >= 3"),
+)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The made-up person under attack, and what the attackers know of the group around them."""
+
+    language: str
+    where: str
+    others: int
+
+    @property
+    def is_francophone(self) -> bool:
+        return self.language == "French"
+
+
+async def run_demo(directory: Path, population: int, *, say: Say, report: Any) -> dict[str, Any]:
+    """The whole demo in `directory`; gives what `--json` prints."""
+    _make_room(directory)
+    say(texts.DEMO_TITLE.format(population=f"{population:,}"))
+    plan = Plan(population=population, seed=2011, max_belief=_MAX_BELIEF, release_tick_ms=_TICK_MS, delay_ms=_TICK_MS)
+    deployment = directory / "deployment"
+    policy = lay_out(deployment, plan, report)
+    say(texts.DEMO_NODES)
+    async with Nodes(deployment, say=lambda line: say(f"  {line}")):
+        home = ResearcherHome(deployment / "researcher")
+        answers = home.open_answers()
+        async with home.session(answers) as session:
+            show = _Show(session, say, policy.cap)
+            studies = await show.studies(population)
+            target = _choose_target(deployment)
+            attack = await show.attack(target)
+        answers.close()
+    status = _status(deployment)
+    say(texts.DEMO_STATUS.format_map(status))
+    say(texts.DEMO_KEPT.format(directory=deployment))
+    return {"population": population, "studies": studies, "attack": attack, "status": status}
+
+
+class _Show:
+    """Asks, and tells what came back."""
+
+    def __init__(self, session: Session, say: Say, cap: int) -> None:
+        self._session = session
+        self._say = say
+        self._cap = cap
+        self._answers = 0
+        self._units = 0
+
+    async def _ask(self, where: str, count: str) -> AskedQuestion:
+        wanted = Wanted(where, count, Precision(scale=_SCALE), 1_000_000, PROJECT)
+        asked = await self._session.prepare(wanted)
+        answered = await self._session.ask(asked, wait_seconds=_WAIT_SECONDS, on_stage=lambda _: None)
+        self._answers += 1
+        self._units += answered.charged or 0
+        return answered
+
+    async def _ask_or_refusal(self, where: str, count: str) -> AskedQuestion | RefusedError:
+        try:
+            return await self._ask(where, count)
+        except RefusedError as refusal:
+            return refusal
+
+    async def studies(self, population: int) -> list[dict[str, Any]]:
+        """The paper's two example questions."""
+        self._say(texts.DEMO_STUDIES.format(margin=margin(_SCALE), scale=_SCALE))
+        self._say(texts.DEMO_STUDY_1)
+        rows = [await self._share("angioplasty", "procedure = 'angioplasty'")]
+        self._say(texts.DEMO_STUDY_2)
+        rows += [await self._share(label, f"{_SENIORS} and {band}") for label, band in _BANDS]
+        total = max(1, rows[0]["total"])
+        point = 100 * margin(_SCALE) / (total * _ONTARIO / population)
+        self._say(texts.DEMO_COARSE.format(population=f"{population:,}", point=f"{point:.2f}"))
+        self._say(texts.DEMO_CHARGED.format(answers=self._answers, units=self._units, cap=self._cap))
+        return rows
+
+    async def _share(self, label: str, where: str) -> dict[str, Any]:
+        count = (await self._ask(where, _FRENCH)).noisy_count or 0
+        total = (await self._ask(where, "all")).noisy_count or 0
+        reach = margin(_SCALE)
+        low, high = _percent(count - reach, total + reach), _percent(count + reach, total - reach)
+        self._say(
+            texts.DEMO_BAND.format(
+                label=label, count=count, total=total, share=_percent(count, total), low=low, high=high
+            )
+        )
+        return {"label": label, "where": where, "count": count, "total": total, "margin_95": reach}
+
+    async def attack(self, target: _Target) -> dict[str, Any]:
+        """Ask about the target's group until the service refuses."""
+        cap_percent = 100 * float(_MAX_BELIEF)
+        self._say(texts.DEMO_ATTACK.format(cap=f"{cap_percent:.1f}"))
+        log_odds, belief, ceiling = Fraction(0), 50.0, 50.0
+        beliefs: list[float] = []
+        while not isinstance(answer := await self._ask_or_refusal(target.where, _FRENCH), RefusedError):
+            log_odds += log_likelihood_ratio(_SCALE, answer.noisy_count or 0, target.others + 1, target.others)
+            belief = 100 * belief_from_log_odds(log_odds)
+            ceiling = 100 * float(belief_of_units(self._units))
+            beliefs.append(belief)
+            self._say(
+                texts.DEMO_ATTACK_ROW.format(
+                    number=self._answers, noisy=answer.noisy_count, belief=belief, ceiling=ceiling
+                )
+            )
+        self._say(
+            texts.DEMO_ATTACK_TRUTH.format(
+                language=target.language, answers=len(beliefs), belief=belief, ceiling=ceiling
+            )
+        )
+        self._say(texts.DEMO_REFUSED.format(number=self._answers + 1, text=answer.text, hint=answer.hint))
+        return {
+            "where": target.where,
+            "francophone": target.is_francophone,
+            "beliefs": [round(value / 100, 5) for value in beliefs],
+            "ceiling": round(ceiling / 100, 5),
+            "answers": self._answers,
+            "refused": answer.as_json()["error"],
+        }
+
+
+def _choose_target(deployment: Path) -> _Target:
+    """Somebody francophone whose group the attackers can single out, and the francophones around them."""
+    with (deployment / "census" / "people.csv").open(encoding="utf-8", newline="") as file:
+        language = {row["health_card"]: row["mother_tongue"] for row in csv.DictReader(file) if row["health_card"]}
+    with (deployment / "health" / "people.csv").open(encoding="utf-8", newline="") as file:
+        groups: dict[tuple[str, str], list[str]] = {}
+        for row in csv.DictReader(file):
+            tongue = language.get(row["health_card"])
+            if tongue is not None and "angioplasty" in row["procedure"].split(";"):
+                groups.setdefault((row["census_division"], row["age"]), []).append(tongue)
+    for (division, age), tongues in sorted(groups.items()):
+        if "French" in tongues:
+            quoted = division.replace("'", "''")
+            where = f"procedure = 'angioplasty' and census_division = '{quoted}' and age = {age}"
+            return _Target("French", where, tongues.count("French") - 1)
+    raise InvalidRequestError(
+        "INVALID_VALUE",
+        name="--population",
+        problem="is so small that nobody francophone had an angioplasty",
+        remedy="Use at least 10,000.",
+    )
+
+
+def _status(deployment: Path) -> dict[str, Any]:
+    journal = CensusHome(deployment / "census").open_journal()
+    try:
+        with journal.reading() as state:
+            return {
+                "state": "shut down" if state.shut_down else "serving",
+                "answers": state.answers,
+                "worst_belief": float(belief_of_units(state.charged_units)),
+                "max_belief": _MAX_BELIEF,
+                "log_size": state.size,
+            }
+    finally:
+        journal.close()
+
+
+def _make_room(directory: Path) -> None:
+    """An earlier demo gives way; anything else in the way is left alone."""
+    if directory.exists():
+        if not (directory / _MARKER).is_file():
+            raise InvalidRequestError(
+                "HOME_INVALID", home=str(directory), role="demo", problem="it exists and is not an earlier demo"
+            )
+        shutil.rmtree(directory)
+    directory.mkdir(parents=True)
+    (directory / _MARKER).touch()
+
+
+def _percent(part: int, whole: int) -> str:
+    if whole <= 0:
+        return "?"
+    return f"{100 * min(max(part / whole, 0.0), 1.0):.1f} %"

@@ -1,0 +1,128 @@
+"""`up`: the three nodes as child processes, until a signal. Children stop with their parent, however it ends.
+
+A child that was killed by a signal is started again; one that stopped by itself said why, and stays down, because a node
+that refuses to serve must not be made to try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from broker_common.errors import InternalError
+
+__all__ = ["ROLES", "Nodes"]
+
+ROLES = ("census", "health", "researcher")
+_RESTART_SECONDS = 0.5
+_STOP_SECONDS = 20.0
+_READY_SECONDS = 120.0
+
+
+class Nodes:
+    """The nodes of one deployment. Use as an async context: on entry all are ready, on exit all have stopped."""
+
+    def __init__(self, directory: Path, *, say: Callable[[str], None]) -> None:
+        self._directory = directory
+        self._say = say
+        self._children: dict[str, asyncio.subprocess.Process] = {}
+        self._watchers: list[asyncio.Task[None]] = []
+        self._stopping = False
+
+    async def __aenter__(self) -> Self:
+        try:
+            async with asyncio.timeout(_READY_SECONDS):
+                for role in ROLES:
+                    self._say(await self._start(role))
+        except TimeoutError:
+            await self.stop()
+            raise InternalError("INTERNAL") from None
+        except BaseException:
+            await self.stop()
+            raise
+        self._watchers = [asyncio.create_task(self._watch(role)) for role in ROLES]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def wait(self) -> None:
+        """Return on SIGINT or SIGTERM."""
+        stopped = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        await stopped.wait()
+
+    async def stop(self) -> None:
+        """Stop every child, politely first."""
+        self._stopping = True
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*self._watchers, return_exceptions=True)
+        running = [child for child in self._children.values() if child.returncode is None]
+        for child in running:
+            child.terminate()
+        for child in running:
+            try:
+                await asyncio.wait_for(child.wait(), _STOP_SECONDS)
+            except TimeoutError:
+                child.kill()
+                await child.wait()
+
+    async def _start(self, role: str) -> str:
+        """Start a node; gives its ready line."""
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "broker_common",
+            role,
+            "serve",
+            "--home",
+            str(self._directory / role),
+            "--while-stdin-open",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            # A Ctrl-C in the terminal reaches us alone; the children are told by us.
+            start_new_session=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        self._children[role] = child
+        assert child.stdout is not None  # noqa: S101 - it is a pipe
+        line = await child.stdout.readline()
+        if not line:
+            raise _ChildFailedError(await child.wait())
+        return line.decode().rstrip("\n")
+
+    async def _watch(self, role: str) -> None:
+        while not self._stopping:
+            code = await self._children[role].wait()
+            if code >= 0:
+                self._say(f"{role} node stopped by itself (exit {code}); it said why above")
+                return
+            self._say(f"{role} node was killed (signal {-code}); starting it again")
+            await asyncio.sleep(_RESTART_SECONDS)
+            await self._restart(role)
+
+    async def _restart(self, role: str) -> None:
+        while True:
+            try:
+                await self._start(role)
+            except _ChildFailedError:
+                # Somebody else may be serving the home just now; look again.
+                await asyncio.sleep(_RESTART_SECONDS)
+            else:
+                self._say(f"{role} node is back")
+                return
+
+
+class _ChildFailedError(InternalError):
+    """A node ended before it was ready; it has said why on stderr."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__("INTERNAL")
+        self.child_code = code

@@ -1,0 +1,45 @@
+"""Every sentence of `init`, `up` and `demo`, in one place, so that another language can stand beside it."""
+
+from __future__ import annotations
+
+__all__ = ["INIT_DONE"]
+
+INIT_DONE = """\
+A deployment for {population} people stands in {directory}: researcher, health, census, auditor.
+Next:
+  tripartite up {directory}
+  tripartite researcher ask --home {directory}/researcher --where "age >= 65 and procedure = 'angioplasty'" \\
+      --count "mother_tongue = 'French'"
+"""
+
+DEMO_TITLE = "A synthetic Ontario of {population} people. Nobody in it exists."
+DEMO_NODES = "\nThree nodes, three processes, mutual TLS on this machine:"
+
+DEMO_STUDIES = """
+Two studies. The health node never learns the language question's answer, the census node never sees a criterion, and
+each count carries noise of up to {margin} either way, 19 times out of 20 (scale {scale})."""
+DEMO_STUDY_1 = "\nStudy 1: francophones (mother tongue French) among people who had an angioplasty"
+DEMO_STUDY_2 = "\nStudy 2: hospital use of people of 65 and over with type 2 diabetes"
+DEMO_BAND = "  {label:<16} about {count:>5} of about {total:>5} people   share {share:>6}   (noise: {low} to {high})"
+DEMO_COARSE = """\
+  On {population} people this noise is coarse. It does not grow with the data: on all of Ontario, about 12.9 million
+  people, the same question would be answered within about {point} percentage points."""
+DEMO_CHARGED = "  charged so far: {answers} answers, {units} of {cap} units"
+
+DEMO_ATTACK = """
+The attack (Figure 2 of the paper). A health agency and a researcher collude against one made-up person: they know the
+language of everybody else, and ask about the same small group again and again until the census node stops. How sure do
+they become that this person is francophone? They start at 50.0 %; the law of this service says: never above {cap} %."""
+DEMO_ATTACK_ROW = (
+    "  answer {number:>2}   noisy count {noisy:>5}   they believe {belief:>5.1f} %   could be at most {ceiling:>5.1f} %"
+)
+DEMO_ATTACK_TRUTH = """\
+  The person's mother tongue is {language}. After {answers} answers the attackers' belief is {belief:.1f} %; whatever the \
+noise had
+  been, it could not have passed {ceiling:.1f} %."""
+
+DEMO_REFUSED = "\nQuestion {number}:\n  {text}\n  {hint}"
+DEMO_STATUS = """
+The census node's log, replayed: {log_size} entries, {answers} answers charged once each, worst belief {worst_belief}, \
+cap {max_belief}, service {state}."""
+DEMO_KEPT = "The deployment stands in {directory}; nothing is left running. Look around: tripartite census status --home {directory}/census"

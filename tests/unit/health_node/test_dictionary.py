@@ -1,0 +1,34 @@
+"""The health dictionary: what researchers may use, and its agreement with the synthetic source."""
+
+from __future__ import annotations
+
+import pytest
+
+from deploy.synthetic import codes
+from deploy.synthetic.population import HEALTH_COLUMNS
+from health_node.dictionary import HEALTH_CARD_COLUMN, HEALTH_DICTIONARY
+
+
+@pytest.mark.parametrize(
+    ("column", "published"),
+    [
+        ("sex", codes.SEXES),
+        ("census_division", codes.CENSUS_DIVISIONS),
+        ("diagnosis", codes.DIAGNOSES),
+        ("procedure", codes.PROCEDURES),
+    ],
+)
+def test_codes_cover_the_synthetic_source(column: str, published: codes.Codes) -> None:
+    """Each list is the generator's, in its order and with its labels."""
+    assert tuple((code.value, code.label) for code in HEALTH_DICTIONARY.column(column).codes) == published
+
+
+def test_columns_are_those_of_the_source_without_the_card() -> None:
+    """Everything in the source can be asked for, except who somebody is."""
+    assert {HEALTH_CARD_COLUMN, *HEALTH_DICTIONARY.names} == set(HEALTH_COLUMNS)
+    assert HEALTH_DICTIONARY.find(HEALTH_CARD_COLUMN) is None
+
+
+def test_only_diagnoses_and_procedures_have_several_values() -> None:
+    """Multi-valued columns are the two that people have many of."""
+    assert [column.name for column in HEALTH_DICTIONARY.columns if column.multi_valued] == ["diagnosis", "procedure"]

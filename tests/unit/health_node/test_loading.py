@@ -1,0 +1,240 @@
+"""Loading people: what is admitted, what is rejected and why, and that a failed load changes nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from broker_common.crypto.linkage import LinkageKey, parse_health_card
+from broker_common.errors import InternalError, InvalidRequestError
+from broker_common.query.criteria import parse_condition
+from deploy.synthetic.population import write_sources
+from health_node import loading
+from health_node.dictionary import HEALTH_DICTIONARY
+from health_node.loading import LoadReport, load_people
+from health_node.people_store import PeopleStore
+
+KEY = LinkageKey(bytes(range(32)))
+HEADER = (
+    "health_card,birth_year,age,sex,census_division,diagnosis,procedure,"
+    "last_admission_date,hospital_visits,emergency_visits"
+)
+REST = "1950,61,female,Ottawa,asthma;copd,angioplasty,2010-12-31,2,1"
+
+
+def card(number: int) -> str:
+    """The number's health card, with its check digit."""
+    for digit in range(10):
+        try:
+            return parse_health_card(f"{number:09d}{digit}")
+        except ValueError:
+            continue
+    raise AssertionError("every number has a check digit")
+
+
+def load(directory: Path, *rows: str, header: str = HEADER, max_rejected: int | None = None) -> LoadReport:
+    """Load these rows into the directory's store."""
+    source = directory / "people.csv"
+    source.write_text("\n".join([header, *rows, ""]), "utf-8")
+    return load_people(source, directory / "people.duckdb", KEY, max_rejected=max_rejected)
+
+
+def selected(directory: Path, text: str) -> list[bytes]:
+    """Whom a condition selects from the directory's store."""
+    with PeopleStore(directory / "people.duckdb") as store:
+        return [row.tobytes() for row in store.select(parse_condition(text, HEALTH_DICTIONARY))]
+
+
+def refusal(directory: Path, *rows: str, header: str = HEADER, max_rejected: int | None = None) -> InvalidRequestError:
+    """The error that loading these rows ends in."""
+    with pytest.raises(InvalidRequestError) as caught:
+        load(directory, *rows, header=header, max_rejected=max_rejected)
+    assert caught.value.code == "LOAD_REFUSED"
+    return caught.value
+
+
+def test_row_is_loaded_with_all_its_values(tmp_path: Path) -> None:
+    """Each value of a row can be asked for, and the person comes out as the card's pseudonym."""
+    report = load(tmp_path, f"{card(1)},{REST}", f"{card(2)},,,,,,,,,")
+    assert (report.rows, report.loaded, report.without_card, report.rejected.count) == (2, 2, 0, 0)
+    first, second = KEY.pseudonym(card(1)), KEY.pseudonym(card(2))
+    for text in (
+        "birth_year = 1950",
+        "age = 61",
+        "sex = 'female'",
+        "census_division = 'Ottawa'",
+        "diagnosis = 'asthma' and diagnosis = 'copd' and diagnosis <> 'stroke'",
+        "procedure = 'angioplasty'",
+        "last_admission_date = '2010-12-31'",
+        "hospital_visits = 2",
+        "emergency_visits = 1",
+    ):
+        assert selected(tmp_path, text) == [first]
+        assert selected(tmp_path, f"not ({text})") == [second]
+
+
+def test_order_of_columns_and_a_byte_order_mark_do_not_matter(tmp_path: Path) -> None:
+    """A file as spreadsheets save it loads like any other."""
+    names = HEADER.split(",")
+    fields = [card(1), *REST.split(",")]
+    load(tmp_path, ",".join(fields[::-1]) + "\r", header="\ufeff" + ",".join(names[::-1]) + "\r")
+    assert selected(tmp_path, "age = 61") == [KEY.pseudonym(card(1))]
+
+
+def test_quoted_value_with_a_comma_is_one_value(tmp_path: Path) -> None:
+    """Census divisions have commas in their names."""
+    load(tmp_path, f'{card(1)},1950,61,female,"Stormont, Dundas and Glengarry",,,,0,0')
+    assert len(selected(tmp_path, "census_division = 'Stormont, Dundas and Glengarry'")) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (f"123456789,{REST}", "health_card is not ten digits"),
+        (f"12345678901,{REST}", "health_card is not ten digits"),
+        (f"  ,{REST}", "health_card is not ten digits"),
+        (f"\u0661234567897,{REST}", "health_card is not ten digits"),
+        (f"1234567890,{REST}", "health_card has a wrong check digit"),
+        (f"{card(1)},1950,131,female,Ottawa,,,,0,0", "age is not between 0 and 130"),
+        (f"{card(1)},1950,-1,female,Ottawa,,,,0,0", "age is not between 0 and 130"),
+        (f"{card(1)},1950,61.5,female,Ottawa,,,,0,0", "age is not a whole number"),
+        (f"{card(1)},1950, 61,female,Ottawa,,,,0,0", "age is not a whole number"),
+        (f"{card(1)},1950,\u0666\u0661,female,Ottawa,,,,0,0", "age is not a whole number"),
+        (f"{card(1)},1950,{'9' * 5000},female,Ottawa,,,,0,0", "age is not a whole number"),
+        (f"{card(1)},1879,61,female,Ottawa,,,,0,0", "birth_year is not between 1880 and 2030"),
+        (f"{card(1)},1950,61,Female,Ottawa,,,,0,0", "sex holds a code that is not published"),
+        (f"{card(1)},1950,61,female,Atlantis,,,,0,0", "census_division holds a code that is not published"),
+        (f"{card(1)},1950,61,female,Ottawa,asthma;,,,0,0", "diagnosis holds a code that is not published"),
+        (f"{card(1)},1950,61,female,Ottawa,asthma;gout,,,0,0", "diagnosis holds a code that is not published"),
+        (f"{card(1)},1950,61,female,Ottawa,asthma;asthma,,,0,0", "diagnosis holds a code twice"),
+        (f"{card(1)},1950,61,female,Ottawa,,,2010-02-30,0,0", "last_admission_date is not a date written YYYY-MM-DD"),
+        (f"{card(1)},1950,61,female,Ottawa,,,31/12/2010,0,0", "last_admission_date is not a date written YYYY-MM-DD"),
+        (f"{card(1)},1950,61,female,Ottawa,,,,100001,0", "hospital_visits is not between 0 and 100000"),
+        (f"{card(1)},1950,61,fem\0ale,Ottawa,,,,0,0", "sex holds a code that is not published"),
+        (f"{card(1)},1950,61,female", "has 4 fields instead of 10"),
+        (f'{card(1)},1950,61,"female,Ottawa,,,,0,0', "has a quote in the wrong place or one that is not closed"),
+    ],
+)
+def test_wrong_row_is_left_out_with_line_and_reason(tmp_path: Path, row: str, reason: str) -> None:
+    """The reason names column and problem; neither the card nor a value of the person is repeated."""
+    report = load(tmp_path, f"{card(2)},{REST}", row, f"{card(3)},{REST}")
+    assert (report.rows, report.loaded, report.without_card) == (3, 2, 0)
+    assert report.rejected.first == ((3, reason),)
+    assert len(selected(tmp_path, "age = 61")) == 2
+
+
+def test_repeated_card_is_rejected_and_the_first_stays(tmp_path: Path) -> None:
+    """Two rows of one person do not become two people, however the card is written; a rejected row repeats nothing."""
+    written = card(1)
+    report = load(
+        tmp_path,
+        f"{written},1950,200,female,Ottawa,,,,0,0",
+        f"{written},1950,61,female,Ottawa,,,,0,0",
+        f"{card(2)},1950,61,male,Ottawa,,,,0,0",
+        f"{written[:4]}-{written[4:7]}-{written[7:]},1950,62,female,Ottawa,,,,0,0",
+        f"{written[:4]} {written[4:7]} {written[7:]},1950,63,female,Ottawa,,,,0,0",
+    )
+    assert report.rejected.first == (
+        (2, "age is not between 0 and 130"),
+        (5, "repeats the health_card of line 3"),
+        (6, "repeats the health_card of line 3"),
+    )
+    assert selected(tmp_path, "sex = 'female'") == selected(tmp_path, "age = 61 and sex = 'female'")
+    assert len(selected(tmp_path, "age = 61")) == 2
+
+
+def test_person_without_a_card_is_counted_apart(tmp_path: Path) -> None:
+    """Nothing is wrong with such a row, but nobody can link it."""
+    report = load(tmp_path, f"{card(1)},{REST}", f",{REST}", ",1950,200,nonsense,,,,,,")
+    assert (report.rows, report.loaded, report.without_card, report.rejected.count) == (3, 1, 2, 0)
+
+
+@pytest.mark.parametrize("rows", [[f",{REST}"], ["nonsense,,,,,,,,,"], ["nonsense"]])
+def test_source_without_anyone_to_link_is_refused(tmp_path: Path, rows: list[str]) -> None:
+    """An empty population is never what the operator meant."""
+    assert "linked" in refusal(tmp_path, *rows).text
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (HEADER + ",language", "not published: language"),
+        (HEADER.replace("age,", "ages,"), "lacks columns: age"),
+        (HEADER + ",age", "twice: age"),
+        (HEADER.replace(",", ";"), "one column only"),
+    ],
+)
+def test_file_with_other_columns_is_refused(tmp_path: Path, header: str, said: str) -> None:
+    """A column that is not published, such as language, must not be in the file at all."""
+    assert said in refusal(tmp_path, f"{card(1)},{REST}", header=header).text
+
+
+def test_file_with_many_wrong_rows_is_refused(tmp_path: Path) -> None:
+    """It is likely the wrong file, and --max-rejected says otherwise."""
+    good, wrong = f"{card(1)},{REST}", ["nonsense"] * 101
+    assert "101 of its 102 rows" in refusal(tmp_path, good, *wrong).text
+    assert not (tmp_path / "people.duckdb").exists()
+    assert load(tmp_path, good, *wrong, max_rejected=101).rejected.count == 101
+    assert "1 of its 2 rows" in refusal(tmp_path, good, "nonsense", max_rejected=0).text
+
+
+def test_refused_load_leaves_the_old_store(tmp_path: Path) -> None:
+    """What was loaded before is still in force, and nothing else lies about."""
+    load(tmp_path, f"{card(1)},{REST}")
+    refusal(tmp_path, "nonsense")
+    assert selected(tmp_path, "age = 61") == [KEY.pseudonym(card(1))]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["people.csv", "people.duckdb"]
+
+
+def test_failed_write_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails in the middle costs the new load only."""
+    load(tmp_path, f"{card(1)},{REST}")
+
+    def fail(path: Path, *_: object) -> None:
+        path.write_bytes(b"half")
+        path.with_name(path.name + ".wal").write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(loading, "build_people_store", fail)
+    with pytest.raises(InternalError) as caught:
+        load(tmp_path, f"{card(2)},{REST}")
+    assert caught.value.code == "STORE_FAILED"
+    assert selected(tmp_path, "age = 61") == [KEY.pseudonym(card(1))]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["people.csv", "people.duckdb"]
+
+
+def test_new_load_replaces_the_old_one_whole(tmp_path: Path) -> None:
+    """Nobody of the old load is left in the new."""
+    load(tmp_path, f"{card(1)},{REST}")
+    load(tmp_path, f"{card(2)},{REST}")
+    assert selected(tmp_path, "age = 61") == [KEY.pseudonym(card(2))]
+
+
+def test_card_is_kept_nowhere(tmp_path: Path) -> None:
+    """Neither the store nor the report holds a card."""
+    report = load(tmp_path, f"{card(123456789)},{REST}", f"{card(123456789)},{REST}")
+    assert card(123456789) not in str(report.rejected.first)
+    assert card(123456789).encode() not in (tmp_path / "people.duckdb").read_bytes()
+
+
+def test_synthetic_source_loads_fully_and_fast(tmp_path: Path) -> None:
+    """The demo's file has no wrong row, and loads at well over ten thousand rows a second."""
+    rows = 20_000
+    write_sources(tmp_path / "people.csv", tmp_path / "census.csv", population=rows, seed=7)
+    reported: list[tuple[int, int]] = []
+    start = time.perf_counter()
+    report = load_people(
+        tmp_path / "people.csv",
+        tmp_path / "people.duckdb",
+        KEY,
+        progress=lambda done, total: reported.append((done, total)),
+    )
+    assert time.perf_counter() - start < 2
+    assert report.rejected.first == ()
+    assert report.loaded + report.without_card == rows
+    size = (tmp_path / "people.csv").stat().st_size
+    assert reported[-1] == (size, size)
+    old = selected(tmp_path, "age >= 65 and procedure = 'angioplasty'")
+    assert 0 < len(old) < rows // 10
