@@ -102,7 +102,7 @@ class PeopleStore:
         if not path.is_file():
             raise RefusedError("NOTHING_LOADED", what="health data", role="health")
         self._dictionary = dictionary
-        self._opening = __import__("contextlib").nullcontext()
+        self._opening = Lock()
         with _reading():
             self._connection = duckdb.connect(path, read_only=True, config={**_CONFINED, "threads": threads})
             about = self._connection.execute("select format, dictionary from about").fetchall()
