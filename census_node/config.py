@@ -58,15 +58,19 @@ class ResearcherPeer(registration.ResearcherPeer, frozen=True, forbid_unknown_fi
 class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of a census home."""
 
+    # Name of the agency, as in its certificate's URI SAN.
     organisation: Identifier
     # Name of the log; stands in every checkpoint.
     origin: LogName
     # Host and port to listen on.
     address: str = "127.0.0.1:0"
+    # [tls], see below.
     tls: TlsConfig = field(default_factory=TlsConfig)
+    # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)
+    # [limits], see below.
     limits: LimitConfig = field(default_factory=LimitConfig)
-    # By organisation, as in the certificate's URI SAN.
+    # [health.ORGANISATION], see below. By organisation, as in the certificate's URI SAN.
     health: dict[Identifier, HealthPeer] = field(default_factory=dict)
-    # By researcher id, as in the certificate's URI SAN.
+    # [researchers.ID], see below. By researcher id, as in the certificate's URI SAN.
     researchers: dict[Identifier, ResearcherPeer] = field(default_factory=dict)

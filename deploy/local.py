@@ -29,7 +29,7 @@ from census_node.opening import CensusHome
 from deploy.synthetic.population import write_sources
 from health_node.opening import HealthHome
 
-__all__ = ["Plan", "lay_out"]
+__all__ = ["Plan", "census_config", "health_config", "lay_out", "researcher_config"]
 
 HOMES = ("researcher", "health", "census", "auditor")
 RESEARCHER_ID = "researcher-1"
@@ -164,9 +164,9 @@ def _introduce(directory: Path) -> SigningKey:
     ):
         auditor.write(f"trust/{name}.pub", key.verify_key.to_text())
 
-    researcher.write_config(_researcher_config(addresses))
-    health.write_config(_health_config(addresses))
-    census.write_config(_census_config(addresses))
+    researcher.write_config(researcher_config(addresses))
+    health.write_config(health_config(addresses))
+    census.write_config(census_config(addresses))
     return policy
 
 
@@ -189,7 +189,8 @@ def _fill(directory: Path, plan: Plan, policy: Policy, policy_key: SigningKey, r
     census.load(sources["census"], RELEASE, progress=report("Loading the census registry"))
 
 
-def _researcher_config(addresses: dict[str, str]) -> dict[str, Any]:
+def researcher_config(addresses: dict[str, str]) -> dict[str, Any]:
+    """config.toml of the researcher home."""
     return {
         "researcher_id": RESEARCHER_ID,
         "project": PROJECT,
@@ -206,7 +207,8 @@ def _researcher_config(addresses: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _health_config(addresses: dict[str, str]) -> dict[str, Any]:
+def health_config(addresses: dict[str, str]) -> dict[str, Any]:
+    """config.toml of the health home."""
     return {
         "organisation": "health-agency",
         "origin": HEALTH_ORIGIN,
@@ -223,7 +225,8 @@ def _health_config(addresses: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _census_config(addresses: dict[str, str]) -> dict[str, Any]:
+def census_config(addresses: dict[str, str]) -> dict[str, Any]:
+    """config.toml of the census home."""
     return {
         "organisation": "census-agency",
         "origin": CENSUS_ORIGIN,

@@ -39,6 +39,7 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 class CensusPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The census node, and the public keys by which it is known."""
 
+    # Host and port where it listens.
     address: str
     # Its TLS certificate.
     certificate: str
@@ -55,14 +56,19 @@ class CensusPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of a health home."""
 
+    # Name of the agency, as in its certificate's URI SAN.
     organisation: Identifier
     # Name of the log; stands in every checkpoint.
     origin: LogName
+    # [census], see below.
     census: CensusPeer
     # Host and port to listen on.
     address: str = "127.0.0.1:0"
+    # [tls], see below.
     tls: TlsConfig = field(default_factory=TlsConfig)
+    # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)
+    # [limits], see below.
     limits: LimitConfig = field(default_factory=LimitConfig)
-    # By researcher id, as in the certificate's URI SAN.
+    # [researchers.ID], see "Every role". By researcher id, as in the certificate's URI SAN.
     researchers: dict[Identifier, ResearcherPeer] = field(default_factory=dict)

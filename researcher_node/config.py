@@ -20,6 +20,7 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class HealthPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The health node."""
 
+    # Host and port where it listens.
     address: str
     # Its TLS certificate.
     certificate: str
@@ -28,6 +29,7 @@ class HealthPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class CensusPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The census node, and the public keys by which it is known."""
 
+    # Host and port where it listens.
     address: str
     # Its TLS certificate.
     certificate: str
@@ -48,9 +50,13 @@ class ResearcherConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     researcher_id: Identifier
     # The study that questions belong to when none is named.
     project: Identifier
+    # [health], see below.
     health: HealthPeer
+    # [census], see below.
     census: CensusPeer
     # Host and port of the inbox.
     address: str = "127.0.0.1:0"
+    # [tls], see below.
     tls: TlsConfig = field(default_factory=TlsConfig)
+    # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)

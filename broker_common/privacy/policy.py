@@ -27,6 +27,7 @@ _Scale = Annotated[int, Meta(ge=1, le=1_000_000)]
 class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One policy. Field by field in deploy/README.md."""
 
+    # Version of this list of fields.
     format: Annotated[int, Meta(ge=1, le=1)] = 1
     # What is charged for an answer: everyone (`strict`).
     accounting: Literal["strict"]

@@ -1,0 +1,167 @@
+"""Keeps what the documents quote in step with the code: `python -m deploy.documents write` or `check`.
+
+A document marks a quoted block with `<!-- begin NAME -->` and `<!-- end NAME -->`; what stands between is made here, from
+the code itself: help texts, settings with their comments, the table of callers, the table of errors. Sample
+configurations are files of their own.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+
+import click
+import tomli_w
+from click.testing import CliRunner
+
+import broker_common.privacy.policy
+import broker_common.storage.home
+import broker_common.storage.registration
+import census_node.config
+import health_node.config
+import researcher_node.config
+from broker_common.cli import program
+from broker_common.errors import REASONS
+from broker_common.rpc.callers import ALLOWED_ROLES
+from broker_common.rpc.status import STATUS_OF_REASON
+from deploy.local import census_config, health_config, researcher_config
+
+__all__ = ["changed_documents", "main"]
+
+_ROOT = Path(__file__).resolve().parent.parent
+_BLOCK = re.compile(r"(<!-- begin (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end (?P=name) -->)", re.DOTALL)
+_DOCUMENTS = ("README.md", "deploy/README.md", "protos/README.md")
+_SAMPLE_ADDRESSES = {"researcher": "127.0.0.1:7001", "health": "127.0.0.1:7002", "census": "127.0.0.1:7003"}
+
+
+def changed_documents() -> dict[Path, str]:
+    """Every file whose quoted parts are out of step, with the content it should have."""
+    wanted = {_ROOT / name: _with_blocks((_ROOT / name).read_text(encoding="utf-8")) for name in _DOCUMENTS}
+    wanted |= _samples()
+    return {
+        path: text for path, text in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != text
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """`write` brings the files in step; `check` fails, and shows what differs, if any is not."""
+    changed = changed_documents()
+    for path, text in changed.items():
+        if arguments == ["write"]:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        else:
+            old = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+            name = str(path.relative_to(_ROOT))
+            click.echo("\n".join(difflib.unified_diff(old, text.splitlines(), name, "from the code", lineterm="")))
+    return 1 if changed and arguments != ["write"] else 0
+
+
+def _with_blocks(text: str) -> str:
+    return _BLOCK.sub(lambda block: f"{block[1]}{_BLOCKS[block['name']]()}{block[4]}", text)
+
+
+# --- what blocks hold ----------------------------------------------------------------------------------------------
+
+
+def _help(*words: str) -> str:
+    result = CliRunner().invoke(program, [*words, "--help"], prog_name="tripartite", terminal_width=100)
+    return f"```\n$ {' '.join(['tripartite', *words])} --help\n{result.output.rstrip()}\n```\n"
+
+
+def _callers() -> str:
+    rows = [
+        f"| `{method.split('/')[1].rpartition('.')[2]}.{method.split('/')[2]}` | {', '.join(sorted(roles))} |"
+        for method, roles in ALLOWED_ROLES.items()
+    ]
+    return "\n".join(["| RPC | who may call it |", "|---|---|", *rows]) + "\n"
+
+
+def _errors() -> str:
+    rows = [
+        f"| `{code}` | {STATUS_OF_REASON[code].name} | {int(reason.family.exit_code)} | {reason.text} |"
+        for code, reason in REASONS.items()
+    ]
+    return "\n".join(["| code | gRPC status | exit | sentence |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _settings(module: ModuleType, *classes: str) -> str:
+    """The fields of configuration classes with the comments that stand above them in the source."""
+    source = inspect.getsource(module)
+    lines = source.splitlines()
+    found = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+    parts = [_table(found[name], lines) for name in classes]
+    return "\n".join(parts)
+
+
+def _table(node: ast.ClassDef, lines: list[str]) -> str:
+    rows = [
+        f"**{node.name}**: {(ast.get_docstring(node) or '').splitlines()[0]}",
+        "",
+        "| setting | default | what it is |",
+        "|---|---|---|",
+    ]
+    for field in node.body:
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            comment = _comment_above(lines, field.lineno)
+            if not comment:
+                raise ValueError(f"{node.name}.{field.target.id} has no comment that says what it is")
+            rows.append(f"| `{field.target.id}` | {_default(field.value)} | {comment} |")
+    return "\n".join([*rows, ""])
+
+
+def _default(value: ast.expr | None) -> str:
+    if value is None:
+        return "required"
+    # Sections have defaults of their own.
+    return "" if isinstance(value, ast.Call) else f"`{ast.literal_eval(value)}`"
+
+
+def _comment_above(lines: list[str], line: int) -> str:
+    comment: list[str] = []
+    at = line - 2
+    while lines[at].strip().startswith("#"):
+        comment.insert(0, lines[at].strip().lstrip("# "))
+        at -= 1
+    return " ".join(comment)
+
+
+def _samples() -> dict[Path, str]:
+    configs = {"census": census_config, "health": health_config, "researcher": researcher_config}
+    head = "# config.toml of a {role} home, as `tripartite init` writes it. Every setting: deploy/README.md.\n\n"
+    return {
+        _ROOT / "deploy" / "samples" / f"{role}.toml": head.format(role=role) + tomli_w.dumps(config(_SAMPLE_ADDRESSES))
+        for role, config in configs.items()
+    }
+
+
+_BLOCKS: Mapping[str, Callable[[], str]] = {
+    "help": _help,
+    "help-ask": lambda: _help("researcher", "ask"),
+    "help-init": lambda: _help("init"),
+    "callers": _callers,
+    "errors": _errors,
+    "settings-policy": lambda: _settings(broker_common.privacy.policy, "Policy"),
+    "settings-shared": lambda: (
+        _settings(broker_common.storage.home, "TlsConfig")
+        + "\n"
+        + _settings(broker_common.storage.registration, "ResearcherPeer")
+    ),
+    "settings-census": lambda: _settings(
+        census_node.config, "CensusConfig", "KeyConfig", "LimitConfig", "HealthPeer", "ResearcherPeer"
+    ),
+    "settings-health": lambda: _settings(health_node.config, "HealthConfig", "KeyConfig", "LimitConfig", "CensusPeer"),
+    "settings-researcher": lambda: _settings(
+        researcher_node.config, "ResearcherConfig", "KeyConfig", "HealthPeer", "CensusPeer"
+    ),
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
