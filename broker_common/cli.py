@@ -147,8 +147,10 @@ def _load(point: EntryPoint) -> click.Command:
     try:
         command = point.load()
     except ModuleNotFoundError as error:
-        package = point.module.partition(".")[0]
-        if error.name is not None and error.name.partition(".")[0] == package:
+        # Not only the role's own package: `init` needs all three nodes.
+        ours = {other.module.partition(".")[0] for other in _points()}
+        package = (error.name or "").partition(".")[0]
+        if package in ours:
             raise InvalidRequestError("NOT_INSTALLED", role=point.name, package=package) from error
         raise
     if not isinstance(command, click.Command):
@@ -204,7 +206,10 @@ def _fail(error: BrokerError, as_json: bool) -> int:
 def _fail_usage(error: click.UsageError, as_json: bool) -> int:
     path = error.ctx.command_path if error.ctx is not None else "tripartite"
     hint = f"Run '{path} --help'."
-    if as_json:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        # Nothing was asked for: the message is the whole help, and no error to somebody who looks around.
+        click.echo(error.format_message(), err=True)
+    elif as_json:
         click.echo(json.dumps({"error": {"code": "USAGE", "text": error.format_message(), "hint": hint}}))
     else:
         click.echo(f"Error: {error.format_message()}\n{hint}", err=True)

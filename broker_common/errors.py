@@ -50,7 +50,7 @@ class BrokerError(Exception):
 
     exit_code: ExitCode = ExitCode.INTERNAL
 
-    def __init__(self, code: str, **details: str | int) -> None:
+    def __init__(self, code: str, /, **details: str | int) -> None:
         reason = REASONS[code]
         if not isinstance(self, reason.family):
             raise TypeError(f"{code} belongs to {reason.family.__name__}, not {type(self).__name__}")
@@ -312,7 +312,9 @@ REASONS: Mapping[str, Reason] = {
         "References are 'file:PATH' (relative to the home) or 'env:NAME'.",
     ),
     "NOT_INSTALLED": Reason(
-        InvalidRequestError, "The {role} role is not installed here.", "Install the package '{package}' to use it."
+        InvalidRequestError,
+        "'{role}' cannot be used: the package '{package}' is not installed here.",
+        "Install '{package}' to use it; the other commands do not need it.",
     ),
     # --- peers -----------------------------------------------------------------------------------------------------
     "PEER_UNAVAILABLE": Reason(

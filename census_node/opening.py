@@ -22,7 +22,7 @@ from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
-from broker_common.storage.registration import read_researchers
+from broker_common.storage.registration import read_peer_certificate, read_researchers
 from broker_common.storage.source import Progress
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted
@@ -126,6 +126,7 @@ class CensusHome:
         try:
             await server.run(register, stop=stop, on_ready=on_ready, while_serving=while_serving)
         finally:
+            await service.drain()
             journal.close()
 
     def _node(self, journal: Journal[CensusState]) -> CensusNode:
@@ -147,16 +148,25 @@ class CensusHome:
         )
 
     def _inboxes(self) -> dict[str, Peer]:
+        certificates = self._researcher_certificates()
         return {
-            name: Peer("researcher", peer.inbox, self.home.read(peer.certificate))
+            name: Peer("researcher", peer.inbox, certificates[name])
             for name, peer in self.config.researchers.items()
             if peer.inbox
         }
 
     def _trusted(self) -> bytes:
-        references = [peer.certificate for peer in self.config.health.values()]
-        references += [peer.certificate for peer in self.config.researchers.values()]
-        return b"".join(map(self.home.read, references))
+        health = [
+            read_peer_certificate(self.home, peer.certificate, "health", organisation=organisation)
+            for organisation, peer in self.config.health.items()
+        ]
+        return b"".join([*health, *self._researcher_certificates().values()])
+
+    def _researcher_certificates(self) -> dict[str, bytes]:
+        return {
+            name: read_peer_certificate(self.home, peer.certificate, "researcher", name=name)
+            for name, peer in self.config.researchers.items()
+        }
 
 
 def _create_tables(db: Database) -> None:

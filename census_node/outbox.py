@@ -8,7 +8,7 @@ the log alone, so the two cannot disagree.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,9 @@ class Pending:
 
     def __repr__(self) -> str:
         return f"Pending({self.ticket_hash}, <secret>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a pending charge is serialised by its outbox alone")
 
 
 @dataclass(frozen=True, slots=True)

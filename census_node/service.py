@@ -32,6 +32,7 @@ from census_node.timing import first_answer_time, next_tick, sleep_until
 __all__ = ["CensusService"]
 
 Context = ServicerContext[object, object]
+_DRAIN_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +229,11 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
     def _announce_release(self) -> None:
         self._next_release.set_result(None)
         self._next_release = self._loop.create_future()
+
+    async def drain(self) -> None:
+        """Before a stop: let queries that are under way be released, or at least come to a durable step."""
+        if self._walks:
+            await asyncio.wait(self._walks, timeout=_DRAIN_SECONDS)
 
     async def recover(self) -> None:
         """After a start: answer what was charged, and release it at the next tick."""

@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 
 from broker_common.cli import Progress, emit, json_option, say
+from broker_common.errors import ExitCode
 from deploy import texts
 from deploy.demo import run_demo
 from deploy.local import PROJECT, RESEARCHER_ID, Plan, lay_out
-from deploy.supervise import Nodes
+from deploy.supervise import ChildFailedError, Nodes
 
 __all__ = ["demo", "init", "up"]
 
@@ -72,14 +73,19 @@ def init(
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False, exists=True))
-def up(directory: Path) -> None:
+def up(directory: Path) -> int:
     """Run the nodes of DIRECTORY as separate processes until Ctrl-C or SIGTERM."""
 
     async def run() -> None:
         async with Nodes(directory, say=click.echo) as nodes:
             await nodes.wait()
 
-    asyncio.run(run())
+    try:
+        asyncio.run(run())
+    except ChildFailedError as error:
+        say(texts.NODE_FAILED.format(role=error.role))
+        return error.child_code
+    return ExitCode.OK
 
 
 @click.command()

@@ -27,16 +27,21 @@ import census_node.config
 import health_node.config
 import researcher_node.config
 from broker_common.cli import program
+from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import REASONS
 from broker_common.rpc.callers import ALLOWED_ROLES
 from broker_common.rpc.status import STATUS_OF_REASON
+from broker_common.tlog.entries import Entry, Event, Loaded, Opened, encode_entry
+from broker_common.tlog.merkle import MerkleTree
+from broker_common.tlog.note import NoteSigner
+from broker_common.tlog.replay import FORMAT_VERSION
 from deploy.local import census_config, health_config, researcher_config
 
 __all__ = ["changed_documents", "main"]
 
 _ROOT = Path(__file__).resolve().parent.parent
 _BLOCK = re.compile(r"(<!-- begin (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end (?P=name) -->)", re.DOTALL)
-_DOCUMENTS = ("README.md", "deploy/README.md", "protos/README.md")
+_DOCUMENTS = ("README.md", "broker_common/tlog/FORMAT.md", "deploy/README.md", "protos/README.md")
 _SAMPLE_ADDRESSES = {"researcher": "127.0.0.1:7001", "health": "127.0.0.1:7002", "census": "127.0.0.1:7003"}
 
 
@@ -141,11 +146,28 @@ def _samples() -> dict[Path, str]:
     }
 
 
+def _example_log() -> str:
+    """Two entries under a key that anybody can make: 32 bytes of 0x2a."""
+    signer = NoteSigner("census.example/tripartite", SigningKey(Purpose.LOG, b"*" * 32))
+    opened = Opened(origin=signer.name, role="census", format=FORMAT_VERSION)
+    loaded = Loaded(load="6f1d0c7be29a4458", release="2011", commitment="ab" * 32)
+    tree, lines = MerkleTree(), []
+    events: tuple[Event, ...] = (opened, loaded)
+    for sequence, event in enumerate(events):
+        entry = Entry(sequence=sequence, time_ms=1_763_458_236_000 + sequence, policy="", event=event)
+        lines.append(encode_entry(entry).decode())
+        tree.append(encode_entry(entry))
+    note = signer.sign_checkpoint(tree.size, tree.root())
+    entries = "\n".join(lines)
+    return f"```\n{entries}\n```\n\n```\n{note}```\n\n```\n{signer.verifier.to_text()}\n```\n"
+
+
 _BLOCKS: Mapping[str, Callable[[], str]] = {
     "help": _help,
     "help-ask": lambda: _help("researcher", "ask"),
     "help-init": lambda: _help("init"),
     "callers": _callers,
+    "example-log": _example_log,
     "errors": _errors,
     "settings-policy": lambda: _settings(broker_common.privacy.policy, "Policy"),
     "settings-shared": lambda: (

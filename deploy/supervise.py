@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from broker_common.errors import InternalError
+from broker_common.errors import ExitCode, InternalError
 
-__all__ = ["ROLES", "Nodes"]
+__all__ = ["ROLES", "ChildFailedError", "Nodes"]
 
 ROLES = ("census", "health", "researcher")
 _RESTART_SECONDS = 0.5
@@ -95,7 +95,7 @@ class Nodes:
         assert child.stdout is not None  # noqa: S101 - it is a pipe
         line = await child.stdout.readline()
         if not line:
-            raise _ChildFailedError(await child.wait())
+            raise ChildFailedError(role, await child.wait())
         return line.decode().rstrip("\n")
 
     async def _watch(self, role: str) -> None:
@@ -112,7 +112,7 @@ class Nodes:
         while True:
             try:
                 await self._start(role)
-            except _ChildFailedError:
+            except ChildFailedError:
                 # Somebody else may be serving the home just now; look again.
                 await asyncio.sleep(_RESTART_SECONDS)
             else:
@@ -120,9 +120,11 @@ class Nodes:
                 return
 
 
-class _ChildFailedError(InternalError):
+class ChildFailedError(InternalError):
     """A node ended before it was ready; it has said why on stderr."""
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, role: str, code: int) -> None:
         super().__init__("INTERNAL")
-        self.child_code = code
+        self.role = role
+        # The node's own exit code tells more than ours; a node that was killed has none.
+        self.child_code = code if code > 0 else int(ExitCode.INTERNAL)

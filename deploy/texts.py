@@ -12,6 +12,8 @@ Next:
       --count "mother_tongue = 'French'"
 """
 
+NODE_FAILED = "The {role} node did not start, and said why above; the others have been stopped."
+
 DEMO_TITLE = "A synthetic Ontario of {population} people. Nobody in it exists."
 DEMO_NODES = "\nThree nodes, three processes, mutual TLS on this machine:"
 

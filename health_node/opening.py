@@ -21,7 +21,7 @@ from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
-from broker_common.storage.registration import read_researchers
+from broker_common.storage.registration import read_peer_certificate, read_researchers
 from broker_common.storage.source import Progress
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.note import NoteSigner, NoteVerifier
@@ -85,7 +85,7 @@ class HealthHome:
         stop = StopSignal()
         tls = self.home.read_tls(self.config.tls)
         census = self.config.census
-        census_peer = Peer("census", census.address, self.home.read(census.certificate))
+        census_peer = Peer("census", census.address, read_peer_certificate(self.home, census.certificate, "census"))
         read, keys = self.home.read_key, self.config.keys
         channel = open_channel(census_peer, tls, system_clock)
         service = HealthService(
@@ -110,13 +110,17 @@ class HealthHome:
         server = NodeServer(
             address=self.config.address,
             tls=tls,
-            trusted=b"".join(self.home.read(peer.certificate) for peer in self.config.researchers.values()),
+            trusted=b"".join(
+                read_peer_certificate(self.home, peer.certificate, "researcher", name=name)
+                for name, peer in self.config.researchers.items()
+            ),
             service="tripartite.v1.HealthService",
             clock=system_clock,
         )
         try:
             await server.run(register, stop=stop, on_ready=on_ready, while_serving=service.recover)
         finally:
+            await service.drain()
             await channel.close()
             journal.close()
 

@@ -7,6 +7,7 @@ set commitment keeps the sample: a retry commits to the same set, or the census 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 from sqlite_utils import Database
 
@@ -28,6 +29,9 @@ class KeptQuestion:
 
     def __repr__(self) -> str:
         return f"KeptQuestion({self.ticket_hash}, <secret>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a kept question is serialised by its store alone")
 
 
 class Questions:

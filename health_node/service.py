@@ -21,6 +21,7 @@ from tripartite.v1 import (
 from broker_common.crypto.signing import VerifyKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.policy import Policy, parse_policy
+from broker_common.query.ticket import VerifiedTicket
 from broker_common.rpc.callers import caller
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.rpc.status import broker_error, calling
@@ -34,6 +35,7 @@ __all__ = ["HealthService"]
 
 Context = ServicerContext[object, object]
 _POLICY_TIMEOUT_SECONDS = 10.0
+_DRAIN_SECONDS = 3.0
 _FIRST_BACKOFF_SECONDS = 0.2
 _MAX_BACKOFF_SECONDS = 5.0
 # A census node that says one of these will take the same ticket later.
@@ -116,8 +118,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     ) -> AsyncIterator[health_service_pb2.SubmitResponse]:
         del context
         submitted_ms = self._node.clock()
-        policy = await self._policy_for(request)
-        ticket = await asyncio.to_thread(self._node.verify, request, caller().name, policy)
+        ticket, policy = await self._verify(request, caller().name)
         walk = self._walks.get(ticket.hash.hex())
         if walk is None:
             if len(self._walks) >= self._limits.max_queries:
@@ -136,11 +137,18 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
 
     # --- the policy in force ---------------------------------------------------------------------------------------
 
-    async def _policy_for(self, request: health_service_pb2.SubmitRequest) -> Policy:
-        """The policy in force; asked for again when a ticket names another one than the last that was seen."""
-        if self._policy is None or self._policy.hash not in request.ticket.ticket:
-            self._policy = await self._fetch_policy()
-        return self._policy
+    async def _verify(
+        self, request: health_service_pb2.SubmitRequest, researcher: str
+    ) -> tuple[VerifiedTicket, Policy]:
+        """The ticket, checked under the policy in force; one that names another policy may have seen a newer one."""
+        if self._policy is not None:
+            try:
+                return await asyncio.to_thread(self._node.verify, request, researcher, self._policy), self._policy
+            except InvalidRequestError as error:
+                if error.code != "POLICY_MISMATCH":
+                    raise
+        policy = self._policy = await self._fetch_policy()
+        return await asyncio.to_thread(self._node.verify, request, researcher, policy), policy
 
     async def _fetch_policy(self) -> Policy:
         response = await calling(
@@ -164,6 +172,11 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             if ticket_hash not in self._walks:
                 walk = self._walks[ticket_hash] = _Walk()
                 self._start(accepted, walk, None, self._node.clock())
+
+    async def drain(self) -> None:
+        """Before a stop: let questions that are under way come to a step they can be taken up from."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_DRAIN_SECONDS)
 
     def _start(self, accepted: Accepted, walk: _Walk, policy: Policy | None, submitted_ms: int) -> None:
         task = asyncio.create_task(self._walk(accepted, walk, policy, submitted_ms))

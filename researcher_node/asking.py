@@ -232,33 +232,54 @@ class Session(AbstractAsyncContextManager["Session"]):
             RefusedError, InvalidRequestError: it was refused; nothing was charged.
             PeerUnavailableError: ANSWER_PENDING, or a node that cannot be reached.
         """
+        if asked.state == "answered":
+            return asked
         deadline = asyncio.get_running_loop().time() + wait_seconds
         try:
-            async with asyncio.timeout_at(deadline):
-                await self._submit(asked, on_stage)
-        except TimeoutError:
-            raise PeerUnavailableError("ANSWER_PENDING", query=asked.query) from None
+            await self._submit(asked, deadline, on_stage)
         except (RefusedError, InvalidRequestError) as error:
-            self._answers.refuse(asked.query, error.code)
-            raise
+            return await self._answered_or_refused(asked.query, error)
         return await self.collect(asked.query, wait_seconds=deadline - asyncio.get_running_loop().time())
 
-    async def _submit(self, asked: AskedQuestion, on_stage: StageHandler) -> None:
+    async def _answered_or_refused(self, query: str, refusal: RefusedError | InvalidRequestError) -> AskedQuestion:
+        """A ticket that was charged at an earlier try has its answer, whatever was said of this try."""
+        try:
+            return await self.collect(query, wait_seconds=0)
+        except PeerUnavailableError:
+            self._answers.refuse(query, refusal.code)
+            raise refusal from None
+
+    async def _submit(self, asked: AskedQuestion, deadline: float, on_stage: StageHandler) -> None:
+        """Follow the question through its stages until it is released or `deadline` passes.
+
+        However short the wait, the health node gets the time to take the question: from then on it goes on alone.
+        """
         request = health_service_pb2.SubmitRequest(
             ticket=asked.ticket_message,
             criteria=parse_message(condition_pb2.Condition, asked.criteria),
             criteria_nonce=asked.criteria_nonce,
         )
-        stage = health_service_pb2.STAGE_UNSPECIFIED
+        accepted = False
+        call = self._health.Submit(request)
+        until = max(deadline, asyncio.get_running_loop().time() + _CALL_SECONDS)
+        failure: BrokerError
         try:
-            async for response in self._health.Submit(request):
-                stage = response.stage
-                on_stage(stage)
+            while True:
+                async with asyncio.timeout_at(until):
+                    response = await call.read()
+                if not isinstance(response, health_service_pb2.SubmitResponse):
+                    return
+                accepted, until = True, deadline
+                on_stage(response.stage)
+        except TimeoutError:
+            failure = PeerUnavailableError("PEER_UNAVAILABLE", peer="health")
         except AioRpcError as error:
             failure = broker_error(error, "health")
-            # Once the health node has taken the question it goes on without us: the answer may still come.
-            if stage == health_service_pb2.STAGE_UNSPECIFIED or not isinstance(failure, PeerUnavailableError):
-                raise failure from error
+        finally:
+            call.cancel()
+        # Once the health node has taken the question, losing sight of it is no failure: the answer may still come.
+        if not accepted or not isinstance(failure, PeerUnavailableError):
+            raise failure
 
     async def collect(self, query: str, *, wait_seconds: float) -> AskedQuestion:
         """The answer to one of our queries: from our own inbox, or from the census node.

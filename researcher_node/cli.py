@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -23,6 +24,19 @@ from researcher_node.asking import Dictionaries, Precision, Quoted, Wanted, pars
 from researcher_node.opening import ResearcherHome
 
 __all__ = ["commands"]
+
+
+class _Seconds(click.FloatRange):
+    """A range that does not admit "nan", which compares as neither above nor below."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
+
+
+_WAIT = _Seconds(0, 86_400)
 
 
 @click.group()
@@ -102,7 +116,7 @@ def quote(home: Path, as_json: bool, count: str, scale: int | None, wanted_margi
 @click.option("--scale", type=click.IntRange(1), help=texts.SCALE_HELP)
 @click.option("--margin", "wanted_margin", type=click.IntRange(0), help=texts.MARGIN_HELP)
 @click.option("--fraction", default="1", show_default=True, help=texts.FRACTION_HELP)
-@click.option("--wait", type=click.FloatRange(0), default=60.0, show_default=True, help=texts.WAIT_HELP)
+@click.option("--wait", type=_WAIT, default=60.0, show_default=True, help=texts.WAIT_HELP)
 @click.option("--project", help=texts.PROJECT_HELP)
 @click.option("--again", metavar="QUERY_ID", help=texts.AGAIN_HELP)
 def ask(
@@ -157,13 +171,15 @@ async def _collect_pending(opened: ResearcherHome, query_id: str | None) -> None
     store = opened.open_answers()
     async with opened.session(store) as session:
         for asked in store.all():
-            if asked.state == "pending" and query_id in {None, asked.query}:
+            # Also what was refused: a ticket that was charged may have been refused when it came again.
+            if asked.state != "answered" and query_id in {None, asked.query}:
                 try:
                     await session.collect(asked.query, wait_seconds=0)
                 except BrokerError as error:
                     if error.code != "ANSWER_PENDING":
                         raise
-                    say(f"{asked.query}: {error.text}")
+                    if asked.state == "pending":
+                        say(f"{asked.query}: {error.text}")
 
 
 @commands.command()

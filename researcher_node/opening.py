@@ -9,15 +9,17 @@ from pathlib import Path
 from grpc import aio
 from tripartite.v1 import inbox_service_pb2_grpc
 
+from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
+from broker_common.storage.registration import read_peer_certificate
 from broker_common.tlog.note import NoteVerifier
 from researcher_node.answers import Answers, CensusKeys
 from researcher_node.asking import Session
-from researcher_node.config import ResearcherConfig
+from researcher_node.config import CensusPeer, HealthPeer, ResearcherConfig
 from researcher_node.service import InboxService
 
 __all__ = ["ResearcherHome"]
@@ -35,6 +37,9 @@ class ResearcherHome:
     def _verify_key(self, reference: str, purpose: Purpose) -> VerifyKey:
         return self.home.read_key(reference, lambda text: VerifyKey.parse_text(text, purpose))
 
+    def _peer(self, role: Role, peer: HealthPeer | CensusPeer) -> Peer:
+        return Peer(role, peer.address, read_peer_certificate(self.home, peer.certificate, role))
+
     def open_answers(self) -> Answers:
         """The researcher's own store."""
         census = self.config.census
@@ -51,8 +56,8 @@ class ResearcherHome:
             researcher_id=config.researcher_id,
             ticket_key=self.home.read_key(config.keys.ticket, lambda text: SigningKey.parse_text(text, Purpose.TICKET)),
             policy_key=self._verify_key(config.census.policy_key, Purpose.POLICY),
-            health=Peer("health", config.health.address, self.home.read(config.health.certificate)),
-            census=Peer("census", config.census.address, self.home.read(config.census.certificate)),
+            health=self._peer("health", config.health),
+            census=self._peer("census", config.census),
             tls=self.home.read_tls(config.tls),
             answers=answers,
             clock=system_clock,
@@ -69,7 +74,7 @@ class ResearcherHome:
         server = NodeServer(
             address=self.config.address,
             tls=self.home.read_tls(self.config.tls),
-            trusted=self.home.read(self.config.census.certificate),
+            trusted=self._peer("census", self.config.census).certificate,
             service="tripartite.v1.InboxService",
             clock=system_clock,
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Literal, NoReturn, TypeAlias, cast, get_args
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -23,6 +23,7 @@ __all__ = [
     "Role",
     "TlsCredentials",
     "certificate_expiry_ms",
+    "certificate_identity",
     "make_certificate",
     "parse_identity",
     "server_name",
@@ -56,6 +57,9 @@ class TlsCredentials:
 
     def __repr__(self) -> str:
         return "TlsCredentials(<secret>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("TlsCredentials are never serialised")
 
 
 def server_name(role: Role) -> str:
@@ -101,6 +105,19 @@ def make_certificate(identity: Identity, *, now_ms: int, days: int) -> TlsCreden
         certificate.public_bytes(serialization.Encoding.PEM),
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
     )
+
+
+def certificate_identity(certificate: bytes) -> Identity:
+    """Whom a PEM certificate names in its URI SAN; ValueError when that is nobody, or more than one."""
+    loaded = x509.load_pem_x509_certificate(certificate)
+    try:
+        names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        raise ValueError("the certificate names nobody") from None
+    uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    if len(uris) != 1:
+        raise ValueError("the certificate does not name exactly one identity")
+    return parse_identity(uris[0])
 
 
 def certificate_expiry_ms(certificate: bytes) -> int:

@@ -33,6 +33,8 @@ SEALING_KEY_BYTES = _MLKEM_PUBLIC_BYTES + _X25519_BYTES
 # Encapsulation (1088 + 32) and authentication tag (16).
 SEALING_OVERHEAD_BYTES = 1088 + 32 + 16
 
+# Protects nothing: every private key tells points of low order (RFC 7748, section 6.1) from all others.
+_ANY_X25519 = X25519PrivateKey.from_private_bytes(bytes(_X25519_BYTES))
 _SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 _PRIVATE_KIND = "mlkem768-x25519-private"
 _PUBLIC_KIND = "mlkem768-x25519-public"
@@ -49,16 +51,16 @@ def answer_info(ticket_hash: bytes) -> bytes:
 
 
 class SealingKey:
-    """The public half: anyone may seal to it."""
+    """The public half: anyone may seal to it. `ValueError` for bytes that nothing can be sealed to."""
 
     def __init__(self, raw: bytes) -> None:
         if len(raw) != SEALING_KEY_BYTES:
             raise ValueError(f"a sealing key has {SEALING_KEY_BYTES} bytes")
         self.raw = bytes(raw)
-        self._public = MLKEM768X25519PublicKey(
-            MLKEM768PublicKey.from_public_bytes(raw[:_MLKEM_PUBLIC_BYTES]),
-            X25519PublicKey.from_public_bytes(raw[_MLKEM_PUBLIC_BYTES:]),
-        )
+        x25519 = X25519PublicKey.from_public_bytes(raw[_MLKEM_PUBLIC_BYTES:])
+        # SECURITY: a point of low order raises here, not after the charge of the answer that should be sealed to it.
+        _ANY_X25519.exchange(x25519)
+        self._public = MLKEM768X25519PublicKey(MLKEM768PublicKey.from_public_bytes(raw[:_MLKEM_PUBLIC_BYTES]), x25519)
 
     def seal(self, plaintext: bytes, info: bytes) -> bytes:
         """Encapsulation followed by ciphertext; a fresh encapsulation every time."""

@@ -29,7 +29,7 @@ class Secret:
         ]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and type(other) is type(self) and hmac.compare_digest(self._key, other._key)
+        return isinstance(other, Secret) and self.key_id == other.key_id and hmac.compare_digest(self._key, other._key)
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, self.key_id))

@@ -67,7 +67,8 @@ class Transaction(Generic[StateT]):
         """Log `event` as the next entry.
 
         Raises:
-            InternalError: INTEGRITY, the event breaks a rule of the log; the transaction must not go on.
+            InternalError: INTEGRITY, the event breaks a rule of the log; INTERNAL, it does not fit into an entry.
+                The transaction must not go on.
         """
         self.appended = True
         return self._journal._append(event)  # noqa: SLF001 - a transaction is the journal's own hand
@@ -84,8 +85,11 @@ class Journal(Generic[StateT]):
         signer: NoteSigner,
         clock: Clock,
         tables: Callable[[Database], None],
+        new: bool = False,
     ) -> None:
         """Open an existing journal: replay, verify the stored checkpoint, compare the stored state.
+
+        `new` is for `create` alone: an empty file is a lost ledger everywhere else.
 
         Raises:
             InvalidRequestError: HOME_INVALID, there is no journal. A missing ledger is never replaced by an empty one.
@@ -103,8 +107,10 @@ class Journal(Generic[StateT]):
         self.db = _connect(path)
         with _store_errors():
             tables(self.db)
-        self._reset()
-        self._verify_stored()
+        with self._one_snapshot():
+            self._reset()
+            if not new:
+                self._verify_stored()
 
     @classmethod
     def create(
@@ -122,7 +128,7 @@ class Journal(Generic[StateT]):
                 "HOME_INVALID", home=str(path.parent), role=fresh_state().role, problem=f"{path.name} already exists"
             )
         path.touch(mode=0o600)
-        journal = cls(path, fresh_state=fresh_state, signer=signer, clock=clock, tables=tables)
+        journal = cls(path, fresh_state=fresh_state, signer=signer, clock=clock, tables=tables, new=True)
         with journal.transaction() as transaction:
             transaction.append(Opened(origin=signer.name, role=journal.state.role, format=FORMAT_VERSION))
         return journal
@@ -166,11 +172,14 @@ class Journal(Generic[StateT]):
     def checkpoint(self) -> str:
         """The signed note for the log as it is now."""
         with self._lock:
+            # SECURITY: after an uncertain write the tree may hold entries that the file does not.
+            self._verify_usable()
             return self._signer.sign_checkpoint(self._tree.size, self._tree.root())
 
     def prove(self, index: int) -> Checkpointed:
         """The entry at `index`, with a signed checkpoint that covers it and the proof."""
         with self._lock, _store_errors():
+            self._verify_usable()
             row = next(iter(self.db.query("select entry from entries where sequence = ?", [index])))
             return Checkpointed(self.checkpoint(), index, self._tree.inclusion_proof(index), bytes(row["entry"]))
 
@@ -182,7 +191,10 @@ class Journal(Generic[StateT]):
             policy=self.state.policy_hash,
             event=event,
         )
-        data = encode_entry(entry)
+        try:
+            data = encode_entry(entry)
+        except ValueError as error:
+            raise InternalError("INTERNAL") from error
         self._fold(entry, data)
         self.db.table("entries").insert({"sequence": entry.sequence, "entry": data})
         return entry
@@ -203,9 +215,12 @@ class Journal(Generic[StateT]):
                 entry = parse_entry(data)
             except ValueError as error:
                 raise InternalError("INTEGRITY", problem=f"entry {row['sequence']} is damaged") from error
+            if row["sequence"] != entry.sequence:
+                raise InternalError("INTEGRITY", problem=f"entry {row['sequence']} is out of place")
             self._fold(entry, data)
         newest = next(iter(self.db.query("select max(sequence) as newest from entries")))["newest"]
-        if (-1 if newest is None else newest) != self.state.size - 1:
+        # Longer is no contradiction: another process may have appended since the query above.
+        if (-1 if newest is None else newest) < self.state.size - 1:
             raise InternalError("INTEGRITY", problem="the log on disk is shorter than the log in memory")
 
     def _write_head(self) -> None:
@@ -222,10 +237,12 @@ class Journal(Generic[StateT]):
 
     def _abandon(self, transaction: Transaction[StateT], error: BaseException) -> None:
         with contextlib.suppress(sqlite3.Error):
-            # A store that cannot even roll back is caught by the next transaction's BEGIN.
             self.db.conn.execute("ROLLBACK")
         if isinstance(error, BrokerError) and error.stops_node:
             self._broken = error
+        elif self.db.conn.in_transaction:
+            # Nothing may be read or signed any more: this connection still sees what will never be committed.
+            self._broken = InternalError("STORE_FAILED")
         elif transaction.appended:
             # The fold in memory has run ahead of the file: fold again from the file.
             with _store_errors():
@@ -241,15 +258,27 @@ class Journal(Generic[StateT]):
         if self._broken is not None:
             raise self._broken
 
+    @contextlib.contextmanager
+    def _one_snapshot(self) -> Iterator[None]:
+        """Everything read in the block is from one instant, although other processes go on appending."""
+        with _store_errors():
+            self.db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            with _store_errors():
+                self.db.execute("ROLLBACK")
+
     def _verify_stored(self) -> None:
         """Compare what start-up folded with the checkpoint and summary that the last transaction stored."""
         with _store_errors():
             head = next(iter(self.db.query("select checkpoint, state from head")), None)
         if head is None:
-            if self.state.size:
-                raise InternalError("INTEGRITY", problem="the stored checkpoint is missing")
-            return
-        checkpoint = self._signer.verifier.verify_checkpoint(head["checkpoint"])
+            raise InternalError("INTEGRITY", problem="the stored checkpoint is missing")
+        try:
+            checkpoint = self._signer.verifier.verify_checkpoint(head["checkpoint"])
+        except InvalidRequestError as error:
+            raise InternalError("INTEGRITY", problem=f"the stored checkpoint is not ours, {error}") from error
         if (checkpoint.size, checkpoint.root) != (self._tree.size, self._tree.root()):
             raise InternalError("INTEGRITY", problem="the entries do not lead to the stored checkpoint")
         if head["state"] != _canonical(self.state.summary()):

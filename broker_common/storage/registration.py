@@ -7,11 +7,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from broker_common.crypto.certificates import Role, certificate_identity
 from broker_common.crypto.signing import Purpose, VerifyKey
+from broker_common.errors import InvalidRequestError
 from broker_common.query.ticket import Researcher
 from broker_common.storage.home import Home
 
-__all__ = ["Identifier", "LogName", "ResearcherPeer", "read_researchers"]
+__all__ = ["Identifier", "LogName", "ResearcherPeer", "read_peer_certificate", "read_researchers"]
 
 # As in the URI SAN of a certificate.
 Identifier = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9-]{0,62}\Z")]
@@ -28,6 +30,33 @@ class ResearcherPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ticket_key: str
     # The studies they may ask for.
     projects: list[Identifier]
+
+
+def read_peer_certificate(
+    home: Home, reference: str, role: Role, *, organisation: str | None = None, name: str | None = None
+) -> bytes:
+    """A peer's PEM certificate, which names the peer that it is registered for.
+
+    SECURITY: whoever hands in a certificate chooses what it says. A researcher's that says "health", or another
+    researcher's name, must not become trusted.
+
+    Raises:
+        InvalidRequestError: SECRET_MISSING; CONFIG_INVALID, it names somebody else.
+    """
+    certificate = home.read(reference)
+    try:
+        identity = certificate_identity(certificate)
+    except ValueError as error:
+        raise _mismatch(home, reference, "is not the certificate of a peer") from error
+    if identity.role != role or organisation not in {None, identity.organisation} or name not in {None, identity.name}:
+        raise _mismatch(home, reference, f"names {identity.uri}, not the {role} it is registered for")
+    return certificate
+
+
+def _mismatch(home: Home, reference: str, problem: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        "CONFIG_INVALID", file=str(home.path / "config.toml"), problem=f"the certificate {reference} {problem}"
+    )
 
 
 def read_researchers(home: Home, peers: Mapping[str, ResearcherPeer]) -> dict[str, Researcher]:

@@ -7,7 +7,6 @@ ticket has one charge and one answer; nothing is charged after a shutdown, while
 from __future__ import annotations
 
 import base64
-import binascii
 from dataclasses import dataclass, replace
 
 from broker_common.crypto.signing import VerifyKey
@@ -118,7 +117,7 @@ class CensusState(LogState):
         try:
             self._policy_key.verify_signature(event.document.encode(), base64.b64decode(event.signature, validate=True))
             policy = parse_policy(event.document.encode())
-        except (InvalidRequestError, binascii.Error) as error:
+        except (InvalidRequestError, ValueError) as error:
             self._refuse(entry, "POLICY_INVALID", f"the policy is not one of this agency: {error}")
         self._require(entry, not self.shut_down, "POLICY_AFTER_SHUTDOWN", "no policy is adopted after a shutdown")
         self._require(

@@ -178,8 +178,14 @@ _DECODER = msgspec.json.Decoder(Entry)
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """The canonical bytes of an entry."""
-    return msgspec.json.encode(entry, order="sorted")
+    """The canonical bytes of an entry, which `parse_entry` reads back.
+
+    Raises:
+        ValueError: a field is outside its limits; written to a log, such an entry would close it for good.
+    """
+    data = _canonical(entry)
+    parse_entry(data)
+    return data
 
 
 def parse_entry(data: bytes) -> Entry:
@@ -191,6 +197,10 @@ def parse_entry(data: bytes) -> Entry:
     if len(data) > MAX_ENTRY_BYTES:
         raise ValueError("the entry is too long")
     entry = _DECODER.decode(data)
-    if encode_entry(entry) != data:
+    if _canonical(entry) != data:
         raise ValueError("the entry is not canonical JSON")
     return entry
+
+
+def _canonical(entry: Entry) -> bytes:
+    return msgspec.json.encode(entry, order="sorted")

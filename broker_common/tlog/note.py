@@ -26,7 +26,7 @@ _ED25519 = b"\x01"
 _KEY_HASH_BYTES = 4
 _ROOT_BYTES = 32
 # Generous for a checkpoint with many cosignatures, small enough that nobody can make us chew.
-MAX_NOTE_CHARS = 16_384
+MAX_NOTE_BYTES = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,10 @@ def _key_hash(name: str, key: VerifyKey) -> bytes:
 
 
 def _split(note: str) -> tuple[str, list[tuple[str, bytes]]]:
-    if len(note) > MAX_NOTE_CHARS:
+    if len(note.encode()) > MAX_NOTE_BYTES:
         raise ValueError("the note is too long")
+    if any(character < " " and character != "\n" for character in note):
+        raise ValueError("there are control characters")
     text, separator, tail = note.rpartition("\n\n")
     if not separator or not tail.endswith("\n"):
         raise ValueError("there is no signature block")
