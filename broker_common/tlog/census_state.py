@@ -53,6 +53,8 @@ class CensusState(LogState):
         self.unreleased: dict[str, None] = {}
         self.undelivered: dict[str, None] = {}
         self._ticket_of_query: dict[str, str] = {}
+        # The first noise slot after every one that was used.
+        self.next_slot = 0
         self._used_slots: set[int] = set()
         self._must_shut_down = False
 
@@ -60,11 +62,6 @@ class CensusState(LogState):
     def answers(self) -> int:
         """How many answers were charged."""
         return len(self.tickets)
-
-    @property
-    def next_slot(self) -> int:
-        """The first noise slot after every one that was used."""
-        return max(self._used_slots, default=-1) + 1
 
     def ticket_of_query(self, query: str) -> str | None:
         """The ticket hash that a query id was charged for."""
@@ -149,6 +146,7 @@ class CensusState(LogState):
         self.unreleased[event.ticket] = None
         self._ticket_of_query[event.query] = event.ticket
         self._used_slots.add(event.slot)
+        self.next_slot = max(self.next_slot, event.slot + 1)
         self.charged_units = total
         self._must_shut_down = not any_fits(policy.cap, total, policy.scales)
 

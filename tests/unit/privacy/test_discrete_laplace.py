@@ -360,6 +360,15 @@ def test_a_margin_is_the_smallest_that_keeps_the_confidence(
     assert m == 0 or 2 * exp_series(Fraction(-m, scale))[1] / (1 + q_low) > 1 - confidence
 
 
+@pytest.mark.parametrize("scale", [1, 30, 1000])
+def test_a_confidence_a_hair_from_a_margin_is_decided_rightly(exp_series: ExpSeries, scale: int) -> None:
+    """Just below P(|noise| <= m) the margin is m, just above it is m+1: the precision rises until that is certain."""
+    m = 3 * scale
+    (q_low, q_high), (power_low, power_high) = exp_series(Fraction(-1, scale)), exp_series(Fraction(-(m + 1), scale))
+    assert margin(scale, 1 - 2 * power_high / (1 + q_low)) == m
+    assert margin(scale, 1 - 2 * power_low / (1 + q_high)) == m + 1
+
+
 @pytest.mark.parametrize(
     ("scale", "confidence"), [(0, Fraction(1, 2)), (-1, Fraction(1, 2)), (30, Fraction(0)), (30, Fraction(1))]
 )
