@@ -123,12 +123,12 @@ class CensusNode:
         )
 
     def _slot_is_usable(self, slot: int, researcher: str, ticket_hash: bytes) -> bool:
+        # Before the log: the charge of a first attempt, falling between the two looks, spends what a retry must still find.
+        held = self.slots.is_held(slot, researcher, self.clock())
         with self.journal.reading() as state:
             charged = state.tickets.get(ticket_hash.hex())
         # A retry keeps the slot that its charge has spent.
-        if charged is not None:
-            return charged.charge.slot == slot
-        return self.slots.is_held(slot, researcher, self.clock())
+        return held if charged is None else charged.charge.slot == slot
 
     # --- the walk of one query -------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ A question goes on to its end whatever becomes of the connection that brought it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
 
 from grpc.aio import AioRpcError, ServicerContext
 from tripartite.v1 import (
@@ -34,6 +35,7 @@ from health_node.node import Accepted, HealthNode
 __all__ = ["HealthService"]
 
 Context = ServicerContext[object, object]
+ResultT = TypeVar("ResultT")
 _POLICY_TIMEOUT_SECONDS = 10.0
 _DRAIN_SECONDS = 3.0
 _FIRST_BACKOFF_SECONDS = 0.2
@@ -201,7 +203,8 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
 
     async def _walk_to_release(self, accepted: Accepted, walk: _Walk, policy: Policy | None, submitted_ms: int) -> None:
         if policy is None:
-            policy = self._policy = await self._fetch_policy()
+            # After a start, when the census node may still be on its way.
+            policy = self._policy = await self._retrying(self._fetch_policy)
         drawing = asyncio.create_task(asyncio.to_thread(self._node.sample, accepted))
         if policy.release_tick_ms:
             await asyncio.sleep(max(0, submitted_ms + policy.forward_delay_ms - self._node.clock()) / 1000)
@@ -215,24 +218,26 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         await self._forward(sample, walk)
 
     async def _forward(self, sample: Sample, walk: _Walk) -> None:
-        """Hand the sample over, again and again until it is charged and released, refused, or the deadline passes."""
+        """Hand the sample over until it is charged and released, or refused."""
+        ticket_hash = sample.ticket.hash.hex()
+        try:
+            await self._retrying(lambda: self._attempt(sample, walk, ticket_hash))
+        except (RefusedError, InvalidRequestError) as error:
+            if error.code not in _RETRIED:
+                await asyncio.to_thread(self._node.log_refused, ticket_hash, error.code)
+            raise
+
+    async def _retrying(self, attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """What `attempt` gives; tried again while the census node is away or busy, until the deadline passes."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.forward_deadline_ms / 1000
         backoff = _FIRST_BACKOFF_SECONDS
-        ticket_hash = sample.ticket.hash.hex()
         while True:
             try:
-                await self._attempt(sample, walk, ticket_hash)
+                return await attempt()
             except BrokerError as error:
-                if error.code in _RETRIED:
-                    if loop.time() + backoff > deadline:
-                        raise
-                else:
-                    if isinstance(error, RefusedError | InvalidRequestError):
-                        await asyncio.to_thread(self._node.log_refused, ticket_hash, error.code)
+                if error.code not in _RETRIED or loop.time() + backoff > deadline:
                     raise
-            else:
-                return
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, _MAX_BACKOFF_SECONDS)
 

@@ -157,7 +157,8 @@ class Answers:
         """Verify and keep an answer; receiving it again changes nothing.
 
         1. it is sealed to the key of this question, 2. signed for this ticket by the census agency, 3. at the ticket's
-        scale and price, 4. under a signed checkpoint, 5. which holds the charge of this ticket.
+        scale and price, 4. under a signed checkpoint, 5. which holds the charge of this ticket,
+        at the same scale and price.
 
         Raises:
             InvalidRequestError: UNKNOWN_QUERY.
@@ -200,10 +201,13 @@ class Answers:
         # 4
         checkpoint = self._keys.log.verify_checkpoint(answer.checkpoint)
         # 5
-        event = parse_entry(answer.entry).event
+        entry = parse_entry(answer.entry)
+        event = entry.event
         root = root_from_inclusion(answer.entry, answer.log_index, checkpoint.size, answer.inclusion_proof)
-        if root != checkpoint.root or not isinstance(event, Charged) or event.ticket != answer.ticket_hash.hex():
-            raise ValueError("the charge is not in the log")
+        if root != checkpoint.root or entry.sequence != answer.log_index or not isinstance(event, Charged):
+            raise ValueError("the entry is no charge in the log")
+        if (event.ticket, event.scale, event.units) != (answer.ticket_hash.hex(), answer.scale, answer.charged):
+            raise ValueError("the charge in the log is not the answer's")
 
     def _row(self, query: str) -> dict[str, Any]:
         row = next(iter(self._db.query("select * from questions where query = ?", [query])), None)

@@ -225,7 +225,7 @@ class Journal(Generic[StateT]):
 
     def _write_head(self) -> None:
         row = {"id": 0, "checkpoint": self.checkpoint(), "state": _canonical(self.state.summary())}
-        self.db.table("head").upsert(row, pk="id")
+        self.db.table("head").insert(row, pk="id", replace=True)
 
     def _commit(self) -> None:
         # CRASH: before the commit nothing of this transaction exists; after it, all of it does.
