@@ -124,6 +124,7 @@ class Reason:
     hint: str
 
 
+_MAX_DETAIL_CHARACTERS = 500
 _STOPPING = frozenset({"INTEGRITY", "STORE_FAILED", "STATE_UNKNOWN"})
 _CRITERIA_HINT = "Run 'tripartite researcher dictionary' for the published columns and codes."
 
@@ -279,16 +280,17 @@ REASONS: Mapping[str, Reason] = {
         "No further question will be answered. Answers already charged can still be fetched with "
         "'tripartite researcher answers'.",
     ),
-    "SAMPLE_TOO_LARGE": Reason(
-        RefusedError,
-        "The sample is larger than the policy admits.",
-        "The limit is above the size of the population; the sender is at fault.",
-    ),
     "BUSY": Reason(
         RefusedError, "The node has as many questions in hand as it accepts.", "Try again in {retry_seconds} seconds."
     ),
     "NOTHING_LOADED": Reason(
         RefusedError, "No {what} has been loaded.", "The operator loads it with 'tripartite {role} load'."
+    ),
+    "LOADING": Reason(RefusedError, "Another load is under way in this home.", "Wait for it to end, then load again."),
+    "POLICY_TOO_NARROW": Reason(
+        RefusedError,
+        "The census policy admits samples smaller than the health data.",
+        "The census operator must raise max_sample: a refusal by size would tell the size.",
     ),
     "LOAD_REFUSED": Reason(
         InvalidRequestError, "The file was not loaded: {problem}.", "{remedy} What was loaded before is still in force."
@@ -319,6 +321,11 @@ REASONS: Mapping[str, Reason] = {
     # --- peers -----------------------------------------------------------------------------------------------------
     "PEER_UNAVAILABLE": Reason(
         PeerUnavailableError, "The {peer} node does not answer.", "Check that it is running, then try again."
+    ),
+    "PEER_FAILED": Reason(
+        PeerUnavailableError,
+        "The {peer} node has a fault of its own ({reason}).",
+        "Its operator must see to it. The question is not lost: ask with --again, or collect later.",
     ),
     "PEER_MISBEHAVED": Reason(
         PeerUnavailableError,
@@ -357,4 +364,9 @@ def error_for(code: str, details: Mapping[str, str]) -> BrokerError:
     reason = REASONS.get(code)
     if reason is None:
         return PeerUnavailableError("PEER_MISBEHAVED", peer="remote", problem=f"unknown error code {code[:40]!r}")
-    return reason.family(code, **details)
+    return reason.family(code, **{name: _printable(value) for name, value in details.items()})
+
+
+def _printable(text: str) -> str:
+    """A stranger's words for our terminal: cut, and with nothing in them that a terminal would obey."""
+    return "".join(character if character.isprintable() else "?" for character in text[:_MAX_DETAIL_CHARACTERS])

@@ -1,11 +1,13 @@
 """Admission: is this sample what it claims to be? Every check, in DESIGN's order, before anything may be charged.
 
-    1 ticket signature, researcher, project, expiry     4 HPKE: the frame key opens
-    2 policy, release, question, scale, slot            5 frames: ascending, one last, padding zero
-    3 the sender's organisation                         6 manifest: signature, hashes, set commitment
+    1 ticket signature, researcher, project                     4 HPKE: the frame key opens
+    2 expiry, policy, release, question, scale, slot, budget    5 frames: ascending, one last, padding zero
+    3 the sender's organisation                                 6 manifest: signature, hashes, set commitment
 
-The rounds know no socket: a caller feeds header, frames and manifest as they come. Lookup in the registry goes along
-with the frames, for known and unknown pseudonyms alike; language is not touched here.
+Steps 1 to 4 need the header alone: a ticket that they refuse never makes anybody draw a sample. A ticket that was charged
+before skips step 2: it is good for ever, for its one answer. Nothing here looks anybody up in the census.
+
+The rounds know no socket: a caller feeds header, frames and manifest as they come.
 """
 
 from __future__ import annotations
@@ -28,23 +30,24 @@ from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, question_from_wire
 from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.registry import Registry
 
 __all__ = ["Admission", "AdmittedSample", "Gate", "scales_text"]
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What a sample is checked against: one consistent view of keys, policy and registry."""
+    """What a sample is checked against: one consistent view of keys and policy."""
 
     researchers: Mapping[str, Researcher]
     manifest_keys: Mapping[str, VerifyKey]
     sample_key: OpeningKey
     policy: Policy
     census_release: str
-    registry: Registry
-    # (slot, researcher, ticket hash) -> may this ticket use this slot?
-    slot_is_usable: Callable[[int, str, bytes], bool]
+    now_ms: int
+    # True for a ticket that was charged before.
+    is_charged: Callable[[VerifiedTicket], bool]
+    # Raises when the ticket's slot or the budget does not serve it.
+    verify_payable: Callable[[VerifiedTicket], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,8 +60,8 @@ class AdmittedSample:
     manifest_hash: bytes
     set_commitment: bytes
     set_hash: bytes
-    load: str
-    rows: npt.NDArray[np.uint32]
+    set_salt: bytes
+    pseudonyms: npt.NDArray[np.uint8]
 
 
 class Admission:
@@ -68,18 +71,14 @@ class Admission:
         InvalidRequestError, RefusedError: the first check that fails. Nothing was charged.
     """
 
-    def __init__(self, header: sample_pb2.SampleHeader, sender: Identity, gate: Gate, now_ms: int) -> None:
+    def __init__(self, header: sample_pb2.SampleHeader, sender: Identity, gate: Gate) -> None:
         # 1
-        self._ticket = verify_ticket(header.ticket, researchers=gate.researchers, caller=None, now_ms=now_ms)
+        self._ticket = verify_ticket(header.ticket, researchers=gate.researchers, caller=None)
         # 2
         body = self._ticket.body
-        self._ticket.verify_policy(gate.policy.hash)
-        self._ticket.verify_release(gate.census_release)
         self._question = question_from_wire(body.question, CENSUS_DICTIONARY)
-        if body.scale not in gate.policy.scales:
-            raise RefusedError("SCALE_REFUSED", scale=body.scale, scales=scales_text(gate.policy.scales))
-        if not gate.slot_is_usable(body.noise_slot.number, body.researcher_id, self._ticket.hash):
-            raise InvalidRequestError("SLOT_UNUSABLE")
+        if not gate.is_charged(self._ticket):
+            _verify_in_force(self._ticket, gate)
         # 3
         manifest_key = gate.manifest_keys.get(sender.organisation)
         if manifest_key is None:
@@ -92,13 +91,11 @@ class Admission:
         )
         self._encapsulation_hash = hash_bytes(header.sealed_frame_key)
         self._opener = FrameOpener(frame_key, max_people=gate.policy.max_sample)
-        self._registry = gate.registry
-        self._rows: list[npt.NDArray[np.uint32]] = []
+        self._people: list[npt.NDArray[np.uint8]] = []
 
     def add_frame(self, frame: sample_pb2.SampleFrame) -> None:
-        """5: open the next frame and look its people up."""
-        people = self._opener.open_frame(frame.index, frame.last, frame.ciphertext)
-        self._rows.append(self._registry.rows_of(people))
+        """5: open the next frame."""
+        self._people.append(self._opener.open_frame(frame.index, frame.last, frame.ciphertext))
 
     def finish(self, signed: sample_pb2.SignedManifest) -> AdmittedSample:
         """6: check what the health agency vouches for."""
@@ -122,9 +119,19 @@ class Admission:
             manifest_hash=hash_bytes(signed.manifest),
             set_commitment=commitment,
             set_hash=self._opener.set_hash,
-            load=self._registry.load,
-            rows=np.concatenate(self._rows),
+            set_salt=self._opener.salt,
+            pseudonyms=np.concatenate(self._people),
         )
+
+
+def _verify_in_force(ticket: VerifiedTicket, gate: Gate) -> None:
+    ticket.verify_fresh(gate.now_ms)
+    ticket.verify_policy(gate.policy.hash)
+    ticket.verify_release(gate.census_release)
+    scale = ticket.body.scale
+    if scale not in gate.policy.scales:
+        raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(gate.policy.scales))
+    gate.verify_payable(ticket)
 
 
 def scales_text(scales: Sequence[int]) -> str:

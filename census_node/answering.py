@@ -1,4 +1,4 @@
-"""From a durable charge to a sealed answer: count, noise, signature, padding, seal.
+"""From a durable charge to a sealed answer: lookup, count, noise, signature, padding, seal.
 
 Runs only on a `Pending` row, which exists only once its charge is durable. The noise is a function of what the charge
 fixed, so making the answer again after a crash draws nothing again.
@@ -22,12 +22,18 @@ from broker_common.tlog.census_state import ChargedTicket
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.outbox import Pending
 from census_node.registry import Registry
+from census_node.samples import KeptSample
 
 __all__ = ["seal_answer"]
 
 
 def seal_answer(
-    pending: Pending, ticket: ChargedTicket, proof: Checkpointed, registry: Registry, key: SigningKey
+    pending: Pending,
+    kept: KeptSample,
+    ticket: ChargedTicket,
+    proof: Checkpointed,
+    registry: Registry,
+    key: SigningKey,
 ) -> bytes:
     """The sealed answer to a charged ticket, readable by the researcher alone."""
     if registry.load != pending.load:
@@ -36,14 +42,14 @@ def seal_answer(
     body = parse_message(ticket_pb2.Ticket, pending.signed_ticket)
     ticket_hash = bytes.fromhex(pending.ticket_hash)
     seed = noise_seed(
-        pending.slot_secret,
+        kept.slot_secret,
         ticket_hash=ticket_hash,
         submitted_set=pending.submitted_set,
         active_set=pending.active_set,
         load=pending.load,
         scale=charge.scale,
     )
-    exact = registry.count(pending.rows, question_from_wire(body.question, CENSUS_DICTIONARY))
+    exact = registry.count(registry.rows_of(kept.pseudonyms), question_from_wire(body.question, CENSUS_DICTIONARY))
     noisy = add_noise(exact, charge.scale, NoiseStream(seed))
     answer = answer_pb2.Answer(
         query_id=body.query_id,

@@ -1,14 +1,15 @@
-"""The charge: one transaction that makes an answer paid for, before anything that depends on language is computed.
+"""The charge: one transaction that makes an answer paid for, before anything that depends on the census is computed.
 
 Strict accounting: one counter for the whole service, in the log's own state; every answer charges everyone. The charge
-after which no admissible scale fits any more carries the shutdown in the same transaction.
+after which no admissible scale fits any more carries the shutdown in the same transaction. The transaction has the same
+size for every sample, so that how long others wait for it tells nothing.
 """
 
 from __future__ import annotations
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_set
 from broker_common.errors import InvalidRequestError, RefusedError
-from broker_common.privacy.accounting import any_fits, fits, price_units
+from broker_common.privacy.accounting import fits, price_units
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Charged, Shutdown
@@ -17,8 +18,6 @@ from census_node.admission import AdmittedSample
 from census_node.outbox import Outbox, Pending
 
 __all__ = ["charge", "verify_affordable"]
-
-_SLOT_SECRET_BYTES = 32
 
 
 def verify_affordable(state: CensusState, scale: int) -> None:
@@ -35,8 +34,10 @@ def verify_affordable(state: CensusState, scale: int) -> None:
         raise RefusedError("BUDGET_EXHAUSTED", scale=scale)
 
 
-def charge(journal: Journal[CensusState], sample: AdmittedSample, randomness: Randomness) -> None:
-    """Charge an admitted sample, durably, or find that it was charged already: one ticket, one charge.
+def charge(journal: Journal[CensusState], sample: AdmittedSample, kept_as: str, randomness: Randomness) -> bool:
+    """Charge an admitted sample, durably; False if it was charged already: one ticket, one charge.
+
+    `kept_as` names the file that keeps the sample.
 
     Raises:
         RefusedError: the budget or the service's state forbids it. Nothing was charged.
@@ -47,17 +48,16 @@ def charge(journal: Journal[CensusState], sample: AdmittedSample, randomness: Ra
     with journal.transaction() as transaction:
         state = transaction.state
         if _is_charged(state, sample):
-            return
+            return False
         verify_affordable(state, body.scale)
         assert state.policy is not None  # noqa: S101 - verify_affordable has seen it
         # Between admission and this lock an operator may have adopted a policy or loaded a registry.
         ticket.verify_policy(state.policy.hash)
-        if sample.load != state.load:
-            raise RefusedError("BUSY", retry_seconds=1)
+        ticket.verify_release(state.release)
         if state.slot_is_used(body.noise_slot.number):
             raise InvalidRequestError("SLOT_UNUSABLE")
         units = price_units(body.scale)
-        salt = randomness(SALT_BYTES)
+        active_salt = randomness(SALT_BYTES)
         transaction.append(
             Charged(
                 query=ticket.query_id.hex(),
@@ -68,11 +68,11 @@ def charge(journal: Journal[CensusState], sample: AdmittedSample, randomness: Ra
                 question=sample.question.text,
                 researcher=body.researcher_id,
                 health=sample.organisation,
-                load=sample.load,
+                load=state.load,
                 manifest=sample.manifest_hash.hex(),
                 submitted=sample.set_commitment.hex(),
-                # Everyone who was submitted is active; the salt keeps that from showing.
-                active=commit_set(salt, ticket.hash, sample.set_hash).hex(),
+                # Everyone who was submitted is active; a salt of its own keeps that from showing.
+                active=commit_set(active_salt, ticket.hash, sample.set_hash).hex(),
                 total=state.charged_units + units,
             )
         )
@@ -80,16 +80,18 @@ def charge(journal: Journal[CensusState], sample: AdmittedSample, randomness: Ra
             Pending(
                 ticket_hash=ticket.hash.hex(),
                 signed_ticket=ticket.signed_bytes,
-                load=sample.load,
-                rows=sample.rows,
+                load=state.load,
                 submitted_set=sample.set_hash,
                 active_set=sample.set_hash,
-                slot_secret=randomness(_SLOT_SECRET_BYTES),
-            )
+                sample=kept_as,
+            ),
+            submitted_salt=sample.set_salt,
+            active_salt=active_salt,
         )
-        if not any_fits(state.policy.cap, state.charged_units, state.policy.scales):
+        if state.must_shut_down:
             transaction.append(Shutdown(reason="budget", note=""))
         # CRASH: if the commit that follows is lost, nothing happened; if it stands, recovery makes the answer.
+    return True
 
 
 def _is_charged(state: CensusState, sample: AdmittedSample) -> bool:

@@ -1,9 +1,9 @@
 """One running census node: its parts put together, and the walk of one query from admission to release.
 
-    admitted -> charged (durable) -> answered (sealed, durable) -> released (logged) -> delivered
+    admitted -> kept (sample and noise secret in a file) -> charged -> answered (sealed) -> released -> delivered
 
-Each arrow is one transaction of the journal. A crash between two of them leaves a state from which `recover` goes on;
-it never goes back.
+Each arrow is one durable step. A crash between two of them leaves a state from which `recover` goes on; it never goes
+back. Before the charge nobody is looked up in the census.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from base64 import b64decode
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+import structlog
 from tripartite.v1 import policy_pb2
 
 from broker_common.crypto.commitments import hash_bytes
@@ -20,7 +21,7 @@ from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import SigningKey, VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.privacy.policy import Policy
-from broker_common.query.ticket import Researcher
+from broker_common.query.ticket import Researcher, VerifiedTicket
 from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.census_state import CensusState
@@ -28,12 +29,15 @@ from broker_common.tlog.entries import Delivered, Released
 from broker_common.values import Clock, Randomness
 from census_node.admission import AdmittedSample, Gate
 from census_node.answering import seal_answer
-from census_node.ledger import charge
+from census_node.ledger import charge, verify_affordable
 from census_node.outbox import Outbox, WaitingAnswer
 from census_node.registry import Registry
+from census_node.samples import SampleFolder
 from census_node.slots import SlotBook
 
 __all__ = ["CensusNode", "InForce", "Keys", "forget_old_loads"]
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +51,10 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The policy and registry that new questions are asked under."""
+    """The rules that new questions are asked under."""
 
     policy: Policy
     census_release: str
-    registry: Registry
 
 
 class CensusNode:
@@ -64,6 +67,7 @@ class CensusNode:
         keys: Keys,
         researchers: dict[str, Researcher],
         loads: LoadFolder,
+        samples: SampleFolder,
         clock: Clock,
         randomness: Randomness,
     ) -> None:
@@ -73,6 +77,7 @@ class CensusNode:
         self._keys = keys
         self._researchers = researchers
         self._loads = loads
+        self._samples = samples
         self._randomness = randomness
         self._registry: Registry | None = None
         self._registry_lock = threading.Lock()
@@ -81,22 +86,18 @@ class CensusNode:
     # --- what is in force ------------------------------------------------------------------------------------------
 
     def in_force(self) -> InForce:
-        """Policy and registry as the log has them now; a new load is read when the first question meets it.
+        """Policy and census release as the log has them now.
 
         Raises:
             RefusedError: NOTHING_LOADED.
         """
         with self.journal.reading() as state:
-            policy, load, release, commitment = state.policy, state.load, state.release, state.commitment
+            policy, release = state.policy, state.release
         if policy is None:
             raise RefusedError("NOTHING_LOADED", what="policy", role="census")
-        if not load:
+        if not release:
             raise RefusedError("NOTHING_LOADED", what="registry", role="census")
-        with self._registry_lock:
-            if self._registry is None or self._registry.load != load:
-                self._loads.verify(self.journal, load, commitment)
-                self._registry = Registry.read(self._loads.file(load), load)
-            return InForce(policy, release, self._registry)
+        return InForce(policy, release)
 
     def signed_policy(self) -> policy_pb2.SignedPolicy:
         """The policy in force with the agency's signature, as it was adopted."""
@@ -118,17 +119,24 @@ class CensusNode:
             sample_key=self._keys.sample,
             policy=now.policy,
             census_release=now.census_release,
-            registry=now.registry,
-            slot_is_usable=self._slot_is_usable,
+            now_ms=self.journal.now(),
+            is_charged=self._is_charged,
+            verify_payable=self._verify_payable,
         )
 
-    def _slot_is_usable(self, slot: int, researcher: str, ticket_hash: bytes) -> bool:
-        # Before the log: the charge of a first attempt, falling between the two looks, spends what a retry must still find.
-        held = self.slots.is_held(slot, researcher, self.clock())
+    def _is_charged(self, ticket: VerifiedTicket) -> bool:
         with self.journal.reading() as state:
-            charged = state.tickets.get(ticket_hash.hex())
-        # A retry keeps the slot that its charge has spent.
-        return held if charged is None else charged.charge.slot == slot
+            return ticket.hash.hex() in state.tickets
+
+    def _verify_payable(self, ticket: VerifiedTicket) -> None:
+        body = ticket.body
+        with self.journal.reading() as state:
+            verify_affordable(state, body.scale)
+        if not self.slots.is_held(body.noise_slot.number, body.researcher_id, self.journal.now()):
+            # A first attempt may have charged the ticket, and spent its slot, since it was looked for.
+            if self._is_charged(ticket):
+                return
+            raise InvalidRequestError("SLOT_UNUSABLE")
 
     # --- the walk of one query -------------------------------------------------------------------------------------
 
@@ -137,7 +145,14 @@ class CensusNode:
 
         A ticket that was charged before is not charged again and keeps its answer.
         """
-        charge(self.journal, sample, self._randomness)
+        kept_as = self._samples.write(sample.pseudonyms, self._randomness)
+        charged = False
+        try:
+            charged = charge(self.journal, sample, kept_as, self._randomness)
+        finally:
+            if not charged and not self.journal.is_broken:
+                # Refused, or charged before. After an uncertain commit the file stays: the log will tell.
+                self._samples.wipe(kept_as)
         self.slots.spend(sample.ticket.body.noise_slot.number)
         ticket_hash = sample.ticket.hash.hex()
         # CRASH: charged and not answered; `recover` answers.
@@ -150,59 +165,83 @@ class CensusNode:
         """Make and store the sealed answer of a charged ticket, unless that has been done."""
         with self.journal.reading() as state:
             pending = Outbox(self.journal.db).pending(ticket_hash)
-            ticket = state.tickets[ticket_hash]
+            ticket, commitments = state.tickets[ticket_hash], state.commitments
         if pending is None:
             return
-        registry = self._registry_of(pending.load)
-        proof = self.journal.prove(ticket.index)
-        sealed = seal_answer(pending, ticket, proof, registry, self._keys.answer)
+        sealed = seal_answer(
+            pending,
+            self._samples.read(pending.sample, pending.submitted_set),
+            ticket,
+            self.journal.prove(ticket.index),
+            self._registry_of(pending.load, commitments),
+            self._keys.answer,
+        )
         with self.journal.transaction() as transaction:
             outbox = Outbox(transaction.db)
             if outbox.pending(ticket_hash) is None:
                 # Another thread, handling a retry of the same ticket, was faster: its answer stands.
                 return
-            policy = transaction.state.policy
-            retention_ms = policy.answer_retention_ms if policy is not None else 0
             outbox.put_answer(
                 WaitingAnswer(
                     query=ticket.charge.query,
                     ticket_hash=ticket_hash,
                     researcher=ticket.charge.researcher,
                     sealed=sealed,
-                    expires_ms=self.clock() + retention_ms,
                 )
             )
+        # CRASH: the answer stands and the sample too; the next start sweeps the sample away.
+        self._samples.wipe(pending.sample)
 
     def release(self, ticket_hash: str) -> None:
         """Log that the answer may leave; from here on it can be collected and is pushed to the inbox."""
         with self.journal.transaction() as transaction:
-            ticket = transaction.state.tickets[ticket_hash]
+            state, outbox = transaction.state, Outbox(transaction.db)
+            ticket = state.tickets[ticket_hash]
             if ticket.answer:
                 return
-            waiting = Outbox(transaction.db).answer(ticket.charge.query)
-            if waiting is None:
+            waiting = outbox.answer(ticket.charge.query)
+            if waiting is None or state.policy is None:
                 raise InternalError("INTEGRITY", problem="an answer to release is missing")
-            transaction.append(Released(ticket=ticket_hash, answer=hash_bytes(waiting.sealed).hex()))
+            released = transaction.append(Released(ticket=ticket_hash, answer=hash_bytes(waiting.sealed).hex()))
+            outbox.start_retention(waiting.query, released.time_ms + state.policy.answer_retention_ms)
+            outbox.forget_expired(released.time_ms)
         for notify in self._on_release:
             notify()
 
     def recover(self) -> list[str]:
-        """After a start: answer what was charged; gives the tickets whose answers are still to be released."""
-        with self.journal.transaction() as transaction:
-            outbox = Outbox(transaction.db)
-            outbox.forget_expired(self.clock())
-            waiting = outbox.pending_tickets()
-        for ticket_hash in waiting:
-            self.answer(ticket_hash)
-        with self.journal.reading() as state:
-            return list(state.unreleased)
+        """After a start: answer what was charged; gives the tickets whose answers are to be released now.
 
-    def _registry_of(self, load: str) -> Registry:
+        A charge whose answer cannot be made, because its sample or registry is gone, stays unanswered, for the operator
+        to see; it does not keep the others from their answers.
+        """
+        with self.journal.reading():
+            pending = Outbox(self.journal.db).all_pending()
+        self._samples.sweep({sample for _, sample in pending})
+        lost: set[str] = set()
+        for ticket_hash, _ in pending:
+            try:
+                self.answer(ticket_hash)
+            except InternalError as error:
+                if error.code != "INTEGRITY":
+                    raise
+                _log.error("a charged answer cannot be made", ticket=ticket_hash, problem=error.details["problem"])
+                lost.add(ticket_hash)
+        with self.journal.reading() as state:
+            return [ticket_hash for ticket_hash in state.unreleased if ticket_hash not in lost]
+
+    def _registry_of(self, load: str, commitments: dict[str, str]) -> Registry:
         with self._registry_lock:
-            if self._registry is not None and self._registry.load == load:
-                return self._registry
-        # An older load, kept because this answer was charged on it.
-        return Registry.read(self._loads.file(load), load)
+            if self._registry is None or self._registry.load != load:
+                self._loads.verify(self.journal, load, commitments)
+                self._registry = Registry.read(self._loads.file(load), load)
+            return self._registry
+
+    def read_registry(self) -> None:
+        """Read the registry in force, so that no question has to wait for it."""
+        with self.journal.reading() as state:
+            load, commitments = state.load, state.commitments
+        if load:
+            self._registry_of(load, commitments)
 
     # --- getting answers to researchers ----------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from grpc import aio
 from sqlite_utils import Database
 from tripartite.v1 import census_service_pb2_grpc
 
+from broker_common.crypto.certificates import PeerCertificate
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.secret_text import parse_secret
@@ -25,19 +26,21 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import read_peer_certificate, read_researchers
 from broker_common.storage.source import Progress
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Adopted
+from broker_common.tlog.entries import Adopted, Shutdown
 from broker_common.tlog.note import NoteSigner
 from census_node.config import CensusConfig
 from census_node.delivery import Courier
 from census_node.loading import LoadReport, read_registry
 from census_node.node import CensusNode, Keys, forget_old_loads
 from census_node.outbox import Outbox
+from census_node.samples import SampleFolder
 from census_node.service import CensusService
 
 __all__ = ["CensusHome"]
 
 _JOURNAL = "journal.db"
 _LOADS = "registries"
+_SAMPLES = "samples"
 
 
 class CensusHome:
@@ -76,11 +79,13 @@ class CensusHome:
         linkage_key = self.linkage_key
         journal = self.open_journal()
         try:
-            load = self.loads.new_id(os.urandom)
-            registry, report = read_registry(source, load, linkage_key, progress=progress, max_rejected=max_rejected)
-            registry.write(self.loads.file(load))
-            self.loads.put_in_force(journal, load, release, os.urandom)
-            forget_old_loads(journal, self.loads)
+            with self.loads.loading(os.urandom) as load:
+                registry, report = read_registry(
+                    source, load, linkage_key, progress=progress, max_rejected=max_rejected
+                )
+                registry.write(self.loads.file(load))
+                self.loads.put_in_force(journal, load, release, os.urandom)
+                forget_old_loads(journal, self.loads)
         finally:
             journal.close()
         return report
@@ -97,6 +102,8 @@ class CensusHome:
                         key_id=key.key_id,
                     )
                 )
+                if transaction.state.must_shut_down:
+                    transaction.append(Shutdown(reason="budget", note="nothing fits under this policy"))
         finally:
             journal.close()
 
@@ -109,7 +116,7 @@ class CensusHome:
         tls = self.home.read_tls(self.config.tls)
         courier = Courier(node, self._inboxes(), tls)
 
-        def register(server: aio.Server) -> None:
+        def add_services(server: aio.Server) -> None:
             census_service_pb2_grpc.add_CensusServiceServicer_to_server(service, server)
 
         async def while_serving() -> None:
@@ -119,12 +126,12 @@ class CensusHome:
         server = NodeServer(
             address=self.config.address,
             tls=tls,
-            trusted=self._trusted(),
+            peers=self._peers(),
             service="tripartite.v1.CensusService",
             clock=system_clock,
         )
         try:
-            await server.run(register, stop=stop, on_ready=on_ready, while_serving=while_serving)
+            await server.run(add_services, stop=stop, on_ready=on_ready, while_serving=while_serving)
         finally:
             await service.drain()
             journal.close()
@@ -143,6 +150,7 @@ class CensusHome:
             ),
             researchers=read_researchers(self.home, self.config.researchers),
             loads=self.loads,
+            samples=SampleFolder(self.home.path / _SAMPLES),
             clock=system_clock,
             randomness=os.urandom,
         )
@@ -155,14 +163,14 @@ class CensusHome:
             if peer.inbox
         }
 
-    def _trusted(self) -> bytes:
+    def _peers(self) -> list[PeerCertificate]:
         health = [
             read_peer_certificate(self.home, peer.certificate, "health", organisation=organisation)
             for organisation, peer in self.config.health.items()
         ]
-        return b"".join([*health, *self._researcher_certificates().values()])
+        return [*health, *self._researcher_certificates().values()]
 
-    def _researcher_certificates(self) -> dict[str, bytes]:
+    def _researcher_certificates(self) -> dict[str, PeerCertificate]:
         return {
             name: read_peer_certificate(self.home, peer.certificate, "researcher", name=name)
             for name, peer in self.config.researchers.items()

@@ -1,39 +1,30 @@
 """What waits beside the log: charges that are not answered yet, and sealed answers that are not fetched yet.
 
-A pending row is the only durable place where a sample and its noise secret meet; it is written in the charge's
-transaction and wiped in the transaction that stores the sealed answer. Whether an answer has been released is said by
-the log alone, so the two cannot disagree.
+A pending row names the file that keeps its sample and noise secret (`census_node.samples`); it is written in the charge's
+transaction and removed in the one that stores the sealed answer. Whether an answer has been released is said by the log
+alone, so the two cannot disagree. An answer's retention begins with its release: what is not out yet cannot expire.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn
 
-import numpy as np
-import numpy.typing as npt
 from sqlite_utils import Database
 
 __all__ = ["Outbox", "Pending", "WaitingAnswer"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Pending:
     """A charge whose answer is still to be made: everything that making it needs, fixed at the charge."""
 
     ticket_hash: str
     signed_ticket: bytes
     load: str
-    rows: npt.NDArray[np.uint32]
     submitted_set: bytes
     active_set: bytes
-    slot_secret: bytes
-
-    def __repr__(self) -> str:
-        return f"Pending({self.ticket_hash}, <secret>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a pending charge is serialised by its outbox alone")
+    # Name of the file that keeps the sample.
+    sample: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +35,6 @@ class WaitingAnswer:
     ticket_hash: str
     researcher: str
     sealed: bytes
-    expires_ms: int
 
 
 class Outbox:
@@ -60,74 +50,80 @@ class Outbox:
                 "ticket": str,
                 "signed_ticket": bytes,
                 "load": str,
-                "rows": bytes,
                 "submitted_set": bytes,
                 "active_set": bytes,
-                "slot_secret": bytes,
+                "sample": str,
             },
             pk="ticket",
             if_not_exists=True,
         )
-        db.table("answers").create(
+        # What opens the set commitments of a charge, for an auditor on site.
+        db.table("openings").create(
+            {"ticket": str, "submitted_salt": bytes, "active_salt": bytes}, pk="ticket", if_not_exists=True
+        )
+        answers = db.table("answers").create(
             {"query": str, "ticket": str, "researcher": str, "sealed": bytes, "expires_ms": int},
             pk="query",
             if_not_exists=True,
         )
+        answers.create_index(["expires_ms"], if_not_exists=True)
 
-    def put_pending(self, pending: Pending) -> None:
+    def put_pending(self, pending: Pending, *, submitted_salt: bytes, active_salt: bytes) -> None:
         self._db.table("pending").insert(
             {
                 "ticket": pending.ticket_hash,
                 "signed_ticket": pending.signed_ticket,
                 "load": pending.load,
-                "rows": pending.rows.astype("<u4").tobytes(),
                 "submitted_set": pending.submitted_set,
                 "active_set": pending.active_set,
-                "slot_secret": pending.slot_secret,
+                "sample": pending.sample,
             }
+        )
+        self._db.table("openings").insert(
+            {"ticket": pending.ticket_hash, "submitted_salt": submitted_salt, "active_salt": active_salt}
         )
 
     def pending(self, ticket_hash: str) -> Pending | None:
         row = next(iter(self._db.query("select * from pending where ticket = ?", [ticket_hash])), None)
-        return None if row is None else _pending(row)
+        if row is None:
+            return None
+        return Pending(
+            ticket_hash=row["ticket"],
+            signed_ticket=row["signed_ticket"],
+            load=row["load"],
+            submitted_set=row["submitted_set"],
+            active_set=row["active_set"],
+            sample=row["sample"],
+        )
 
-    def pending_tickets(self) -> list[str]:
-        return [row["ticket"] for row in self._db.query("select ticket from pending order by rowid")]
+    def all_pending(self) -> list[tuple[str, str]]:
+        """Ticket and sample file of every pending charge, oldest first."""
+        return [(row["ticket"], row["sample"]) for row in self._db.query("select * from pending order by rowid")]
 
     def loads_needed(self) -> set[str]:
         """Loads that some pending answer must still be counted on."""
         return {row["load"] for row in self._db.query("select distinct load from pending")}
 
     def put_answer(self, answer: WaitingAnswer) -> None:
-        """Store a sealed answer and wipe what it was made from."""
+        """Store a sealed answer in the place of what was pending."""
         self._db.table("answers").insert(
             {
                 "query": answer.query,
                 "ticket": answer.ticket_hash,
                 "researcher": answer.researcher,
                 "sealed": answer.sealed,
-                "expires_ms": answer.expires_ms,
+                "expires_ms": None,
             }
         )
         self._db.table("pending").delete(answer.ticket_hash)
 
     def answer(self, query: str) -> WaitingAnswer | None:
         row = next(iter(self._db.query("select * from answers where query = ?", [query])), None)
-        if row is None:
-            return None
-        return WaitingAnswer(row["query"], row["ticket"], row["researcher"], row["sealed"], row["expires_ms"])
+        return None if row is None else WaitingAnswer(row["query"], row["ticket"], row["researcher"], row["sealed"])
+
+    def start_retention(self, query: str, expires_ms: int) -> None:
+        """From its release on an answer is kept until `expires_ms`."""
+        self._db.table("answers").update(query, {"expires_ms": expires_ms})
 
     def forget_expired(self, now_ms: int) -> None:
         self._db.table("answers").delete_where("expires_ms <= ?", [now_ms])
-
-
-def _pending(row: dict[str, Any]) -> Pending:
-    return Pending(
-        ticket_hash=row["ticket"],
-        signed_ticket=row["signed_ticket"],
-        load=row["load"],
-        rows=np.frombuffer(row["rows"], dtype="<u4").astype(np.uint32),
-        submitted_set=row["submitted_set"],
-        active_set=row["active_set"],
-        slot_secret=row["slot_secret"],
-    )

@@ -10,7 +10,7 @@ On disk a load is one file, written whole and never changed (`broker_common.stor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -37,6 +37,11 @@ class Registry:
     high: npt.NDArray[np.uint64]
     low: npt.NDArray[np.uint64]
     columns: Mapping[str, npt.NDArray[np.uint8]]
+    # Most rows that share the first half of their pseudonym; 1 unless the registry is very large.
+    longest_run: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "longest_run", _longest_run(self.high))
 
     @property
     def size(self) -> int:
@@ -47,18 +52,16 @@ class Registry:
         halves = np.ascontiguousarray(pseudonyms).view(">u8").astype(np.uint64).reshape(-1, 2)
         wanted_high, wanted_low = halves[:, 0], halves[:, 1]
         rows = np.searchsorted(self.high, wanted_high)
-        # Rows that share the first half (one in 2^40 at population scale) are walked through one by one.
-        while True:
-            inside = rows < self.size
-            at = np.where(inside, rows, 0)
-            passed = inside & (self.high[at] == wanted_high) & (self.low[at] < wanted_low) if self.size else inside
-            if not passed.any():
-                break
-            rows = rows + passed
         if not self.size:
             return np.empty(0, dtype=np.uint32)
-        found = inside & (self.high[at] == wanted_high) & (self.low[at] == wanted_low)
-        linked: npt.NDArray[np.uint32] = rows[found].astype(np.uint32)
+        # Rows that share the first half are walked through one by one, as many steps as the longest run of them has,
+        # whoever is asked for: the number of steps would otherwise tell who is in the registry.
+        for _ in range(self.longest_run - 1):
+            at = np.minimum(rows, self.size - 1)
+            rows = rows + ((self.high[at] == wanted_high) & (self.low[at] < wanted_low))
+        at = np.minimum(rows, self.size - 1)
+        found = (self.high[at] == wanted_high) & (self.low[at] == wanted_low)
+        linked: npt.NDArray[np.uint32] = at[found].astype(np.uint32)
         return linked
 
     def count(self, rows: npt.NDArray[np.uint32], question: Question) -> ExactCount:
@@ -88,3 +91,8 @@ class Registry:
                 return cls(load, stored["high"], stored["low"], columns)
         except (OSError, ValueError, KeyError, BadZipFile) as error:
             raise InternalError("INTEGRITY", problem=f"the registry of load {load} is damaged or missing") from error
+
+
+def _longest_run(ascending: npt.NDArray[np.uint64]) -> int:
+    starts = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]]))
+    return int(np.diff(np.append(starts, len(ascending))).max(initial=1))

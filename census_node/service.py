@@ -27,7 +27,7 @@ from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger import verify_affordable
 from census_node.node import CensusNode
-from census_node.timing import first_answer_time, next_tick, sleep_until
+from census_node.timing import next_tick, outcome_time, sleep_until_tick
 
 __all__ = ["CensusService"]
 
@@ -37,8 +37,9 @@ _DRAIN_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """One query on its way: `charged` is set first, `released` later; both fail together with the query."""
+    """One query on its way: the three are set in this order, or fail together with the query."""
 
+    proceed: asyncio.Future[None]
     charged: asyncio.Future[Checkpointed]
     released: asyncio.Future[None]
 
@@ -93,7 +94,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         with self._node.journal.reading() as state:
             verify_affordable(state, scale)
             charged_units, next_slot = state.charged_units, state.next_slot
-        now_ms = self._node.clock()
+        now_ms = self._node.journal.now()
         expires_ms = now_ms + policy.quote_lifetime_ms
         slot = self._node.slots.reserve(
             researcher, not_below=next_slot, now_ms=now_ms, expires_ms=expires_ms, limit=policy.open_quotes
@@ -117,13 +118,15 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         del context
         header_ms = self._node.clock()
         policy = (await asyncio.to_thread(self._node.in_force)).policy
-        first_ms = first_answer_time(policy, header_ms)
         if self._places.locked():
-            await sleep_until(first_ms, self._node.clock)
+            due_ms = outcome_time(policy, header_ms=header_ms, received_ms=header_ms)
+            await sleep_until_tick(policy, due_ms, self._node.clock)
             raise RefusedError("BUSY", retry_seconds=1)
         # The place is held until the release, so that how long a query takes shows in nobody's waiting.
         await self._places.acquire()
-        walk = self._start_walk(requests, caller(), policy, first_ms)
+        walk = self._start_walk(requests, caller(), policy, header_ms)
+        await asyncio.shield(walk.proceed)
+        yield census_service_pb2.CountResponse(proceed=sample_pb2.Proceed())
         charged = await asyncio.shield(walk.charged)
         yield census_service_pb2.CountResponse(
             charged=sample_pb2.Charged(
@@ -138,33 +141,38 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         requests: AsyncIterator[census_service_pb2.CountRequest],
         sender: Identity,
         policy: Policy,
-        first_ms: int,
+        header_ms: int,
     ) -> _Walk:
-        walk = _Walk(self._loop.create_future(), self._loop.create_future())
-        task = asyncio.create_task(self._walk(requests, sender, policy, first_ms, walk))
+        walk = _Walk(self._loop.create_future(), self._loop.create_future(), self._loop.create_future())
+        task = asyncio.create_task(self._bring_to_release(requests, sender, policy, header_ms, walk))
         self._walks.add(task)
         task.add_done_callback(self._walks.discard)
         return walk
 
-    async def _walk(
+    async def _bring_to_release(
         self,
         requests: AsyncIterator[census_service_pb2.CountRequest],
         sender: Identity,
         policy: Policy,
-        first_ms: int,
+        header_ms: int,
         walk: _Walk,
     ) -> None:
         """Bring one query to its release; outcomes are said at ticks, refusals at the same tick as charges."""
+        clock = self._node.clock
+        due_ms = header_ms
         try:
             try:
-                sample = await self._receive(requests, sender)
+                try:
+                    sample = await self._receive(requests, sender, walk)
+                finally:
+                    due_ms = outcome_time(policy, header_ms=header_ms, received_ms=clock())
                 # From here on the query no longer depends on the connection.
                 proof = await asyncio.to_thread(self._node.charge_and_answer, sample)
             finally:
-                await sleep_until(first_ms, self._node.clock)
+                charged_ms = await sleep_until_tick(policy, due_ms, clock)
             walk.charged.set_result(proof)
             # A full period after everybody could know of the charge.
-            await sleep_until(next_tick(policy, self._node.clock() + 1), self._node.clock)
+            await sleep_until_tick(policy, charged_ms + policy.release_tick_ms, clock)
             await asyncio.to_thread(self._node.release, sample.ticket.hash.hex())
             walk.released.set_result(None)
         except BrokerError as error:
@@ -177,27 +185,28 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             self._places.release()
 
     async def _receive(
-        self, requests: AsyncIterator[census_service_pb2.CountRequest], sender: Identity
+        self, requests: AsyncIterator[census_service_pb2.CountRequest], sender: Identity, walk: _Walk
     ) -> AdmittedSample:
         try:
             async with asyncio.timeout(self._limits.sample_deadline_ms / 1000):
-                return await self._admit(requests, sender)
+                return await self._admit(requests, sender, walk)
         except TimeoutError as error:
             raise InvalidRequestError("BAD_FRAMES", problem="the sample took too long to arrive") from error
 
     async def _admit(
-        self, requests: AsyncIterator[census_service_pb2.CountRequest], sender: Identity
+        self, requests: AsyncIterator[census_service_pb2.CountRequest], sender: Identity, walk: _Walk
     ) -> AdmittedSample:
         admission: Admission | None = None
         async for request in requests:
             match request.WhichOneof("part"):
                 case "header" if admission is None:
                     gate = await asyncio.to_thread(self._node.gate)
-                    admission = Admission(request.header, sender, gate, self._node.clock())
+                    admission = await asyncio.to_thread(Admission, request.header, sender, gate)
+                    walk.proceed.set_result(None)
                 case "frame" if admission is not None:
                     await asyncio.to_thread(admission.add_frame, request.frame)
                 case "manifest" if admission is not None:
-                    return admission.finish(request.manifest)
+                    return await asyncio.to_thread(admission.finish, request.manifest)
                 case _:
                     raise InvalidRequestError("MALFORMED_MESSAGE", problem="a part of the sample is out of order")
         raise InvalidRequestError("MALFORMED_MESSAGE", problem="the sample ends before its manifest")
@@ -237,17 +246,18 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
 
     async def recover(self) -> None:
         """After a start: answer what was charged, and release it at the next tick."""
+        await asyncio.to_thread(self._node.read_registry)
         tickets = await asyncio.to_thread(self._node.recover)
         if tickets:
             policy = (await asyncio.to_thread(self._node.in_force)).policy
-            await sleep_until(next_tick(policy, self._node.clock() + 1), self._node.clock)
+            await sleep_until_tick(policy, next_tick(policy, self._node.clock() + 1), self._node.clock)
         for ticket_hash in tickets:
             await asyncio.to_thread(self._node.release, ticket_hash)
 
 
 def _fail(walk: _Walk, error: Exception) -> None:
     """Give the failure to whoever still waits; log it if it is a bug and nobody does."""
-    for future in (walk.charged, walk.released):
+    for future in (walk.proceed, walk.charged, walk.released):
         if not future.done():
             future.set_exception(error)
             # Marks the exception as seen: the connection may be long gone.

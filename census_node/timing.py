@@ -1,7 +1,10 @@
-"""The instants at which anything may leave the node: multiples of the policy's tick, far enough after the header.
+"""The instants at which anything may leave the node: multiples of the policy's tick, never "as soon as it is done".
 
-An instant depends on when a sample's header arrived and on the policy, never on the sample, the count or the linkage.
-Tick 0 means "at once": it voids the delays and exists for tests and benchmarks.
+When an outcome leaves depends on when the sample's header came and on the policy, as long as the sample is there within
+half the answer delay and the work takes less than the other half. A sender who dawdles moves the instant by whole ticks
+that follow from when its last message came, never from how long the work took; work that takes longer than it may moves
+it to a later tick (SECURITY.md, known limits). Tick 0 means "at once": it voids the delays and exists for tests and
+benchmarks.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import asyncio
 from broker_common.privacy.policy import Policy
 from broker_common.values import Clock
 
-__all__ = ["first_answer_time", "next_tick", "sleep_until"]
+__all__ = ["next_tick", "outcome_time", "sleep_until_tick"]
 
 
 def next_tick(policy: Policy, not_before_ms: int) -> int:
@@ -20,15 +23,19 @@ def next_tick(policy: Policy, not_before_ms: int) -> int:
     return not_before_ms if tick == 0 else -(-not_before_ms // tick) * tick
 
 
-def first_answer_time(policy: Policy, header_ms: int) -> int:
-    """When `charged`, or a refusal, may be said of a sample whose header arrived at `header_ms`."""
+def outcome_time(policy: Policy, *, header_ms: int, received_ms: int) -> int:
+    """When `charged`, or a refusal, may be said of a sample whose last message came at `received_ms`."""
     if policy.release_tick_ms == 0:
-        return header_ms
-    return next_tick(policy, header_ms + policy.answer_delay_ms)
+        return received_ms
+    delay_ms = policy.answer_delay_ms
+    return next_tick(policy, max(header_ms + delay_ms, received_ms + delay_ms // 2))
 
 
-async def sleep_until(time_ms: int, clock: Clock) -> None:
-    """Return at `time_ms` by `clock`, or at once if it has passed."""
-    wait_ms = time_ms - clock()
-    if wait_ms > 0:
-        await asyncio.sleep(wait_ms / 1000)
+async def sleep_until_tick(policy: Policy, tick_ms: int, clock: Clock) -> int:
+    """Return at the given tick, or, when that has passed, at the next one; gives the tick at which it returned."""
+    if policy.release_tick_ms == 0:
+        return clock()
+    if tick_ms < clock():
+        tick_ms = next_tick(policy, clock() + 1)
+    await asyncio.sleep(max(0, tick_ms - clock()) / 1000)
+    return tick_ms

@@ -1,18 +1,18 @@
 """Handing one sample to the census node: sealed anew for every attempt, and what comes back is verified.
 
-The rounds: `sealed_messages` makes what is sent, `verify_charged` checks what is claimed. Neither knows a socket.
+The rounds: an `Attempt` makes what is sent, `verify_charged` checks what is claimed. Neither knows a socket.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from tripartite.v1 import census_service_pb2, sample_pb2, ticket_pb2
 
-from broker_common.crypto.commitments import commit_set, hash_bytes, hash_set
+from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.frames import FrameSealer, frame_plaintexts
 from broker_common.crypto.sealing import SealingKey, sample_info
 from broker_common.crypto.signing import SigningKey
@@ -23,21 +23,17 @@ from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import NoteVerifier
 from broker_common.values import Randomness
 
-__all__ = ["Sample", "Sender", "VerifiedCharge", "sealed_messages", "verify_charged"]
+__all__ = ["Attempt", "Sample", "Sender", "VerifiedCharge", "verify_charged"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
     """One ticket's sample: the same at every attempt."""
 
-    ticket: VerifiedTicket
-    signed_ticket: ticket_pb2.SignedTicket
     pseudonyms: npt.NDArray[np.uint8]
     set_salt: bytes
-
-    @property
-    def set_commitment(self) -> bytes:
-        return commit_set(self.set_salt, self.ticket.hash, hash_set(self.pseudonyms.data))
+    # Computed once, where the sample is drawn: hashing takes longer the larger the sample is.
+    set_commitment: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,39 +53,47 @@ class VerifiedCharge:
     checkpoint: str
 
 
-async def sealed_messages(
-    sample: Sample, sender: Sender, on_manifest: Callable[[bytes], Awaitable[None]]
-) -> AsyncIterator[census_service_pb2.CountRequest]:
-    """One attempt: header, frames, manifest, under a frame key that exists in this call only.
+class Attempt:
+    """What one attempt sends: header, frames, manifest, under a frame key that exists in this object only."""
 
-    `on_manifest` is given the manifest's hash before the manifest leaves, so that the log knows of every attempt.
-    """
-    sealer = FrameSealer(sender.randomness)
-    ticket = sample.ticket
-    sealed_key = sender.census_key.seal(sealer.frame_key, sample_info(ticket.hash, ticket.body.policy_hash))
-    yield census_service_pb2.CountRequest(
-        header=sample_pb2.SampleHeader(ticket=sample.signed_ticket, sealed_frame_key=sealed_key)
-    )
-    for index, last, plaintext in frame_plaintexts(sample.pseudonyms, sample.set_salt):
-        frame = sample_pb2.SampleFrame(index=index, last=last, ciphertext=sealer.seal_frame(index, last, plaintext))
-        yield census_service_pb2.CountRequest(frame=frame)
-    manifest = sample_pb2.Manifest(
-        ticket_hash=ticket.hash,
-        encapsulation_hash=hash_bytes(sealed_key),
-        ciphertext_hash=sealer.ciphertext_hash,
-        set_commitment=sample.set_commitment,
-    ).SerializeToString(deterministic=True)
-    await on_manifest(hash_bytes(manifest))
-    yield census_service_pb2.CountRequest(
-        manifest=sample_pb2.SignedManifest(
-            manifest=manifest,
-            signature=sender.manifest_key.sign(manifest),
-            key_id=sender.manifest_key.key_id,
+    def __init__(self, ticket: VerifiedTicket, signed_ticket: ticket_pb2.SignedTicket, sender: Sender) -> None:
+        self._ticket = ticket
+        self._signed_ticket = signed_ticket
+        self._sender = sender
+        self._sealer = FrameSealer(sender.randomness)
+        info = sample_info(ticket.hash, ticket.body.policy_hash)
+        self._sealed_key = sender.census_key.seal(self._sealer.frame_key, info)
+
+    def header(self) -> census_service_pb2.CountRequest:
+        """The first message; needs no sample."""
+        return census_service_pb2.CountRequest(
+            header=sample_pb2.SampleHeader(ticket=self._signed_ticket, sealed_frame_key=self._sealed_key)
         )
-    )
+
+    def frames(self, sample: Sample) -> Iterator[census_service_pb2.CountRequest]:
+        """The sample. Exhaust it once, before the manifest."""
+        for index, last, plaintext in frame_plaintexts(sample.pseudonyms, sample.set_salt):
+            ciphertext = self._sealer.seal_frame(index, last, plaintext)
+            yield census_service_pb2.CountRequest(
+                frame=sample_pb2.SampleFrame(index=index, last=last, ciphertext=ciphertext)
+            )
+
+    def manifest(self, sample: Sample) -> tuple[bytes, census_service_pb2.CountRequest]:
+        """The manifest's hash, for the log, and the last message."""
+        manifest = sample_pb2.Manifest(
+            ticket_hash=self._ticket.hash,
+            encapsulation_hash=hash_bytes(self._sealed_key),
+            ciphertext_hash=self._sealer.ciphertext_hash,
+            set_commitment=sample.set_commitment,
+        ).SerializeToString(deterministic=True)
+        key = self._sender.manifest_key
+        signed = sample_pb2.SignedManifest(manifest=manifest, signature=key.sign(manifest), key_id=key.key_id)
+        return hash_bytes(manifest), census_service_pb2.CountRequest(manifest=signed)
 
 
-def verify_charged(charged: sample_pb2.Charged, sample: Sample, census_log: NoteVerifier) -> VerifiedCharge:
+def verify_charged(
+    charged: sample_pb2.Charged, ticket: VerifiedTicket, sample: Sample, census_log: NoteVerifier
+) -> VerifiedCharge:
     """The charge, if the census node's signed log holds it for exactly this ticket and this set.
 
     Raises:
@@ -104,9 +108,9 @@ def verify_charged(charged: sample_pb2.Charged, sample: Sample, census_log: Note
     event = entry.event
     if root != checkpoint.root or entry.sequence != charged.log_index or not isinstance(event, Charged):
         raise _misbehaved("a charge that is not in its log")
-    if event.ticket != sample.ticket.hash.hex() or event.submitted != sample.set_commitment.hex():
+    if event.ticket != ticket.hash.hex() or event.submitted != sample.set_commitment.hex():
         raise _misbehaved("the charge of another ticket or sample")
-    if event.scale != sample.ticket.body.scale:
+    if event.scale != ticket.body.scale:
         raise _misbehaved("a charge at another scale than the ticket's")
     return VerifiedCharge(charged.log_index, charged.checkpoint)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tripartite.v1 import condition_pb2, health_service_pb2, ticket_pb2
 
-from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, verify_commitment
+from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, commit_set, hash_set, verify_commitment
 from broker_common.crypto.sampling import SamplingKey
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.policy import Policy
@@ -24,7 +24,7 @@ from broker_common.query.messages import parse_message
 from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
-from broker_common.tlog.entries import Event, Forwarded, Lapsed, Refused, ReportedCharge, Settled, Submitted
+from broker_common.tlog.entries import Event, Forwarded, Refused, ReportedCharge, Settled, Submitted
 from broker_common.tlog.health_state import HealthState
 from broker_common.values import Clock, Randomness
 from health_node.dictionary import HEALTH_DICTIONARY
@@ -78,10 +78,15 @@ class HealthNode:
         Raises:
             InvalidRequestError: the first check that fails.
         """
-        ticket = verify_ticket(request.ticket, researchers=self._researchers, caller=caller, now_ms=self.clock())
-        ticket.verify_policy(policy.hash)
-        if ticket.body.scale not in policy.scales:
-            raise RefusedError("SCALE_REFUSED", scale=ticket.body.scale, scales=", ".join(map(str, policy.scales)))
+        ticket = verify_ticket(request.ticket, researchers=self._researchers, caller=caller)
+        with self.journal.reading() as state:
+            known, load = ticket.hash.hex() in state.tickets, state.load
+        # A ticket that was accepted once goes on to its end, whatever has expired or changed meanwhile.
+        if not known:
+            ticket.verify_fresh(self.journal.now())
+            ticket.verify_policy(policy.hash)
+            if load and self._store(load).size > policy.max_sample:
+                raise RefusedError("POLICY_TOO_NARROW")
         condition = condition_from_wire(request.criteria, HEALTH_DICTIONARY)
         if len(request.criteria_nonce) != SALT_BYTES:
             raise InvalidRequestError("MALFORMED_MESSAGE", problem="the criteria nonce is not 32 bytes")
@@ -104,7 +109,7 @@ class HealthNode:
             state = transaction.state
             known = state.tickets.get(ticket_hash)
             if known is not None:
-                if known.refused or known.lapsed:
+                if known.refused:
                     raise InvalidRequestError("TICKET_REUSED")
                 return Accepted(ticket, request.ticket, settled=known.settled)
             if state.ticket_of_query(ticket.query_id.hex()) is not None:
@@ -133,19 +138,15 @@ class HealthNode:
         return Accepted(ticket, request.ticket, settled=False)
 
     def unfinished(self) -> list[Accepted]:
-        """After a start: accepted tickets that can still be forwarded. Those that expired meanwhile are closed."""
-        going_on: list[Accepted] = []
-        with self.journal.transaction() as transaction:
-            for ticket_hash in list(transaction.state.open_tickets):
-                kept = Questions(transaction.db).get(ticket_hash)
-                assert kept is not None  # noqa: S101 - written in the transaction that opened the ticket
-                signed = parse_message(ticket_pb2.SignedTicket, kept.signed_ticket)
-                try:
-                    ticket = verify_ticket(signed, researchers=self._researchers, caller=None, now_ms=self.clock())
-                except InvalidRequestError:
-                    transaction.append(Lapsed(ticket=ticket_hash))
-                else:
-                    going_on.append(Accepted(ticket, signed, settled=False))
+        """After a start: accepted tickets whose end is not known, to be forwarded again."""
+        with self.journal.reading() as state:
+            kept = [Questions(self.journal.db).get(ticket_hash) for ticket_hash in state.open_tickets]
+        going_on = []
+        for question in kept:
+            assert question is not None  # noqa: S101 - written in the transaction that opened the ticket
+            signed = parse_message(ticket_pb2.SignedTicket, question.signed_ticket)
+            body = parse_message(ticket_pb2.Ticket, signed.ticket)
+            going_on.append(Accepted(VerifiedTicket(body, signed.ticket), signed, settled=False))
         return going_on
 
     # --- its sample ------------------------------------------------------------------------------------------------
@@ -156,21 +157,20 @@ class HealthNode:
             kept = Questions(self.journal.db).get(accepted.ticket.hash.hex())
         assert kept is not None  # noqa: S101 - written when the ticket was accepted
         condition = condition_from_wire(parse_message(condition_pb2.Condition, kept.criteria), HEALTH_DICTIONARY)
-        pseudonyms = draw_sample(
-            self._store(kept.load), condition, accepted.ticket.body.fraction_millionths, self._sampling_key
-        )
-        return Sample(accepted.ticket, accepted.signed_ticket, pseudonyms, kept.set_salt)
+        ticket = accepted.ticket
+        pseudonyms = draw_sample(self._store(kept.load), condition, ticket.body.fraction_millionths, self._sampling_key)
+        commitment = commit_set(kept.set_salt, ticket.hash, hash_set(pseudonyms.data))
+        return Sample(pseudonyms, kept.set_salt, commitment)
 
     def _store(self, load: str) -> PeopleStore:
         with self.journal.reading() as state:
-            in_force, commitment = state.load, state.commitment
+            in_force, commitments = state.load, state.commitments
         with self._stores_lock:
             # Open stores of earlier loads are let go; questions still drawing from one hold it themselves.
             self._stores = {name: store for name, store in self._stores.items() if name in {load, in_force}}
             store = self._stores.get(load)
             if store is None:
-                if load == in_force:
-                    self._loads.verify(self.journal, load, commitment)
+                self._loads.verify(self.journal, load, commitments)
                 store = self._stores[load] = PeopleStore(self._loads.file(load), threads=self._engine_threads)
             return store
 

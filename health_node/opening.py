@@ -69,12 +69,12 @@ class HealthHome:
         linkage_key = self.linkage_key
         journal = self.open_journal()
         try:
-            load = self.loads.new_id(os.urandom)
-            report = load_people(
-                source, self.loads.file(load), linkage_key, progress=progress, max_rejected=max_rejected
-            )
-            self.loads.put_in_force(journal, load, release, os.urandom)
-            forget_old_loads(journal, self.loads)
+            with self.loads.loading(os.urandom) as load:
+                report = load_people(
+                    source, self.loads.file(load), linkage_key, progress=progress, max_rejected=max_rejected
+                )
+                self.loads.put_in_force(journal, load, release, os.urandom)
+                forget_old_loads(journal, self.loads)
         finally:
             journal.close()
         return report
@@ -104,21 +104,21 @@ class HealthHome:
             stop=stop,
         )
 
-        def register(server: aio.Server) -> None:
+        def add_services(server: aio.Server) -> None:
             health_service_pb2_grpc.add_HealthServiceServicer_to_server(service, server)
 
         server = NodeServer(
             address=self.config.address,
             tls=tls,
-            trusted=b"".join(
+            peers=[
                 read_peer_certificate(self.home, peer.certificate, "researcher", name=name)
                 for name, peer in self.config.researchers.items()
-            ),
+            ],
             service="tripartite.v1.HealthService",
             clock=system_clock,
         )
         try:
-            await server.run(register, stop=stop, on_ready=on_ready, while_serving=service.recover)
+            await server.run(add_services, stop=stop, on_ready=on_ready, while_serving=service.recover)
         finally:
             await service.drain()
             await channel.close()

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
-from grpc.aio import AioRpcError, ServicerContext
+from grpc.aio import AioRpcError, ServicerContext, StreamStreamCall
 from tripartite.v1 import (
     census_service_pb2,
     census_service_pb2_grpc,
@@ -22,6 +22,7 @@ from tripartite.v1 import (
 from broker_common.crypto.signing import VerifyKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.policy import Policy, parse_policy
+from broker_common.query.messages import refuse_unknown_fields
 from broker_common.query.ticket import VerifiedTicket
 from broker_common.rpc.callers import caller
 from broker_common.rpc.server import StopSignal, log_unforeseen
@@ -29,19 +30,20 @@ from broker_common.rpc.status import broker_error, calling
 from broker_common.tlog.note import NoteVerifier
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
-from health_node.forwarding import Sample, Sender, sealed_messages, verify_charged
+from health_node.forwarding import Attempt, Sender, verify_charged
 from health_node.node import Accepted, HealthNode
 
 __all__ = ["HealthService"]
 
 Context = ServicerContext[object, object]
+CountCall = StreamStreamCall[census_service_pb2.CountRequest, census_service_pb2.CountResponse]
 ResultT = TypeVar("ResultT")
 _POLICY_TIMEOUT_SECONDS = 10.0
 _DRAIN_SECONDS = 3.0
 _FIRST_BACKOFF_SECONDS = 0.2
 _MAX_BACKOFF_SECONDS = 5.0
 # A census node that says one of these will take the same ticket later.
-_RETRIED = frozenset({"BUSY", "PEER_UNAVAILABLE"})
+_RETRIED = frozenset({"BUSY", "PEER_FAILED", "PEER_UNAVAILABLE"})
 
 
 class _Walk:
@@ -133,7 +135,8 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
                 del self._walks[ticket.hash.hex()]
                 await walk.end(error if isinstance(error, BrokerError) else InternalError("INTERNAL"))
                 raise
-            self._start(accepted, walk, policy, submitted_ms)
+            delay_ms = policy.forward_delay_ms if policy.release_tick_ms else 0
+            self._start(accepted, walk, submitted_ms + delay_ms)
         async for stage in walk.watch():
             yield health_service_pb2.SubmitResponse(stage=stage)
 
@@ -173,23 +176,28 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             ticket_hash = accepted.ticket.hash.hex()
             if ticket_hash not in self._walks:
                 walk = self._walks[ticket_hash] = _Walk()
-                self._start(accepted, walk, None, self._node.clock())
+                self._start(accepted, walk, self._node.clock())
 
     async def drain(self) -> None:
         """Before a stop: let questions that are under way come to a step they can be taken up from."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_DRAIN_SECONDS)
 
-    def _start(self, accepted: Accepted, walk: _Walk, policy: Policy | None, submitted_ms: int) -> None:
-        task = asyncio.create_task(self._walk(accepted, walk, policy, submitted_ms))
+    def _start(self, accepted: Accepted, walk: _Walk, forward_ms: int) -> None:
+        task = asyncio.create_task(self._bring_to_end(accepted, walk, forward_ms))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _walk(self, accepted: Accepted, walk: _Walk, policy: Policy | None, submitted_ms: int) -> None:
+    async def _bring_to_end(self, accepted: Accepted, walk: _Walk, forward_ms: int) -> None:
         error: BrokerError | None = None
         try:
             await walk.reach(health_service_pb2.STAGE_ACCEPTED)
-            await self._walk_to_release(accepted, walk, policy, submitted_ms)
+            await asyncio.sleep(max(0, forward_ms - self._node.clock()) / 1000)
+            await walk.reach(health_service_pb2.STAGE_FORWARDED)
+            if not accepted.settled:
+                await self._forward(accepted, walk)
+            await walk.reach(health_service_pb2.STAGE_CHARGED)
+            await walk.reach(health_service_pb2.STAGE_RELEASED)
         except BrokerError as failure:
             error = failure
             if failure.stops_node:
@@ -201,30 +209,13 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             del self._walks[accepted.ticket.hash.hex()]
             await walk.end(error)
 
-    async def _walk_to_release(self, accepted: Accepted, walk: _Walk, policy: Policy | None, submitted_ms: int) -> None:
-        if policy is None:
-            # After a start, when the census node may still be on its way.
-            policy = self._policy = await self._retrying(self._fetch_policy)
-        drawing = asyncio.create_task(asyncio.to_thread(self._node.sample, accepted))
-        if policy.release_tick_ms:
-            await asyncio.sleep(max(0, submitted_ms + policy.forward_delay_ms - self._node.clock()) / 1000)
-        await walk.reach(health_service_pb2.STAGE_FORWARDED)
-        if accepted.settled:
-            drawing.cancel()
-            await walk.reach(health_service_pb2.STAGE_CHARGED)
-            await walk.reach(health_service_pb2.STAGE_RELEASED)
-            return
-        sample = await drawing
-        await self._forward(sample, walk)
-
-    async def _forward(self, sample: Sample, walk: _Walk) -> None:
+    async def _forward(self, accepted: Accepted, walk: _Walk) -> None:
         """Hand the sample over until it is charged and released, or refused."""
-        ticket_hash = sample.ticket.hash.hex()
         try:
-            await self._retrying(lambda: self._attempt(sample, walk, ticket_hash))
+            await self._retrying(lambda: self._attempt(accepted, walk))
         except (RefusedError, InvalidRequestError) as error:
             if error.code not in _RETRIED:
-                await asyncio.to_thread(self._node.log_refused, ticket_hash, error.code)
+                await asyncio.to_thread(self._node.log_refused, accepted.ticket.hash.hex(), error.code)
             raise
 
     async def _retrying(self, attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
@@ -241,24 +232,51 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, _MAX_BACKOFF_SECONDS)
 
-    async def _attempt(self, sample: Sample, walk: _Walk, ticket_hash: str) -> None:
-        async def log_attempt(manifest_hash: bytes) -> None:
-            await asyncio.to_thread(self._node.log_attempt, ticket_hash, manifest_hash)
+    async def _attempt(self, accepted: Accepted, walk: _Walk) -> None:
+        """One attempt: header, word to proceed, sample, charge, release.
 
-        messages = sealed_messages(sample, self._sender, log_attempt)
+        The sample is drawn only when the census node has accepted the header, so that a ticket which it refuses makes
+        no work that could show in anybody's waiting.
+        """
+        call = self._census.Count()
         try:
-            async for response in self._census.Count(messages):
-                match response.WhichOneof("event"):
-                    case "charged":
-                        charge = verify_charged(response.charged, sample, self._census_log)
-                        await asyncio.to_thread(self._node.log_charge, ticket_hash, charge)
-                        await walk.reach(health_service_pb2.STAGE_CHARGED)
-                    case "released":
-                        await asyncio.to_thread(self._node.log_settled, ticket_hash)
-                        await walk.reach(health_service_pb2.STAGE_RELEASED)
-                        return
-                    case None:
-                        raise PeerUnavailableError("PEER_MISBEHAVED", peer="census", problem="an empty message")
+            await self._exchange(call, accepted, walk)
         except AioRpcError as error:
             raise broker_error(error, "census") from error
+        except asyncio.InvalidStateError as error:
+            # The stream ended while we were writing; why, it says when asked.
+            code = await call.code()
+            raise PeerUnavailableError("PEER_UNAVAILABLE", peer=f"census ({code.name})") from error
+        finally:
+            call.cancel()
+
+    async def _exchange(self, call: CountCall, accepted: Accepted, walk: _Walk) -> None:
+        ticket_hash = accepted.ticket.hash.hex()
+        attempt = await asyncio.to_thread(Attempt, accepted.ticket, accepted.signed_ticket, self._sender)
+        await call.write(attempt.header())
+        await _expect(call, "proceed")
+        sample = await asyncio.to_thread(self._node.sample, accepted)
+        frames = attempt.frames(sample)
+        while (frame := await asyncio.to_thread(next, frames, None)) is not None:
+            await call.write(frame)
+        manifest_hash, manifest = attempt.manifest(sample)
+        await asyncio.to_thread(self._node.log_attempt, ticket_hash, manifest_hash)
+        await call.write(manifest)
+        await call.done_writing()
+        charged = (await _expect(call, "charged")).charged
+        charge = verify_charged(charged, accepted.ticket, sample, self._census_log)
+        await asyncio.to_thread(self._node.log_charge, ticket_hash, charge)
+        await walk.reach(health_service_pb2.STAGE_CHARGED)
+        await _expect(call, "released")
+        await asyncio.to_thread(self._node.log_settled, ticket_hash)
+
+
+async def _expect(call: CountCall, event: str) -> census_service_pb2.CountResponse:
+    """The next message of the census node, which must be this event."""
+    response = await call.read()
+    if not isinstance(response, census_service_pb2.CountResponse):
         raise PeerUnavailableError("PEER_UNAVAILABLE", peer="census")
+    refuse_unknown_fields(response)
+    if response.WhichOneof("event") != event:
+        raise PeerUnavailableError("PEER_MISBEHAVED", peer="census", problem=f"something else than '{event}'")
+    return response

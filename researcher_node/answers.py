@@ -170,12 +170,13 @@ class Answers:
         if asked.state == "answered":
             return asked
         try:
-            answer = open_answer(  # 1, 2
+            verified = open_answer(  # 1, 2
                 sealed.sealed,
                 opening_key=OpeningKey.parse_text(row["opening_key"]),
                 ticket_hash=hash_bytes(asked.ticket_message.ticket),
                 census_key=self._keys.answer,
             )
+            answer = verified.body
             self._verify_charge(answer, asked)
         except (BrokerError, ValueError) as error:
             raise PeerUnavailableError(
@@ -187,7 +188,7 @@ class Answers:
                 "noisy_count": answer.noisy_count,
                 "charged": answer.charged,
                 "checkpoint": answer.checkpoint,
-                "signed_answer": answer.SerializeToString(deterministic=True),
+                "signed_answer": verified.signed.SerializeToString(deterministic=True),
                 "opening_key": "",
                 "refused": "",
             },
@@ -198,6 +199,8 @@ class Answers:
         # 3
         if answer.scale != asked.scale or answer.charged != price_units(asked.scale):
             raise ValueError("the scale or the price is not the ticket's")
+        if answer.policy_hash.hex() != asked.policy_hash or answer.query_id.hex() != asked.query:
+            raise ValueError("the policy or the query is not the ticket's")
         # 4
         checkpoint = self._keys.log.verify_checkpoint(answer.checkpoint)
         # 5

@@ -68,17 +68,17 @@ class ResearcherHome:
         """Serve the inbox until a signal."""
         answers = self.open_answers()
 
-        def register(server: aio.Server) -> None:
+        def add_services(server: aio.Server) -> None:
             inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(InboxService(answers), server)
 
         server = NodeServer(
             address=self.config.address,
             tls=self.home.read_tls(self.config.tls),
-            trusted=self._peer("census", self.config.census).certificate,
+            peers=[self._peer("census", self.config.census).certificate],
             service="tripartite.v1.InboxService",
             clock=system_clock,
         )
         try:
-            await server.run(register, stop=StopSignal(), on_ready=on_ready)
+            await server.run(add_services, stop=StopSignal(), on_ready=on_ready)
         finally:
             answers.close()

@@ -1,13 +1,18 @@
 """TLS certificates: ECDSA P-256, self-signed, pinned by the peers that were told of them.
 
 There is no certificate authority, because whoever ran it could pose as anyone: a census agency that signed the health
-node's certificate could read criteria. A node trusts exactly the certificates in its `trust` folder (DECISIONS 4).
+node's certificate could read criteria. A node recognises exactly the certificates in its `trust` folder (DECISIONS 4).
 Who somebody is stands in the certificate's URI SAN, `tripartite://ORGANISATION/ROLE/NAME`; which server a client
 expects stands in the DNS SAN, `ROLE.tripartite.internal`.
+
+SECURITY: a TLS library takes a trusted certificate for an authority, whatever its basic constraints say, so that a
+registered peer could sign itself another identity and pass the handshake. The handshake therefore proves nothing but
+possession of some key; who calls is decided by comparing fingerprints (`broker_common.rpc.callers`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,10 +25,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 __all__ = [
     "Identity",
+    "PeerCertificate",
     "Role",
     "TlsCredentials",
     "certificate_expiry_ms",
-    "certificate_identity",
+    "certificate_fingerprint",
     "make_certificate",
     "parse_identity",
     "server_name",
@@ -33,6 +39,7 @@ Role: TypeAlias = Literal["researcher", "health", "census"]
 _URI = re.compile(r"tripartite://([a-z0-9][a-z0-9-]{0,62})/([a-z]+)/([a-z0-9][a-z0-9-]{0,62})")
 # Clocks of the parties may differ a little when a certificate is new.
 _BACKDATE = timedelta(hours=1)
+_DER, _SPKI = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,8 @@ def make_certificate(identity: Identity, *, now_ms: int, days: int) -> TlsCreden
     """A fresh key and a self-signed certificate for `identity`, valid from now for `days`."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"tripartite {identity.role} {identity.name}"[:64])])
+    key_hash = hashlib.sha256(key.public_key().public_bytes(_DER, _SPKI)).hexdigest()[:16]
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"tripartite {identity.role} {key_hash}")])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -94,7 +102,7 @@ def make_certificate(identity: Identity, *, now_ms: int, days: int) -> TlsCreden
             ),
             critical=False,
         )
-        # Not an authority: a pinned peer cannot vouch for anybody else.
+        # Not an authority. TLS libraries ignore that for a certificate they were told to trust: see above.
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
@@ -107,11 +115,40 @@ def make_certificate(identity: Identity, *, now_ms: int, days: int) -> TlsCreden
     )
 
 
-def certificate_identity(certificate: bytes) -> Identity:
-    """Whom a PEM certificate names in its URI SAN; ValueError when that is nobody, or more than one."""
-    loaded = x509.load_pem_x509_certificate(certificate)
+@dataclass(frozen=True, slots=True)
+class PeerCertificate:
+    """A peer's certificate as it was registered."""
+
+    pem: bytes
+    identity: Identity
+    fingerprint: bytes
+    # TLS finds a trusted certificate by its subject: two with the same one would hide each other.
+    subject: str
+    expiry_ms: int
+
+    @classmethod
+    def parse_pem(cls, pem: bytes) -> PeerCertificate:
+        """Read a file that holds exactly one certificate with exactly one identity; ValueError otherwise."""
+        if pem.count(b"-----BEGIN") != 1:
+            raise ValueError("the file does not hold exactly one certificate")
+        certificate = x509.load_pem_x509_certificate(pem)
+        return cls(
+            pem=pem,
+            identity=_identity(certificate),
+            fingerprint=certificate.fingerprint(hashes.SHA256()),
+            subject=certificate.subject.rfc4514_string(),
+            expiry_ms=int(certificate.not_valid_after_utc.timestamp() * 1000),
+        )
+
+
+def certificate_fingerprint(pem: bytes) -> bytes:
+    """SHA-256 of a PEM certificate's DER form; ValueError when it is none."""
+    return x509.load_pem_x509_certificate(pem).fingerprint(hashes.SHA256())
+
+
+def _identity(certificate: x509.Certificate) -> Identity:
     try:
-        names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         raise ValueError("the certificate names nobody") from None
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)

@@ -5,6 +5,8 @@ The length of a sealed answer is a constant, so that its size says nothing about
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tripartite.v1 import answer_pb2
 
 from broker_common.crypto.sealing import SEALING_OVERHEAD_BYTES, OpeningKey, answer_info
@@ -12,7 +14,7 @@ from broker_common.crypto.signing import VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.query.messages import parse_message
 
-__all__ = ["SEALED_ANSWER_BYTES", "open_answer", "pad_answer"]
+__all__ = ["SEALED_ANSWER_BYTES", "VerifiedAnswer", "open_answer", "pad_answer"]
 
 _PADDED_BYTES = 16 * 1024
 _LENGTH_BYTES = 4
@@ -27,9 +29,15 @@ def pad_answer(signed: answer_pb2.SignedAnswer) -> bytes:
     return (len(message).to_bytes(_LENGTH_BYTES, "big") + message).ljust(_PADDED_BYTES, b"\0")
 
 
-def open_answer(
-    sealed: bytes, *, opening_key: OpeningKey, ticket_hash: bytes, census_key: VerifyKey
-) -> answer_pb2.Answer:
+@dataclass(frozen=True, slots=True)
+class VerifiedAnswer:
+    """An answer to one's own ticket, and the signed message that proves it to others."""
+
+    body: answer_pb2.Answer
+    signed: answer_pb2.SignedAnswer
+
+
+def open_answer(sealed: bytes, *, opening_key: OpeningKey, ticket_hash: bytes, census_key: VerifyKey) -> VerifiedAnswer:
     """The answer to one's own ticket, if the census agency signed it for exactly that ticket.
 
     Raises:
@@ -47,4 +55,4 @@ def open_answer(
     answer = parse_message(answer_pb2.Answer, signed.answer)
     if answer.ticket_hash != ticket_hash:
         raise InvalidRequestError("COMMITMENT_MISMATCH", subject="answer's ticket")
-    return answer
+    return VerifiedAnswer(answer, signed)

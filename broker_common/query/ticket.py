@@ -36,7 +36,11 @@ class Researcher:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedTicket:
-    """A ticket whose signature, form, project and expiry hold. Policy, release, slot and question are still unchecked."""
+    """A ticket whose signature, form and project hold. Whether it is still good is asked by the other methods.
+
+    A ticket that was charged is good for ever: whoever brings it again gets the same answer, whatever has expired or
+    changed meanwhile.
+    """
 
     body: ticket_pb2.Ticket
     signed_bytes: bytes
@@ -48,6 +52,11 @@ class VerifiedTicket:
     @property
     def query_id(self) -> bytes:
         return self.body.query_id
+
+    def verify_fresh(self, now_ms: int) -> None:
+        """Raise TICKET_EXPIRED unless the ticket is within its lifetime."""
+        if not now_ms < self.body.expires_ms <= now_ms + MAX_LIFETIME_MS:
+            raise InvalidRequestError("TICKET_EXPIRED")
 
     def verify_policy(self, policy_hash: bytes) -> None:
         """Raise POLICY_MISMATCH unless the ticket was made under this policy."""
@@ -67,12 +76,12 @@ def sign_ticket(body: ticket_pb2.Ticket, key: SigningKey) -> ticket_pb2.SignedTi
 
 
 def verify_ticket(
-    signed: ticket_pb2.SignedTicket, *, researchers: Mapping[str, Researcher], caller: str | None, now_ms: int
+    signed: ticket_pb2.SignedTicket, *, researchers: Mapping[str, Researcher], caller: str | None
 ) -> VerifiedTicket:
-    """The ticket, if everything about it that needs no policy and no log holds.
+    """The ticket, if everything about it holds that needs neither clock, policy nor log.
 
     1. size and form, 2. the researcher is registered (and is `caller`, where the researcher calls in person),
-    3. key id and signature, 4. project, 5. expiry.
+    3. key id and signature, 4. project.
 
     Raises:
         InvalidRequestError: the first step that fails.
@@ -93,9 +102,6 @@ def verify_ticket(
     # 4
     if body.project_id not in researcher.projects:
         raise InvalidRequestError("UNKNOWN_PROJECT", project=body.project_id[:64], researcher=body.researcher_id)
-    # 5
-    if not now_ms < body.expires_ms <= now_ms + MAX_LIFETIME_MS:
-        raise InvalidRequestError("TICKET_EXPIRED")
     return VerifiedTicket(body, signed.ticket)
 
 

@@ -1,6 +1,7 @@
 """Who may call what: one table, checked before any handler runs, on the certificate of the connection.
 
-A connection that is not mutual TLS 1.3 with exactly one recognised identity is refused whatever it asks for.
+A connection that is not mutual TLS 1.3 with a certificate that was registered is refused whatever it asks for. Who calls
+is what was registered for exactly this certificate, never what a certificate says of itself.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 
-from broker_common.crypto.certificates import Identity, Role, certificate_expiry_ms, parse_identity
+from broker_common.crypto.certificates import Identity, PeerCertificate, Role, certificate_fingerprint
 from broker_common.errors import InvalidRequestError
 from broker_common.values import Clock
 
-__all__ = ["ALLOWED_ROLES", "caller", "set_caller", "verify_caller", "verify_role"]
+__all__ = ["ALLOWED_ROLES", "caller", "register", "set_caller", "verify_caller", "verify_role"]
 
 _EVERY_ROLE: frozenset[Role] = frozenset({"researcher", "health", "census"})
 _RESEARCHER: frozenset[Role] = frozenset({"researcher"})
@@ -47,8 +48,26 @@ def set_caller(identity: Identity) -> None:
     _caller.set(identity)
 
 
-def verify_caller(auth_context: Mapping[str, Iterable[bytes]], clock: Clock) -> Identity:
-    """The identity that the connection's certificate proves.
+def register(peers: Iterable[PeerCertificate]) -> dict[bytes, PeerCertificate]:
+    """The certificates that will be recognised, by fingerprint.
+
+    Raises:
+        InvalidRequestError: CONFIG_INVALID, two different ones have the same subject, so that TLS would see one only.
+    """
+    by_fingerprint = {peer.fingerprint: peer for peer in peers}
+    by_subject: dict[str, PeerCertificate] = {}
+    for peer in by_fingerprint.values():
+        other = by_subject.setdefault(peer.subject, peer)
+        if other is not peer:
+            problem = f"the certificates of {other.identity.uri} and {peer.identity.uri} have the same subject"
+            raise InvalidRequestError("CONFIG_INVALID", file="trust", problem=problem)
+    return by_fingerprint
+
+
+def verify_caller(
+    auth_context: Mapping[str, Iterable[bytes]], registered: Mapping[bytes, PeerCertificate], clock: Clock
+) -> Identity:
+    """The identity that the connection's certificate was registered for.
 
     Raises:
         InvalidRequestError: INSECURE_TRANSPORT or CERTIFICATE_EXPIRED.
@@ -66,14 +85,16 @@ def verify_caller(auth_context: Mapping[str, Iterable[bytes]], clock: Clock) -> 
     if not secure:
         raise InvalidRequestError("INSECURE_TRANSPORT")
     try:
-        identity = parse_identity(only("peer_uri"))
-        expiry_ms = certificate_expiry_ms(only("x509_pem_cert").encode())
+        peer = registered.get(certificate_fingerprint(only("x509_pem_cert").encode()))
     except ValueError as error:
         raise InvalidRequestError("INSECURE_TRANSPORT") from error
+    if peer is None:
+        # SECURITY: the handshake passed, so a registered key signed this certificate. It is nobody all the same.
+        raise InvalidRequestError("INSECURE_TRANSPORT")
     # TLS checks this at the handshake only; a connection may outlive its certificate.
-    if expiry_ms <= clock():
-        raise InvalidRequestError("CERTIFICATE_EXPIRED", subject=identity.role)
-    return identity
+    if peer.expiry_ms <= clock():
+        raise InvalidRequestError("CERTIFICATE_EXPIRED", subject=peer.identity.role)
+    return peer.identity
 
 
 def verify_role(identity: Identity, method: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import grpc
 from grpc import aio
 
-from broker_common.crypto.certificates import Role, TlsCredentials, certificate_expiry_ms, server_name
+from broker_common.crypto.certificates import PeerCertificate, Role, TlsCredentials, certificate_expiry_ms, server_name
 from broker_common.errors import InvalidRequestError
 from broker_common.values import Clock
 
@@ -23,7 +23,7 @@ class Peer:
 
     role: Role
     address: str
-    certificate: bytes
+    certificate: PeerCertificate
 
 
 def open_channel(peer: Peer, own: TlsCredentials, clock: Clock) -> aio.Channel:
@@ -32,10 +32,14 @@ def open_channel(peer: Peer, own: TlsCredentials, clock: Clock) -> aio.Channel:
     Raises:
         InvalidRequestError: CERTIFICATE_EXPIRED, said here because a failed handshake says nothing.
     """
-    for subject, certificate in (("client", own.certificate), (f"{peer.role} node", peer.certificate)):
-        if certificate_expiry_ms(certificate) <= clock():
+    now_ms = clock()
+    for subject, expiry_ms in (
+        ("client", certificate_expiry_ms(own.certificate)),
+        (f"{peer.role} node", peer.certificate.expiry_ms),
+    ):
+        if expiry_ms <= now_ms:
             raise InvalidRequestError("CERTIFICATE_EXPIRED", subject=subject)
-    credentials = grpc.ssl_channel_credentials(peer.certificate, own.private_key, own.certificate)
+    credentials = grpc.ssl_channel_credentials(peer.certificate.pem, own.private_key, own.certificate)
     options = [
         ("grpc.ssl_target_name_override", server_name(peer.role)),
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),

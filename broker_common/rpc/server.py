@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from traceback import extract_tb
 from typing import Any
@@ -19,10 +19,10 @@ import structlog
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from broker_common.crypto.certificates import TlsCredentials
+from broker_common.crypto.certificates import PeerCertificate, TlsCredentials
 from broker_common.errors import BrokerError, InternalError, RefusedError
 from broker_common.query.messages import refuse_unknown_fields
-from broker_common.rpc.callers import set_caller, verify_caller, verify_role
+from broker_common.rpc.callers import register, set_caller, verify_caller, verify_role
 from broker_common.rpc.channel import MAX_MESSAGE_BYTES
 from broker_common.rpc.status import trailing_metadata
 from broker_common.values import Clock
@@ -54,14 +54,14 @@ class NodeServer:
 
     address: str
     tls: TlsCredentials
-    # PEM certificates of every peer that may connect, one after the other.
-    trusted: bytes
+    # Every peer that may connect.
+    peers: Sequence[PeerCertificate]
     service: str
     clock: Clock
 
     async def run(
         self,
-        register: Callable[[aio.Server], None],
+        add_services: Callable[[aio.Server], None],
         *,
         stop: StopSignal,
         on_ready: Callable[[str], None],
@@ -69,18 +69,20 @@ class NodeServer:
     ) -> None:
         """Serve until `stop`, then drain; raise the error that stopped the node, if one did."""
         server = aio.server(
-            interceptors=[_CallerInterceptor(self.clock, stop)],
+            interceptors=[_CallerInterceptor(register(self.peers), self.clock, stop)],
             options=[
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ],
         )
-        register(server)
+        add_services(server)
         probe = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(probe, server)
         credentials = grpc.ssl_server_credentials(
-            [(self.tls.private_key, self.tls.certificate)], self.trusted, require_client_auth=True
+            [(self.tls.private_key, self.tls.certificate)],
+            b"".join(peer.pem for peer in self.peers),
+            require_client_auth=True,
         )
         try:
             port = server.add_secure_port(self.address, credentials)
@@ -131,7 +133,8 @@ def _stop_on_failure(done: asyncio.Future[None], stop: StopSignal) -> None:
 class _CallerInterceptor(aio.ServerInterceptor):
     """Wraps every handler: who is calling, may they, is the message whole; and how a failure is said."""
 
-    def __init__(self, clock: Clock, stop: StopSignal) -> None:
+    def __init__(self, registered: Mapping[bytes, PeerCertificate], clock: Clock, stop: StopSignal) -> None:
+        self._registered = registered
         self._clock = clock
         self._stop = stop
 
@@ -148,12 +151,12 @@ class _CallerInterceptor(aio.ServerInterceptor):
     def _guard(self, handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
         async def unary(request: Any, context: Any) -> Any:
             async with self._answering(context, method):
-                _verify_whole(request)
+                refuse_unknown_fields(request)
                 return await handler.unary_unary(request, context)
 
         async def server_stream(request: Any, context: Any) -> AsyncIterator[Any]:
             async with self._answering(context, method):
-                _verify_whole(request)
+                refuse_unknown_fields(request)
                 async for response in handler.unary_stream(request, context):
                     yield response
 
@@ -185,7 +188,7 @@ class _CallerInterceptor(aio.ServerInterceptor):
     @contextlib.asynccontextmanager
     async def _answering(self, context: Any, method: str) -> AsyncIterator[None]:
         try:
-            identity = verify_caller(context.auth_context(), self._clock)
+            identity = verify_caller(context.auth_context(), self._registered, self._clock)
             verify_role(identity, method)
             set_caller(identity)
             yield
@@ -194,7 +197,9 @@ class _CallerInterceptor(aio.ServerInterceptor):
             _log.info("refused", rpc=method, code=error.code)
             if error.stops_node:
                 self._stop.stop(error)
-            await context.abort(*trailing_metadata(error))
+            # What is wrong with our store is for our operator.
+            public = InternalError("INTERNAL") if error.code == "INTEGRITY" else error
+            await context.abort(*trailing_metadata(public))
         except (aio.AbortError, asyncio.CancelledError, GeneratorExit):
             raise
         except Exception as error:  # noqa: BLE001 - the caller gets INTERNAL, the operator the place
@@ -206,11 +211,7 @@ def _is_foreign(method: str) -> bool:
     return method.startswith("/grpc.")
 
 
-def _verify_whole(request: Any) -> None:
-    refuse_unknown_fields(request)
-
-
 async def _verified(requests: Any) -> AsyncIterator[Any]:
     async for request in requests:
-        _verify_whole(request)
+        refuse_unknown_fields(request)
         yield request

@@ -15,7 +15,14 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc.aio import AioRpcError
 from grpc_status import rpc_status
 
-from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, error_for
+from broker_common.errors import (
+    BrokerError,
+    InternalError,
+    InvalidRequestError,
+    PeerUnavailableError,
+    StateUnknownError,
+    error_for,
+)
 
 __all__ = ["STATUS_OF_REASON", "broker_error", "calling", "trailing_metadata"]
 
@@ -56,7 +63,8 @@ STATUS_OF_REASON: Mapping[str, grpc.StatusCode] = {
     "SCALE_REFUSED": _Code.FAILED_PRECONDITION,
     "BUDGET_EXHAUSTED": _Code.FAILED_PRECONDITION,
     "SERVICE_SHUT_DOWN": _Code.FAILED_PRECONDITION,
-    "SAMPLE_TOO_LARGE": _Code.FAILED_PRECONDITION,
+    "LOADING": _Code.FAILED_PRECONDITION,
+    "POLICY_TOO_NARROW": _Code.FAILED_PRECONDITION,
     "BUSY": _Code.RESOURCE_EXHAUSTED,
     "NOTHING_LOADED": _Code.FAILED_PRECONDITION,
     "LOAD_REFUSED": _Code.INVALID_ARGUMENT,
@@ -67,6 +75,7 @@ STATUS_OF_REASON: Mapping[str, grpc.StatusCode] = {
     "SECRET_MISSING": _Code.INVALID_ARGUMENT,
     "NOT_INSTALLED": _Code.UNIMPLEMENTED,
     "PEER_UNAVAILABLE": _Code.UNAVAILABLE,
+    "PEER_FAILED": _Code.UNAVAILABLE,
     "PEER_MISBEHAVED": _Code.INTERNAL,
     "ANSWER_PENDING": _Code.UNAVAILABLE,
     "INTEGRITY": _Code.INTERNAL,
@@ -100,10 +109,17 @@ def broker_error(error: AioRpcError, peer: str) -> BrokerError:
     for detail in status.details if status is not None else ():
         info = error_details_pb2.ErrorInfo()
         if detail.Unpack(info) and info.domain == _DOMAIN:
-            return error_for(info.reason, dict(info.metadata))
+            return _from_peer(error_for(info.reason, dict(info.metadata)), peer)
     if error.code() in _NOBODY_THERE:
         return PeerUnavailableError("PEER_UNAVAILABLE", peer=peer)
     return PeerUnavailableError("PEER_MISBEHAVED", peer=peer, problem=f"status {error.code().name}")
+
+
+def _from_peer(error: BrokerError, peer: str) -> BrokerError:
+    """SECURITY: what is wrong inside a peer is the peer's; taken for our own, it would stop us."""
+    if isinstance(error, InternalError | StateUnknownError):
+        return PeerUnavailableError("PEER_FAILED", peer=peer, reason=error.code)
+    return error
 
 
 async def calling(peer: str, call: Awaitable[ResultT]) -> ResultT:

@@ -6,12 +6,13 @@ those in common use with default options do, after an fsync), or disks that lie 
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["replace_file", "replacing", "sync_directory"]
+__all__ = ["exclusive", "replace_file", "replacing", "sync_directory"]
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
@@ -35,6 +36,18 @@ def replacing(path: Path) -> Iterator[Path]:
         sync_directory(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[bool]:
+    """Hold a lock file for one process; gives False when another holds it. Ends with the process, however it ends."""
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
 
 
 def sync_directory(directory: Path) -> None:

@@ -7,7 +7,6 @@ settings are errors, so that a misspelt one cannot be silently ignored.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import tomllib
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ import msgspec
 
 from broker_common.crypto.certificates import TlsCredentials
 from broker_common.errors import InvalidRequestError, RefusedError
+from broker_common.storage.durable import exclusive
 
 __all__ = ["Home", "TlsConfig"]
 
@@ -95,11 +95,9 @@ class Home:
         Raises:
             RefusedError: ALREADY_RUNNING.
         """
-        with (self.path / "serve.lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise RefusedError("ALREADY_RUNNING", home=str(self.path)) from error
+        with exclusive(self.path / "serve.lock") as held:
+            if not held:
+                raise RefusedError("ALREADY_RUNNING", home=str(self.path))
             yield
 
     @property

@@ -24,7 +24,7 @@ from typing import Generic, TypeVar
 import msgspec
 from sqlite_utils import Database
 
-from broker_common.errors import BrokerError, InternalError, InvalidRequestError, StateUnknownError
+from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError, StateUnknownError
 from broker_common.tlog.entries import Entry, Event, Opened, encode_entry, parse_entry
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner
@@ -144,13 +144,14 @@ class Journal(Generic[StateT]):
         Raises:
             StateUnknownError: STATE_UNKNOWN, the commit failed and its outcome cannot be known.
             InternalError: STORE_FAILED, something else about the store failed; nothing was written.
+            RefusedError: BUSY, another process did not let go of the journal.
         """
         with self._lock:
             self._verify_usable()
             transaction = Transaction(self)
+            self._begin()
             try:
                 with _store_errors():
-                    self.db.execute("BEGIN IMMEDIATE")
                     self._catch_up()
                     yield transaction
                     if transaction.appended:
@@ -177,11 +178,26 @@ class Journal(Generic[StateT]):
             return self._signer.sign_checkpoint(self._tree.size, self._tree.root())
 
     def prove(self, index: int) -> Checkpointed:
-        """The entry at `index`, with a signed checkpoint that covers it and the proof."""
+        """The entry at `index`, with the signed checkpoint of the log that ends with it, and the proof.
+
+        SECURITY: not the log as it is now. How far it has grown meanwhile would tell what other queries were doing at
+        an instant that nobody is to know.
+        """
         with self._lock, _store_errors():
             self._verify_usable()
-            row = next(iter(self.db.query("select entry from entries where sequence = ?", [index])))
-            return Checkpointed(self.checkpoint(), index, self._tree.inclusion_proof(index), bytes(row["entry"]))
+            (row,) = self.db.query("select entry from entries where sequence = ?", [index])
+            note = self._signer.sign_checkpoint(index + 1, self._tree.root(index + 1))
+            return Checkpointed(note, index, self._tree.inclusion_proof(index, index + 1), bytes(row["entry"]))
+
+    def now(self) -> int:
+        """The clock, but never earlier than the log: what has expired stays expired when the clock is set back."""
+        with self._lock:
+            return max(self._clock(), self.state.time_ms)
+
+    @property
+    def is_broken(self) -> bool:
+        """True after a failure that closed the journal for good."""
+        return self._broken is not None
 
     def _append(self, event: Event) -> Entry:
         entry = Entry(
@@ -226,6 +242,16 @@ class Journal(Generic[StateT]):
     def _write_head(self) -> None:
         row = {"id": 0, "checkpoint": self.checkpoint(), "state": _canonical(self.state.summary())}
         self.db.table("head").insert(row, pk="id", replace=True)
+
+    def _begin(self) -> None:
+        try:
+            self.db.conn.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                # Another process holds the lock, a backup perhaps. Nothing was begun, so nothing is uncertain.
+                raise RefusedError("BUSY", retry_seconds=_BUSY_TIMEOUT_SECONDS) from error
+            self._broken = InternalError("STORE_FAILED")
+            raise self._broken from error
 
     def _commit(self) -> None:
         # CRASH: before the commit nothing of this transaction exists; after it, all of it does.

@@ -8,14 +8,16 @@ there are or whether anything changed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlite_utils import Database
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_load
-from broker_common.errors import InternalError
+from broker_common.errors import InternalError, RefusedError
+from broker_common.storage.durable import exclusive
 from broker_common.storage.journal import Journal, StateT
 from broker_common.tlog.entries import Loaded
 from broker_common.values import Randomness
@@ -41,10 +43,21 @@ class LoadFolder:
         """Where a load lies."""
         return self.path / f"{load}{self.suffix}"
 
-    def new_id(self, randomness: Randomness) -> str:
-        """The id of a load that is about to be written."""
+    @contextmanager
+    def loading(self, randomness: Randomness) -> Iterator[str]:
+        """The id of a load that is about to be written; one process at a time.
+
+        Raises:
+            RefusedError: LOADING, another process is at it.
+        """
         self.path.mkdir(mode=0o700, exist_ok=True)
-        return randomness(_ID_BYTES).hex()
+        with exclusive(self.path / "load.lock") as held:
+            if not held:
+                raise RefusedError("LOADING")
+            # Left by a load that was killed.
+            for unfinished in self.path.glob(".*.part*"):
+                unfinished.unlink(missing_ok=True)
+            yield randomness(_ID_BYTES).hex()
 
     def put_in_force(self, journal: Journal[StateT], load: str, release: str, randomness: Randomness) -> None:
         """Log that the written load replaces the one before."""
@@ -55,7 +68,7 @@ class LoadFolder:
             transaction.append(Loaded(load=load, release=release, commitment=commitment.hex()))
             transaction.db.table("loads").insert({"load": load, "salt": salt})
 
-    def verify(self, journal: Journal[StateT], load: str, commitment: str) -> None:
+    def verify(self, journal: Journal[StateT], load: str, commitments: Mapping[str, str]) -> None:
         """Return only if the load's file is the one that the log committed to.
 
         Raises:
@@ -63,7 +76,7 @@ class LoadFolder:
         """
         with journal.reading():
             row = next(iter(journal.db.query("select salt from loads where load = ?", [load])), None)
-        if row is None or commit_load(row["salt"], self._content_hash(load)).hex() != commitment:
+        if row is None or commit_load(row["salt"], self._content_hash(load)).hex() != commitments.get(load):
             raise InternalError("INTEGRITY", problem=f"the store of load {load} is not the one that was loaded")
 
     def forget_except(self, kept: Collection[str]) -> None:

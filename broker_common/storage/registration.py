@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from broker_common.crypto.certificates import Role, certificate_identity
+from broker_common.crypto.certificates import PeerCertificate, Role
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.query.ticket import Researcher
@@ -34,8 +34,8 @@ class ResearcherPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 def read_peer_certificate(
     home: Home, reference: str, role: Role, *, organisation: str | None = None, name: str | None = None
-) -> bytes:
-    """A peer's PEM certificate, which names the peer that it is registered for.
+) -> PeerCertificate:
+    """A peer's certificate, which names the peer that it is registered for.
 
     SECURITY: whoever hands in a certificate chooses what it says. A researcher's that says "health", or another
     researcher's name, must not become trusted.
@@ -43,11 +43,11 @@ def read_peer_certificate(
     Raises:
         InvalidRequestError: SECRET_MISSING; CONFIG_INVALID, it names somebody else.
     """
-    certificate = home.read(reference)
     try:
-        identity = certificate_identity(certificate)
+        certificate = PeerCertificate.parse_pem(home.read(reference))
     except ValueError as error:
-        raise _mismatch(home, reference, "is not the certificate of a peer") from error
+        raise _mismatch(home, reference, f"is not the certificate of a peer ({error})") from error
+    identity = certificate.identity
     if identity.role != role or organisation not in {None, identity.organisation} or name not in {None, identity.name}:
         raise _mismatch(home, reference, f"names {identity.uri}, not the {role} it is registered for")
     return certificate

@@ -44,7 +44,8 @@ class CensusState(LogState):
         self.adopted: Adopted | None = None
         self.load = ""
         self.release = ""
-        self.commitment = ""
+        # Of every load there ever was: pending answers may need an older one.
+        self.commitments: dict[str, str] = {}
         self.charged_units = 0
         self.shut_down = False
         # By ticket hash, in the order of the charges.
@@ -56,7 +57,13 @@ class CensusState(LogState):
         # The first noise slot after every one that was used.
         self.next_slot = 0
         self._used_slots: set[int] = set()
+        # True between the charge, or the policy, after which nothing fits, and the shutdown that must follow.
         self._must_shut_down = False
+
+    @property
+    def must_shut_down(self) -> bool:
+        """True when the next entry must be a shutdown, because no admissible scale fits any more."""
+        return self._must_shut_down
 
     @property
     def answers(self) -> int:
@@ -90,8 +97,9 @@ class CensusState(LogState):
             case Adopted():
                 self._adopt(entry, event)
             case Loaded():
-                self._require(entry, event.load != self.load, "LOAD_REPEATED", "this load is already in force")
-                self.load, self.release, self.commitment = event.load, event.release, event.commitment
+                self._require(entry, event.load not in self.commitments, "LOAD_REPEATED", "a load is put in force once")
+                self.load, self.release = event.load, event.release
+                self.commitments[event.load] = event.commitment
             case Charged():
                 self._charge(entry, event)
             case Released():

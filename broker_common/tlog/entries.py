@@ -20,7 +20,6 @@ __all__ = [
     "Entry",
     "Event",
     "Forwarded",
-    "Lapsed",
     "Loaded",
     "Opened",
     "Refused",
@@ -142,12 +141,6 @@ class Settled(Struct, tag="settled", frozen=True, forbid_unknown_fields=True, kw
     ticket: _Hash
 
 
-class Lapsed(Struct, tag="lapsed", frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Health: the ticket expired before the health node heard how it ended; the census log knows."""
-
-    ticket: _Hash
-
-
 Event: TypeAlias = (
     Opened
     | Adopted
@@ -161,7 +154,6 @@ Event: TypeAlias = (
     | ReportedCharge
     | Refused
     | Settled
-    | Lapsed
 )
 
 

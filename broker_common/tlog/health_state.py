@@ -1,7 +1,7 @@
 """What the health node's log means: which tickets were accepted, forwarded, charged, settled or refused.
 
 Invariants: a ticket is accepted once and stands for one criteria commitment; nothing is forwarded, charged or settled
-that was not accepted; a settled, refused or lapsed ticket is closed.
+that was not accepted; a settled or refused ticket is closed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from broker_common.tlog.entries import (
     Entry,
     Event,
     Forwarded,
-    Lapsed,
     Loaded,
     Refused,
     ReportedCharge,
@@ -32,12 +31,11 @@ class AcceptedTicket:
     attempts: int = 0
     charged: bool = False
     settled: bool = False
-    lapsed: bool = False
     refused: str = ""
 
     @property
     def is_open(self) -> bool:
-        return not (self.settled or self.lapsed or self.refused)
+        return not (self.settled or self.refused)
 
 
 class HealthState(LogState):
@@ -49,9 +47,10 @@ class HealthState(LogState):
         super().__init__()
         self.load = ""
         self.release = ""
-        self.commitment = ""
+        # Of every load there ever was: open tickets may need an older one.
+        self.commitments: dict[str, str] = {}
         self.tickets: dict[str, AcceptedTicket] = {}
-        # Accepted and neither settled, refused nor lapsed. Ordered, and small however old the log is.
+        # Accepted and neither settled nor refused. Ordered, and small however old the log is.
         self.open_tickets: dict[str, None] = {}
         self._ticket_of_query: dict[str, str] = {}
 
@@ -65,8 +64,9 @@ class HealthState(LogState):
     def _take(self, entry: Entry, event: Event) -> None:
         match event:
             case Loaded():
-                self._require(entry, event.load != self.load, "LOAD_REPEATED", "this load is already in force")
-                self.load, self.release, self.commitment = event.load, event.release, event.commitment
+                self._require(entry, event.load not in self.commitments, "LOAD_REPEATED", "a load is put in force once")
+                self.load, self.release = event.load, event.release
+                self.commitments[event.load] = event.commitment
             case Submitted():
                 self._require(entry, event.ticket not in self.tickets, "TICKET_REPEATED", "a ticket is accepted once")
                 self._require(
@@ -91,8 +91,6 @@ class HealthState(LogState):
                 ticket = self._open_ticket(entry, event.ticket)
                 self._require(entry, not ticket.charged, "REFUSED_AFTER_CHARGE", "a charged ticket cannot be refused")
                 self._close(replace(ticket, refused=event.code))
-            case Lapsed():
-                self._close(replace(self._open_ticket(entry, event.ticket), lapsed=True))
             case _:
                 self._refuse(entry, "OTHER_LOG", "a health log holds no such entry")
 
@@ -104,5 +102,5 @@ class HealthState(LogState):
         ticket = self.tickets.get(ticket_hash)
         if ticket is None:
             self._refuse(entry, "UNKNOWN_TICKET", "the ticket was never accepted")
-        self._require(entry, ticket.is_open, "TICKET_CLOSED", "the ticket is settled, refused or lapsed")
+        self._require(entry, ticket.is_open, "TICKET_CLOSED", "the ticket is settled or refused")
         return ticket

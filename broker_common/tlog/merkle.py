@@ -47,15 +47,19 @@ class MerkleTree:
                 return
             node = _node_hash(self._subtree(height, count - 2), self._subtree(height, count - 1))
 
-    def root(self) -> bytes:
-        """The tree hash; SHA-256 of nothing for the empty tree."""
-        return self._range_hash(0, self.size)
+    def root(self, size: int | None = None) -> bytes:
+        """The hash of the tree as it is, or as it was with `size` leaves; SHA-256 of nothing for the empty tree."""
+        size = self.size if size is None else size
+        if not 0 <= size <= self.size:
+            raise IndexError("the tree was never of that size")
+        return self._range_hash(0, size)
 
-    def inclusion_proof(self, index: int) -> list[bytes]:
-        """PATH(index, D[n]) of RFC 6962, leaf to root, in the tree as it is now."""
-        if not 0 <= index < self.size:
+    def inclusion_proof(self, index: int, size: int | None = None) -> list[bytes]:
+        """PATH(index, D[n]) of RFC 6962, leaf to root, in the tree as it is, or as it was with `size` leaves."""
+        size = self.size if size is None else size
+        if not 0 <= index < size <= self.size:
             raise IndexError("no such leaf")
-        return self._path(index, 0, self.size)
+        return self._path(index, 0, size)
 
     def _path(self, index: int, start: int, end: int) -> list[bytes]:
         if end - start == 1:

@@ -173,7 +173,7 @@ Global___QuoteResponse: _TypeAlias = QuoteResponse  # noqa: Y015
 
 @_typing.final
 class CountRequest(_message.Message):
-    """Order: header, frames, manifest, then at most one cosignature."""
+    """Order: header; then, once told to proceed, frames, manifest, and at most one cosignature."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -209,12 +209,15 @@ Global___CountRequest: _TypeAlias = CountRequest  # noqa: Y015
 
 @_typing.final
 class CountResponse(_message.Message):
-    """Order: charged, released."""
+    """Order: proceed, charged, released."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    PROCEED_FIELD_NUMBER: _builtins.int
     CHARGED_FIELD_NUMBER: _builtins.int
     RELEASED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def proceed(self) -> _sample_pb2.Proceed: ...
     @_builtins.property
     def charged(self) -> _sample_pb2.Charged: ...
     @_builtins.property
@@ -222,14 +225,15 @@ class CountResponse(_message.Message):
     def __init__(
         self,
         *,
+        proceed: _sample_pb2.Proceed | None = ...,
         charged: _sample_pb2.Charged | None = ...,
         released: _sample_pb2.Released | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["charged", b"charged", "event", b"event", "released", b"released"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["charged", b"charged", "event", b"event", "proceed", b"proceed", "released", b"released"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["charged", b"charged", "event", b"event", "released", b"released"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["charged", b"charged", "event", b"event", "proceed", b"proceed", "released", b"released"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["charged", "released"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["proceed", "charged", "released"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 

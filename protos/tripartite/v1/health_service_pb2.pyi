@@ -30,7 +30,7 @@ class _StageEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Stage.ValueType
     STAGE_ACCEPTED: _Stage.ValueType  # 1
     """Ticket, criteria and policy were checked."""
     STAGE_FORWARDED: _Stage.ValueType  # 2
-    """The sample is on its way to the census node."""
+    """The question has gone to the census node; the sample follows."""
     STAGE_CHARGED: _Stage.ValueType  # 3
     """The census node has charged the budget."""
     STAGE_RELEASED: _Stage.ValueType  # 4
@@ -43,7 +43,7 @@ STAGE_UNSPECIFIED: Stage.ValueType  # 0
 STAGE_ACCEPTED: Stage.ValueType  # 1
 """Ticket, criteria and policy were checked."""
 STAGE_FORWARDED: Stage.ValueType  # 2
-"""The sample is on its way to the census node."""
+"""The question has gone to the census node; the sample follows."""
 STAGE_CHARGED: Stage.ValueType  # 3
 """The census node has charged the budget."""
 STAGE_RELEASED: Stage.ValueType  # 4

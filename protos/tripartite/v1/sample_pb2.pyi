@@ -166,6 +166,25 @@ class Cosignature(_message.Message):
 Global___Cosignature: _TypeAlias = Cosignature  # noqa: Y015
 
 @_typing.final
+class Proceed(_message.Message):
+    """The header is accepted: the health node may draw the sample and send it. Depends on the ticket, the policy and the
+    total charged only, so that a ticket that would be refused never makes anybody draw a sample.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Proceed: _TypeAlias = Proceed  # noqa: Y015
+
+@_typing.final
 class Charged(_message.Message):
     """The charge is durable and in the log; nothing about the answer is in here."""
 

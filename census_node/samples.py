@@ -1,0 +1,102 @@
+"""Samples between charge and answer: one file each, with the secret that its noise comes from, wiped when it is done.
+
+A file is written and flushed before the charge that names it, outside any lock, so that the charge itself has one size
+whatever the sample's, and neither pseudonyms nor noise secrets ever enter the database or its write-ahead log. Wiping
+overwrites before it removes; what a file system or a flash disk keeps below that is out of reach (SECURITY.md).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from broker_common.crypto.commitments import hash_set
+from broker_common.errors import InternalError
+from broker_common.storage.durable import sync_directory
+from broker_common.values import PSEUDONYM_BYTES, Randomness
+
+__all__ = ["SLOT_SECRET_BYTES", "KeptSample", "SampleFolder"]
+
+SLOT_SECRET_BYTES = 32
+_NAME_BYTES = 16
+_SUFFIX = ".sample"
+_ZEROS = bytes(1 << 20)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptSample:
+    """What an answer is made of."""
+
+    slot_secret: bytes
+    pseudonyms: npt.NDArray[np.uint8]
+
+    def __repr__(self) -> str:
+        return "KeptSample(<secret>)"
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFolder:
+    """The folder of one census node's samples."""
+
+    path: Path
+
+    def write(self, pseudonyms: npt.NDArray[np.uint8], randomness: Randomness) -> str:
+        """Durably keep a sample with a fresh noise secret; gives the file's name."""
+        self.path.mkdir(mode=0o700, exist_ok=True)
+        name = randomness(_NAME_BYTES).hex() + _SUFFIX
+        try:
+            descriptor = os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(randomness(SLOT_SECRET_BYTES))
+                file.write(np.ascontiguousarray(pseudonyms).data)
+                file.flush()
+                os.fsync(file.fileno())
+            # CRASH: a file that no charge names is swept away at the next start.
+            sync_directory(self.path)
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
+        return name
+
+    def read(self, name: str, set_hash: bytes) -> KeptSample:
+        """The sample as it was written.
+
+        Raises:
+            InternalError: INTEGRITY, it is missing or not the set that was charged.
+        """
+        try:
+            content = (self.path / name).read_bytes()
+        except OSError as error:
+            raise InternalError("INTEGRITY", problem="the sample of a charge cannot be read") from error
+        people = memoryview(content)[SLOT_SECRET_BYTES:]
+        if len(content) < SLOT_SECRET_BYTES or len(people) % PSEUDONYM_BYTES or hash_set(people) != set_hash:
+            raise InternalError("INTEGRITY", problem="the sample of a charge is damaged")
+        return KeptSample(
+            content[:SLOT_SECRET_BYTES], np.frombuffer(people, dtype=np.uint8).reshape(-1, PSEUDONYM_BYTES)
+        )
+
+    def wipe(self, name: str) -> None:
+        """Overwrite and remove a sample; nothing happens if it is gone."""
+        path = self.path / name
+        try:
+            with path.open("r+b") as file:
+                left = path.stat().st_size
+                while left > 0:
+                    left -= file.write(_ZEROS[:left])
+                file.flush()
+                os.fsync(file.fileno())
+            path.unlink()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
+
+    def sweep(self, kept: Collection[str]) -> None:
+        """Wipe every sample that is not among those kept."""
+        for path in self.path.glob(f"*{_SUFFIX}"):
+            if path.name not in kept:
+                self.wipe(path.name)
