@@ -37,7 +37,8 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     scales: Annotated[tuple[_Scale, ...], Meta(min_length=1, max_length=1000)]
     # The health node opens Count this long after Submit, whatever the cohort.
     forward_delay_ms: _Milliseconds
-    # The census node says `charged` at the first tick at least this long after Count's header.
+    # The census node says `charged` at the first tick at least this long after Count's header. Half of it is for the
+    # sample to arrive, half for the work.
     answer_delay_ms: _Milliseconds
     # Everything that leaves the census node leaves on a multiple of this. 0: at once, for tests and benchmarks only.
     release_tick_ms: _Milliseconds
