@@ -8,7 +8,7 @@ __all__ = ["STAGES"]
 
 STAGES = {
     health_service_pb2.STAGE_ACCEPTED: "The health node has taken the question.",
-    health_service_pb2.STAGE_FORWARDED: "The sample is on its way to the census node, as encrypted ids.",
+    health_service_pb2.STAGE_FORWARDED: "The question is at the census node; the sample follows as encrypted ids.",
     health_service_pb2.STAGE_CHARGED: "The privacy budget has been charged.",
     health_service_pb2.STAGE_RELEASED: "The sealed answer is out.",
 }
