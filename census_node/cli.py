@@ -21,11 +21,11 @@ from broker_common.cli import (
     ready_line,
     rejections_text,
 )
-from broker_common.errors import RefusedError
+from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.belief import belief_of_units
 from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Shutdown
+from broker_common.tlog.entries import MAX_NOTE_CHARACTERS, Shutdown
 from census_node import texts
 from census_node.admission import scales_text
 from census_node.opening import CensusHome
@@ -148,6 +148,8 @@ def _policy(state: CensusState) -> dict[str, Any]:
 @click.option("--reason", default="", help=texts.REASON_HELP)
 def shutdown(home: Path, as_json: bool, reason: str) -> None:
     """Stop answering, durably. Answers charged before still go out; the node keeps running to hand them out."""
+    if len(reason) > MAX_NOTE_CHARACTERS:
+        raise InvalidRequestError("INVALID_VALUE", name="--reason", problem="is too long", remedy=texts.REASON_LIMIT)
     opened = CensusHome(home)
     journal = opened.open_journal()
     try:

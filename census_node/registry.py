@@ -86,10 +86,10 @@ class Registry:
             InternalError: INTEGRITY, the file is missing or damaged.
         """
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 columns = {name: stored[name] for name in CENSUS_DICTIONARY.names}
                 return cls(load, stored["high"], stored["low"], columns)
-        except (OSError, ValueError, KeyError, BadZipFile) as error:
+        except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
             raise InternalError("INTEGRITY", problem=f"the registry of load {load} is damaged or missing") from error
 
 

@@ -30,4 +30,5 @@ Policy {policy_hash}, signed by the census agency with key {key_id}
 SHUT_DOWN = "The service is shut down. Answers charged before still go out."
 SOURCE_HELP = "CSV file, one row per person; by default people.csv in the home."
 RELEASE_HELP = "Name of the census release; by default the name in force."
+REASON_LIMIT = "Say it in at most 4,096 characters; the log refers to longer documents."
 REASON_HELP = "Why, for the log; auditors read it."

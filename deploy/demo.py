@@ -75,7 +75,8 @@ async def run_demo(directory: Path, population: int, *, say: Say, report: Any) -
             attack = await show.attack(target)
         answers.close()
     status = _status(deployment)
-    say(texts.DEMO_STATUS.format_map(status))
+    shown = "shut down" if status["state"] == "shutdown" else status["state"]
+    say(texts.DEMO_STATUS.format_map(status | {"state": shown}))
     say(texts.DEMO_KEPT.format(directory=deployment))
     return {"population": population, "studies": studies, "attack": attack, "status": status}
 
@@ -189,7 +190,7 @@ def _status(deployment: Path) -> dict[str, Any]:
     try:
         with journal.reading() as state:
             return {
-                "state": "shut down" if state.shut_down else "serving",
+                "state": "shutdown" if state.shut_down else "serving",
                 "answers": state.answers,
                 "worst_belief": float(belief_of_units(state.charged_units)),
                 "max_belief": _MAX_BELIEF,

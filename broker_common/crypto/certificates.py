@@ -128,10 +128,12 @@ class PeerCertificate:
 
     @classmethod
     def parse_pem(cls, pem: bytes) -> PeerCertificate:
-        """Read a file that holds exactly one certificate with exactly one identity; ValueError otherwise."""
-        if pem.count(b"-----BEGIN") != 1:
-            raise ValueError("the file does not hold exactly one certificate")
+        """Read a file that holds one certificate, of one identity, that is no authority; ValueError otherwise."""
         certificate = x509.load_pem_x509_certificate(pem)
+        # SECURITY: TLS will trust the whole file, whatever else it holds.
+        plain = certificate.public_bytes(serialization.Encoding.PEM)
+        if b"".join(plain.split()) != b"".join(pem.split()):
+            raise ValueError("the file does not hold exactly one certificate")
         return cls(
             pem=pem,
             identity=_identity(certificate),
@@ -148,9 +150,12 @@ def certificate_fingerprint(pem: bytes) -> bytes:
 
 def _identity(certificate: x509.Certificate) -> Identity:
     try:
+        is_authority = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
-        raise ValueError("the certificate names nobody") from None
+        raise ValueError("the certificate names nobody, or does not say that it is no authority") from None
+    if is_authority:
+        raise ValueError("the certificate is one of an authority")
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
     if len(uris) != 1:
         raise ValueError("the certificate does not name exactly one identity")

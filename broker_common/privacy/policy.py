@@ -82,7 +82,7 @@ def parse_policy(document: bytes) -> Policy:
         raise _invalid("is too long")
     try:
         policy = msgspec.json.decode(document, type=Policy)
-    except msgspec.MsgspecError as error:
+    except ValueError as error:  # msgspec's own errors, and broken UTF-8 inside a string
         raise _invalid(f"cannot be read ({error})") from error
     verify_policy(policy)
     if policy.document != document:

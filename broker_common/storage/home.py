@@ -69,13 +69,15 @@ class Home:
             value = os.environ.get(target)
             if value is None:
                 raise self._missing(reference, "the environment variable is not set")
-            return value.encode()
+            return value.encode("utf-8", "surrogateescape")
         if kind == "file" and target:
             try:
                 with (self.path / target).open("rb") as file:
                     return file.read(_MAX_FILE_BYTES)
             except OSError as error:
                 raise self._missing(reference, error.strerror or "it cannot be read") from error
+            except ValueError as error:
+                raise self._missing(reference, "it is not a path") from error
         raise self._missing(reference, "it is not a reference")
 
     def read_key(self, reference: str, parse: Callable[[str], ValueT]) -> ValueT:

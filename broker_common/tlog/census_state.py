@@ -120,7 +120,10 @@ class CensusState(LogState):
 
     def _adopt(self, entry: Entry, event: Adopted) -> None:
         try:
-            self._policy_key.verify_signature(event.document.encode(), base64.b64decode(event.signature, validate=True))
+            signature = base64.b64decode(event.signature, validate=True)
+            if base64.b64encode(signature).decode() != event.signature or event.key_id != self._policy_key.key_id:
+                raise ValueError("the signature is not in canonical form, or by another key")
+            self._policy_key.verify_signature(event.document.encode(), signature)
             policy = parse_policy(event.document.encode())
         except (InvalidRequestError, ValueError) as error:
             self._refuse(entry, "POLICY_INVALID", f"the policy is not one of this agency: {error}")

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 __all__ = [
     "MAX_ENTRY_BYTES",
+    "MAX_NOTE_CHARACTERS",
     "Adopted",
     "Charged",
     "Delivered",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 MAX_ENTRY_BYTES = 64 * 1024
+MAX_NOTE_CHARACTERS = 4096
 # JSON numbers are exact everywhere only below 2^53.
 _Count = Annotated[int, Meta(ge=0, lt=2**53)]
 _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -100,7 +102,7 @@ class Shutdown(Struct, tag="shutdown", frozen=True, forbid_unknown_fields=True, 
     """Census: no further charge. `reason` is `budget` or `operator`."""
 
     reason: Annotated[str, Meta(pattern=r"\A(budget|operator)\Z")]
-    note: Annotated[str, Meta(max_length=4096)]
+    note: Annotated[str, Meta(max_length=MAX_NOTE_CHARACTERS)]
 
 
 class Submitted(Struct, tag="submitted", frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -36,8 +36,8 @@ class MerkleTree:
 
     def append(self, entry: bytes) -> None:
         """Add one leaf."""
-        node = leaf_hash(entry)
-        for height in range(len(self._levels) + 1):
+        node, height = leaf_hash(entry), 0
+        while True:
             if height == len(self._levels):
                 self._levels.append(bytearray())
             level = self._levels[height]
@@ -46,6 +46,7 @@ class MerkleTree:
             if count % 2:
                 return
             node = _node_hash(self._subtree(height, count - 2), self._subtree(height, count - 1))
+            height += 1
 
     def root(self, size: int | None = None) -> bytes:
         """The hash of the tree as it is, or as it was with `size` leaves; SHA-256 of nothing for the empty tree."""
