@@ -119,14 +119,15 @@ class CensusState(LogState):
                 self._refuse(entry, "OTHER_LOG", "a census log holds no such entry")
 
     def _adopt(self, entry: Entry, event: Adopted) -> None:
+        self._require(entry, event.key_id == self._policy_key.key_id, "POLICY_INVALID", "another key is named")
         try:
             signature = base64.b64decode(event.signature, validate=True)
-            if base64.b64encode(signature).decode() != event.signature or event.key_id != self._policy_key.key_id:
-                raise ValueError("the signature is not in canonical form, or by another key")
             self._policy_key.verify_signature(event.document.encode(), signature)
             policy = parse_policy(event.document.encode())
         except (InvalidRequestError, ValueError) as error:
             self._refuse(entry, "POLICY_INVALID", f"the policy is not one of this agency: {error}")
+        canonical = base64.b64encode(signature).decode("ascii")
+        self._require(entry, event.signature == canonical, "POLICY_INVALID", "the signature is not in canonical base64")
         self._require(entry, not self.shut_down, "POLICY_AFTER_SHUTDOWN", "no policy is adopted after a shutdown")
         self._require(
             entry,
