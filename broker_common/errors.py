@@ -126,7 +126,9 @@ class Reason:
 
 _MAX_DETAIL_CHARACTERS = 500
 _STOPPING = frozenset({"INTEGRITY", "STORE_FAILED", "STATE_UNKNOWN"})
-_CRITERIA_HINT = "Run 'tripartite researcher dictionary' for the published columns and codes."
+_CRITERIA_HINT = (
+    "Run 'tripartite researcher dictionary' for the published columns and codes. Language goes into --count, not here."
+)
 
 REASONS: Mapping[str, Reason] = {
     # --- criteria and questions ------------------------------------------------------------------------------------
@@ -146,7 +148,7 @@ REASONS: Mapping[str, Reason] = {
     "UNKNOWN_CODE": Reason(
         InvalidRequestError,
         "Column '{column}' has no code '{value}'.",
-        "Did you mean: {nearest}? Published codes: {codes}.",
+        "Did you mean: {nearest}? Published codes: {codes}",
     ),
     "WRONG_TYPE": Reason(
         InvalidRequestError,
@@ -166,7 +168,7 @@ REASONS: Mapping[str, Reason] = {
     "UNKNOWN_VALUE": Reason(
         InvalidRequestError,
         "Language variable '{variable}' has no value '{value}'.",
-        "Did you mean: {nearest}? Published values: {codes}.",
+        "Did you mean: {nearest}? Published values: {codes}",
     ),
     "QUESTION_SYNTAX": Reason(
         InvalidRequestError,
@@ -320,7 +322,9 @@ REASONS: Mapping[str, Reason] = {
     ),
     # --- peers -----------------------------------------------------------------------------------------------------
     "PEER_UNAVAILABLE": Reason(
-        PeerUnavailableError, "The {peer} node does not answer.", "Check that it is running, then try again."
+        PeerUnavailableError,
+        "The {peer} node does not answer.",
+        "Check that it is running ('tripartite up DIR' starts all three on one machine), then try again.",
     ),
     "PEER_FAILED": Reason(
         PeerUnavailableError,

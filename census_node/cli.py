@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,7 +49,11 @@ def commands() -> None:
 @click.option("--release", help=texts.RELEASE_HELP)
 @click.argument("source", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def load(home: Path, as_json: bool, max_rejected: int | None, release: str | None, source: Path | None) -> None:
-    """Load the registry from SOURCE, checked row by row; what was loaded before stays in force until the end."""
+    """Load the registry from a CSV file.
+
+    SOURCE has one row per person; it is people.csv in the home if left out. Every row is checked, wrong ones are left out
+    and named, and what was loaded before stays in force until the end.
+    """
     opened = CensusHome(home)
     release = release or _read(home, lambda state: state.release) or _FIRST_RELEASE
     report = opened.load(
@@ -96,7 +101,8 @@ def _status(state: CensusState) -> dict[str, Any]:
         "param": _number(policy.param),
         "answers": state.answers,
         "worst_charged": state.charged_units,
-        "worst_belief": float(belief_of_units(state.charged_units)),
+        # Rounded up, and the cap where rounding would pass it: charges never do.
+        "worst_belief": float(min(belief_of_units(state.charged_units), Decimal(policy.max_belief))),
         # Strict accounting charges everyone alike: there are no persons to count.
         "people_charged": None,
         "people_exhausted": None,
@@ -127,7 +133,12 @@ def show(home: Path, as_json: bool) -> None:
 
 def _show_policy(home: Path, as_json: bool) -> None:
     result = _read(home, _policy)
-    emit(as_json, result, texts.POLICY.format_map(result | {"scales": scales_text(result["scales"])}))
+    shown = {
+        "scales": scales_text(result["scales"]),
+        "quote_lifetime": _duration(result["quote_lifetime_ms"]),
+        "answer_retention": _duration(result["answer_retention_ms"]),
+    }
+    emit(as_json, result, texts.POLICY.format_map(result | shown))
 
 
 def _policy(state: CensusState) -> dict[str, Any]:
@@ -175,6 +186,14 @@ def _policy_in_force(state: CensusState) -> Policy:
     if state.policy is None:
         raise RefusedError("NOTHING_LOADED", what="policy", role="census")
     return state.policy
+
+
+def _duration(milliseconds: int) -> str:
+    """For display: in the largest unit that comes out whole."""
+    for unit, size in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("seconds", 1000)):
+        if milliseconds % size == 0:
+            return f"{milliseconds // size} {unit}"
+    return f"{milliseconds} ms"
 
 
 def _number(value: Fraction) -> int | float:

@@ -24,11 +24,10 @@ Policy {policy_hash}, signed by the census agency with key {key_id}
   release tick      {release_tick_ms} ms
   forward delay     {forward_delay_ms} ms
   answer delay      {answer_delay_ms} ms
-  quotes            stand for {quote_lifetime_ms} ms, at most {open_quotes} open per researcher
+  quotes            stand for {quote_lifetime}, at most {open_quotes} open per researcher
   sample            at most {max_sample} people
-  answers           wait {answer_retention_ms} ms for their researcher"""
+  answers           wait {answer_retention} for their researcher"""
 SHUT_DOWN = "The service is shut down. Answers charged before still go out."
-SOURCE_HELP = "CSV file, one row per person; by default people.csv in the home."
 RELEASE_HELP = "Name of the census release; by default the name in force."
 REASON_LIMIT = "Say it in at most 4,096 characters; the log refers to longer documents."
 REASON_HELP = "Why, for the log; auditors read it."

@@ -55,7 +55,10 @@ _SMALLEST_DEMO = 10_000
 def init(
     directory: Path, population: int, seed: int, accounting: str, max_belief: str, release_tick_ms: int, as_json: bool
 ) -> None:
-    """Make a local deployment in DIRECTORY: keys, configurations, synthetic people, both nodes loaded."""
+    """Make a local deployment with synthetic people.
+
+    DIRECTORY, new or empty, gets four homes with keys and configurations, the sources as CSV, and both nodes loaded.
+    """
     plan = Plan(population=population, seed=seed, max_belief=max_belief, release_tick_ms=release_tick_ms)
     policy = lay_out(directory, plan, Progress)
     result = {

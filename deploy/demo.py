@@ -10,6 +10,7 @@ import csv
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -148,7 +149,11 @@ class _Show:
             )
         self._say(
             texts.DEMO_ATTACK_TRUTH.format(
-                language=target.language, answers=len(beliefs), belief=belief, ceiling=ceiling
+                language=target.language,
+                answers=len(beliefs),
+                before=self._answers - len(beliefs),
+                belief=belief,
+                ceiling=ceiling,
             )
         )
         self._say(texts.DEMO_REFUSED.format(number=self._answers + 1, text=answer.text, hint=answer.hint))
@@ -192,7 +197,7 @@ def _status(deployment: Path) -> dict[str, Any]:
             return {
                 "state": "shutdown" if state.shut_down else "serving",
                 "answers": state.answers,
-                "worst_belief": float(belief_of_units(state.charged_units)),
+                "worst_belief": float(min(belief_of_units(state.charged_units), Decimal(_MAX_BELIEF))),
                 "max_belief": _MAX_BELIEF,
                 "log_size": state.size,
             }
@@ -214,5 +219,6 @@ def _make_room(directory: Path) -> None:
 
 def _percent(part: int, whole: int) -> str:
     if whole <= 0:
-        return "?"
+        # Noise larger than the group: nothing is ruled out.
+        return "100.0 %"
     return f"{100 * min(max(part / whole, 0.0), 1.0):.1f} %"

@@ -36,9 +36,8 @@ DEMO_ATTACK_ROW = (
     "  answer {number:>2}   noisy count {noisy:>5}   they believe {belief:>5.1f} %   could be at most {ceiling:>5.1f} %"
 )
 DEMO_ATTACK_TRUTH = """\
-  The person's mother tongue is {language}. After {answers} answers the attackers' belief is {belief:.1f} %; whatever the \
-noise had
-  been, it could not have passed {ceiling:.1f} %."""
+  The person's mother tongue is {language}. The attackers' {answers} answers have brought them to {belief:.1f} %; whatever
+  the noise, and whatever they made of the {before} answers before, they could not have passed {ceiling:.1f} %."""
 
 DEMO_REFUSED = "\nQuestion {number}:\n  {text}\n  {hint}"
 DEMO_STATUS = """

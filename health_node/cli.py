@@ -40,7 +40,11 @@ def commands() -> None:
 @click.option("--release", help=texts.RELEASE_HELP)
 @click.argument("source", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def load(home: Path, as_json: bool, max_rejected: int | None, release: str | None, source: Path | None) -> None:
-    """Load health data from SOURCE, checked row by row; what was loaded before stays in force until the end."""
+    """Load health data from a CSV file.
+
+    SOURCE has one row per person; it is people.csv in the home if left out. Every row is checked, wrong ones are left out
+    and named, and what was loaded before stays in force until the end.
+    """
     opened = HealthHome(home)
     release = release or _release_in_force(opened) or _FIRST_RELEASE
     report = opened.load(

@@ -16,7 +16,7 @@ from tripartite.v1 import condition_pb2, health_service_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, commit_set, hash_set, verify_commitment
 from broker_common.crypto.sampling import SamplingKey
-from broker_common.errors import InvalidRequestError, RefusedError
+from broker_common.errors import InvalidRequestError, RefusedError, error_for
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition_wire import condition_from_wire
@@ -103,6 +103,7 @@ class HealthNode:
         Raises:
             InvalidRequestError: TICKET_REUSED.
             RefusedError: NOTHING_LOADED.
+            BrokerError: as the census node refused it, for a ticket that it has refused.
         """
         ticket_hash = ticket.hash.hex()
         with self.journal.transaction() as transaction:
@@ -110,7 +111,7 @@ class HealthNode:
             known = state.tickets.get(ticket_hash)
             if known is not None:
                 if known.refused:
-                    raise InvalidRequestError("TICKET_REUSED")
+                    raise error_for(known.refused, {"scale": str(ticket.body.scale)})
                 return Accepted(ticket, request.ticket, settled=known.settled)
             if state.ticket_of_query(ticket.query_id.hex()) is not None:
                 raise InvalidRequestError("TICKET_REUSED")

@@ -16,5 +16,4 @@ Health node of {organisation}
   people        {people}
   questions     {tickets} taken, {open} on their way
   log           {log_size} entries"""
-SOURCE_HELP = "CSV file, one row per person; by default people.csv in the home."
 RELEASE_HELP = "A name for this extract of the health data; by default the name in force."

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from types import TracebackType
 from typing import Self
 
@@ -290,27 +290,39 @@ class Session(AbstractAsyncContextManager["Session"]):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         while True:
-            asked = self._answers.get(query)
-            if asked.state == "answered":
-                return asked
             left = deadline - loop.time()
             try:
-                response = await self._collect_once(query, max(0.0, left))
-                if response.HasField("answer"):
-                    return self._answers.receive(response.answer)
-            except BrokerError as error:
-                # Not charged yet, or away for a moment: both pass.
-                if error.code not in {"UNKNOWN_QUERY", "PEER_UNAVAILABLE"}:
+                return await self.collect_now(query, hold_seconds=max(0.0, left))
+            except PeerUnavailableError as error:
+                # Not out yet, or the census node is away for a moment: both pass.
+                if error.code not in {"ANSWER_PENDING", "PEER_UNAVAILABLE"}:
                     raise
             if left <= 0:
                 raise PeerUnavailableError("ANSWER_PENDING", query=query)
             await asyncio.sleep(min(_PAUSE_SECONDS, left))
 
-    async def _collect_once(self, query: str, left_seconds: float) -> census_service_pb2.CollectResponse:
-        hold_ms = min(_COLLECT_HOLD_MS, int(left_seconds * 1000))
+    async def collect_now(self, query: str, *, hold_seconds: float = 0.0) -> AskedQuestion:
+        """One look for an answer; the census node may hold the call for a while.
+
+        Raises:
+            PeerUnavailableError: ANSWER_PENDING, it is not out; PEER_UNAVAILABLE, the census node does not say.
+        """
+        asked = self._answers.get(query)
+        if asked.state == "answered":
+            return asked
+        hold_ms = min(_COLLECT_HOLD_MS, int(hold_seconds * 1000))
         request = census_service_pb2.CollectRequest(query_id=bytes.fromhex(query), wait_ms=hold_ms)
         timeout = hold_ms / 1000 + _CALL_SECONDS
-        return await calling("census", self._census.Collect(request, timeout=timeout))
+        try:
+            response = await calling("census", self._census.Collect(request, timeout=timeout))
+        except InvalidRequestError as error:
+            if error.code != "UNKNOWN_QUERY":
+                raise
+            # Not charged, or not yet.
+            raise PeerUnavailableError("ANSWER_PENDING", query=query) from error
+        if not response.HasField("answer"):
+            raise PeerUnavailableError("ANSWER_PENDING", query=query)
+        return self._answers.receive(response.answer)
 
 
 def parse_fraction(text: str) -> int:
@@ -321,14 +333,15 @@ def parse_fraction(text: str) -> int:
     """
     try:
         millionths = Decimal(text) * WHOLE_MILLIONTHS
-        whole = int(millionths)
-    except (InvalidOperation, ValueError, OverflowError):
-        whole, millionths = 0, Decimal(1)
-    if whole != millionths or not 1 <= whole <= WHOLE_MILLIONTHS:
+        # Before any integer is made of it: Decimal can hold numbers that would not fit into memory.
+        fits = 1 <= millionths <= WHOLE_MILLIONTHS and millionths == int(millionths)
+    except ArithmeticError:
+        fits = False
+    if not fits:
         raise InvalidRequestError(
             "INVALID_VALUE",
             name="--fraction",
             problem="is not a number between 0.000001 and 1 with at most six decimals",
             remedy="Use 1 for everyone who matches, or for example 0.25.",
         )
-    return whole
+    return int(millionths)

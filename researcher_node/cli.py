@@ -14,7 +14,7 @@ from tripartite.v1 import health_service_pb2
 
 from broker_common.cli import emit, home_option, json_option, lifeline_option, ready_line, say
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
-from broker_common.errors import BrokerError, InternalError
+from broker_common.errors import BrokerError, InternalError, InvalidRequestError
 from broker_common.privacy.accounting import epsilon_text
 from broker_common.privacy.discrete_laplace import margin
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
@@ -147,8 +147,16 @@ def ask(
 async def _ask(opened: ResearcherHome, wanted: Wanted | None, again: str | None, wait: float) -> AskedQuestion:
     answers = opened.open_answers()
     async with opened.session(answers) as session:
-        asked = await session.prepare(wanted) if wanted is not None else answers.get(again or "")
-        return await session.ask(asked, wait_seconds=wait, on_stage=_say_stage)
+        if wanted is None:
+            return await session.ask(answers.get(again or ""), wait_seconds=wait, on_stage=_say_stage)
+        try:
+            return await session.ask(await session.prepare(wanted), wait_seconds=wait, on_stage=_say_stage)
+        except InvalidRequestError as error:
+            if error.code != "SLOT_UNUSABLE":
+                raise
+            # The census node was restarted between quote and sample. Nothing was charged: quote again, once.
+            say(texts.QUOTING_AGAIN)
+            return await session.ask(await session.prepare(wanted), wait_seconds=wait, on_stage=_say_stage)
 
 
 @commands.command()
@@ -174,7 +182,7 @@ async def _collect_pending(opened: ResearcherHome, query_id: str | None) -> None
             # Also what was refused: a ticket that was charged may have been refused when it came again.
             if asked.state != "answered" and query_id in {None, asked.query}:
                 try:
-                    await session.collect(asked.query, wait_seconds=0)
+                    await session.collect_now(asked.query)
                 except BrokerError as error:
                     if error.code != "ANSWER_PENDING":
                         raise
@@ -222,7 +230,7 @@ def _answer_text(asked: AskedQuestion) -> str:
     result = _answer_json(asked)
     text = texts.ANSWER.format(
         count=result["noisy_count"],
-        question=asked.question,
+        question=texts.EVERYONE if asked.question == "all" else asked.question,
         where=asked.where,
         margin=result["margin_95"],
         scale=asked.scale,

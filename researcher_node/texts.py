@@ -13,6 +13,7 @@ STAGES = {
     health_service_pb2.STAGE_RELEASED: "The sealed answer is out.",
 }
 
+EVERYONE = "all linked people"
 ANSWER = """\
 Noisy count {count}: {question}
   among those with: {where}
@@ -43,6 +44,7 @@ PROJECT_HELP = "The registered study this belongs to; the usual one stands in co
 AGAIN_HELP = "Submit the ticket of an earlier query again: one ticket, one charge, one answer."
 
 WHERE_OR_AGAIN = "Give --where and --count, or --again with an earlier query id."
+QUOTING_AGAIN = "The quote is no longer held; quoting again. Nothing was charged."
 NO_ANSWERS = "Nothing has been asked yet."
 READY = "researcher inbox ready on {address}"
 SCALE_OR_MARGIN = "Give --scale or --margin, not both."

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import grpc
 from google.protobuf import any_pb2
+from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from grpc.aio import AioRpcError
 from grpc_status import rpc_status
@@ -103,16 +104,23 @@ def trailing_metadata(error: BrokerError) -> tuple[grpc.StatusCode, str, tuple[t
 def broker_error(error: AioRpcError, peer: str) -> BrokerError:
     """The domain error that a failed call to `peer` stands for."""
     try:
-        status = rpc_status.from_call(error)  # type: ignore[arg-type]  # it calls three methods, which aio errors have
-    except ValueError:
+        info = _error_info(error)
+    except (ValueError, DecodeError):
         return PeerUnavailableError("PEER_MISBEHAVED", peer=peer, problem="an error that contradicts itself")
-    for detail in status.details if status is not None else ():
-        info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info) and info.domain == _DOMAIN:
-            return _from_peer(error_for(info.reason, dict(info.metadata)), peer)
+    if info is not None:
+        return _from_peer(error_for(info.reason, dict(info.metadata)), peer)
     if error.code() in _NOBODY_THERE:
         return PeerUnavailableError("PEER_UNAVAILABLE", peer=peer)
     return PeerUnavailableError("PEER_MISBEHAVED", peer=peer, problem=f"status {error.code().name}")
+
+
+def _error_info(error: AioRpcError) -> error_details_pb2.ErrorInfo | None:
+    status = rpc_status.from_call(error)  # type: ignore[arg-type]  # it calls three methods, which aio errors have
+    for detail in status.details if status is not None else ():
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info) and info.domain == _DOMAIN:
+            return info
+    return None
 
 
 def _from_peer(error: BrokerError, peer: str) -> BrokerError:
