@@ -51,7 +51,7 @@ class LoadFolder:
             RefusedError: LOADING, another process is at it.
         """
         self.path.mkdir(mode=0o700, exist_ok=True)
-        with exclusive(self.path / "load.lock") as held:
+        with exclusive(self.path.with_suffix(".lock")) as held:
             if not held:
                 raise RefusedError("LOADING")
             # Left by a load that was killed.

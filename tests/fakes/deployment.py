@@ -1,0 +1,344 @@
+"""Real deployments for tests: made, run and asked as anybody would, and read afterwards without the product's code.
+
+Everything a test starts is started here and is gone when its `with` block ends. The journals are read with plain SQL and
+JSON, and the true counts with plain Python, so that a fault of the product cannot hide behind itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import csv
+import io
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from broker_common.cli import _run
+from broker_common.errors import BrokerError
+from researcher_node.answers import AskedQuestion
+from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.opening import ResearcherHome
+
+__all__ = [
+    "FRENCH",
+    "PROGRAM",
+    "ROLES",
+    "Deployment",
+    "Node",
+    "Outcome",
+    "Up",
+    "make",
+    "node_pids",
+    "run",
+    "run_here",
+    "wait_until",
+]
+
+PROGRAM = Path(sys.executable).with_name("tripartite")
+ROLES = ("census", "health", "researcher")
+FRENCH = "mother_tongue = 'French'"
+_COMMAND_SECONDS = 120.0
+_READY_SECONDS = 60.0
+_STOP_SECONDS = 30.0
+_LOOK_SECONDS = 0.02
+
+Person: TypeAlias = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a command ended and what it said."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one object that stdout holds; anything else on stdout fails the test."""
+        assert self.stdout.count("\n") == 1, f"not one line on stdout: {self.stdout!r}; stderr: {self.stderr!r}"
+        value = json.loads(self.stdout)
+        assert isinstance(value, dict)
+        return value
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The object of a command that succeeded."""
+        assert self.code == 0, f"exit {self.code}: {self.stdout}{self.stderr}"
+        return self.json
+
+    @property
+    def error(self) -> dict[str, str]:
+        """The error object, in exactly the promised shape."""
+        assert self.code != 0, f"succeeded: {self.stdout}"
+        assert list(self.json) == ["error"]
+        error = self.json["error"]
+        assert list(error) == ["code", "text", "hint"]
+        assert all(isinstance(value, str) and value for value in error.values())
+        return dict(error)
+
+
+def run(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> Outcome:
+    """Run one command of the program to its end."""
+    ended = subprocess.run(
+        [PROGRAM, *words],
+        cwd=cwd,
+        env=None if env is None else {**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_COMMAND_SECONDS,
+        check=False,
+    )
+    return Outcome(ended.returncode, ended.stdout, ended.stderr)
+
+
+def run_here(*words: str | Path) -> Outcome:
+    """The same command without a process of its own: where many are needed, and a second of start-up each is too much."""
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+        code = _run([str(word) for word in words])
+    return Outcome(code, stdout.getvalue(), stderr.getvalue())
+
+
+def wait_until(holds: Callable[[], bool], what: str, *, seconds: float = _READY_SECONDS) -> None:
+    """Return as soon as `holds()`; fail the test when it never does."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"after {seconds} s still not: {what}"
+        time.sleep(_LOOK_SECONDS)
+
+
+def node_pids(directory: Path) -> dict[str, int]:
+    """The processes that serve a home of this deployment, by role; found by their command lines."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().decode().split("\0") if entry.name.isdecimal() else []
+            if "serve" in words and "--home" in words:
+                home = (entry / "cwd").readlink() / words[words.index("--home") + 1]
+                if home.parent == directory:
+                    found[home.name] = int(entry.name)
+    return found
+
+
+def make(directory: Path, *options: str, population: int = 2000, tick_ms: int = 0) -> Deployment:
+    """`tripartite init`; tick 0 unless told otherwise, because time is not what most tests are about."""
+    words = ["--population", str(population), "--release-tick-ms", str(tick_ms), *options]
+    assert run("init", directory, *words, "--json").result["directory"] == str(directory)
+    return Deployment(directory)
+
+
+class Deployment:
+    """The four homes under one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def home(self, role: str) -> Path:
+        return self.directory / role
+
+    def run(self, role: str, command: str, *words: str | Path) -> Outcome:
+        """A role's command with its home."""
+        return run(role, command, "--home", self.home(role), *words)
+
+    def json(self, role: str, command: str, *words: str | Path) -> dict[str, Any]:
+        """What a role's command prints with --json; it must succeed. Without a process of its own."""
+        return run_here(role, command, "--home", self.home(role), "--json", *words).result
+
+    def ask(self, where: str, count: str = FRENCH, *words: str) -> Outcome:
+        """`researcher ask --json`."""
+        return self.run("researcher", "ask", "--where", where, "--count", count, *words, "--json")
+
+    # --- asking in bulk --------------------------------------------------------------------------------------------
+
+    def in_session(self, work: Callable[[Session], Any]) -> Any:
+        """Run `await work(session)` with the researcher's own code, without starting a program for every question."""
+
+        async def opened() -> Any:
+            home = ResearcherHome(self.home("researcher"))
+            answers = home.open_answers()
+            try:
+                async with home.session(answers) as session:
+                    return await work(session)
+            finally:
+                answers.close()
+
+        return asyncio.run(opened())
+
+    def ask_all(
+        self, questions: Sequence[tuple[str, str]], *, scale: int = 30, at_once: int = 1, wait_seconds: float = 60
+    ) -> list[AskedQuestion | BrokerError]:
+        """Ask every (where, count), some of them at once; what became of each, in order."""
+
+        async def work(session: Session) -> list[AskedQuestion | BrokerError]:
+            places = asyncio.Semaphore(at_once)
+
+            async def one(where: str, count: str) -> AskedQuestion | BrokerError:
+                async with places:
+                    try:
+                        asked = await session.prepare(
+                            Wanted(where, count, Precision(scale), 1_000_000, "official-languages")
+                        )
+                        return await session.ask(asked, wait_seconds=wait_seconds, on_stage=lambda _: None)
+                    except BrokerError as error:
+                        return error
+
+            return await asyncio.gather(*(one(*question) for question in questions))
+
+        outcomes: list[AskedQuestion | BrokerError] = self.in_session(work)
+        return outcomes
+
+    # --- reading what is stored ------------------------------------------------------------------------------------
+
+    def events(self, role: str) -> list[dict[str, Any]]:
+        """The events of a node's log, oldest first, each with its kind under `type`."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.home(role)}/journal.db?mode=ro", uri=True)) as db:
+            rows = db.execute("select entry from entries order by sequence").fetchall()
+        return [json.loads(row[0])["event"] for row in rows]
+
+    def tickets(self, role: str, kind: str) -> Counter[str]:
+        """How often a log holds an event of this kind for each ticket."""
+        return Counter(event["ticket"] for event in self.events(role) if event["type"] == kind)
+
+    def ticket_of(self, query: str) -> str:
+        """The ticket hash that the health node accepted under a query id; empty if it did not."""
+        tickets = [event["ticket"] for event in self.events("health") if event.get("query") == query]
+        return tickets[0] if tickets else ""
+
+    def verify_ledger(self) -> None:
+        """The invariants of DESIGN 5, from the entries alone, and then the product's own replay of both logs."""
+        cap = self.json("census", "policy")["cap"]
+        charged: set[str] = set()
+        released: set[str] = set()
+        total, shut_down = 0, False
+        for event in self.events("census"):
+            match event["type"]:
+                case "charged":
+                    assert not shut_down, "charged after the shutdown"
+                    assert event["ticket"] not in charged, "charged twice"
+                    charged.add(event["ticket"])
+                    total += event["units"]
+                    assert event["total"] == total <= cap, "the cap is passed, or the total is wrong"
+                case "released":
+                    assert event["ticket"] in charged, "released before it was charged"
+                    assert event["ticket"] not in released, "released twice"
+                    released.add(event["ticket"])
+                case "shutdown":
+                    shut_down = True
+        accepted = self.tickets("health", "submitted")
+        assert charged <= accepted.keys(), "charged a ticket that the health node does not know"
+        status = self.json("census", "status")
+        assert (status["answers"], status["worst_charged"]) == (len(charged), total)
+        assert self.json("health", "status")["tickets"] == len(accepted)
+
+    def people(self) -> list[Person]:
+        """Everyone whose records link, health and census columns side by side, from the source files."""
+        with (self.home("census") / "people.csv").open(encoding="utf-8", newline="") as file:
+            census = {row["health_card"]: row for row in csv.DictReader(file) if row["health_card"]}
+        with (self.home("health") / "people.csv").open(encoding="utf-8", newline="") as file:
+            return [row | census[row["health_card"]] for row in csv.DictReader(file) if row["health_card"] in census]
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def up(self) -> Iterator[Up]:
+        """`tripartite up`, ready; stopped at the end of the block if it still runs."""
+        up = Up(self.directory)
+        try:
+            up.wait_ready()
+            yield up
+        finally:
+            up.end()
+
+    @contextlib.contextmanager
+    def node(self, role: str, *, launcher: Sequence[str | Path] = (PROGRAM,)) -> Iterator[Node]:
+        """One node alone, ready; started by the program, or by something that stands in for it."""
+        node = Node(self.directory, [*launcher, role, "serve", "--home", self.home(role)], ready_lines=1)
+        try:
+            node.wait_ready()
+            yield node
+        finally:
+            node.end()
+
+
+class Node:
+    """A serving process of our own, what it prints, and its standard error in a file beside the deployment."""
+
+    def __init__(self, directory: Path, words: Sequence[str | Path], *, ready_lines: int) -> None:
+        self._ready_lines = ready_lines
+        self.lines: list[str] = []
+        self.stderr_file = directory.with_name(f"{directory.name}.stderr")
+        with self.stderr_file.open("ab") as stderr:
+            # A session of its own: a signal to the test run is not a signal to the nodes.
+            self.process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                start_new_session=True,
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    @property
+    def ready(self) -> list[str]:
+        """The lines that say so."""
+        return [line for line in self.lines if "ready" in line]
+
+    def wait_ready(self) -> None:
+        wait_until(lambda: len(self.ready) >= self._ready_lines or self.process.poll() is not None, "ready")
+        assert self.process.poll() is None, f"ended before it was ready: {self.stderr}"
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_file.read_text(encoding="utf-8")
+
+    def signal(self, number: int) -> int:
+        """Send a signal and wait for the end; gives the exit code."""
+        self.process.send_signal(number)
+        code = self.process.wait(_STOP_SECONDS)
+        self._reader.join(_STOP_SECONDS)
+        return code
+
+    def end(self) -> None:
+        """Whatever state it is in, it is gone afterwards, with nothing left open."""
+        try:
+            if self.process.poll() is None:
+                self.signal(signal.SIGTERM)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        finally:
+            self._reader.join(_STOP_SECONDS)
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+
+
+class Up(Node):
+    """`tripartite up`: three nodes as its children."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        super().__init__(directory, [PROGRAM, "up", directory], ready_lines=len(ROLES))
+
+    def end(self) -> None:
+        super().end()
+        wait_until(lambda: not node_pids(self.directory), "every node has ended", seconds=_STOP_SECONDS)

@@ -1,0 +1,190 @@
+"""`health load` and `census load`: wrong rows are reported and left out, wrong files refused, serving nodes follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.deployment import FRENCH, Deployment, make, run_here
+
+pytestmark = pytest.mark.process
+
+MAX_BELIEF = "0." + "9" * 26
+POPULATION = 400
+# Farther out than noise at scale 1 goes but once in some 10**17 draws.
+FAR = 40
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """Serving, with the budget for many precise answers."""
+    deployment = make(
+        tmp_path_factory.mktemp("loading") / "deployment", "--max-belief", MAX_BELIEF, population=POPULATION
+    )
+    with deployment.node("census"), deployment.node("health"):
+        yield deployment
+
+
+def load(deployment: Deployment, role: str, source: Path, *words: str) -> Any:
+    """The outcome of a load."""
+    return run_here(role, "load", "--home", deployment.home(role), "--json", *words, source)
+
+
+def lines_of(deployment: Deployment, role: str) -> list[str]:
+    """The source that `init` wrote, header first."""
+    return (deployment.home(role) / "people.csv").read_text(encoding="utf-8").splitlines()
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    """A source file."""
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def field(line: str, place: int, value: str) -> str:
+    """The line with another value in one field."""
+    fields = line.split(",")
+    return ",".join([*fields[:place], value, *fields[place + 1 :]])
+
+
+def wrong_digit(line: str) -> str:
+    """A card whose check digit does not hold."""
+    return field(line, 0, line[:9] + str((int(line[9]) + 1) % 10))
+
+
+def everyone(deployment: Deployment) -> int:
+    """How many people are linked, as an answer at scale 1 tells it."""
+    (answer,) = deployment.ask_all([("age >= 0", "all")], scale=1)
+    count = getattr(answer, "noisy_count", None)
+    assert isinstance(count, int), answer
+    return count
+
+
+HEALTH_FAULTS: list[tuple[Callable[[list[str]], str], str]] = [
+    (lambda lines: wrong_digit(lines[10]), "health_card"),
+    (lambda lines: field(lines[11], 0, "12345"), "health_card"),
+    (lambda lines: field(lines[12], 3, "martian"), "sex holds a code that is not published"),
+    (lambda lines: field(lines[13], 2, "old"), "age is not a whole number"),
+    (lambda lines: field(lines[14], 2, "131"), "age is not between 0 and 130"),
+    (lambda lines: field(lines[15], 7, "31.03.2011"), "last_admission_date is not a date written YYYY-MM-DD"),
+    (lambda lines: field(lines[16], 5, "asthma;asthma"), "diagnosis holds a code twice"),
+    (lambda lines: lines[17] + ",more", "has 11 fields instead of 10"),
+    (lambda lines: lines[18].rpartition(",")[0], "has 9 fields instead of 10"),
+    (lambda lines: lines[1], "repeats the health_card of line 2"),
+    (lambda lines: field(lines[20], 4, '"Ottawa'), "has a quote in the wrong place or one that is not closed"),
+]
+CENSUS_FAULTS: list[tuple[Callable[[list[str]], str], str]] = [
+    (lambda lines: wrong_digit(lines[10]), "health_card"),
+    (lambda lines: field(lines[11], 3, "Klingon"), "mother_tongue holds a code that is not published"),
+    (lambda lines: field(lines[12], 1, ""), "person_id is empty"),
+    (lambda lines: field(lines[13], 1, "P00000001"), "repeats the person_id"),
+    (lambda lines: lines[14] + ",more", "has 8 fields instead of 7"),
+]
+
+
+@pytest.mark.parametrize(("role", "faults"), [("health", HEALTH_FAULTS), ("census", CENSUS_FAULTS)])
+def test_wrong_rows_are_reported_with_line_and_reason_and_the_rest_is_loaded(
+    deployment: Deployment, tmp_path: Path, role: str, faults: list[tuple[Callable[[list[str]], str], str]]
+) -> None:
+    """The JSON names each wrong row and why, never a value of the person; the arithmetic of the report adds up."""
+    lines = lines_of(deployment, role)
+    for offset, (spoil, _) in enumerate(faults):
+        lines[10 + offset] = spoil(lines)
+    outcome = load(deployment, role, write(tmp_path / "people.csv", lines), "--release", "2012")
+    report = outcome.result
+    loaded = "loaded" if role == "health" else "linked"
+    assert list(report) == ["release", "rows", loaded, "without_card", "rejected", "rejections"]
+    assert report["release"] == "2012"
+    assert report["rows"] == len(lines) - 1 == report[loaded] + report["without_card"] + report["rejected"]
+    assert report["rejected"] == len(faults)
+    # Lines are counted as an editor does: the header is line 1.
+    assert [each["line"] for each in report["rejections"]] == list(range(11, 11 + len(faults)))
+    for each, (_, reason) in zip(report["rejections"], faults, strict=True):
+        assert reason in each["reason"]
+        assert not any(value in each["reason"] for value in ("martian", "Klingon", "12345", lines[10][:10]))
+
+
+BROKEN: list[tuple[bytes, str]] = [
+    (b"", "it is empty"),
+    (b"\xff\xfe\x00", "UTF-8"),
+    (b"health_card;age\n", "commas"),
+    (b"health_card,age\n1,2\n", "lacks columns"),
+    (b"%PDF-1.4 not a table at all\n", "one column only"),
+]
+
+
+@pytest.mark.parametrize("role", ["health", "census"])
+def test_a_broken_file_is_refused_and_what_was_loaded_before_still_serves(
+    deployment: Deployment, tmp_path: Path, role: str
+) -> None:
+    """Exit 3 with the reason; nothing of the load in force is touched."""
+    before = deployment.json(role, "status")
+    header, *rows = lines_of(deployment, role)
+    sources = [(tmp_path / f"{number}.csv", problem) for number, (_, problem) in enumerate(BROKEN)]
+    for (path, _), (content, _) in zip(sources, BROKEN, strict=True):
+        path.write_bytes(content)
+    sources += [
+        (tmp_path / "none.csv", "cannot be read"),
+        (write(tmp_path / "header.csv", [header]), "has no rows"),
+        (write(tmp_path / "extra.csv", [f"{header},name", *(f"{row},x" for row in rows)]), "not published"),
+        (write(tmp_path / "wrong.csv", [header, *map(wrong_digit, rows)]), "rows are wrong"),
+    ]
+    for source, problem in sources:
+        outcome = load(deployment, role, source)
+        assert (outcome.code, outcome.error["code"]) == (3, "LOAD_REFUSED"), source
+        assert problem in outcome.error["text"] + outcome.error["hint"], source
+        assert "still in force" in outcome.error["hint"]
+    assert deployment.json(role, "status") == before
+    assert everyone(deployment) > 0
+
+
+def test_max_rejected_0_refuses_a_single_wrong_row(deployment: Deployment, tmp_path: Path) -> None:
+    """An operator who tolerates no wrong row gets none; the first one is named."""
+    lines = lines_of(deployment, "health")
+    lines[6] = wrong_digit(lines[6])
+    source = write(tmp_path / "people.csv", lines)
+    outcome = load(deployment, "health", source, "--max-rejected", "0")
+    assert (outcome.code, outcome.error["code"]) == (3, "LOAD_REFUSED")
+    assert "line 7" in outcome.error["text"]
+    assert load(deployment, "health", source, "--max-rejected", "1").result["rejected"] == 1
+
+
+@pytest.mark.parametrize("role", ["health", "census"])
+def test_the_next_question_is_answered_on_the_new_load(deployment: Deployment, tmp_path: Path, role: str) -> None:
+    """A serving node follows a load without a restart, and back again; the release's name follows, too."""
+    source = deployment.home(role) / "people.csv"
+    load(deployment, role, source, "--release", "before")
+    linked = len(deployment.people())
+    assert abs(everyone(deployment) - linked) <= FAR
+    lines = lines_of(deployment, role)
+    cards = {person["health_card"] for person in deployment.people()[: linked // 2]}
+    fewer = [lines[0], *(line for line in lines[1:] if line.split(",")[0] not in cards)]
+    report = deployment.run(role, "load", write(tmp_path / "fewer.csv", fewer), "--release", "2013", "--json").result
+    assert report["release"] == "2013"
+    assert abs(everyone(deployment) - (linked - len(cards))) <= FAR
+    if role == "census":
+        assert deployment.json("researcher", "dictionary")["census_release"] == "2013"
+    else:
+        assert deployment.json("health", "status")["release"] == "2013"
+    # Without a name the release in force is meant, without a file the one in the home.
+    assert run_here(role, "load", "--home", deployment.home(role), "--json").result["release"] == "2013"
+    assert abs(everyone(deployment) - linked) <= FAR
+    deployment.verify_ledger()
+
+
+def test_a_load_leaves_one_store_behind(deployment: Deployment) -> None:
+    """Stores that nobody needs any more are removed, and half-written ones do not stay."""
+    for role, folder in (("health", "people"), ("census", "registries")):
+        load(deployment, role, deployment.home(role) / "people.csv")
+        assert len(list((deployment.home(role) / folder).iterdir())) == 1
+
+
+def test_french_is_asked_for_in_vain_where_nobody_is_left(deployment: Deployment, tmp_path: Path) -> None:
+    """A load without francophones is answered with noise around zero."""
+    lines = lines_of(deployment, "census")
+    load(deployment, "census", write(tmp_path / "none.csv", [line for line in lines if ",French," not in line]))
+    (answer,) = deployment.ask_all([("age >= 0", FRENCH)], scale=1)
+    load(deployment, "census", deployment.home("census") / "people.csv")
+    assert abs(getattr(answer, "noisy_count", FAR)) < FAR

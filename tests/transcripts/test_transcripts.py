@@ -1,0 +1,99 @@
+"""Golden dialogues: what a person types and what the program says, word for word.
+
+Each `.txt` file is a dialogue. `$` begins a command, `|` a line on stdout, `!` a line on stderr; `exit` is the exit code
+and ends the command. Lines before the first `$` are remarks, of which `deployment: NAME` chooses what the commands talk
+to: `serving`, `shutdown` (shut down by its operator) or `stopped` (no node runs). DIR stands for its folder, and what
+differs from run to run stands as a placeholder in angle brackets; see `PLACEHOLDERS`.
+
+After a change of wording, write the files anew and read the difference before it is committed:
+
+    TRIPARTITE_TRANSCRIPTS=write .venv/bin/pytest tests/transcripts
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.deployment import Deployment, make, run_here
+
+pytestmark = pytest.mark.process
+
+REFRESH = "TRIPARTITE_TRANSCRIPTS"
+COLUMNS = "100"
+PLACEHOLDERS = [
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"), "<time>"),
+    (re.compile(r"127\.0\.0\.1:\d+"), "<address>"),
+    (re.compile(r"\b[0-9a-f]{64}\b"), "<hash>"),
+    (re.compile(r"\b[0-9a-f]{32}\b"), "<query>"),
+    (re.compile(r"\b[0-9a-f]{16}\b"), "<key id>"),
+    (re.compile(r"(?<=Noisy count )-?\d+"), "<count>"),
+    (re.compile(r'(?<="noisy_count": )-?\d+'), "<count>"),
+    (re.compile(r'(?<="checkpoint": )"[^"]+"'), "<signed note>"),
+]
+FILES = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+@pytest.fixture(scope="module")
+def deployments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Deployment]]:
+    """One deployment of each kind; census and health node of one are enough to ask."""
+    made = {name: make(tmp_path_factory.mktemp(name) / "d", population=1000) for name in ("serving", "shutdown")}
+    made["stopped"] = make(tmp_path_factory.mktemp("stopped") / "d", population=10)
+    made["shutdown"].json("census", "shutdown")
+    with (
+        made["serving"].node("census"),
+        made["serving"].node("health"),
+        made["shutdown"].node("census"),
+        made["shutdown"].node("health"),
+    ):
+        yield made
+
+
+def shown(text: str, directory: Path) -> str:
+    """What is the same at every run."""
+    text = text.replace(str(directory), "DIR")
+    for pattern, placeholder in PLACEHOLDERS:
+        text = pattern.sub(placeholder, text)
+    return text
+
+
+def replayed(dialogue: str, directory: Path) -> str:
+    """The dialogue as it goes now: the remarks and commands of the file, with what the program says today."""
+    remarks, *commands = re.split(r"^(?=\$ )", dialogue, flags=re.MULTILINE)
+    blocks = []
+    for block in commands:
+        command = block.splitlines()[0]
+        words = shlex.split(command.removeprefix("$ tripartite").replace("DIR", str(directory)))
+        outcome = run_here(*words)
+        lines = [command]
+        lines += [f"! {line}".rstrip() for line in shown(outcome.stderr, directory).splitlines()]
+        lines += [f"| {line}".rstrip() for line in shown(outcome.stdout, directory).splitlines()]
+        blocks.append("\n".join([*lines, f"exit {outcome.code}", ""]))
+    return remarks + "\n".join(blocks)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_dialogue_goes_as_it_is_written(
+    deployments: dict[str, Deployment], file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every command of the file says and ends as the file has it."""
+    monkeypatch.setenv("COLUMNS", COLUMNS)
+    written = file.read_text(encoding="utf-8")
+    named = re.search(r"^deployment: (\w+)$", written, flags=re.MULTILINE)
+    assert named is not None, "the remarks name no deployment"
+    now = replayed(written, deployments[named[1]].directory)
+    if os.environ.get(REFRESH) == "write":
+        file.write_text(now, encoding="utf-8")
+        return
+    difference = list(difflib.unified_diff(written.splitlines(), now.splitlines(), file.name, "now", lineterm=""))
+    assert not difference, "\n".join(["the dialogue went otherwise:", *difference])
+
+
+def test_there_are_dialogues() -> None:
+    """Files that are not found are files that are not tested."""
+    assert len(FILES) >= 9
