@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_set
 from broker_common.errors import InvalidRequestError, RefusedError
-from broker_common.privacy.accounting import fits, price_units
+from broker_common.privacy.accounting import answers_left, fits, price_units
+from broker_common.privacy.policy import Policy
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Charged, Shutdown
@@ -17,7 +18,7 @@ from broker_common.values import Randomness
 from census_node.admission import AdmittedSample
 from census_node.outbox import Outbox, Pending
 
-__all__ = ["charge", "verify_affordable"]
+__all__ = ["charge", "quotable_answers", "verify_affordable"]
 
 
 def verify_affordable(state: CensusState, scale: int) -> None:
@@ -32,6 +33,23 @@ def verify_affordable(state: CensusState, scale: int) -> None:
         raise RefusedError("NOTHING_LOADED", what="policy", role="census")
     if not fits(state.policy.cap, state.charged_units, scale):
         raise RefusedError("BUDGET_EXHAUSTED", scale=scale)
+
+
+def quotable_answers(state: CensusState, policy: Policy, scale: int) -> int:
+    """How many more answers at `scale` a researcher may be told of; at least one.
+
+    SECURITY: told from the answers that are out, not from the charges. A charge shows at its answer's tick and not
+    before, or whoever keeps asking for quotes would see how long the work before it took.
+
+    Raises:
+        RefusedError: SERVICE_SHUT_DOWN or BUDGET_EXHAUSTED.
+    """
+    if state.shutdown_reason == "operator" or (state.shut_down and not state.unreleased):
+        raise RefusedError("SERVICE_SHUT_DOWN")
+    left = answers_left(policy.cap, state.released_units, scale)
+    if left == 0:
+        raise RefusedError("BUDGET_EXHAUSTED", scale=scale)
+    return left
 
 
 def charge(journal: Journal[CensusState], sample: AdmittedSample, kept_as: str, randomness: Randomness) -> bool:

@@ -250,17 +250,17 @@ class CensusNode:
         self._on_release.append(notify)
 
     def released_answer(self, query: str, researcher: str) -> WaitingAnswer | None:
-        """The researcher's own released answer; None while it is not out.
+        """The researcher's own released answer; None for a query that is not out, nobody's, or somebody else's.
+
+        SECURITY: one result for all of them. Whether a query has been charged shows when its answer is out, not before.
 
         Raises:
-            InvalidRequestError: UNKNOWN_QUERY, for a query that is nobody's, somebody else's, or expired.
+            InvalidRequestError: UNKNOWN_QUERY, the answer was out and has expired.
         """
         with self.journal.reading() as state:
             ticket_hash = state.ticket_of_query(query)
             ticket = state.tickets[ticket_hash] if ticket_hash is not None else None
-            if ticket is None or ticket.charge.researcher != researcher:
-                raise InvalidRequestError("UNKNOWN_QUERY", query=query)
-            if not ticket.answer:
+            if ticket is None or ticket.charge.researcher != researcher or not ticket.answer:
                 return None
             answer = Outbox(self.journal.db).answer(query)
         if answer is None:

@@ -15,7 +15,7 @@ from tripartite.v1 import answer_pb2, census_service_pb2, census_service_pb2_grp
 
 from broker_common.crypto.certificates import Identity
 from broker_common.errors import BrokerError, InvalidRequestError, RefusedError
-from broker_common.privacy.accounting import answers_left, price_units
+from broker_common.privacy.accounting import price_units
 from broker_common.privacy.discrete_laplace import margin
 from broker_common.privacy.policy import Policy
 from broker_common.query.question import question_from_wire
@@ -25,7 +25,7 @@ from broker_common.storage.journal import Checkpointed
 from census_node.admission import Admission, AdmittedSample, scales_text
 from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.ledger import verify_affordable
+from census_node.ledger import quotable_answers
 from census_node.node import CensusNode
 from census_node.timing import next_tick, outcome_time, sleep_until_tick
 
@@ -85,15 +85,14 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
     def _quote(self, request: census_service_pb2.QuoteRequest, researcher: str) -> census_service_pb2.QuoteResponse:
         now = self._node.in_force()
         with self._node.journal.reading() as state:
-            if state.shut_down:
-                raise RefusedError("SERVICE_SHUT_DOWN")
+            # Said before anything is said of the question: nothing will be answered any more.
+            quotable_answers(state, now.policy, now.policy.scales[-1])
         question_from_wire(request.question, CENSUS_DICTIONARY)
         policy, scale = now.policy, request.scale
         if scale not in policy.scales:
             raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(policy.scales))
         with self._node.journal.reading() as state:
-            verify_affordable(state, scale)
-            charged_units, next_slot = state.charged_units, state.next_slot
+            remaining, next_slot = quotable_answers(state, policy, scale), state.next_slot
         now_ms = self._node.journal.now()
         expires_ms = now_ms + policy.quote_lifetime_ms
         slot = self._node.slots.reserve(
@@ -103,7 +102,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             scale=scale,
             charged=price_units(scale),
             margin_95=margin(scale),
-            remaining=answers_left(policy.cap, charged_units, scale),
+            remaining=remaining,
             policy_hash=policy.hash,
             census_release=now.census_release,
             noise_slot=ticket_pb2.NoiseSlot(number=slot),

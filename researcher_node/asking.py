@@ -306,6 +306,7 @@ class Session(AbstractAsyncContextManager["Session"]):
 
         Raises:
             PeerUnavailableError: ANSWER_PENDING, it is not out; PEER_UNAVAILABLE, the census node does not say.
+            InvalidRequestError: UNKNOWN_QUERY, it was out and has expired.
         """
         asked = self._answers.get(query)
         if asked.state == "answered":
@@ -313,13 +314,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         hold_ms = min(_COLLECT_HOLD_MS, int(hold_seconds * 1000))
         request = census_service_pb2.CollectRequest(query_id=bytes.fromhex(query), wait_ms=hold_ms)
         timeout = hold_ms / 1000 + _CALL_SECONDS
-        try:
-            response = await calling("census", self._census.Collect(request, timeout=timeout))
-        except InvalidRequestError as error:
-            if error.code != "UNKNOWN_QUERY":
-                raise
-            # Not charged, or not yet.
-            raise PeerUnavailableError("ANSWER_PENDING", query=query) from error
+        response = await calling("census", self._census.Collect(request, timeout=timeout))
         if not response.HasField("answer"):
             raise PeerUnavailableError("ANSWER_PENDING", query=query)
         return self._answers.receive(response.answer)

@@ -47,7 +47,11 @@ class CensusState(LogState):
         # Of every load there ever was: pending answers may need an older one.
         self.commitments: dict[str, str] = {}
         self.charged_units = 0
+        # Of the charges whose answers are out: what may be told to researchers at any instant.
+        self.released_units = 0
         self.shut_down = False
+        # Empty, `budget` or `operator`.
+        self.shutdown_reason = ""
         # By ticket hash, in the order of the charges.
         self.tickets: dict[str, ChargedTicket] = {}
         # Charged and not released; released and not delivered. Ordered, and small however old the log is.
@@ -115,6 +119,7 @@ class CensusState(LogState):
                     "the budget shuts the service down exactly when no admissible scale fits",
                 )
                 self.shut_down, self._must_shut_down = True, False
+                self.shutdown_reason = event.reason
             case _:
                 self._refuse(entry, "OTHER_LOG", "a census log holds no such entry")
 
@@ -169,6 +174,7 @@ class CensusState(LogState):
         self._require(entry, not ticket.answer, "RELEASED_TWICE", "one ticket, one answer")
         self.tickets[event.ticket] = replace(ticket, answer=event.answer)
         del self.unreleased[event.ticket]
+        self.released_units += ticket.charge.units
         self.undelivered[event.ticket] = None
 
     def _deliver(self, entry: Entry, event: Delivered) -> None:

@@ -269,7 +269,9 @@ class CollectResponse(_message.Message):
     ANSWER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def answer(self) -> _answer_pb2.SealedAnswer:
-        """Absent while the answer is not out."""
+        """Absent while the answer is not out, and for a query that is not the caller's: which of these, and whether it has
+        been charged, is not told.
+        """
 
     def __init__(
         self,
