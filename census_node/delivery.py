@@ -46,8 +46,9 @@ class Courier:
         """Push what is released, for as long as the node serves."""
         while True:
             self._wake.clear()
-            for query in await asyncio.to_thread(self._node.undelivered, self._inboxes.keys()):
-                await self._push_if_due(query)
+            due = await asyncio.to_thread(self._node.undelivered, self._inboxes.keys())
+            # Side by side, so that an inbox that hangs keeps only its own answers waiting.
+            await asyncio.gather(*map(self._push_if_due, due))
             try:
                 await asyncio.wait_for(self._wake.wait(), _LOOK_SECONDS)
             except TimeoutError:
