@@ -347,6 +347,11 @@ REASONS: Mapping[str, Reason] = {
         "The stored state does not match the log: {problem}.",
         "The node stays shut. Restore nothing by hand; see 'When a node refuses to start' in deploy/README.md.",
     ),
+    "SAMPLE_LOST": Reason(
+        InternalError,
+        "The sample of a charged question is lost or damaged, so that its answer can never be made.",
+        "The charge stands. Ask again: a new question gets a new ticket.",
+    ),
     "STORE_FAILED": Reason(
         InternalError,
         "The node could not write to its store, so it gave no answer.",

@@ -168,9 +168,17 @@ class CensusNode:
             ticket, commitments = state.tickets[ticket_hash], state.commitments
         if pending is None:
             return
+        try:
+            kept = self._samples.read(pending.sample, pending.submitted_set)
+        except InternalError:
+            with self.journal.reading():
+                if Outbox(self.journal.db).pending(ticket_hash) is None:
+                    # A retry of the same ticket has answered and wiped in between.
+                    return
+            raise
         sealed = seal_answer(
             pending,
-            self._samples.read(pending.sample, pending.submitted_set),
+            kept,
             ticket,
             self.journal.prove(ticket.index),
             self._registry_of(pending.load, commitments),
@@ -209,7 +217,9 @@ class CensusNode:
             notify()
 
     def recover(self) -> list[str]:
-        """After a start: answer what was charged; gives the tickets whose answers are to be released now.
+        """Before serving: answer what was charged; gives the tickets whose answers are to be released now.
+
+        No sample may arrive meanwhile: what no charge names is swept away.
 
         A charge whose answer cannot be made, because its sample or registry is gone, stays unanswered, for the operator
         to see; it does not keep the others from their answers.
@@ -222,9 +232,9 @@ class CensusNode:
             try:
                 self.answer(ticket_hash)
             except InternalError as error:
-                if error.code != "INTEGRITY":
+                if error.code not in {"INTEGRITY", "SAMPLE_LOST"}:
                     raise
-                _log.error("a charged answer cannot be made", ticket=ticket_hash, problem=error.details["problem"])
+                _log.error("a charged answer cannot be made", ticket=ticket_hash, problem=error.text)
                 lost.add(ticket_hash)
         with self.journal.reading() as state:
             return [ticket_hash for ticket_hash in state.unreleased if ticket_hash not in lost]

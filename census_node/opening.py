@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from base64 import b64encode
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from broker_common.crypto.linkage import LinkageKey
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.secret_text import parse_secret
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
+from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal
@@ -91,10 +93,22 @@ class CensusHome:
         return report
 
     def adopt(self, policy: Policy, key: SigningKey) -> None:
-        """Sign a policy and put it in force."""
+        """Sign a policy and put it in force.
+
+        Raises:
+            RefusedError: SERVICE_SHUT_DOWN.
+            InvalidRequestError: INVALID_VALUE, it would raise the cap.
+        """
         journal = self.open_journal()
         try:
             with journal.transaction() as transaction:
+                before = transaction.state.policy
+                if transaction.state.shut_down:
+                    raise RefusedError("SERVICE_SHUT_DOWN")
+                if before is not None and policy.cap > before.cap:
+                    raise InvalidRequestError(
+                        "INVALID_VALUE", name="max_belief", problem="would raise the cap", remedy="A cap may only fall."
+                    )
                 transaction.append(
                     Adopted(
                         document=policy.document.decode(),
@@ -113,6 +127,8 @@ class CensusHome:
         stop = StopSignal()
         node = self._node(journal)
         service = CensusService(node, self.config.limits, stop)
+        await asyncio.to_thread(node.read_registry)
+        recovered = await asyncio.to_thread(node.recover)
         tls = self.home.read_tls(self.config.tls)
         courier = Courier(node, self._inboxes(), tls)
 
@@ -120,7 +136,7 @@ class CensusHome:
             census_service_pb2_grpc.add_CensusServiceServicer_to_server(service, server)
 
         async def while_serving() -> None:
-            await service.recover()
+            await service.release_recovered(recovered)
             await courier.run()
 
         server = NodeServer(

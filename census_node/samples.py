@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,9 @@ class KeptSample:
     def __repr__(self) -> str:
         return "KeptSample(<secret>)"
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a kept sample is serialised by its folder alone")
+
 
 @dataclass(frozen=True, slots=True)
 class SampleFolder:
@@ -47,9 +51,9 @@ class SampleFolder:
 
     def write(self, pseudonyms: npt.NDArray[np.uint8], randomness: Randomness) -> str:
         """Durably keep a sample with a fresh noise secret; gives the file's name."""
-        self.path.mkdir(mode=0o700, exist_ok=True)
         name = randomness(_NAME_BYTES).hex() + _SUFFIX
         try:
+            self.path.mkdir(mode=0o700, exist_ok=True)
             descriptor = os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(randomness(SLOT_SECRET_BYTES))
@@ -66,15 +70,15 @@ class SampleFolder:
         """The sample as it was written.
 
         Raises:
-            InternalError: INTEGRITY, it is missing or not the set that was charged.
+            InternalError: SAMPLE_LOST, it is missing or not the set that was charged.
         """
         try:
             content = (self.path / name).read_bytes()
         except OSError as error:
-            raise InternalError("INTEGRITY", problem="the sample of a charge cannot be read") from error
+            raise InternalError("SAMPLE_LOST") from error
         people = memoryview(content)[SLOT_SECRET_BYTES:]
         if len(content) < SLOT_SECRET_BYTES or len(people) % PSEUDONYM_BYTES or hash_set(people) != set_hash:
-            raise InternalError("INTEGRITY", problem="the sample of a charge is damaged")
+            raise InternalError("SAMPLE_LOST")
         return KeptSample(
             content[:SLOT_SECRET_BYTES], np.frombuffer(people, dtype=np.uint8).reshape(-1, PSEUDONYM_BYTES)
         )

@@ -7,7 +7,7 @@ A query goes on to its release whatever becomes of the connection that brought i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from grpc.aio import ServicerContext
@@ -243,10 +243,8 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         if self._walks:
             await asyncio.wait(self._walks, timeout=_DRAIN_SECONDS)
 
-    async def recover(self) -> None:
-        """After a start: answer what was charged, and release it at the next tick."""
-        await asyncio.to_thread(self._node.read_registry)
-        tickets = await asyncio.to_thread(self._node.recover)
+    async def release_recovered(self, tickets: Sequence[str]) -> None:
+        """After a start: release at the next tick what was answered before or while starting."""
         if tickets:
             policy = (await asyncio.to_thread(self._node.in_force)).policy
             await sleep_until_tick(policy, next_tick(policy, self._node.clock() + 1), self._node.clock)

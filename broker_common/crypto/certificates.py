@@ -134,11 +134,15 @@ class PeerCertificate:
         plain = certificate.public_bytes(serialization.Encoding.PEM)
         if b"".join(plain.split()) != b"".join(pem.split()):
             raise ValueError("the file does not hold exactly one certificate")
+        try:
+            identity, subject = _identity(certificate), _canonical_subject(certificate)
+        except (x509.DuplicateExtension, x509.ExtensionNotFound, x509.UnsupportedGeneralNameType) as error:
+            raise ValueError("the certificate does not say whose it is, or that it is no authority") from error
         return cls(
-            pem=pem,
-            identity=_identity(certificate),
+            pem=plain,
+            identity=identity,
             fingerprint=certificate.fingerprint(hashes.SHA256()),
-            subject=certificate.subject.rfc4514_string(),
+            subject=subject,
             expiry_ms=int(certificate.not_valid_after_utc.timestamp() * 1000),
         )
 
@@ -149,17 +153,20 @@ def certificate_fingerprint(pem: bytes) -> bytes:
 
 
 def _identity(certificate: x509.Certificate) -> Identity:
-    try:
-        is_authority = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        raise ValueError("the certificate names nobody, or does not say that it is no authority") from None
+    is_authority = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     if is_authority:
         raise ValueError("the certificate is one of an authority")
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
     if len(uris) != 1:
         raise ValueError("the certificate does not name exactly one identity")
     return parse_identity(uris[0])
+
+
+def _canonical_subject(certificate: x509.Certificate) -> str:
+    """The subject as TLS compares it: without regard to case, runs of spaces and outer spaces."""
+    words = (f"{part.oid.dotted_string}={' '.join(str(part.value).casefold().split())}" for part in certificate.subject)
+    return "\n".join(words)
 
 
 def certificate_expiry_ms(certificate: bytes) -> int:

@@ -246,8 +246,9 @@ class Journal(Generic[StateT]):
     def _begin(self) -> None:
         try:
             self.db.conn.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+        except sqlite3.Error as error:
+            # The low byte is the primary code; there are several ways of being busy.
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
                 # Another process holds the lock, a backup perhaps. Nothing was begun, so nothing is uncertain.
                 raise RefusedError("BUSY", retry_seconds=_BUSY_TIMEOUT_SECONDS) from error
             self._broken = InternalError("STORE_FAILED")

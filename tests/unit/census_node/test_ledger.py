@@ -1,0 +1,92 @@
+"""What researchers are told of the budget follows from the answers that are out; what is charged, from the charges."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.logs import POLICY_KEY, adopted, charged, hash_of, loaded, opened, policy
+
+from broker_common.errors import RefusedError
+from broker_common.privacy.accounting import answers_left, price_units
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Entry, Event, Released, Shutdown
+from census_node.ledger import quotable_answers, verify_affordable
+
+RULES = policy(scales=(30,))
+PRICE = price_units(30)
+BY_BUDGET = Shutdown(reason="budget", note="")
+BY_OPERATOR = Shutdown(reason="operator", note="")
+
+
+def take(state: CensusState, *events: Event) -> CensusState:
+    """The state after some more events."""
+    for event in events:
+        state.apply(Entry(sequence=state.size, time_ms=0, policy=state.policy_hash, event=event))
+    return state
+
+
+def ready() -> CensusState:
+    """A service that has answered nothing."""
+    return take(CensusState(POLICY_KEY.verify_key), opened(), adopted(RULES), loaded())
+
+
+def charge(number: int) -> Event:
+    """The charge of the answer of this number, at scale 30."""
+    return charged(number, before=number * PRICE)
+
+
+def release(number: int) -> Event:
+    """The release of the answer of this number."""
+    return Released(ticket=hash_of(number), answer=hash_of(77))
+
+
+def refusal(state: CensusState) -> str:
+    """The code with which a quote is refused."""
+    with pytest.raises(RefusedError) as caught:
+        quotable_answers(state, RULES, 30)
+    return caught.value.code
+
+
+def test_a_charge_shows_when_its_answer_is_out_and_not_before() -> None:
+    """Whoever keeps asking for quotes sees no charge happen, only answers leave."""
+    state = ready()
+    for number in range(5):
+        told = quotable_answers(state, RULES, 30)
+        assert told == 41 - number
+        take(state, charge(number))
+        assert quotable_answers(state, RULES, 30) == told
+        assert answers_left(RULES.cap, state.charged_units, 30) == told - 1
+        take(state, release(number))
+        assert quotable_answers(state, RULES, 30) == told - 1
+
+
+def test_the_last_charge_and_its_shutdown_show_with_the_last_answer() -> None:
+    """Nothing can be charged any more from the charge on; nobody is told so before its answer is out."""
+    state = ready()
+    for number in range(41):
+        take(state, charge(number))
+    take(state, BY_BUDGET, *(release(number) for number in range(40)))
+    with pytest.raises(RefusedError) as caught:
+        verify_affordable(state, 30)
+    assert caught.value.code == "SERVICE_SHUT_DOWN"
+    assert quotable_answers(state, RULES, 30) == 1
+    take(state, release(40))
+    assert refusal(state) == "SERVICE_SHUT_DOWN"
+
+
+def test_an_operators_shutdown_shows_at_once() -> None:
+    """It follows from nobody's question; and what is not released still goes out."""
+    state = take(ready(), charge(0), BY_OPERATOR)
+    assert refusal(state) == "SERVICE_SHUT_DOWN"
+    assert refusal(take(state, release(0))) == "SERVICE_SHUT_DOWN"
+
+
+def test_a_scale_that_the_rest_does_not_pay_for_is_refused() -> None:
+    """By what is out; a dearer scale may be refused while a cheaper one is quoted."""
+    rules = policy()
+    state = take(CensusState(POLICY_KEY.verify_key), opened(), adopted(rules), loaded(), charged(0, scale=1))
+    assert quotable_answers(state, rules, 1) == 1
+    take(state, release(0))
+    with pytest.raises(RefusedError) as caught:
+        quotable_answers(state, rules, 1)
+    assert (caught.value.code, caught.value.details) == ("BUDGET_EXHAUSTED", {"scale": "1"})
+    assert quotable_answers(state, rules, 30) == 11

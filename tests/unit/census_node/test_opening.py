@@ -1,0 +1,126 @@
+"""A census home: putting a policy in force, and what must follow from it, is one change of the log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fakes.logs import LOG_KEY, ORIGIN, POLICY_KEY, charged, loaded, policy
+
+from broker_common.errors import InvalidRequestError
+from broker_common.privacy.accounting import price_units
+from broker_common.privacy.policy import Policy
+from broker_common.storage.journal import Transaction
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Adopted, Charged, Entry, Event, Loaded, Opened, Shutdown, parse_entry
+from census_node.opening import CensusHome
+
+# Pays for one answer at scale 30, and not for a second one.
+NARROW = policy(max_belief="0.51", scales=(30,))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> CensusHome:
+    """A home with a journal that nothing but its opening stands in."""
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "log.key").write_text(LOG_KEY.to_text())
+    (tmp_path / "keys" / "policy.pub").write_text(POLICY_KEY.verify_key.to_text())
+    (tmp_path / "config.toml").write_text(f'organisation = "census-ca"\norigin = "{ORIGIN}"\n')
+    made = CensusHome(tmp_path)
+    made.open_journal(create=True).close()
+    return made
+
+
+def charge(home: CensusHome, answers: int) -> None:
+    """Charge so many answers at scale 30, as a serving node would have."""
+    journal = home.open_journal()
+    with journal.transaction() as transaction:
+        transaction.append(loaded())
+        for number in range(answers):
+            transaction.append(charged(number, before=number * price_units(30)))
+    journal.close()
+
+
+def log_of(home: CensusHome) -> list[Entry]:
+    """Every entry, after the journal has opened and agreed with itself."""
+    journal = home.open_journal()
+    rows = list(journal.db.query("select entry from entries order by sequence"))
+    journal.close()
+    return [parse_entry(bytes(row["entry"])) for row in rows]
+
+
+def kinds(home: CensusHome) -> list[type[Event]]:
+    """What the log's entries are about."""
+    return [type(entry.event) for entry in log_of(home)]
+
+
+def state_of(home: CensusHome) -> CensusState:
+    """What the log means."""
+    journal = home.open_journal()
+    with journal.reading() as state:
+        journal.close()
+        return state
+
+
+def test_a_policy_is_put_in_force(home: CensusHome) -> None:
+    """Signed, whole, and in force from the next entry on; nothing else follows while something fits."""
+    home.adopt(policy(), POLICY_KEY)
+    assert kinds(home) == [Opened, Adopted]
+    assert state_of(home).policy == policy()
+    charge(home, 1)
+    home.adopt(policy(max_belief="0.7", scales=(2, 30)), POLICY_KEY)
+    assert kinds(home) == [Opened, Adopted, Loaded, Charged, Adopted]
+    assert not state_of(home).shut_down
+
+
+@pytest.mark.parametrize(("answers", "shut"), [(0, False), (1, True), (2, True), (40, True)])
+def test_a_lower_cap_under_which_nothing_fits_shuts_the_service_down(
+    home: CensusHome, answers: int, shut: bool
+) -> None:
+    """At once and by the budget, since the rule of the log admits no other entry; a cap that still pays does not."""
+    home.adopt(policy(), POLICY_KEY)
+    charge(home, answers)
+    home.adopt(NARROW, POLICY_KEY)
+    assert kinds(home) == [Opened, Adopted, Loaded, *[Charged] * answers, Adopted, *([Shutdown] if shut else [])]
+    state = state_of(home)
+    assert (state.shut_down, state.must_shut_down, state.policy) == (shut, False, NARROW)
+    if shut:
+        adoption, end = log_of(home)[-2:]
+        assert end.event == Shutdown(reason="budget", note="nothing fits under this policy")
+        assert (adoption.policy, end.policy) == (policy().hash.hex(), NARROW.hash.hex())
+        assert end.time_ms >= adoption.time_ms
+
+
+def test_policy_and_shutdown_stand_together_or_not_at_all(home: CensusHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An instant between them would be a log that no node may write to and none may serve from."""
+    home.adopt(policy(), POLICY_KEY)
+    charge(home, 1)
+    before = log_of(home)
+    append = Transaction.append
+
+    def die_before_the_shutdown(self: Transaction[CensusState], event: Event) -> Entry:
+        if isinstance(event, Shutdown):
+            assert self.state.must_shut_down
+            raise KeyboardInterrupt
+        return append(self, event)
+
+    monkeypatch.setattr(Transaction, "append", die_before_the_shutdown)
+    with pytest.raises(KeyboardInterrupt):
+        home.adopt(NARROW, POLICY_KEY)
+    monkeypatch.undo()
+    assert log_of(home) == before
+    assert state_of(home).policy == policy()
+    home.adopt(NARROW, POLICY_KEY)
+    assert kinds(home)[-2:] == [Adopted, Shutdown]
+
+
+@pytest.mark.parametrize("rules", [policy(max_belief="0.81"), policy(max_belief="0.9", scales=(30,))])
+def test_what_the_log_forbids_leaves_no_trace(home: CensusHome, rules: Policy) -> None:
+    """A cap is never raised, and the policy before stays in force."""
+    home.adopt(policy(), POLICY_KEY)
+    before = log_of(home)
+    with pytest.raises(InvalidRequestError) as caught:
+        home.adopt(rules, POLICY_KEY)
+    assert "raise the cap" in caught.value.text
+    assert log_of(home) == before
+    assert state_of(home).policy == policy()

@@ -1,0 +1,253 @@
+"""Samples between charge and answer: read as written or not at all, shown to nobody, and overwritten before they go."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from fakes.randomness import SeededRandomness
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_common.crypto.commitments import hash_set
+from broker_common.errors import InternalError
+from census_node.samples import SLOT_SECRET_BYTES, SampleFolder
+
+People: TypeAlias = npt.NDArray[np.uint8]
+
+
+def people_of(number: int) -> People:
+    """So many pseudonyms, ascending."""
+    content = b"".join(place.to_bytes(16, "big") for place in range(1, number + 1))
+    people: People = np.frombuffer(content, np.uint8).reshape(-1, 16)
+    return people
+
+
+def hash_of(people: People) -> bytes:
+    """What the charge says of the set."""
+    return hash_set(people.tobytes())
+
+
+SAMPLE = people_of(1000)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> SampleFolder:
+    """A folder of samples, not yet made."""
+    return SampleFolder(tmp_path / "samples")
+
+
+def refused(folder: SampleFolder, name: str, set_hash: bytes) -> bool:
+    """Whether the sample is refused as not the one that was charged."""
+    with pytest.raises(InternalError) as caught:
+        folder.read(name, set_hash)
+    return caught.value.code == "SAMPLE_LOST" and not caught.value.stops_node
+
+
+@given(number=st.integers(0, 300), seed=st.text(max_size=5))
+def test_a_sample_survives_its_file(number: int, seed: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """People and secret are read back, by another process too; an empty sample is one."""
+    path = tmp_path_factory.mktemp("census") / "samples"
+    people = people_of(number)
+    name = SampleFolder(path).write(people, SeededRandomness(seed))
+    kept = SampleFolder(path).read(name, hash_of(people))
+    assert np.array_equal(kept.pseudonyms, people)
+    assert kept.pseudonyms.shape == (number, 16)
+    assert kept.pseudonyms.dtype == np.uint8
+    assert len(kept.slot_secret) == SLOT_SECRET_BYTES
+
+
+def test_a_strided_sample_is_written_like_a_packed_one(folder: SampleFolder) -> None:
+    """Rows that are not contiguous in memory are the same people."""
+    name = folder.write(SAMPLE[::3], SeededRandomness())
+    assert np.array_equal(folder.read(name, hash_of(SAMPLE[::3])).pseudonyms, SAMPLE[::3])
+
+
+def test_every_sample_has_a_secret_and_a_name_of_its_own(folder: SampleFolder) -> None:
+    """Noise is never drawn twice from one secret, not even for the same people."""
+    randomness = SeededRandomness()
+    names = [folder.write(SAMPLE, randomness) for _ in range(20)]
+    secrets = {folder.read(name, hash_of(SAMPLE)).slot_secret for name in names}
+    assert len(set(names)) == len(secrets) == 20
+    assert {path.name for path in folder.path.iterdir()} == set(names)
+
+
+def test_a_sample_is_never_written_over_another(folder: SampleFolder) -> None:
+    """Randomness that repeats is refused, and the sample that is there stays."""
+    name = folder.write(SAMPLE, SeededRandomness("stuck"))
+    with pytest.raises(InternalError) as caught:
+        folder.write(people_of(3), SeededRandomness("stuck"))
+    assert caught.value.code == "STORE_FAILED"
+    assert np.array_equal(folder.read(name, hash_of(SAMPLE)).pseudonyms, SAMPLE)
+
+
+def test_a_sample_is_its_owners_alone(folder: SampleFolder) -> None:
+    """Whatever the umask: nobody else on the machine reads who is in it."""
+    before = os.umask(0)
+    try:
+        name = folder.write(SAMPLE, SeededRandomness())
+    finally:
+        os.umask(before)
+    assert (folder.path / name).stat().st_mode & 0o777 == 0o600
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_sample_is_flushed_before_its_name_is_told(folder: SampleFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The charge that names it must find it after a crash: data first, then the folder."""
+    steps: list[str] = []
+    fsync: Callable[[int], None] = os.fsync
+
+    def seen(descriptor: int) -> None:
+        target = Path(f"/proc/self/fd/{descriptor}").resolve()
+        steps.append("folder" if target.is_dir() else f"{target.stat().st_size} bytes")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    folder.write(SAMPLE, SeededRandomness())
+    assert steps == [f"{SLOT_SECRET_BYTES + SAMPLE.nbytes} bytes", "folder"]
+
+
+def test_nothing_shows_what_is_kept(folder: SampleFolder) -> None:
+    """Neither secret nor pseudonyms stand in any text made of it, nor how many people there are."""
+    kept = folder.read(folder.write(SAMPLE, SeededRandomness()), hash_of(SAMPLE))
+    assert repr(kept) == str(kept) == f"{kept}" == "KeptSample(<secret>)"
+    assert repr([kept]) == "[KeptSample(<secret>)]"
+
+
+START = SLOT_SECRET_BYTES
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "secret cut": lambda content: content[: START - 1],
+    "nobody left": lambda content: content[:START],
+    "one person less": lambda content: content[:-16],
+    "one person more": lambda content: content + bytes(16),
+    "cut inside a person": lambda content: content[:-1],
+    "a byte more": lambda content: content + b"\0",
+    "first person altered": lambda content: content[:START] + b"\1" + content[START + 1 :],
+    "last person altered": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+    "two people swapped": lambda content: (
+        content[:START] + content[START + 16 : START + 32] + content[START : START + 16] + content[START + 32 :]
+    ),
+    "zeros": lambda content: bytes(len(content)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=list(DAMAGES))
+def test_a_damaged_sample_is_refused(folder: SampleFolder, damage: Callable[[bytes], bytes]) -> None:
+    """No answer is made from anything but the set that was charged; the node stops."""
+    name = folder.write(SAMPLE, SeededRandomness())
+    file = folder.path / name
+    content = file.read_bytes()
+    file.write_bytes(damage(content))
+    assert file.read_bytes() != content
+    assert refused(folder, name, hash_of(SAMPLE))
+
+
+def test_a_missing_sample_is_refused(folder: SampleFolder) -> None:
+    """Lost, wiped, or in a folder that was never made."""
+    assert refused(folder, "00.sample", hash_of(SAMPLE))
+    name = folder.write(SAMPLE, SeededRandomness())
+    folder.wipe(name)
+    assert refused(folder, name, hash_of(SAMPLE))
+
+
+def test_the_sample_of_another_charge_is_refused(folder: SampleFolder) -> None:
+    """The set hash of the charge decides, not the name of the file."""
+    randomness = SeededRandomness()
+    one, other = folder.write(SAMPLE, randomness), folder.write(SAMPLE[:-1], randomness)
+    assert refused(folder, one, hash_of(SAMPLE[:-1]))
+    (folder.path / one).write_bytes((folder.path / other).read_bytes())
+    assert refused(folder, one, hash_of(SAMPLE))
+
+
+# Around the size of the blocks that are overwritten, a mebibyte each.
+@pytest.mark.parametrize("number", [0, 1, 1000, 2**16 - 2, 2**16 - 1, 2**16, 3 * 2**16 + 5])
+def test_a_wiped_sample_is_overwritten_before_it_goes(folder: SampleFolder, tmp_path: Path, number: int) -> None:
+    """Seen through a second name of the same file: nothing but zeros is left where people and secret were."""
+    people = people_of(number)
+    name = folder.write(people, SeededRandomness())
+    witness = tmp_path / "witness"
+    witness.hardlink_to(folder.path / name)
+    assert any(witness.read_bytes())
+    folder.wipe(name)
+    assert not (folder.path / name).exists()
+    assert witness.read_bytes() == bytes(SLOT_SECRET_BYTES + people.nbytes)
+
+
+def test_zeros_are_flushed_before_the_name_goes(folder: SampleFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the file system may drop the overwriting of a file that is gone anyhow."""
+    name = folder.write(SAMPLE, SeededRandomness())
+    steps: list[str] = []
+    fsync: Callable[[int], None] = os.fsync
+    unlink = Path.unlink
+
+    def seen_fsync(descriptor: int) -> None:
+        content = Path(f"/proc/self/fd/{descriptor}").resolve().read_bytes()
+        steps.append("people" if any(content) else "zeros")
+        fsync(descriptor)
+
+    def seen_unlink(self: Path, *arguments: Any, **options: Any) -> None:
+        steps.append("unlink")
+        unlink(self, *arguments, **options)
+
+    monkeypatch.setattr(os, "fsync", seen_fsync)
+    monkeypatch.setattr(Path, "unlink", seen_unlink)
+    folder.wipe(name)
+    assert steps == ["zeros", "unlink"]
+
+
+def test_wiping_what_is_gone_does_nothing(folder: SampleFolder) -> None:
+    """A crash between wiping and the next step is repeated without harm."""
+    folder.wipe("00.sample")
+    name = folder.write(SAMPLE, SeededRandomness())
+    folder.wipe(name)
+    folder.wipe(name)
+    assert not list(folder.path.iterdir())
+
+
+@pytest.mark.parametrize("action", ["write", "wipe"])
+def test_a_failing_disk_is_a_failure_of_the_store(
+    folder: SampleFolder, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    """No name is given of what may not be there, and what could not be overwritten stays until it can be."""
+    name = folder.write(SAMPLE, SeededRandomness())
+
+    def fail(_descriptor: int) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(InternalError) as caught:
+        folder.write(SAMPLE, SeededRandomness("other")) if action == "write" else folder.wipe(name)
+    assert (caught.value.code, caught.value.stops_node) == ("STORE_FAILED", True)
+    monkeypatch.undo()
+    assert (folder.path / name).exists()
+    folder.sweep([])
+    assert not list(folder.path.iterdir())
+
+
+def test_sweeping_wipes_all_but_what_charges_name(folder: SampleFolder, tmp_path: Path) -> None:
+    """A sample whose charge never happened goes, overwritten; the others stay as they were, and so does what is none."""
+    randomness = SeededRandomness()
+    names = [folder.write(SAMPLE, randomness) for _ in range(4)]
+    (folder.path / "README").write_text("not a sample")
+    witnesses = [tmp_path / f"witness{number}" for number in range(4)]
+    for witness, name in zip(witnesses, names, strict=True):
+        witness.hardlink_to(folder.path / name)
+    folder.sweep([names[1], names[3], "00.sample"])
+    assert {path.name for path in folder.path.iterdir()} == {"README", names[1], names[3]}
+    assert [any(witness.read_bytes()) for witness in witnesses] == [False, True, False, True]
+    assert np.array_equal(folder.read(names[3], hash_of(SAMPLE)).pseudonyms, SAMPLE)
+    folder.sweep([])
+    assert [path.name for path in folder.path.iterdir()] == ["README"]
+    assert not any(any(witness.read_bytes()) for witness in witnesses)
+
+
+def test_there_is_nothing_to_sweep_in_a_folder_that_was_never_made(folder: SampleFolder) -> None:
+    """The first start of a node."""
+    folder.sweep([])
+    assert not folder.path.exists()

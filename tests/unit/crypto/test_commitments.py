@@ -1,0 +1,143 @@
+"""Commitments: bind to every part, hide behind a salt, and never confuse one list of parts with another."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_common.crypto import commitments
+from broker_common.crypto.commitments import (
+    commit_criteria,
+    commit_load,
+    commit_set,
+    hash_bytes,
+    hash_set,
+    noise_seed,
+    verify_commitment,
+)
+from broker_common.errors import InvalidRequestError
+
+SALT = bytes(range(32))
+OTHER_SALT = bytes(32)
+SEED: dict[str, Any] = {
+    "ticket_hash": b"t" * 32,
+    "submitted_set": b"s" * 32,
+    "active_set": b"a" * 32,
+    "load": "load1",
+    "scale": 30,
+}
+
+
+def by_hand(domain: bytes, salt: bytes, *parts: bytes) -> bytes:
+    """The published formula, written without the module's helpers."""
+    return hashlib.sha256(domain + salt + b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
+
+
+def test_commitments_are_the_published_formulas() -> None:
+    """Another implementation, from the description alone, gets the same values."""
+    assert commit_criteria(SALT, b"c") == by_hand(b"tripartite/commit-criteria/v1\0", SALT, b"c")
+    assert commit_set(SALT, b"t", b"s") == by_hand(b"tripartite/commit-set/v1\0", SALT, b"t", b"s")
+    assert commit_load(SALT, b"l") == by_hand(b"tripartite/commit-load/v1\0", SALT, b"l")
+    assert noise_seed(SALT, **SEED) == by_hand(
+        b"tripartite/noise/v1\0",
+        SALT,
+        b"t" * 32,
+        b"s" * 32,
+        b"a" * 32,
+        b"load1",
+        (30).to_bytes(8, "big"),
+        b"count",
+    )
+    assert hash_set(b"x" * 16) == hashlib.sha256(b"tripartite/set/v1\0" + b"x" * 16).digest()
+    assert hash_bytes(b"x") == hashlib.sha256(b"x").digest()
+
+
+def test_every_part_is_bound() -> None:
+    """Changing the salt or any one part gives another commitment; so does moving it to another purpose."""
+    values = [
+        commit_criteria(SALT, b"c"),
+        commit_criteria(OTHER_SALT, b"c"),
+        commit_criteria(SALT, b"d"),
+        commit_set(SALT, b"t", b"s"),
+        commit_set(OTHER_SALT, b"t", b"s"),
+        commit_set(SALT, b"u", b"s"),
+        commit_set(SALT, b"t", b"r"),
+        commit_set(SALT, b"s", b"t"),
+        commit_load(SALT, b"c"),
+        commit_load(OTHER_SALT, b"c"),
+        commit_load(SALT, b"d"),
+    ]
+    assert len(set(values)) == len(values)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ticket_hash": b"T" * 32},
+        {"submitted_set": b"S" * 32},
+        {"active_set": b"A" * 32},
+        {"load": "load2"},
+        {"scale": 31},
+        {"submitted_set": b"a" * 32, "active_set": b"s" * 32},
+    ],
+)
+def test_the_noise_depends_on_everything_that_was_charged(change: dict[str, Any]) -> None:
+    """No two different charges share noise, and nobody can choose a part after the noise is fixed."""
+    assert noise_seed(SALT, **SEED | change) != noise_seed(SALT, **SEED)
+    assert noise_seed(OTHER_SALT, **SEED) != noise_seed(SALT, **SEED)
+
+
+@given(
+    one=st.tuples(st.binary(max_size=12), st.binary(max_size=12)),
+    other=st.tuples(st.binary(max_size=12), st.binary(max_size=12)),
+)
+def test_parts_cannot_be_cut_differently(one: tuple[bytes, bytes], other: tuple[bytes, bytes]) -> None:
+    """Two lists of parts commit alike only if they are the same list, also where their concatenations agree."""
+    assert (commit_set(SALT, *one) == commit_set(SALT, *other)) == (one == other)
+
+
+@given(data=st.binary(min_size=1, max_size=30), cuts=st.tuples(st.integers(0, 30), st.integers(0, 30)))
+def test_one_string_cut_in_two_places_commits_differently(data: bytes, cuts: tuple[int, int]) -> None:
+    """The border between two parts is part of what is committed to."""
+    first, second = (min(cut, len(data)) for cut in cuts)
+    same = commit_set(SALT, data[:first], data[first:]) == commit_set(SALT, data[:second], data[second:])
+    assert same == (first == second)
+
+
+@pytest.mark.parametrize("size", [0, 16, 31, 33])
+@pytest.mark.parametrize(
+    "commit",
+    [
+        lambda salt: commit_criteria(salt, b""),
+        lambda salt: commit_set(salt, b"", b""),
+        lambda salt: commit_load(salt, b""),
+        lambda salt: noise_seed(salt, **SEED),
+    ],
+)
+def test_a_salt_of_another_length_is_refused(commit: Callable[[bytes], bytes], size: int) -> None:
+    """A short salt would let guessable content be guessed."""
+    with pytest.raises(ValueError, match="a salt has 32 bytes"):
+        commit(bytes(size))
+
+
+def test_an_equal_commitment_passes_and_any_other_is_refused() -> None:
+    """The refusal names the subject and nothing of the values."""
+    value = commit_load(SALT, b"x")
+    verify_commitment(value, bytes(value), subject="sample")
+    for wrong in (value[:-1], value + b"\0", b"", bytes(32)):
+        with pytest.raises(InvalidRequestError) as caught:
+            verify_commitment(wrong, value, subject="sample")
+        assert caught.value.code == "COMMITMENT_MISMATCH"
+        assert caught.value.details == {"subject": "sample"}
+
+
+def test_hashing_a_view_equals_hashing_bytes() -> None:
+    """Frames hand memory views over; they hash like what they show."""
+    assert hash_set(memoryview(b"x" * 32)) == hash_set(b"x" * 32)
+    assert hash_set(b"") != hash_bytes(b"")
+    assert commitments.SALT_BYTES == 32

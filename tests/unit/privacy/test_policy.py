@@ -1,0 +1,177 @@
+"""Policies: one document, one hash, and no rule that contradicts itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from fakes.logs import policy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_common.errors import InvalidRequestError
+from broker_common.privacy.accounting import UNITS_PER_NAT
+from broker_common.privacy.policy import MAX_POLICY_BYTES, Policy, parse_policy, verify_policy
+
+DOCUMENT = policy().document
+
+
+def problem(document: bytes) -> str:
+    """What is said of a document."""
+    with pytest.raises(InvalidRequestError) as caught:
+        parse_policy(document)
+    assert caught.value.code == "INVALID_VALUE"
+    return caught.value.details["problem"]
+
+
+def respelled(change: Callable[[dict[str, Any]], Any], **options: Any) -> bytes:
+    """The document with its JSON tree changed, written canonically unless told otherwise."""
+    tree = json.loads(DOCUMENT)
+    change(tree)
+    canonical: dict[str, Any] = {"sort_keys": True, "separators": (",", ":")}
+    return json.dumps(tree, **canonical | options).encode()
+
+
+def with_fields(**changes: Any) -> bytes:
+    """The document with other values."""
+    return respelled(lambda tree: tree.update(changes))
+
+
+policies = st.builds(
+    lambda digits, **fields: policy(max_belief=f"0.{digits}", **fields),
+    digits=st.integers(60, 99),
+    scales=st.sets(st.integers(3, 1000), min_size=1, max_size=20).map(lambda scales: tuple(sorted(scales))),
+    forward_delay_ms=st.integers(0, 86_400_000),
+    open_quotes=st.integers(1, 10_000),
+    max_sample=st.integers(1, 2**32 - 1),
+)
+
+
+@given(rules=policies)
+def test_a_policy_survives_its_document(rules: Policy) -> None:
+    """What the agency wrote is what every node reads, and the bytes name it."""
+    assert parse_policy(rules.document) == rules
+    assert rules.hash == hashlib.sha256(rules.document).digest()
+
+
+@given(rules=policies)
+def test_the_document_is_what_any_canonical_json_writer_makes(rules: Policy) -> None:
+    """Sorted keys, no white space: an auditor needs no library of ours."""
+    written = json.dumps(json.loads(rules.document), sort_keys=True, separators=(",", ":")).encode()
+    assert written == rules.document
+
+
+@given(one=policies, other=policies)
+def test_different_policies_have_different_hashes(one: Policy, other: Policy) -> None:
+    """A hash names one set of rules."""
+    assert (one.hash == other.hash) == (one == other)
+
+
+def test_the_paper_s_cap() -> None:
+    """At 80 % the odds may move by 4, so the budget is floor(ln 4 * 2^24) units, recomputed with decimals."""
+    with localcontext() as context:
+        context.prec = 60
+        expected = math.floor(Decimal(4).ln() * UNITS_PER_NAT)
+    assert policy().param == Fraction(4)
+    assert policy().cap == expected == 23_258_159
+    assert policy(max_belief="0.800").cap == expected
+    assert policy(max_belief="0.8").hash != policy(max_belief="0.80").hash
+
+
+OTHER_SPELLINGS = {
+    "spaces": respelled(lambda _: None, separators=(", ", ": ")),
+    "keys in another order": respelled(lambda tree: tree.update(accounting=tree.pop("accounting")), sort_keys=False),
+    "newline at the end": DOCUMENT + b"\n",
+    "duplicate key": DOCUMENT.replace(b'"format":1', b'"format":1,"format":1'),
+    "default left out": respelled(lambda tree: tree.pop("format")),
+    "escaped letter": DOCUMENT.replace(b'"strict"', b'"\\u0073trict"'),
+}
+
+
+@pytest.mark.parametrize("document", OTHER_SPELLINGS.values(), ids=list(OTHER_SPELLINGS))
+def test_another_spelling_is_refused(document: bytes) -> None:
+    """The same rules under two hashes would be two policies."""
+    assert document != DOCUMENT
+    assert problem(document) == "is not in canonical form"
+
+
+WRONG = {
+    "float": DOCUMENT.replace(b'"format":1', b'"format":1.0'),
+    "exponent": DOCUMENT.replace(b'"format":1', b'"format":1e0'),
+    "nothing": b"",
+    "not JSON": b"\xff",
+    "a list": b"[]",
+    "half": DOCUMENT[:-9],
+    "deep nesting": b"[" * 30_000,
+    "broken UTF-8": DOCUMENT.replace(b"strict", b"str\xffct"),
+    "unknown field": with_fields(extra=1),
+    "missing field": respelled(lambda tree: tree.pop("max_belief")),
+    "another format": with_fields(format=2),
+    "another accounting": with_fields(accounting="none"),
+    "number as text": with_fields(open_quotes="4"),
+    "no scales": with_fields(scales=[]),
+    "scale 0": with_fields(scales=[0, 30]),
+    "negative scale": with_fields(scales=[-30]),
+    "scale that is no integer": with_fields(scales=[30.5]),
+    "scale beyond its limit": with_fields(scales=[1_000_001]),
+    "too many scales": with_fields(scales=list(range(2, 1003))),
+    "negative delay": with_fields(answer_delay_ms=-1),
+    "delay beyond a day": with_fields(forward_delay_ms=86_400_001),
+    "quote of no length": with_fields(quote_lifetime_ms=999),
+    "no open quotes": with_fields(open_quotes=0),
+    "no people": with_fields(max_sample=0),
+    "people beyond 32 bits": with_fields(max_sample=2**32),
+    "answers gone at once": with_fields(answer_retention_ms=59_999),
+}
+
+
+@pytest.mark.parametrize("document", WRONG.values(), ids=list(WRONG))
+def test_a_document_with_a_wrong_field_is_refused(document: bytes) -> None:
+    """Unknown, missing or out of its limits: nothing is guessed."""
+    assert problem(document).startswith("cannot be read (")
+
+
+@pytest.mark.parametrize(
+    "max_belief", ["0.5", "1", "1.0", "0.4", "0.50", ".8", "80%", "8e-1", "-0.8", " 0.8", "0.8\n", "", "0,8", "4/5"]
+)
+def test_a_limit_on_belief_that_is_no_limit_is_refused(max_belief: str) -> None:
+    """Only an exact decimal strictly between 1/2 and 1 limits anything."""
+    assert "decimal above 0.5 and below 1" in problem(with_fields(max_belief=max_belief))
+
+
+def test_a_limit_that_a_ledger_could_not_count_is_refused() -> None:
+    """Budgets near 128 nat would wrap 32-bit ledgers."""
+    assert "budget reaches 127 nat" in problem(with_fields(max_belief="0." + "9" * 62))
+
+
+@pytest.mark.parametrize("scales", [[30, 2], [2, 2], [1, 30, 2], [30, 30]])
+def test_unsorted_or_repeated_scales_are_refused(scales: list[int]) -> None:
+    """One list of scales has one spelling."""
+    assert problem(with_fields(scales=scales)) == "lists scales that are not ascending and distinct"
+
+
+def test_scales_that_the_cap_cannot_pay_are_refused() -> None:
+    """A policy under which no answer can ever be given is a mistake, not a policy; one that pays once is allowed."""
+    # ln(0.51 / 0.49) is 0.0400: scale 25 costs 0.04 nat, rounded up; scale 24 does not fit.
+    assert problem(with_fields(max_belief="0.51", scales=[1, 24])) == "admits no scale that its own cap pays for"
+    assert parse_policy(with_fields(max_belief="0.51", scales=[1, 25])).scales == (1, 25)
+
+
+def test_an_endless_document_is_refused_unread() -> None:
+    """The limit counts before anything is parsed."""
+    assert problem(DOCUMENT + b" " * (MAX_POLICY_BYTES - len(DOCUMENT) + 1)) == "is too long"
+    assert problem(DOCUMENT + b" " * (MAX_POLICY_BYTES - len(DOCUMENT))) == "is not in canonical form"
+
+
+def test_a_policy_made_in_code_is_held_to_the_same_rules() -> None:
+    """Constructing checks nothing; verifying does."""
+    verify_policy(policy())
+    for rules in (policy(scales=(30, 1)), policy(max_belief="1.5")):
+        with pytest.raises(InvalidRequestError):
+            verify_policy(rules)

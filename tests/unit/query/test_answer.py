@@ -1,0 +1,195 @@
+"""Answers: one length whatever they say, and readable only as the answer to one's own ticket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fakes.randomness import SeededRandomness
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tripartite.v1 import answer_pb2
+
+from broker_common.crypto.sealing import OpeningKey, answer_info
+from broker_common.crypto.signing import Purpose, SigningKey
+from broker_common.errors import InvalidRequestError
+from broker_common.query.answer import SEALED_ANSWER_BYTES, VerifiedAnswer, open_answer, pad_answer
+
+TICKET = b"t" * 32
+OTHER_TICKET = b"o" * 32
+CENSUS = SigningKey(Purpose.ANSWER, bytes(32))
+OPENING = OpeningKey.generate(SeededRandomness())
+PADDED_BYTES = 16 * 1024
+
+
+def answer(**changes: Any) -> answer_pb2.Answer:
+    """A plain answer."""
+    fields: dict[str, Any] = {
+        "query_id": b"q" * 16,
+        "ticket_hash": TICKET,
+        "noisy_count": 123,
+        "scale": 30,
+        "charged": 559_241,
+        "policy_hash": b"p" * 32,
+        "log_index": 7,
+        "checkpoint": "note",
+        "inclusion_proof": [b"n" * 32] * 5,
+        "entry": b"entry",
+    }
+    return answer_pb2.Answer(**fields | changes)
+
+
+def sign(message: answer_pb2.Answer, key: SigningKey = CENSUS) -> answer_pb2.SignedAnswer:
+    """Signed as the census node does."""
+    data = message.SerializeToString(deterministic=True)
+    return answer_pb2.SignedAnswer(answer=data, signature=key.sign(data), key_id=key.key_id)
+
+
+def seal(padded: bytes, ticket_hash: bytes = TICKET) -> bytes:
+    """Sealed for the ticket."""
+    return OPENING.sealing_key.seal(padded, answer_info(ticket_hash))
+
+
+def opened(sealed: bytes, ticket_hash: bytes = TICKET, key: OpeningKey = OPENING) -> VerifiedAnswer:
+    """Opened as the researcher does."""
+    return open_answer(sealed, opening_key=key, ticket_hash=ticket_hash, census_key=CENSUS.verify_key)
+
+
+def refusal(sealed: bytes, ticket_hash: bytes = TICKET, key: OpeningKey = OPENING) -> InvalidRequestError:
+    """The error with which an answer is refused."""
+    with pytest.raises(InvalidRequestError) as caught:
+        opened(sealed, ticket_hash, key)
+    return caught.value
+
+
+@given(
+    count=st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, -5, 2**62]),
+    index=st.integers(0, 2**53),
+    proof=st.integers(0, 60),
+    checkpoint=st.integers(0, 8000),
+)
+@settings(max_examples=40)
+def test_every_answer_has_one_length(count: int, index: int, proof: int, checkpoint: int) -> None:
+    """Neither the count nor the age of the log shows in the size, and the answer comes through."""
+    message = answer(
+        noisy_count=count, log_index=index, inclusion_proof=[b"n" * 32] * proof, checkpoint="x" * checkpoint
+    )
+    signed = sign(message)
+    padded = pad_answer(signed)
+    assert len(padded) == PADDED_BYTES
+    sealed = seal(padded)
+    assert len(sealed) == SEALED_ANSWER_BYTES
+    assert opened(sealed) == VerifiedAnswer(message, signed)
+
+
+def test_an_opened_answer_proves_itself_to_others() -> None:
+    """The signed message is kept byte for byte: whoever has the census agency's key can check it without the seal."""
+    verified = opened(seal(pad_answer(sign(answer()))))
+    CENSUS.verify_key.verify_signature(verified.signed.answer, verified.signed.signature)
+    assert verified.signed.key_id == CENSUS.key_id
+    assert answer_pb2.Answer.FromString(verified.signed.answer) == verified.body == answer()
+
+
+def test_a_signature_covers_the_bytes_carried_not_a_re_encoding() -> None:
+    """The same fields in another order are other bytes; they come through as they were signed."""
+    canonical = answer().SerializeToString(deterministic=True)
+    # Field 1 (query id, 18 bytes with its tag) moved to the end.
+    moved = canonical[18:] + canonical[:18]
+    signed = answer_pb2.SignedAnswer(answer=moved, signature=CENSUS.sign(moved), key_id=CENSUS.key_id)
+    assert opened(seal(pad_answer(signed))) == VerifiedAnswer(answer(), signed)
+    signed.answer = canonical
+    assert refusal(seal(pad_answer(signed))).code == "BAD_SIGNATURE"
+
+
+def longest(extra: int = 0) -> answer_pb2.SignedAnswer:
+    """The longest signed answer that fits, and so many bytes more."""
+    room = PADDED_BYTES - 4
+    signed = answer_pb2.SignedAnswer(answer=bytes(room - 100))
+    while signed.ByteSize() < room + extra:
+        signed.answer += bytes(1)
+    assert signed.ByteSize() == room + extra
+    return signed
+
+
+def test_an_answer_that_does_not_fit_is_not_cut() -> None:
+    """One byte too many is our own bug, found before anything is sealed."""
+    assert len(pad_answer(longest())) == PADDED_BYTES
+    with pytest.raises(ValueError, match="longer than the fixed length"):
+        pad_answer(longest(1))
+
+
+def test_an_answer_to_another_ticket_does_not_open() -> None:
+    """The seal binds the ticket; answers cannot be swapped between one's own questions either."""
+    sealed = seal(pad_answer(sign(answer(ticket_hash=OTHER_TICKET))), OTHER_TICKET)
+    assert refusal(sealed).code == "SEALED_WRONGLY"
+    other_key = OpeningKey.generate(SeededRandomness("other"))
+    assert refusal(seal(pad_answer(sign(answer()))), key=other_key).code == "SEALED_WRONGLY"
+
+
+def test_an_answer_signed_for_another_ticket_is_refused() -> None:
+    """Anybody can seal to the ticket's key; a genuine answer sealed anew for another ticket is not accepted."""
+    error = refusal(seal(pad_answer(sign(answer(ticket_hash=OTHER_TICKET)))))
+    assert (error.code, error.details) == ("COMMITMENT_MISMATCH", {"subject": "answer's ticket"})
+
+
+def test_an_answer_of_anybody_else_is_refused() -> None:
+    """The health node, which knows the ticket, cannot answer it."""
+    forger = SigningKey(Purpose.ANSWER, b"f" * 32)
+    forged = sign(answer(), forger)
+    assert refusal(seal(pad_answer(forged))).code == "UNKNOWN_KEY"
+    forged.key_id = CENSUS.key_id
+    assert refusal(seal(pad_answer(forged))).code == "BAD_SIGNATURE"
+    ticket_key = SigningKey(Purpose.TICKET, bytes(32))
+    forged = sign(answer(), ticket_key)
+    forged.key_id = CENSUS.key_id
+    assert refusal(seal(pad_answer(forged))).code == "BAD_SIGNATURE"
+
+
+def test_an_altered_count_is_refused() -> None:
+    """The signature covers what is read."""
+    signed = sign(answer())
+    signed.answer = answer(noisy_count=124).SerializeToString(deterministic=True)
+    assert refusal(seal(pad_answer(signed))).code == "BAD_SIGNATURE"
+
+
+GOOD = pad_answer(sign(answer()))
+LENGTH = int.from_bytes(GOOD[:4], "big")
+MISPADDED = {
+    "empty": b"",
+    "shorter": GOOD[:-1],
+    "longer": GOOD + b"\0",
+    "without padding": GOOD[: 4 + LENGTH],
+    "padding not zero at the end": GOOD[:-1] + b"\1",
+    "padding not zero at its start": GOOD[: 4 + LENGTH] + b"\1" + GOOD[5 + LENGTH :],
+    "length one less": (LENGTH - 1).to_bytes(4, "big") + GOOD[4:],
+    "length beyond the end": PADDED_BYTES.to_bytes(4, "big") + GOOD[4:],
+    "length 2^32 - 1": b"\xff" * 4 + GOOD[4:],
+    "only a length": b"\0\0",
+    "not a message": (5).to_bytes(4, "big") + b"\xff" * 5 + bytes(PADDED_BYTES - 9),
+    "unknown field": (3).to_bytes(4, "big") + b"\xf8\x7f\x01" + bytes(PADDED_BYTES - 7),
+}
+
+
+@pytest.mark.parametrize("padded", MISPADDED.values(), ids=list(MISPADDED))
+def test_anything_but_the_padding_of_answers_is_refused(padded: bytes) -> None:
+    """A sealed answer cannot carry anything beside the answer."""
+    assert refusal(seal(padded)).code == "MALFORMED_MESSAGE"
+
+
+def test_an_empty_message_is_no_answer() -> None:
+    """A length of zero is well-formed padding of an answer by nobody."""
+    assert refusal(seal(bytes(PADDED_BYTES))).code == "UNKNOWN_KEY"
+
+
+def test_a_signed_message_that_is_no_answer_is_refused() -> None:
+    """Even the census key's signature does not make other bytes an answer."""
+    for data in (b"\xff", answer().SerializeToString() + b"\xf8\x7f\x01"):
+        signed = answer_pb2.SignedAnswer(answer=data, signature=CENSUS.sign(data), key_id=CENSUS.key_id)
+        assert refusal(seal(pad_answer(signed))).code == "MALFORMED_MESSAGE"
+
+
+def test_the_name_of_an_unknown_key_is_cut() -> None:
+    """What a stranger sends is not shown at length."""
+    signed = sign(answer())
+    signed.key_id = "k" * 1000
+    assert refusal(seal(pad_answer(signed))).details == {"key": "k" * 64, "subject": "answer"}

@@ -1,0 +1,184 @@
+"""The health log's rules: for each one, an entry that breaks exactly it is refused and changes nothing."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from fakes.logs import adopted, charged, hash_of, loaded, opened, submitted
+
+from broker_common.tlog.entries import (
+    Delivered,
+    Entry,
+    Event,
+    Forwarded,
+    Refused,
+    Released,
+    ReportedCharge,
+    Settled,
+    Shutdown,
+)
+from broker_common.tlog.health_state import HealthState
+from broker_common.tlog.replay import ReplayError
+
+TICKET = hash_of(1)
+FORWARD = Forwarded(ticket=TICKET, manifest=hash_of(8))
+CHARGE = ReportedCharge(ticket=TICKET, log_index=3, checkpoint="a note")
+SETTLED = Settled(ticket=TICKET)
+REFUSED = Refused(ticket=TICKET, code="SERVICE_SHUT_DOWN")
+
+READY: tuple[Event, ...] = (opened("health"), loaded())
+ACCEPTED: tuple[Event, ...] = (*READY, submitted(1))
+FORWARDED: tuple[Event, ...] = (*ACCEPTED, FORWARD)
+CHARGED: tuple[Event, ...] = (*FORWARDED, CHARGE)
+
+
+def state_after(*events: Event) -> HealthState:
+    """The state that the events lead to."""
+    state = HealthState()
+    for event in events:
+        state.apply(entry_after(state, event))
+    return state
+
+
+def entry_after(state: HealthState, event: Event, **changes: Any) -> Entry:
+    """The next entry of a log in this state."""
+    fields: dict[str, Any] = {"sequence": state.size, "time_ms": state.time_ms, "policy": ""}
+    return Entry(**fields | changes, event=event)
+
+
+def refusal(state: HealthState, entry: Entry) -> str:
+    """The code of the rule that the entry breaks; the state must be as before."""
+    before = copy.deepcopy(vars(state))
+    with pytest.raises(ReplayError) as caught:
+        state.apply(entry)
+    assert vars(state) == before
+    return caught.value.code
+
+
+@dataclass(frozen=True)
+class Breach:
+    """After these events, this one breaks the rule of this code, and no rule checked before it."""
+
+    code: str
+    after: Sequence[Event]
+    event: Event
+
+
+CLOSINGS: tuple[tuple[Event, ...], ...] = ((*CHARGED, SETTLED), (*FORWARDED, REFUSED), (*ACCEPTED, REFUSED))
+BREACHES = [
+    Breach("OPENING", (), submitted(1)),
+    Breach("OPENING", READY, opened("health")),
+    Breach("OTHER_LOG", (), opened("census")),
+    *(
+        Breach("OTHER_LOG", CHARGED, event)
+        for event in (
+            adopted(),
+            charged(1),
+            Released(ticket=TICKET, answer=hash_of(2)),
+            Delivered(ticket=TICKET, by="inbox"),
+            Shutdown(reason="operator", note=""),
+        )
+    ),
+    Breach("FORMAT", (), opened("health", format=2)),
+    Breach("LOAD_REPEATED", READY, loaded()),
+    Breach("LOAD_REPEATED", (*READY, loaded("load2")), loaded()),
+    Breach("LOAD", READY, submitted(1, load="load2")),
+    Breach("LOAD", (opened("health"),), submitted(1, load="")),
+    Breach("TICKET_REPEATED", ACCEPTED, submitted(2, ticket=TICKET)),
+    Breach("TICKET_REPEATED", (*ACCEPTED, REFUSED), submitted(2, ticket=TICKET)),
+    Breach("QUERY_REUSED", ACCEPTED, submitted(2, query=f"{1:032x}")),
+    *(Breach("UNKNOWN_TICKET", READY, event) for event in (FORWARD, CHARGE, SETTLED, REFUSED)),
+    *(Breach("TICKET_CLOSED", after, event) for after in CLOSINGS for event in (FORWARD, CHARGE, SETTLED, REFUSED)),
+    Breach("CHARGE_WITHOUT_SAMPLE", ACCEPTED, CHARGE),
+    Breach("SETTLED_WITHOUT_CHARGE", FORWARDED, SETTLED),
+    Breach("REFUSED_AFTER_CHARGE", CHARGED, REFUSED),
+]
+
+
+@pytest.mark.parametrize("breach", BREACHES, ids=lambda breach: f"{breach.code}-{type(breach.event).__name__}")
+def test_an_entry_that_breaks_a_rule_is_refused_and_changes_nothing(breach: Breach) -> None:
+    """Each rule of the health log, broken alone, is named by its own code."""
+    state = state_after(*breach.after)
+    assert refusal(state, entry_after(state, breach.event)) == breach.code
+
+
+def test_every_rule_has_a_breach() -> None:
+    """The table above names every code that the health log's own source can raise."""
+    codes = {
+        constant
+        for method in vars(HealthState).values()
+        if hasattr(method, "__code__")
+        for constant in method.__code__.co_consts
+        if isinstance(constant, str) and constant.isupper()
+    }
+    assert codes <= {breach.code for breach in BREACHES}
+    assert len(codes) == 10
+
+
+def test_a_health_log_names_no_policy() -> None:
+    """Policies are the census agency's; an entry that claims one is refused."""
+    state = state_after(*READY)
+    assert refusal(state, entry_after(state, submitted(1), policy=hash_of(3))) == "POLICY"
+    assert refusal(state, entry_after(state, submitted(1), sequence=5)) == "SEQUENCE"
+
+
+def test_time_never_runs_backwards() -> None:
+    """As in every log."""
+    state = state_after(*READY)
+    state.apply(entry_after(state, submitted(1), time_ms=50))
+    assert refusal(state, entry_after(state, FORWARD, time_ms=49)) == "TIME_BACKWARDS"
+
+
+def test_the_life_of_a_ticket() -> None:
+    """Accepted, tried twice, charged, settled: open until the end, and known for ever."""
+    state = state_after(*FORWARDED, FORWARD)
+    assert state.tickets[TICKET].attempts == 2
+    assert state.tickets[TICKET].is_open
+    assert list(state.open_tickets) == [TICKET]
+    assert state.ticket_of_query(f"{1:032x}") == TICKET
+    assert state.ticket_of_query(f"{2:032x}") is None
+    state.apply(entry_after(state, CHARGE))
+    assert state.tickets[TICKET].charged
+    state.apply(entry_after(state, FORWARD))
+    state.apply(entry_after(state, SETTLED))
+    assert state.tickets[TICKET].settled
+    assert not state.tickets[TICKET].is_open
+    assert not state.open_tickets
+
+
+@pytest.mark.parametrize("before", [ACCEPTED, FORWARDED])
+def test_a_ticket_may_end_without_an_answer(before: Sequence[Event]) -> None:
+    """Refused by the census node, before or after a sample was sent."""
+    state = state_after(*before, REFUSED)
+    ticket = state.tickets[TICKET]
+    assert (ticket.refused, ticket.is_open) == ("SERVICE_SHUT_DOWN", False)
+    assert not state.open_tickets
+
+
+def test_a_charged_ticket_stays_open_until_its_answer_is_out() -> None:
+    """It was paid for: no expiry, no reload and no later refusal closes it."""
+    state = state_after(*CHARGED, loaded("load2"))
+    assert refusal(state, entry_after(state, REFUSED)) == "REFUSED_AFTER_CHARGE"
+    assert list(state.open_tickets) == [TICKET]
+    state.apply(entry_after(state, FORWARD))
+    state.apply(entry_after(state, SETTLED))
+    assert not state.open_tickets
+
+
+def test_every_load_is_remembered() -> None:
+    """Open tickets may need an older one; no id of a load ever serves twice, in force or not."""
+    state = state_after(*READY, loaded("load2", release="2026", commitment=hash_of(2)))
+    assert state.commitments == {"load1": hash_of(1), "load2": hash_of(2)}
+    assert (state.load, state.release) == ("load2", "2026")
+    assert refusal(state, entry_after(state, loaded("load1"))) == "LOAD_REPEATED"
+
+
+def test_the_summary_says_what_start_up_compares() -> None:
+    """Size, time, load and tickets."""
+    state = state_after(*CHARGED)
+    assert state.summary() == {"size": 5, "time_ms": 0, "policy": "", "load": "load1", "tickets": 1}
+    assert (state.release, state.commitments) == ("2021", {"load1": hash_of(1)})
