@@ -339,7 +339,8 @@ REASONS: Mapping[str, Reason] = {
     "ANSWER_PENDING": Reason(
         PeerUnavailableError,
         "The answer to {query} has not arrived within the time given.",
-        "It is not lost: fetch it later with 'tripartite researcher answers --collect'.",
+        "It is not lost: fetch it later with 'tripartite researcher answers --collect', or submit the same ticket again "
+        "with 'ask --again'.",
     ),
     # --- our own fault ---------------------------------------------------------------------------------------------
     "INTEGRITY": Reason(

@@ -1,8 +1,8 @@
 """Admission: is this sample what it claims to be? Every check, in DESIGN's order, before anything may be charged.
 
-    1 ticket signature, researcher, project                     4 HPKE: the frame key opens
-    2 expiry, policy, release, question, scale, slot, budget    5 frames: ascending, one last, padding zero
-    3 the sender's organisation                                 6 manifest: signature, hashes, set commitment
+    1 ticket signature, researcher, project             4 HPKE: the frame key opens; slot and price are held
+    2 expiry, policy, release, question, scale, slot    5 frames: ascending, one last, padding zero
+    3 the sender's organisation                         6 manifest: signature, hashes, set commitment
 
 Steps 1 to 4 need the header alone: a ticket that they refuse never makes anybody draw a sample. A ticket that was charged
 before skips step 2: it is good for ever, for its one answer. Nothing here looks anybody up in the census.
@@ -33,6 +33,8 @@ from census_node.dictionary import CENSUS_DICTIONARY
 
 __all__ = ["Admission", "AdmittedSample", "Gate", "scales_text"]
 
+_MOST_PEOPLE = 2**32 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Gate:
@@ -44,10 +46,12 @@ class Gate:
     policy: Policy
     census_release: str
     now_ms: int
+    # Raises when the ticket's slot does not serve it.
+    verify_slot: Callable[[VerifiedTicket], None]
     # True for a ticket that was charged before.
     is_charged: Callable[[VerifiedTicket], bool]
-    # Raises when the ticket's slot or the budget does not serve it.
-    verify_payable: Callable[[VerifiedTicket], None]
+    # Binds the ticket's slot to it and holds its price, or raises; nothing to do for a ticket that was charged.
+    reserve: Callable[[VerifiedTicket], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,8 +81,7 @@ class Admission:
         # 2
         body = self._ticket.body
         self._question = question_from_wire(body.question, CENSUS_DICTIONARY)
-        if not gate.is_charged(self._ticket):
-            _verify_in_force(self._ticket, gate)
+        charged = _is_charged_or_in_force(self._ticket, gate)
         # 3
         manifest_key = gate.manifest_keys.get(sender.organisation)
         if manifest_key is None:
@@ -90,8 +93,15 @@ class Admission:
             header.sealed_frame_key, sample_info(self._ticket.hash, body.policy_hash), subject="frame key"
         )
         self._encapsulation_hash = hash_bytes(header.sealed_frame_key)
-        self._opener = FrameOpener(frame_key, max_people=gate.policy.max_sample)
+        self._opener = FrameOpener(frame_key, max_people=_MOST_PEOPLE if charged else gate.policy.max_sample)
         self._people: list[npt.NDArray[np.uint8]] = []
+        # Last, so that whatever fails above holds nothing.
+        gate.reserve(self._ticket)
+
+    @property
+    def ticket_hash(self) -> str:
+        """Hex hash of the ticket whose price is now held."""
+        return self._ticket.hash.hex()
 
     def add_frame(self, frame: sample_pb2.SampleFrame) -> None:
         """5: open the next frame."""
@@ -124,6 +134,20 @@ class Admission:
         )
 
 
+def _is_charged_or_in_force(ticket: VerifiedTicket, gate: Gate) -> bool:
+    """True for a ticket that was charged; otherwise it must be good now."""
+    if gate.is_charged(ticket):
+        return True
+    try:
+        _verify_in_force(ticket, gate)
+    except (InvalidRequestError, RefusedError):
+        # A first attempt may have charged it since: then it is good for ever.
+        if not gate.is_charged(ticket):
+            raise
+        return True
+    return False
+
+
 def _verify_in_force(ticket: VerifiedTicket, gate: Gate) -> None:
     ticket.verify_fresh(gate.now_ms)
     ticket.verify_policy(gate.policy.hash)
@@ -131,7 +155,7 @@ def _verify_in_force(ticket: VerifiedTicket, gate: Gate) -> None:
     scale = ticket.body.scale
     if scale not in gate.policy.scales:
         raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(gate.policy.scales))
-    gate.verify_payable(ticket)
+    gate.verify_slot(ticket)
 
 
 def scales_text(scales: Sequence[int]) -> str:

@@ -7,6 +7,7 @@ are tried again with growing pauses, and start afresh when the node does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 
 import structlog
@@ -44,15 +45,23 @@ class Courier:
 
     async def run(self) -> None:
         """Push what is released, for as long as the node serves."""
-        while True:
-            self._wake.clear()
-            due = await asyncio.to_thread(self._node.undelivered, self._inboxes.keys())
-            # Side by side, so that an inbox that hangs keeps only its own answers waiting.
-            await asyncio.gather(*map(self._push_if_due, due))
-            try:
-                await asyncio.wait_for(self._wake.wait(), _LOOK_SECONDS)
-            except TimeoutError:
-                continue
+        # Each on its own, so that an inbox that hangs keeps only its own answers waiting.
+        pushes: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                self._wake.clear()
+                for query in await asyncio.to_thread(self._node.undelivered, self._inboxes.keys()):
+                    if query not in pushes:
+                        pushes[query] = asyncio.create_task(self._push_if_due(query))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), _LOOK_SECONDS)
+                for query in [query for query, push in pushes.items() if push.done()]:
+                    # Raises what stops the node.
+                    pushes.pop(query).result()
+        finally:
+            for push in pushes.values():
+                push.cancel()
+            await asyncio.gather(*pushes.values(), return_exceptions=True)
 
     async def _push_if_due(self, query: str) -> None:
         due, pause = self._pauses.get(query, (0.0, _FIRST_PAUSE_SECONDS))
@@ -60,6 +69,8 @@ class Courier:
             return
         answer = await asyncio.to_thread(self._node.waiting_answer, query)
         if answer is None:
+            # Expired: nothing to push any more.
+            self._pauses[query] = (self._loop.time() + _MAX_PAUSE_SECONDS, _MAX_PAUSE_SECONDS)
             return
         try:
             await self._push(answer)

@@ -7,6 +7,8 @@ size for every sample, so that how long others wait for it tells nothing.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from broker_common.crypto.commitments import SALT_BYTES, commit_set
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import answers_left, fits, price_units
@@ -21,21 +23,24 @@ from census_node.outbox import Outbox, Pending
 __all__ = ["charge", "quotable_answers", "verify_affordable"]
 
 
-def verify_affordable(state: CensusState, scale: int) -> None:
-    """Return only if one more answer at `scale` may be charged.
+def verify_affordable(state: CensusState, scale: int, *, reserved_units: int = 0, lost: Collection[str] = ()) -> None:
+    """Return only if one more answer at `scale` may be charged beside what others have reserved.
+
+    SECURITY: charged and reserved units count alike, and a shutdown for want of budget is told when the answers before
+    it are out. When exactly another query was charged shows in nothing that is said here.
 
     Raises:
         RefusedError: SERVICE_SHUT_DOWN or BUDGET_EXHAUSTED.
     """
-    if state.shut_down:
-        raise RefusedError("SERVICE_SHUT_DOWN")
     if state.policy is None:
         raise RefusedError("NOTHING_LOADED", what="policy", role="census")
-    if not fits(state.policy.cap, state.charged_units, scale):
+    if _is_seen_shut(state, lost):
+        raise RefusedError("SERVICE_SHUT_DOWN")
+    if not fits(state.policy.cap, state.charged_units + reserved_units, scale):
         raise RefusedError("BUDGET_EXHAUSTED", scale=scale)
 
 
-def quotable_answers(state: CensusState, policy: Policy, scale: int) -> int:
+def quotable_answers(state: CensusState, policy: Policy, scale: int, *, lost: Collection[str] = ()) -> int:
     """How many more answers at `scale` a researcher may be told of; at least one.
 
     SECURITY: told from the answers that are out, not from the charges. A charge shows at its answer's tick and not
@@ -44,12 +49,18 @@ def quotable_answers(state: CensusState, policy: Policy, scale: int) -> int:
     Raises:
         RefusedError: SERVICE_SHUT_DOWN or BUDGET_EXHAUSTED.
     """
-    if state.shutdown_reason == "operator" or (state.shut_down and not state.unreleased):
+    if _is_seen_shut(state, lost):
         raise RefusedError("SERVICE_SHUT_DOWN")
-    left = answers_left(policy.cap, state.released_units, scale)
+    # Charges whose answers can never be made will never be out; they are spent all the same.
+    spent = state.released_units + sum(state.tickets[ticket_hash].charge.units for ticket_hash in lost)
+    left = answers_left(policy.cap, spent, scale)
     if left == 0:
         raise RefusedError("BUDGET_EXHAUSTED", scale=scale)
     return left
+
+
+def _is_seen_shut(state: CensusState, lost: Collection[str]) -> bool:
+    return state.shutdown_reason == "operator" or (state.shut_down and set(state.unreleased) <= set(lost))
 
 
 def charge(journal: Journal[CensusState], sample: AdmittedSample, kept_as: str, randomness: Randomness) -> bool:
@@ -67,6 +78,8 @@ def charge(journal: Journal[CensusState], sample: AdmittedSample, kept_as: str, 
         state = transaction.state
         if _is_charged(state, sample):
             return False
+        if state.shut_down:
+            raise RefusedError("SERVICE_SHUT_DOWN")
         verify_affordable(state, body.scale)
         assert state.policy is not None  # noqa: S101 - verify_affordable has seen it
         # Between admission and this lock an operator may have adopted a policy or loaded a registry.

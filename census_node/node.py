@@ -20,6 +20,7 @@ from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import SigningKey, VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
+from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
 from broker_common.query.ticket import Researcher, VerifiedTicket
 from broker_common.storage.journal import Checkpointed, Journal
@@ -32,6 +33,7 @@ from census_node.answering import seal_answer
 from census_node.ledger import charge, verify_affordable
 from census_node.outbox import Outbox, WaitingAnswer
 from census_node.registry import Registry
+from census_node.reservations import Reservations
 from census_node.samples import SampleFolder
 from census_node.slots import SlotBook
 
@@ -82,6 +84,12 @@ class CensusNode:
         self._registry: Registry | None = None
         self._registry_lock = threading.Lock()
         self._on_release: list[Callable[[], object]] = []
+        self._reservations = Reservations()
+        self._reserving = threading.Lock()
+        # Charged tickets whose answers can never be made.
+        self.lost: set[str] = set()
+        # Set when the node is about to stop: nothing is waited for any more.
+        self.stopping = threading.Event()
 
     # --- what is in force ------------------------------------------------------------------------------------------
 
@@ -120,23 +128,35 @@ class CensusNode:
             policy=now.policy,
             census_release=now.census_release,
             now_ms=self.journal.now(),
+            verify_slot=self._verify_slot,
             is_charged=self._is_charged,
-            verify_payable=self._verify_payable,
+            reserve=self._reserve,
         )
 
     def _is_charged(self, ticket: VerifiedTicket) -> bool:
         with self.journal.reading() as state:
             return ticket.hash.hex() in state.tickets
 
-    def _verify_payable(self, ticket: VerifiedTicket) -> None:
+    def _verify_slot(self, ticket: VerifiedTicket) -> None:
         body = ticket.body
-        with self.journal.reading() as state:
-            verify_affordable(state, body.scale)
         if not self.slots.is_held(body.noise_slot.number, body.researcher_id, self.journal.now()):
-            # A first attempt may have charged the ticket, and spent its slot, since it was looked for.
-            if self._is_charged(ticket):
-                return
             raise InvalidRequestError("SLOT_UNUSABLE")
+
+    def _reserve(self, ticket: VerifiedTicket) -> None:
+        """Hold slot and price for one attempt, first come, first served; `let_go` ends it."""
+        body, ticket_hash, now_ms = ticket.body, ticket.hash.hex(), self.journal.now()
+        with self._reserving:
+            with self.journal.reading() as state:
+                if ticket_hash not in state.tickets:
+                    reserved = self._reservations.units(charged=state.tickets, but=ticket_hash, now_ms=now_ms)
+                    verify_affordable(state, body.scale, reserved_units=reserved, lost=self.lost)
+                    if not self.slots.claim(body.noise_slot.number, body.researcher_id, ticket_hash, now_ms):
+                        raise InvalidRequestError("SLOT_UNUSABLE")
+            self._reservations.hold(ticket_hash, price_units(body.scale), body.expires_ms)
+
+    def let_go(self, ticket_hash: str) -> None:
+        """An attempt that was accepted is over, however it ended."""
+        self._reservations.let_go(ticket_hash)
 
     # --- the walk of one query -------------------------------------------------------------------------------------
 
@@ -156,10 +176,19 @@ class CensusNode:
         self.slots.spend(sample.ticket.body.noise_slot.number)
         ticket_hash = sample.ticket.hash.hex()
         # CRASH: charged and not answered; `recover` answers.
-        self.answer(ticket_hash)
+        self._patiently(lambda: self.answer(ticket_hash))
         with self.journal.reading() as state:
             index = state.tickets[ticket_hash].index
         return self.journal.prove(index)
+
+    def _patiently(self, step: Callable[[], None]) -> None:
+        """What follows a charge is paid for: a journal that another process holds is waited for, not given up on."""
+        while True:
+            try:
+                return step()
+            except RefusedError as error:
+                if error.code != "BUSY" or self.stopping.is_set():
+                    raise
 
     def answer(self, ticket_hash: str) -> None:
         """Make and store the sealed answer of a charged ticket, unless that has been done."""
@@ -168,6 +197,8 @@ class CensusNode:
             ticket, commitments = state.tickets[ticket_hash], state.commitments
         if pending is None:
             return
+        if ticket_hash in self.lost:
+            raise InternalError("SAMPLE_LOST")
         try:
             kept = self._samples.read(pending.sample, pending.submitted_set)
         except InternalError:
@@ -202,6 +233,11 @@ class CensusNode:
 
     def release(self, ticket_hash: str) -> None:
         """Log that the answer may leave; from here on it can be collected and is pushed to the inbox."""
+        self._patiently(lambda: self._release(ticket_hash))
+        for notify in self._on_release:
+            notify()
+
+    def _release(self, ticket_hash: str) -> None:
         with self.journal.transaction() as transaction:
             state, outbox = transaction.state, Outbox(transaction.db)
             ticket = state.tickets[ticket_hash]
@@ -213,8 +249,6 @@ class CensusNode:
             released = transaction.append(Released(ticket=ticket_hash, answer=hash_bytes(waiting.sealed).hex()))
             outbox.start_retention(waiting.query, released.time_ms + state.policy.answer_retention_ms)
             outbox.forget_expired(released.time_ms)
-        for notify in self._on_release:
-            notify()
 
     def recover(self) -> list[str]:
         """Before serving: answer what was charged; gives the tickets whose answers are to be released now.
@@ -227,7 +261,6 @@ class CensusNode:
         with self.journal.reading():
             pending = Outbox(self.journal.db).all_pending()
         self._samples.sweep({sample for _, sample in pending})
-        lost: set[str] = set()
         for ticket_hash, _ in pending:
             try:
                 self.answer(ticket_hash)
@@ -235,9 +268,9 @@ class CensusNode:
                 if error.code not in {"INTEGRITY", "SAMPLE_LOST"}:
                     raise
                 _log.error("a charged answer cannot be made", ticket=ticket_hash, problem=error.text)
-                lost.add(ticket_hash)
+                self.lost.add(ticket_hash)
         with self.journal.reading() as state:
-            return [ticket_hash for ticket_hash in state.unreleased if ticket_hash not in lost]
+            return [ticket_hash for ticket_hash in state.unreleased if ticket_hash not in self.lost]
 
     def _registry_of(self, load: str, commitments: dict[str, str]) -> Registry:
         with self._registry_lock:

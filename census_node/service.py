@@ -14,7 +14,7 @@ from grpc.aio import ServicerContext
 from tripartite.v1 import answer_pb2, census_service_pb2, census_service_pb2_grpc, sample_pb2, ticket_pb2
 
 from broker_common.crypto.certificates import Identity
-from broker_common.errors import BrokerError, InvalidRequestError, RefusedError
+from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.discrete_laplace import margin
 from broker_common.privacy.policy import Policy
@@ -39,6 +39,8 @@ _DRAIN_SECONDS = 3.0
 class _Walk:
     """One query on its way: the three are set in this order, or fail together with the query."""
 
+    # Hash of the ticket, once its price is held.
+    accepted: list[str]
     proceed: asyncio.Future[None]
     charged: asyncio.Future[Checkpointed]
     released: asyncio.Future[None]
@@ -86,13 +88,14 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         now = self._node.in_force()
         with self._node.journal.reading() as state:
             # Said before anything is said of the question: nothing will be answered any more.
-            quotable_answers(state, now.policy, now.policy.scales[-1])
+            quotable_answers(state, now.policy, now.policy.scales[-1], lost=self._node.lost)
         question_from_wire(request.question, CENSUS_DICTIONARY)
         policy, scale = now.policy, request.scale
         if scale not in policy.scales:
             raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(policy.scales))
         with self._node.journal.reading() as state:
-            remaining, next_slot = quotable_answers(state, policy, scale), state.next_slot
+            remaining = quotable_answers(state, policy, scale, lost=self._node.lost)
+            next_slot = state.next_slot
         now_ms = self._node.journal.now()
         expires_ms = now_ms + policy.quote_lifetime_ms
         slot = self._node.slots.reserve(
@@ -142,7 +145,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         policy: Policy,
         header_ms: int,
     ) -> _Walk:
-        walk = _Walk(self._loop.create_future(), self._loop.create_future(), self._loop.create_future())
+        walk = _Walk([], self._loop.create_future(), self._loop.create_future(), self._loop.create_future())
         task = asyncio.create_task(self._bring_to_release(requests, sender, policy, header_ms, walk))
         self._walks.add(task)
         task.add_done_callback(self._walks.discard)
@@ -181,6 +184,8 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         except Exception as error:  # noqa: BLE001 - handed to the caller's handler, which says INTERNAL and logs
             _fail(walk, error)
         finally:
+            for ticket_hash in walk.accepted:
+                self._node.let_go(ticket_hash)
             self._places.release()
 
     async def _receive(
@@ -190,7 +195,8 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             async with asyncio.timeout(self._limits.sample_deadline_ms / 1000):
                 return await self._admit(requests, sender, walk)
         except TimeoutError as error:
-            raise InvalidRequestError("BAD_FRAMES", problem="the sample took too long to arrive") from error
+            # No verdict on the sample: a slow link must not make a refusal of a large one.
+            raise PeerUnavailableError("PEER_UNAVAILABLE", peer="health") from error
 
     async def _admit(
         self, requests: AsyncIterator[census_service_pb2.CountRequest], sender: Identity, walk: _Walk
@@ -201,6 +207,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
                 case "header" if admission is None:
                     gate = await asyncio.to_thread(self._node.gate)
                     admission = await asyncio.to_thread(Admission, request.header, sender, gate)
+                    walk.accepted.append(admission.ticket_hash)
                     walk.proceed.set_result(None)
                 case "frame" if admission is not None:
                     await asyncio.to_thread(admission.add_frame, request.frame)
@@ -240,6 +247,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
 
     async def drain(self) -> None:
         """Before a stop: let queries that are under way be released, or at least come to a durable step."""
+        self._node.stopping.set()
         if self._walks:
             await asyncio.wait(self._walks, timeout=_DRAIN_SECONDS)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["SlotBook"]
 
@@ -17,6 +17,8 @@ __all__ = ["SlotBook"]
 class _Reservation:
     researcher: str
     expires_ms: int
+    # The ticket that the slot serves; empty until one claims it.
+    ticket_hash: str = ""
 
 
 class SlotBook:
@@ -48,6 +50,17 @@ class SlotBook:
         with self._lock:
             held = self._held.get(slot)
             return held is not None and held.researcher == researcher and now_ms < held.expires_ms
+
+    def claim(self, slot: int, researcher: str, ticket_hash: str, now_ms: int) -> bool:
+        """Bind a held slot to the first ticket that names it; False for every other ticket, and for a slot not held."""
+        with self._lock:
+            held = self._held.get(slot)
+            if held is None or held.researcher != researcher or now_ms >= held.expires_ms:
+                return False
+            if held.ticket_hash in {"", ticket_hash}:
+                self._held[slot] = replace(held, ticket_hash=ticket_hash)
+                return True
+            return False
 
     def spend(self, slot: int) -> None:
         """The slot was charged: the log remembers it from now on."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 from grpc.aio import AioRpcError, ServicerContext, StreamStreamCall
@@ -127,16 +128,10 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         if walk is None:
             if len(self._walks) >= self._limits.max_queries:
                 raise RefusedError("BUSY", retry_seconds=1)
-            # The place is taken before the first await, so that two retries at once cannot walk twice.
-            walk = self._walks[ticket.hash.hex()] = _Walk()
-            try:
-                accepted = await asyncio.to_thread(self._node.accept, request, ticket)
-            except BaseException as error:
-                del self._walks[ticket.hash.hex()]
-                await walk.end(error if isinstance(error, BrokerError) else InternalError("INTERNAL"))
-                raise
             delay_ms = policy.forward_delay_ms if policy.release_tick_ms else 0
-            self._start(accepted, walk, submitted_ms + delay_ms)
+            walk = self._start(
+                ticket.hash.hex(), lambda: self._node.accept(request, ticket), forward_ms=submitted_ms + delay_ms
+            )
         async for stage in walk.watch():
             yield health_service_pb2.SubmitResponse(stage=stage)
 
@@ -175,22 +170,27 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         for accepted in await asyncio.to_thread(self._node.unfinished):
             ticket_hash = accepted.ticket.hash.hex()
             if ticket_hash not in self._walks:
-                walk = self._walks[ticket_hash] = _Walk()
-                self._start(accepted, walk, self._node.clock())
+                self._start(ticket_hash, partial(_given, accepted), forward_ms=self._node.clock())
 
     async def drain(self) -> None:
         """Before a stop: let questions that are under way come to a step they can be taken up from."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_DRAIN_SECONDS)
 
-    def _start(self, accepted: Accepted, walk: _Walk, forward_ms: int) -> None:
-        task = asyncio.create_task(self._bring_to_end(accepted, walk, forward_ms))
+    def _start(self, ticket_hash: str, accept: Callable[[], Accepted], *, forward_ms: int) -> _Walk:
+        """Start the walk of a ticket. Its place is taken at once, so that two retries cannot walk twice."""
+        walk = self._walks[ticket_hash] = _Walk()
+        task = asyncio.create_task(self._bring_to_end(ticket_hash, accept, walk, forward_ms))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return walk
 
-    async def _bring_to_end(self, accepted: Accepted, walk: _Walk, forward_ms: int) -> None:
+    async def _bring_to_end(
+        self, ticket_hash: str, accept: Callable[[], Accepted], walk: _Walk, forward_ms: int
+    ) -> None:
         error: BrokerError | None = None
         try:
+            accepted = await asyncio.to_thread(accept)
             await walk.reach(health_service_pb2.STAGE_ACCEPTED)
             await asyncio.sleep(max(0, forward_ms - self._node.clock()) / 1000)
             await walk.reach(health_service_pb2.STAGE_FORWARDED)
@@ -206,7 +206,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             log_unforeseen(failure)
             error = InternalError("INTERNAL")
         finally:
-            del self._walks[accepted.ticket.hash.hex()]
+            del self._walks[ticket_hash]
             await walk.end(error)
 
     async def _forward(self, accepted: Accepted, walk: _Walk) -> None:
@@ -238,30 +238,28 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         The sample is drawn only when the census node has accepted the header, so that a ticket which it refuses makes
         no work that could show in anybody's waiting.
         """
-        call = self._census.Count()
+        call = self._census.Count(timeout=self._limits.attempt_deadline_ms / 1000)
         try:
             await self._exchange(call, accepted, walk)
         except AioRpcError as error:
             raise broker_error(error, "census") from error
         except asyncio.InvalidStateError as error:
-            # The stream ended while we were writing; why, it says when asked.
-            code = await call.code()
-            raise PeerUnavailableError("PEER_UNAVAILABLE", peer=f"census ({code.name})") from error
+            raise await _ending(call) from error
         finally:
             call.cancel()
 
     async def _exchange(self, call: CountCall, accepted: Accepted, walk: _Walk) -> None:
         ticket_hash = accepted.ticket.hash.hex()
         attempt = await asyncio.to_thread(Attempt, accepted.ticket, accepted.signed_ticket, self._sender)
-        await call.write(attempt.header())
+        await _write(call, attempt.header())
         await _expect(call, "proceed")
         sample = await asyncio.to_thread(self._node.sample, accepted)
         frames = attempt.frames(sample)
         while (frame := await asyncio.to_thread(next, frames, None)) is not None:
-            await call.write(frame)
+            await _write(call, frame)
         manifest_hash, manifest = attempt.manifest(sample)
         await asyncio.to_thread(self._node.log_attempt, ticket_hash, manifest_hash)
-        await call.write(manifest)
+        await _write(call, manifest)
         await call.done_writing()
         charged = (await _expect(call, "charged")).charged
         charge = verify_charged(charged, accepted.ticket, sample, self._census_log)
@@ -269,6 +267,31 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         await walk.reach(health_service_pb2.STAGE_CHARGED)
         await _expect(call, "released")
         await asyncio.to_thread(self._node.log_settled, ticket_hash)
+
+
+def _given(accepted: Accepted) -> Accepted:
+    return accepted
+
+
+async def _write(call: CountCall, part: census_service_pb2.CountRequest) -> None:
+    """Say one part of a sample."""
+    try:
+        await call.write(part)
+    except AioRpcError as error:
+        failure = broker_error(error, "census")
+        if failure.code == "PEER_MISBEHAVED":
+            # When a stream ends while we write, the library may put a status of its own in place of its peer's.
+            failure = PeerUnavailableError("PEER_UNAVAILABLE", peer="census")
+        raise failure from error
+
+
+async def _ending(call: CountCall) -> BrokerError:
+    """Why the stream ended while we were writing: it says when read."""
+    try:
+        await call.read()
+    except AioRpcError as error:
+        return broker_error(error, "census")
+    return PeerUnavailableError("PEER_UNAVAILABLE", peer="census")
 
 
 async def _expect(call: CountCall, event: str) -> census_service_pb2.CountResponse:

@@ -246,7 +246,9 @@ class Session(AbstractAsyncContextManager["Session"]):
         try:
             return await self.collect(query, wait_seconds=0)
         except PeerUnavailableError:
-            self._answers.refuse(query, refusal.code)
+            # Being busy is no verdict on the question: it may still be answered.
+            if refusal.code != "BUSY":
+                self._answers.refuse(query, refusal.code)
             raise refusal from None
 
     async def _submit(self, asked: AskedQuestion, deadline: float, on_stage: StageHandler) -> None:
@@ -278,7 +280,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         finally:
             call.cancel()
         # Once the health node has taken the question, losing sight of it is no failure: the answer may still come.
-        if not accepted or not isinstance(failure, PeerUnavailableError):
+        if not accepted or failure.code != "PEER_UNAVAILABLE":
             raise failure
 
     async def collect(self, query: str, *, wait_seconds: float) -> AskedQuestion:

@@ -57,9 +57,7 @@ def register(peers: Iterable[PeerCertificate]) -> dict[bytes, PeerCertificate]:
     by_fingerprint = {peer.fingerprint: peer for peer in peers}
     by_subject: dict[str, PeerCertificate] = {}
     for peer in by_fingerprint.values():
-        # TLS looks subjects up without regard to case and spaces; this disregards a little more than TLS does.
-        subject = "".join(peer.subject.casefold().replace("\\", "").split())
-        other = by_subject.setdefault(subject, peer)
+        other = by_subject.setdefault(peer.subject, peer)
         if other is not peer:
             problem = f"the certificates of {other.identity.uri} and {peer.identity.uri} have the same subject"
             raise InvalidRequestError("CONFIG_INVALID", file="trust", problem=problem)

@@ -1,6 +1,6 @@
 """A node's server: mutual TLS, the caller check before every handler, errors as rich statuses, start and stop.
 
-An error that stops the node (a store that failed, a write whose outcome is unknown) ends `run_server` with that error:
+An error that stops the node (a store that failed, a write whose outcome is unknown) ends `NodeServer.run` with that error:
 the process exits and says why, and starts again from its log.
 """
 
@@ -23,7 +23,7 @@ from broker_common.crypto.certificates import PeerCertificate, TlsCredentials
 from broker_common.errors import BrokerError, InternalError, RefusedError
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.rpc.callers import register, set_caller, verify_caller, verify_role
-from broker_common.rpc.channel import MAX_MESSAGE_BYTES
+from broker_common.rpc.channel import KEEPALIVE_MS, MAX_MESSAGE_BYTES
 from broker_common.rpc.status import trailing_metadata
 from broker_common.values import Clock
 
@@ -74,6 +74,10 @@ class NodeServer:
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+                ("grpc.keepalive_timeout_ms", 10_000),
+                # Our own clients ping this often; a server takes much less for an attack unless it is told.
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
             ],
         )
         add_services(server)

@@ -166,8 +166,13 @@ class Journal(Generic[StateT]):
         """The state including what other processes have appended. Do not keep it beyond the block."""
         with self._lock:
             self._verify_usable()
-            with _store_errors():
-                self._catch_up()
+            try:
+                with _store_errors():
+                    self._catch_up()
+            except InternalError as error:
+                # The fold in memory may have stopped half way.
+                self._broken = error
+                raise
             yield self.state
 
     def checkpoint(self) -> str:

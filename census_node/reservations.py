@@ -1,0 +1,50 @@
+"""Budget that is spoken for: an accepted ticket holds its price until it is charged or its sample fails.
+
+SECURITY: what is left is decided when a header is accepted, in the order of headers, before any sample is drawn. Decided
+at the charge, it would go to whichever sample arrives first, that is, to the smaller one; asking twice for the last of
+the budget would then compare two cohorts for the price of one answer, or of none.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Container
+from dataclasses import dataclass
+
+__all__ = ["Reservations"]
+
+
+@dataclass(slots=True)
+class _Held:
+    units: int
+    expires_ms: int
+    attempts: int
+
+
+class Reservations:
+    """Prices held by tickets on their way. Thread-safe; in memory, like the quotes that tickets come from."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[str, _Held] = {}
+
+    def hold(self, ticket_hash: str, units: int, expires_ms: int) -> None:
+        """Hold the price of a ticket; several attempts of one ticket hold it once."""
+        with self._lock:
+            held = self._held.setdefault(ticket_hash, _Held(units, expires_ms, 0))
+            held.attempts += 1
+
+    def let_go(self, ticket_hash: str) -> None:
+        """An attempt is over, however it ended."""
+        with self._lock:
+            held = self._held.get(ticket_hash)
+            if held is not None:
+                held.attempts -= 1
+                if held.attempts <= 0:
+                    del self._held[ticket_hash]
+
+    def units(self, *, charged: Container[str], but: str, now_ms: int) -> int:
+        """Units held by tickets that are not charged yet, other than `but`."""
+        with self._lock:
+            self._held = {name: held for name, held in self._held.items() if held.expires_ms > now_ms}
+            return sum(held.units for name, held in self._held.items() if name != but and name not in charged)
