@@ -3,6 +3,7 @@
 config      what an operator sets            registry    language by pseudonym, in columns
 admission   is this sample what it claims?   ledger      the charge: durable before anything is counted
 answering   count, noise, signature, seal    outbox      sealed answers until they are fetched
+reservations  budget held by tickets on their way
 samples     files between charge and answer  delivery    pushes answers to inboxes
 slots       places in the noise sequence     timing      the instants at which anything may leave
 service     the RPCs                         node        the parts of one running node, put together

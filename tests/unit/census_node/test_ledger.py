@@ -67,10 +67,34 @@ def test_the_last_charge_and_its_shutdown_show_with_the_last_answer() -> None:
     take(state, BY_BUDGET, *(release(number) for number in range(40)))
     with pytest.raises(RefusedError) as caught:
         verify_affordable(state, 30)
-    assert caught.value.code == "SERVICE_SHUT_DOWN"
+    # Which of the two is said may depend on what is out, never on what has just been charged.
+    assert caught.value.code == "BUDGET_EXHAUSTED"
     assert quotable_answers(state, RULES, 30) == 1
     take(state, release(40))
     assert refusal(state) == "SERVICE_SHUT_DOWN"
+
+
+def test_what_others_have_reserved_is_not_there_to_be_charged() -> None:
+    """The last of the budget goes to the header that came first, before anybody has drawn a sample."""
+    state = ready()
+    for number in range(40):
+        take(state, charge(number), release(number))
+    verify_affordable(state, 30)
+    with pytest.raises(RefusedError) as caught:
+        verify_affordable(state, 30, reserved_units=price_units(30))
+    assert caught.value.code == "BUDGET_EXHAUSTED"
+
+
+def test_a_lost_answer_does_not_keep_the_end_from_being_told() -> None:
+    """A charge whose answer can never be made is spent, and is not waited for."""
+    state = ready()
+    for number in range(41):
+        take(state, charge(number))
+    take(state, BY_BUDGET, *(release(number) for number in range(40)))
+    (lost,) = state.unreleased
+    with pytest.raises(RefusedError) as caught:
+        quotable_answers(state, RULES, 30, lost={lost})
+    assert caught.value.code == "SERVICE_SHUT_DOWN"
 
 
 def test_an_operators_shutdown_shows_at_once() -> None:

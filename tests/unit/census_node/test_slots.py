@@ -147,3 +147,16 @@ class Book(RuleBasedStateMachine):
 
 TestBook = Book.TestCase
 TestBook.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+def test_a_slot_serves_the_first_ticket_that_names_it() -> None:
+    """Two tickets on one quote: the second is refused before anything is drawn, a retry of the first is not."""
+    book = SlotBook()
+    slot = book.reserve("alice", not_below=0, now_ms=0, expires_ms=100, limit=4)
+    assert book.claim(slot, "alice", "first", 1)
+    assert not book.claim(slot, "alice", "second", 1)
+    assert book.claim(slot, "alice", "first", 2)
+    assert not book.claim(slot, "bob", "first", 2)
+    assert not book.claim(slot, "alice", "first", 100)
+    book.spend(slot)
+    assert not book.claim(slot, "alice", "first", 3)
