@@ -33,7 +33,9 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     # Samples in hand at the same time; the next one is told to come back (BUSY).
     max_queries: Annotated[int, Meta(ge=1, le=1024)] = 16
-    # A sample that takes longer than this to arrive is refused.
+    # A stream that says nothing for this long after it was opened is ended.
+    header_deadline_ms: Annotated[int, Meta(ge=100, le=600_000)] = 10_000
+    # A sample that takes longer than this to arrive is given up; the health node sends it again.
     sample_deadline_ms: Annotated[int, Meta(ge=1000, le=3_600_000)] = 120_000
     # How long Collect may hold a call open for an answer that is not out yet.
     collect_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 20_000

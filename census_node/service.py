@@ -201,17 +201,19 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
     async def _admit(
         self, requests: AsyncIterator[census_service_pb2.CountRequest], sender: Identity, walk: _Walk
     ) -> AdmittedSample:
-        admission: Admission | None = None
+        async with asyncio.timeout(self._limits.header_deadline_ms / 1000):
+            first = await anext(requests, None)
+        if first is None or first.WhichOneof("part") != "header":
+            raise InvalidRequestError("MALFORMED_MESSAGE", problem="the sample does not begin with its header")
+        gate = await asyncio.to_thread(self._node.gate)
+        admission = await asyncio.to_thread(Admission, first.header, sender, gate)
+        walk.accepted.append(admission.ticket_hash)
+        walk.proceed.set_result(None)
         async for request in requests:
             match request.WhichOneof("part"):
-                case "header" if admission is None:
-                    gate = await asyncio.to_thread(self._node.gate)
-                    admission = await asyncio.to_thread(Admission, request.header, sender, gate)
-                    walk.accepted.append(admission.ticket_hash)
-                    walk.proceed.set_result(None)
-                case "frame" if admission is not None:
+                case "frame":
                     await asyncio.to_thread(admission.add_frame, request.frame)
-                case "manifest" if admission is not None:
+                case "manifest":
                     return await asyncio.to_thread(admission.finish, request.manifest)
                 case _:
                     raise InvalidRequestError("MALFORMED_MESSAGE", problem="a part of the sample is out of order")
