@@ -120,13 +120,18 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         del context
         header_ms = self._node.clock()
         policy = (await asyncio.to_thread(self._node.in_force)).policy
-        if self._places.locked():
+        try:
+            # Before the place: a stream that says nothing takes none, and one that is refused has been listened to.
+            header = await self._read_header(requests)
+            if self._places.locked():
+                raise RefusedError("BUSY", retry_seconds=1)
+        except BrokerError:
             due_ms = outcome_time(policy, header_ms=header_ms, received_ms=header_ms)
             await sleep_until_tick(policy, due_ms, self._node.clock)
-            raise RefusedError("BUSY", retry_seconds=1)
+            raise
         # The place is held until the release, so that how long a query takes shows in nobody's waiting.
         await self._places.acquire()
-        walk = self._start_walk(requests, caller(), policy, header_ms)
+        walk = self._start_walk(header, requests, caller(), policy, header_ms)
         await asyncio.shield(walk.proceed)
         yield census_service_pb2.CountResponse(proceed=sample_pb2.Proceed())
         charged = await asyncio.shield(walk.charged)
@@ -138,21 +143,33 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         await asyncio.shield(walk.released)
         yield census_service_pb2.CountResponse(released=sample_pb2.Released())
 
+    async def _read_header(self, requests: AsyncIterator[census_service_pb2.CountRequest]) -> sample_pb2.SampleHeader:
+        try:
+            async with asyncio.timeout(self._limits.header_deadline_ms / 1000):
+                first = await anext(requests, None)
+        except TimeoutError as error:
+            raise PeerUnavailableError("PEER_UNAVAILABLE", peer="health") from error
+        if first is None or first.WhichOneof("part") != "header":
+            raise InvalidRequestError("MALFORMED_MESSAGE", problem="the sample does not begin with its header")
+        return first.header
+
     def _start_walk(
         self,
+        header: sample_pb2.SampleHeader,
         requests: AsyncIterator[census_service_pb2.CountRequest],
         sender: Identity,
         policy: Policy,
         header_ms: int,
     ) -> _Walk:
         walk = _Walk([], self._loop.create_future(), self._loop.create_future(), self._loop.create_future())
-        task = asyncio.create_task(self._bring_to_release(requests, sender, policy, header_ms, walk))
+        task = asyncio.create_task(self._bring_to_release(header, requests, sender, policy, header_ms, walk))
         self._walks.add(task)
         task.add_done_callback(self._walks.discard)
         return walk
 
     async def _bring_to_release(
         self,
+        header: sample_pb2.SampleHeader,
         requests: AsyncIterator[census_service_pb2.CountRequest],
         sender: Identity,
         policy: Policy,
@@ -165,7 +182,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         try:
             try:
                 try:
-                    sample = await self._receive(requests, sender, walk)
+                    sample = await self._receive(header, requests, sender, walk)
                 finally:
                     due_ms = outcome_time(policy, header_ms=header_ms, received_ms=clock())
                 # From here on the query no longer depends on the connection.
@@ -189,24 +206,28 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             self._places.release()
 
     async def _receive(
-        self, requests: AsyncIterator[census_service_pb2.CountRequest], sender: Identity, walk: _Walk
+        self,
+        header: sample_pb2.SampleHeader,
+        requests: AsyncIterator[census_service_pb2.CountRequest],
+        sender: Identity,
+        walk: _Walk,
     ) -> AdmittedSample:
         try:
             async with asyncio.timeout(self._limits.sample_deadline_ms / 1000):
-                return await self._admit(requests, sender, walk)
+                return await self._admit(header, requests, sender, walk)
         except TimeoutError as error:
             # No verdict on the sample: a slow link must not make a refusal of a large one.
             raise PeerUnavailableError("PEER_UNAVAILABLE", peer="health") from error
 
     async def _admit(
-        self, requests: AsyncIterator[census_service_pb2.CountRequest], sender: Identity, walk: _Walk
+        self,
+        header: sample_pb2.SampleHeader,
+        requests: AsyncIterator[census_service_pb2.CountRequest],
+        sender: Identity,
+        walk: _Walk,
     ) -> AdmittedSample:
-        async with asyncio.timeout(self._limits.header_deadline_ms / 1000):
-            first = await anext(requests, None)
-        if first is None or first.WhichOneof("part") != "header":
-            raise InvalidRequestError("MALFORMED_MESSAGE", problem="the sample does not begin with its header")
         gate = await asyncio.to_thread(self._node.gate)
-        admission = await asyncio.to_thread(Admission, first.header, sender, gate)
+        admission = await asyncio.to_thread(Admission, header, sender, gate)
         walk.accepted.append(admission.ticket_hash)
         walk.proceed.set_result(None)
         async for request in requests:
