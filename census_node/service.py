@@ -212,24 +212,21 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         sender: Identity,
         walk: _Walk,
     ) -> AdmittedSample:
+        # Outside the deadline: a hold whose admission was given up half way would never be let go.
+        gate = await asyncio.to_thread(self._node.gate)
+        admission = await asyncio.to_thread(Admission, header, sender, gate)
+        walk.accepted.append(admission.ticket_hash)
+        walk.proceed.set_result(None)
         try:
             async with asyncio.timeout(self._limits.sample_deadline_ms / 1000):
-                return await self._admit(header, requests, sender, walk)
+                return await self._admit(admission, requests)
         except TimeoutError as error:
             # No verdict on the sample: a slow link must not make a refusal of a large one.
             raise PeerUnavailableError("PEER_UNAVAILABLE", peer="health") from error
 
     async def _admit(
-        self,
-        header: sample_pb2.SampleHeader,
-        requests: AsyncIterator[census_service_pb2.CountRequest],
-        sender: Identity,
-        walk: _Walk,
+        self, admission: Admission, requests: AsyncIterator[census_service_pb2.CountRequest]
     ) -> AdmittedSample:
-        gate = await asyncio.to_thread(self._node.gate)
-        admission = await asyncio.to_thread(Admission, header, sender, gate)
-        walk.accepted.append(admission.ticket_hash)
-        walk.proceed.set_result(None)
         async for request in requests:
             match request.WhichOneof("part"):
                 case "frame":

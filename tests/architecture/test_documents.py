@@ -1,0 +1,110 @@
+"""What documents and samples quote is what the code says; whoever copies from them gets something that works."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import tomli_w
+
+from broker_common.errors import REASONS
+from broker_common.storage.home import Home
+from census_node.config import CensusConfig
+from deploy.local import Plan, lay_out
+from health_node.config import HealthConfig
+from researcher_node.config import ResearcherConfig
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "deploy" / "samples"
+CONFIGS: dict[str, type[msgspec.Struct]] = {
+    "census": CensusConfig,
+    "health": HealthConfig,
+    "researcher": ResearcherConfig,
+}
+
+
+def test_documents_are_in_step_with_the_code() -> None:
+    """Help texts, settings, callers, errors and samples are made from the code; `make docs` refreshes them."""
+    done = subprocess.run(
+        [sys.executable, "-m", "deploy.documents", "check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == ""
+
+
+def test_there_is_a_sample_of_every_configuration() -> None:
+    """One for each kind of home that is served, and no other file that nobody would load."""
+    assert {path.name for path in SAMPLES.iterdir()} == {f"{role}.toml" for role in CONFIGS}
+
+
+@pytest.mark.parametrize("role", CONFIGS)
+def test_sample_configuration_is_loaded_as_a_node_does(tmp_path: Path, role: str) -> None:
+    """TOML, no unknown setting, every value of its type; what is left out has a default."""
+    (tmp_path / "config.toml").write_bytes((SAMPLES / f"{role}.toml").read_bytes())
+    config = Home(tmp_path, role).load_config(CONFIGS[role])
+    said = msgspec.toml.decode((SAMPLES / f"{role}.toml").read_bytes())
+    assert (
+        msgspec.to_builtins(config).items()
+        >= {name: value for name, value in said.items() if not isinstance(value, dict)}.items()
+    )
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Homes as `init` makes them, for ten people."""
+    directory = tmp_path_factory.mktemp("deployment")
+    lay_out(directory, Plan(population=10, seed=1, max_belief="0.8", release_tick_ms=0), lambda _: lambda *_: None)
+    return directory
+
+
+def references(value: object) -> Iterator[str]:
+    """Every `file:` and `env:` reference of a configuration, defaults included."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from references(item)
+    elif isinstance(value, str) and value.startswith(("file:", "env:")):
+        yield value
+
+
+@pytest.mark.parametrize("role", CONFIGS)
+def test_sample_configuration_leads_to_the_files_of_a_home(deployment: Path, role: str) -> None:
+    """Put into a home that `init` made it finds every key: names in samples, defaults and homes are the same."""
+    config = msgspec.toml.decode((SAMPLES / f"{role}.toml").read_bytes(), type=CONFIGS[role])
+    found = list(references(msgspec.to_builtins(config)))
+    assert found
+    for reference in found:
+        assert Home(deployment / role, role).read(reference), reference
+
+
+@pytest.mark.parametrize("role", CONFIGS)
+def test_sample_configuration_says_what_init_writes(deployment: Path, role: str) -> None:
+    """But for the ports, which `init` picks."""
+
+    def without_ports(text: str) -> str:
+        return re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:0", text)
+
+    sample, written = (SAMPLES / f"{role}.toml").read_text(), (deployment / role / "config.toml").read_text()
+    assert without_ports(tomli_w.dumps(msgspec.toml.decode(sample))) == without_ports(
+        tomli_w.dumps(msgspec.toml.decode(written))
+    )
+
+
+DOCUMENTS = sorted(path for path in ROOT.glob("**/*.md") if not {".venv", "build"} & set(path.parts))
+# Words in capitals that look like a code and are not one.
+NOT_CODES = {"STAGE_ACCEPTED", "STAGE_FORWARDED", "STAGE_CHARGED", "STAGE_RELEASED"}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_error_codes_in_documents_exist(path: Path) -> None:
+    """A removed or renamed code in a document would be looked for in vain."""
+    removed = {"SAMPLE_TOO_LARGE"}
+    said = set(re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`", path.read_text()))
+    assert not said & removed
+    beginnings = {code.partition("_")[0] for code in REASONS}
+    unknown = {code for code in said - set(REASONS) - NOT_CODES if code.partition("_")[0] in beginnings}
+    assert unknown == set()

@@ -1,0 +1,112 @@
+"""Modules: each says what it is and what it exports, imports follow the contracts, settings stand in the manual."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+import pytest
+
+from broker_common.privacy.policy import Policy
+from broker_common.storage.home import TlsConfig
+from broker_common.storage.registration import ResearcherPeer
+from census_node import config as census_config
+from health_node import config as health_config
+from researcher_node import config as researcher_config
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("broker_common", "census_node", "deploy", "health_node", "researcher_node")
+MANUAL = ROOT / "deploy" / "README.md"
+
+
+def sources() -> list[Path]:
+    """Every module that we write, generated code excluded."""
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    """A source file as a test's name."""
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", sources(), ids=name_of)
+def test_module_says_what_it_is_and_what_it_exports(path: Path) -> None:
+    """Every module has a docstring; every module that defines something public lists it in a sorted `__all__`."""
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree), "there is no docstring"
+    if path.name in {"__init__.py", "__main__.py"}:
+        return
+    exported = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id == "__all__" for to in node.targets)
+    ]
+    assert len(exported) == 1, "there is no __all__"
+    module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    assert [name for name in exported[0] if not hasattr(module, name)] == []
+    assert len(set(exported[0])) == len(exported[0])
+
+
+@pytest.mark.parametrize("path", sources(), ids=name_of)
+def test_private_names_are_not_imported_from_other_modules(path: Path) -> None:
+    """What a module does not export nobody imports: publishing a name is a decision."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
+            assert [alias.name for alias in node.names if alias.name.startswith("_")] == []
+
+
+def test_import_contracts_hold() -> None:
+    """Nodes never import each other, layers point one way, pure packages do no input or output."""
+    program = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([program, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+def structs(module: ModuleType) -> list[type[msgspec.Struct]]:
+    """The configuration types that a module defines."""
+    return [
+        item
+        for item in vars(module).values()
+        if isinstance(item, type) and issubclass(item, msgspec.Struct) and item.__module__ == module.__name__
+    ]
+
+
+CONFIGURED: list[type[msgspec.Struct]] = [
+    *structs(census_config),
+    *structs(health_config),
+    *structs(researcher_config),
+    TlsConfig,
+    ResearcherPeer,
+    Policy,
+]
+SETTINGS = sorted({(struct.__name__, field) for struct in CONFIGURED for field in struct.__struct_fields__})
+
+
+@pytest.mark.parametrize(("struct", "field"), SETTINGS)
+def test_setting_stands_in_the_operators_manual(struct: str, field: str) -> None:
+    """An operator can look up every setting and every field of the policy in deploy/README.md, as `code`."""
+    del struct
+    assert f"`{field}`" in MANUAL.read_text()
+
+
+@pytest.mark.parametrize(
+    "config", [census_config.CensusConfig, health_config.HealthConfig, researcher_config.ResearcherConfig]
+)
+def test_unknown_setting_is_an_error(config: type[msgspec.Struct]) -> None:
+    """A misspelt setting is never silently ignored, at any depth."""
+    waiting: list[type[msgspec.Struct]] = [config]
+    while waiting:
+        struct = waiting.pop()
+        assert struct.__struct_config__.forbid_unknown_fields, struct
+        waiting += [
+            kind
+            for field in msgspec.structs.fields(struct)
+            for kind in (field.type, *getattr(field.type, "__args__", ()))
+            if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+        ]

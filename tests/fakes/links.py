@@ -1,0 +1,205 @@
+"""Links between parties without a socket: handlers called as the server's interceptor calls them, errors as the wire has them.
+
+A lying peer is a link of its own: it answers whatever a test tells it to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, TypeVar, cast
+
+from grpc import StatusCode
+from grpc.aio import EOF, AioRpcError, Metadata
+from tripartite.v1 import census_service_pb2, census_service_pb2_grpc, policy_pb2
+
+from broker_common.crypto.certificates import Identity
+from broker_common.errors import BrokerError
+from broker_common.query.messages import refuse_unknown_fields
+from broker_common.rpc.callers import set_caller
+from broker_common.rpc.status import trailing_metadata
+from census_node.service import CensusService
+
+__all__ = ["NO_CONTEXT", "CountCall", "CountScript", "InMemoryCensus", "LyingCensus", "count", "on_the_wire", "stream"]
+
+# Handlers do not use their context; the interceptor does.
+NO_CONTEXT: Any = None
+ItemT = TypeVar("ItemT")
+CountRequest = census_service_pb2.CountRequest
+CountResponse = census_service_pb2.CountResponse
+CountScript = Callable[
+    [AsyncIterator[census_service_pb2.CountRequest]], AsyncIterator[census_service_pb2.CountResponse]
+]
+
+
+def on_the_wire(error: BrokerError) -> AioRpcError:
+    """What a caller in another process catches."""
+    code, text, trailing = trailing_metadata(error)
+    return AioRpcError(code, Metadata(), Metadata(*trailing), details=text)
+
+
+async def stream(items: Iterable[ItemT]) -> AsyncIterator[ItemT]:
+    """The items, as a stream that ends after the last one."""
+    for item in items:
+        yield item
+
+
+async def count(
+    service: CensusService, requests: AsyncIterable[census_service_pb2.CountRequest], sender: Identity
+) -> AsyncIterator[census_service_pb2.CountResponse]:
+    """Call Count as `sender`."""
+
+    async def whole() -> AsyncIterator[census_service_pb2.CountRequest]:
+        async for request in requests:
+            refuse_unknown_fields(request)
+            yield request
+
+    set_caller(sender)
+    async for response in service.Count(whole(), NO_CONTEXT):
+        yield response
+
+
+class CountCall:
+    """A client's end of one Count, as gRPC hands it out: the peer's side runs in a task of its own."""
+
+    def __init__(self, peer: CountScript, seconds: float | None) -> None:
+        self.sent: list[census_service_pb2.CountRequest] = []
+        self._requests: asyncio.Queue[census_service_pb2.CountRequest | None] = asyncio.Queue()
+        self._responses: asyncio.Queue[census_service_pb2.CountResponse | None] = asyncio.Queue()
+        self._error: Exception | None = None
+        self._unread = 0
+        self._writing = True
+        self._peer = asyncio.create_task(self._run(peer, seconds))
+
+    @property
+    def parts(self) -> list[str]:
+        """What the peer was sent, part by part."""
+        return [str(request.WhichOneof("part")) for request in self.sent]
+
+    async def write(self, request: census_service_pb2.CountRequest) -> None:
+        """Send; an error once the call is over, as in gRPC."""
+        if self._over() or not self._writing:
+            raise asyncio.InvalidStateError("the call is over, or closed for writing")
+        self.sent.append(request)
+        self._requests.put_nowait(request)
+        await asyncio.sleep(0)
+
+    async def done_writing(self) -> None:
+        """Close our side; nothing happens if the call is over."""
+        self._writing = False
+        self._requests.put_nowait(None)
+
+    async def read(self) -> census_service_pb2.CountResponse | object:
+        """The next message, or the end of the call, or the error that ended it."""
+        response = None if self._over() else await self._responses.get()
+        if response is not None:
+            self._unread -= 1
+            return response
+        await asyncio.wait({self._peer})
+        if self._error is not None:
+            raise self._error
+        return EOF
+
+    async def code(self) -> StatusCode:
+        """Wait for the end of the call; how it ended."""
+        await asyncio.wait({self._peer})
+        if self._error is None:
+            return StatusCode.OK
+        return self._error.code() if isinstance(self._error, AioRpcError) else StatusCode.UNKNOWN
+
+    def cancel(self) -> bool:
+        """Hang up."""
+        self._requests.put_nowait(None)
+        return self._peer.cancel()
+
+    def _over(self) -> bool:
+        # What the peer said before it ended the call is read first.
+        return self._peer.done() and not self._unread
+
+    async def _run(self, peer: CountScript, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                async for response in peer(self._received()):
+                    self._unread += 1
+                    self._responses.put_nowait(response)
+        except TimeoutError:
+            self._error = AioRpcError(StatusCode.DEADLINE_EXCEEDED, Metadata(), Metadata())
+        except BrokerError as error:
+            self._error = on_the_wire(error)
+        except Exception as error:  # noqa: BLE001 - raised again where the test reads
+            self._error = error
+        finally:
+            self._responses.put_nowait(None)
+
+    async def _received(self) -> AsyncIterator[census_service_pb2.CountRequest]:
+        while (request := await self._requests.get()) is not None:
+            yield request
+
+
+class InMemoryCensus:
+    """What a health node's stub is, over a census service in the same process."""
+
+    def __init__(self, service: CensusService, sender: Identity) -> None:
+        self._service = service
+        self._sender = sender
+        # Every call of Count, in order.
+        self.calls: list[CountCall] = []
+
+    @property
+    def stub(self) -> census_service_pb2_grpc.CensusServiceAsyncStub:
+        return cast("census_service_pb2_grpc.CensusServiceAsyncStub", self)
+
+    async def GetPolicy(  # noqa: N802 - the name that the proto gives it
+        self,
+        request: census_service_pb2.GetPolicyRequest,
+        timeout: float,  # noqa: ASYNC109 - as stubs have it
+    ) -> census_service_pb2.GetPolicyResponse:
+        """The policy, from the real service."""
+        del timeout
+        return await self._service.GetPolicy(request, NO_CONTEXT)
+
+    def Count(self, timeout: float | None = None) -> CountCall:  # noqa: N802 - the name that the proto gives it
+        """A call to the real service."""
+        self.calls.append(CountCall(self.honestly, timeout))
+        return self.calls[-1]
+
+    def honestly(
+        self, requests: AsyncIterator[census_service_pb2.CountRequest]
+    ) -> AsyncIterator[census_service_pb2.CountResponse]:
+        """A script: what the real service says."""
+        return count(self._service, requests, self._sender)
+
+
+class LyingCensus(InMemoryCensus):
+    """A census node whose Count follows a script, one function per attempt; the last one is repeated."""
+
+    def __init__(
+        self,
+        service: CensusService,
+        sender: Identity,
+        *scripts: CountScript,
+        policy: Callable[[], Awaitable[policy_pb2.SignedPolicy]] | None = None,
+    ) -> None:
+        super().__init__(service, sender)
+        self.scripts = list(scripts)
+        self._policy = policy
+
+    @property
+    def attempts(self) -> int:
+        """How often Count was called."""
+        return len(self.calls)
+
+    async def GetPolicy(  # noqa: N802 - the name that the proto gives it
+        self,
+        request: census_service_pb2.GetPolicyRequest,
+        timeout: float,  # noqa: ASYNC109 - as stubs have it
+    ) -> census_service_pb2.GetPolicyResponse:
+        """The scripted policy, or else the real one."""
+        if self._policy is None:
+            return await super().GetPolicy(request, timeout)
+        return census_service_pb2.GetPolicyResponse(policy=await self._policy())
+
+    def Count(self, timeout: float | None = None) -> CountCall:  # noqa: N802 - the name that the proto gives it
+        """A call that follows the script for this attempt."""
+        self.calls.append(CountCall(self.scripts[min(self.attempts, len(self.scripts) - 1)], timeout))
+        return self.calls[-1]

@@ -1,0 +1,237 @@
+"""The world's three nodes behind real sockets: gRPC with mutual TLS on loopback, all in the test's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Self
+
+import grpc
+from fakes.world import HEALTH, OTHER_HEALTH, OTHER_RESEARCHER, RESEARCHER, World
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message_factory import GetMessageClass
+from grpc import aio
+from grpc.aio import AioRpcError
+from tripartite.v1 import (
+    census_service_pb2,
+    census_service_pb2_grpc,
+    health_service_pb2_grpc,
+    inbox_service_pb2_grpc,
+)
+
+from broker_common.crypto.certificates import (
+    Identity,
+    PeerCertificate,
+    Role,
+    TlsCredentials,
+    make_certificate,
+    server_name,
+)
+from broker_common.rpc.channel import Peer, open_channel
+from broker_common.rpc.server import NodeServer, StopSignal
+from broker_common.rpc.status import broker_error
+from broker_common.storage.clock import system_clock
+from broker_common.values import Clock
+from census_node.config import LimitConfig as CensusLimits
+from census_node.service import CensusService
+from health_node.config import LimitConfig as HealthLimits
+from health_node.service import HealthService
+from researcher_node.answers import Answers
+from researcher_node.service import InboxService
+
+__all__ = ["CENSUS", "OTHER", "OWNER", "Loopback", "call", "hand_over", "raw_channel", "registered", "serving", "until"]
+
+CENSUS = Identity("census-agency", "census", "node")
+OWNER = Identity("university", "researcher", RESEARCHER)
+OTHER = Identity("university", "researcher", OTHER_RESEARCHER)
+SECONDS = 10.0
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Return when `holds`, or fail after a while. For what no event tells of."""
+    async with asyncio.timeout(SECONDS):
+        while not holds():  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.005)
+
+
+def registered(*parties: TlsCredentials) -> list[PeerCertificate]:
+    """What a node is told of these parties."""
+    return [PeerCertificate.parse_pem(own.certificate) for own in parties]
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    role: Role,
+    own: TlsCredentials,
+    peers: Sequence[PeerCertificate],
+    register: Callable[[aio.Server], None],
+    *,
+    clock: Clock = system_clock,
+    stop: StopSignal | None = None,
+) -> AsyncIterator[Peer]:
+    """A node's server on a free port; gives what a client must know of it."""
+    stop = StopSignal() if stop is None else stop
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    server = NodeServer(address="127.0.0.1:0", tls=own, peers=peers, service="tripartite.v1", clock=clock)
+    running = asyncio.create_task(server.run(register, stop=stop, on_ready=ready.set_result))
+    either: set[asyncio.Future[Any]] = {running, ready}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not ready.done():
+        await running
+    try:
+        yield Peer(role, ready.result(), PeerCertificate.parse_pem(own.certificate))
+    finally:
+        stop.stop()
+        # What stopped a node is said by its stop signal, which the test has.
+        await asyncio.wait({running})
+        running.exception()
+
+
+class Loopback:
+    """Three servers. Each has registered every party of this world, so that only roles and identities decide."""
+
+    def __init__(self, world: World, *, clock: Clock = system_clock) -> None:
+        self.world = world
+        self.clock = clock
+        self.tls = {
+            identity: make_certificate(identity, now_ms=system_clock(), days=2)
+            for identity in (CENSUS, HEALTH, OTHER_HEALTH, OWNER, OTHER)
+        }
+        self.stops: dict[Role, StopSignal] = {role: StopSignal() for role in ("census", "health", "researcher")}
+        self.peers: dict[Role, Peer] = {}
+        self.answers: Answers = world.open_answers()
+        self.health = world.open_health()
+        self.census_limits = CensusLimits()
+        self.health_limits = HealthLimits()
+        self.census_type = CensusService
+        self.census: CensusService
+        self._stack = contextlib.AsyncExitStack()
+
+    @property
+    def registered(self) -> list[PeerCertificate]:
+        return registered(*self.tls.values())
+
+    async def __aenter__(self) -> Self:
+        census = self.census = self.census_type(self.world.census, self.census_limits, self.stops["census"])
+        await self._serve(
+            "census",
+            CENSUS,
+            lambda server: census_service_pb2_grpc.add_CensusServiceServicer_to_server(census, server),
+        )
+        channel = await self._stack.enter_async_context(self.channel(HEALTH, "census"))
+        health = HealthService(
+            self.health,
+            census=census_service_pb2_grpc.CensusServiceStub(channel),
+            sender=self.world.sender,
+            policy_key=self.world.secrets.policy.verify_key,
+            census_log=self.world.census_log.verifier,
+            limits=self.health_limits,
+            stop=self.stops["health"],
+        )
+        await self._serve(
+            "health", HEALTH, lambda server: health_service_pb2_grpc.add_HealthServiceServicer_to_server(health, server)
+        )
+        inbox = InboxService(self.answers)
+        await self._serve(
+            "researcher", OWNER, lambda server: inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(inbox, server)
+        )
+        self._stack.push_async_callback(census.drain)
+        self._stack.push_async_callback(health.drain)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _serve(self, role: Role, identity: Identity, register: Callable[[aio.Server], None]) -> None:
+        server = serving(role, self.tls[identity], self.registered, register, clock=self.clock, stop=self.stops[role])
+        self.peers[role] = await self._stack.enter_async_context(server)
+
+    def channel(self, identity: Identity, role: Role) -> aio.Channel:
+        """A channel of `identity` to the node of `role`, as the product opens it."""
+        return open_channel(self.peers[role], self.tls[identity], system_clock)
+
+
+def raw_channel(
+    peer: Peer, own: TlsCredentials | None, *, name: str | None = None, trusted: bytes | None = None
+) -> aio.Channel:
+    """A channel without the product's own checks; without `own`, one that shows no certificate."""
+    credentials = grpc.ssl_channel_credentials(
+        peer.certificate.pem if trusted is None else trusted,
+        None if own is None else own.private_key,
+        None if own is None else own.certificate,
+    )
+    options = [
+        ("grpc.ssl_target_name_override", name or server_name(peer.role)),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_receive_message_length", -1),
+        ("grpc.enable_http_proxy", 0),
+    ]
+    return aio.secure_channel(peer.address, credentials, options)
+
+
+async def hand_over(channel: aio.Channel, messages: Sequence[census_service_pb2.CountRequest]) -> list[str | None]:
+    """Call Count as an honest health node does: nothing but the header before the word to proceed; gives the events.
+
+    Raises:
+        BrokerError: what the census node says instead.
+    """
+    stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
+    sending = stub.Count(timeout=SECONDS)
+    events: list[str | None] = []
+    try:
+        await sending.write(messages[0])
+        for unlocked in (messages[1:], (), ()):
+            response = await sending.read()
+            if not isinstance(response, census_service_pb2.CountResponse):
+                break
+            events.append(response.WhichOneof("event"))
+            for message in unlocked:
+                await sending.write(message)
+    except AioRpcError as error:
+        raise broker_error(error, "census") from error
+    finally:
+        sending.cancel()
+    return events
+
+
+async def call(channel: aio.Channel, method: MethodDescriptor, *wire: bytes) -> str:
+    """Call any RPC with these bytes as its requests; gives the code of the error, or `OK` when it ends well.
+
+    Without bytes, a stream of requests is empty, and any other request has no content. Of a stream of requests all but
+    the first wait for a response. The standard health probe's watch never ends: its first response will do.
+    """
+    path = f"/{method.containing_service.full_name}/{method.name}"
+    response_type = GetMessageClass(method.output_type)
+    coders: dict[str, Any] = {"request_serializer": bytes, "response_deserializer": response_type.FromString}
+    never_ends = method.full_name == "grpc.health.v1.Health.Watch"
+    try:
+        if method.client_streaming:
+            streamed = channel.stream_stream(path, **coders)(timeout=SECONDS)
+            await _converse(streamed, wire)
+        elif method.server_streaming:
+            watched = channel.unary_stream(path, **coders)(*(wire or (b"",)), timeout=SECONDS)
+            while await watched.read() is not aio.EOF and not never_ends:
+                pass
+            watched.cancel()
+        else:
+            await channel.unary_unary(path, **coders)(*(wire or (b"",)), timeout=SECONDS)
+    except AioRpcError as error:
+        return broker_error(error, "remote").code
+    return "OK"
+
+
+async def _converse(streamed: Any, wire: Sequence[bytes]) -> None:
+    """Say the first message, wait for a response, say the rest, and hear everything; raises how it ended."""
+    try:
+        for message in wire[:1]:
+            await streamed.write(message)
+        if wire and await streamed.read() is not aio.EOF:
+            for message in wire[1:]:
+                await streamed.write(message)
+        await streamed.done_writing()
+    except asyncio.InvalidStateError:
+        # The stream ended while we were writing. How, the next read says.
+        pass
+    while await streamed.read() is not aio.EOF:
+        pass

@@ -1,0 +1,633 @@
+"""A small whole world in one folder: keys, policy, registry, people, journals and inboxes of all three parties.
+
+Parties meet here without sockets, and any one may lie: what a party signs, seals or sends can be made by hand. Every
+refusal is checked the same way (`World.refusing`): the right code, a log that has not changed and still replays, and an
+honest query that is answered afterwards. Logs are read with a connection of their own, never through the node.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import os
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from fakes.clock import FakeClock
+from sqlite_utils import Database
+from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sample_pb2, ticket_pb2
+
+from broker_common.crypto.certificates import Identity
+from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, commit_set, hash_bytes, hash_set
+from broker_common.crypto.frames import FrameSealer
+from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
+from broker_common.crypto.sealing import OpeningKey, SealingKey, sample_info
+from broker_common.crypto.signing import Purpose, SigningKey
+from broker_common.errors import BrokerError
+from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief, price_units
+from broker_common.privacy.policy import Policy
+from broker_common.query.answer import open_answer
+from broker_common.query.canonical import canonical_bytes
+from broker_common.query.condition import Condition
+from broker_common.query.criteria import parse_condition
+from broker_common.query.question import parse_question
+from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket
+from broker_common.storage.clock import system_clock
+from broker_common.storage.journal import Journal
+from broker_common.storage.loads import LoadFolder
+from broker_common.storage.source_values import MISSING, Values
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Adopted, Charged, Entry, parse_entry
+from broker_common.tlog.health_state import HealthState
+from broker_common.tlog.merkle import MerkleTree
+from broker_common.tlog.note import NoteSigner
+from broker_common.tlog.replay import LogState, replay
+from broker_common.values import QUERY_ID_BYTES, Randomness
+from census_node.admission import Admission, AdmittedSample
+from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.node import CensusNode, Keys
+from census_node.outbox import Outbox
+from census_node.registry import Registry
+from census_node.samples import SampleFolder
+from health_node.dictionary import HEALTH_DICTIONARY
+from health_node.forwarding import Attempt, Sample, Sender
+from health_node.node import HealthNode
+from health_node.people_store import People, build_people_store
+from health_node.questions import Questions
+from researcher_node.answers import Answers, AskedQuestion, CensusKeys
+
+__all__ = [
+    "FRENCH",
+    "HEALTH",
+    "OTHER_HEALTH",
+    "OTHER_RESEARCHER",
+    "PROJECT",
+    "RELEASE",
+    "RESEARCHER",
+    "Order",
+    "OrderedSample",
+    "World",
+    "drain",
+    "make_policy",
+    "make_pseudonyms",
+]
+
+ItemT = TypeVar("ItemT")
+EventT = TypeVar("EventT")
+Pseudonyms = npt.NDArray[np.uint8]
+Frame = tuple[int, bool, bytes]
+
+RESEARCHER, OTHER_RESEARCHER = "researcher-1", "researcher-2"
+PROJECT = "official-languages"
+RELEASE = "2011"
+FRENCH = "mother_tongue = 'French'"
+HEALTH = Identity("health-agency", "health", "node")
+OTHER_HEALTH = Identity("other-health-agency", "health", "node")
+CENSUS_ORIGIN = "census.example/test"
+HEALTH_ORIGIN = "health.example/test"
+_LOAD = "0123456789abcdef"
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """A signed ticket with everything that only its researcher knows."""
+
+    signed: ticket_pb2.SignedTicket
+    opening_key: OpeningKey
+    condition: Condition
+    nonce: bytes
+
+    @property
+    def body(self) -> ticket_pb2.Ticket:
+        return ticket_pb2.Ticket.FromString(self.signed.ticket)
+
+    @property
+    def hash(self) -> bytes:
+        return hash_bytes(self.signed.ticket)
+
+    @property
+    def verified(self) -> VerifiedTicket:
+        """The ticket as a node that verified it holds it."""
+        return VerifiedTicket(self.body, self.signed.ticket)
+
+    @property
+    def submission(self) -> health_service_pb2.SubmitRequest:
+        return health_service_pb2.SubmitRequest(
+            ticket=self.signed, criteria=self.condition.to_wire(), criteria_nonce=self.nonce
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class OrderedSample:
+    """A sample together with the order that it was drawn for."""
+
+    order: Order
+    sample: Sample
+
+    @property
+    def set_commitment(self) -> bytes:
+        return self.sample.set_commitment
+
+
+@dataclass
+class Secrets:
+    """Every private key of this world; tests take what a liar would need."""
+
+    log: SigningKey = field(default_factory=lambda: _signing(Purpose.LOG))
+    policy: SigningKey = field(default_factory=lambda: _signing(Purpose.POLICY))
+    answer: SigningKey = field(default_factory=lambda: _signing(Purpose.ANSWER))
+    manifest: SigningKey = field(default_factory=lambda: _signing(Purpose.MANIFEST))
+    other_manifest: SigningKey = field(default_factory=lambda: _signing(Purpose.MANIFEST))
+    health_log: SigningKey = field(default_factory=lambda: _signing(Purpose.LOG))
+    sample: OpeningKey = field(default_factory=lambda: OpeningKey.generate(os.urandom))
+    sampling: SamplingKey = field(default_factory=lambda: SamplingKey(os.urandom(32)))
+    ticket: dict[str, SigningKey] = field(
+        default_factory=lambda: {name: _signing(Purpose.TICKET) for name in (RESEARCHER, OTHER_RESEARCHER)}
+    )
+
+
+class World:
+    """Three agencies that know each other's public keys. `close` it."""
+
+    def __init__(self, directory: Path, policy: Policy | None = None, *, people: int = 400) -> None:
+        self.directory = directory
+        self.policy = make_policy() if policy is None else policy
+        self.clock = FakeClock(system_clock())
+        self.randomness: Randomness = os.urandom
+        self.secrets = Secrets()
+        self.people = make_pseudonyms(people)
+        # Three of four, spread through the health agency's people, as in life.
+        self.in_census = self.people[np.arange(len(self.people)) % 4 != 3]
+        self.researchers = {
+            name: Researcher(name, key.verify_key, frozenset({PROJECT})) for name, key in self.secrets.ticket.items()
+        }
+        self.census_log = NoteSigner(CENSUS_ORIGIN, self.secrets.log)
+        self.health_log = NoteSigner(HEALTH_ORIGIN, self.secrets.health_log)
+        self._copies = itertools.count(1)
+        self._closing: list[Callable[[], None]] = []
+        self.census_folder = directory / "census"
+        self.health_folder = directory / "health"
+        self._make_census()
+        self.census = self.open_census()
+
+    def close(self) -> None:
+        for close in reversed(self._closing):
+            close()
+
+    # --- the census agency -----------------------------------------------------------------------------------------
+
+    def _make_census(self) -> None:
+        self.census_folder.mkdir(parents=True)
+        loads = LoadFolder(self.census_folder / "registries", ".npz")
+        loads.path.mkdir()
+        self.make_registry(_LOAD).write(loads.file(_LOAD))
+        journal = self._census_journal(create=True)
+        self._adopt(journal, self.policy)
+        loads.put_in_force(journal, _LOAD, RELEASE, os.urandom)
+        journal.close()
+
+    def adopt(self, policy: Policy) -> None:
+        """Sign a policy and put it in force."""
+        self._adopt(self.census.journal, policy)
+
+    def _adopt(self, journal: Journal[CensusState], policy: Policy) -> None:
+        document, key = policy.document, self.secrets.policy
+        signature = base64.b64encode(key.sign(document)).decode("ascii")
+        with journal.transaction() as transaction:
+            transaction.append(Adopted(document=document.decode(), signature=signature, key_id=key.key_id))
+
+    def make_registry(self, load: str) -> Registry:
+        """Everybody in the census, their language told by their place: French is every fourth from the second on."""
+        halves = self.in_census.copy().view(">u8").astype(np.uint64)
+        columns = {
+            column.name: (np.arange(len(self.in_census)) % len(column.codes)).astype(np.uint8)
+            for column in CENSUS_DICTIONARY.columns
+        }
+        return Registry(load, halves[:, 0].copy(), halves[:, 1].copy(), columns)
+
+    def _census_journal(self, *, create: bool = False) -> Journal[CensusState]:
+        def tables(db: Database) -> None:
+            Outbox.create_tables(db)
+            LoadFolder.create_tables(db)
+
+        journal = (Journal.create if create else Journal)(
+            self.census_folder / "journal.db",
+            fresh_state=lambda: CensusState(self.secrets.policy.verify_key),
+            signer=self.census_log,
+            clock=self.clock,
+            tables=tables,
+        )
+        self._closing.append(journal.close)
+        return journal
+
+    def open_census(self) -> CensusNode:
+        """Start a census node on what is on disk; it becomes `self.census`."""
+        self.census = CensusNode(
+            self._census_journal(),
+            keys=Keys(
+                answer=self.secrets.answer,
+                sample=self.secrets.sample,
+                manifest={
+                    HEALTH.organisation: self.secrets.manifest.verify_key,
+                    OTHER_HEALTH.organisation: self.secrets.other_manifest.verify_key,
+                },
+            ),
+            researchers=dict(self.researchers),
+            loads=LoadFolder(self.census_folder / "registries", ".npz"),
+            samples=SampleFolder(self.census_folder / "samples"),
+            clock=self.clock,
+            randomness=self._draw,
+        )
+        return self.census
+
+    def _draw(self, size: int) -> bytes:
+        # Looked up at every draw, so that a test can set another source while the node runs.
+        return self.randomness(size)
+
+    def crash_census(self) -> CensusNode:
+        """Kill the census node here and now: another one starts on a copy of the bytes that its files hold."""
+        self.census_folder = self.copy_census()
+        return self.open_census()
+
+    def copy_census(self) -> Path:
+        """The bytes that the census node's files hold now, in a folder of their own."""
+        return self._copy(self.census_folder)
+
+    def _copy(self, folder: Path) -> Path:
+        copy = self.directory / f"{folder.name}-after-crash-{next(self._copies)}"
+        # Without the shared-memory index: SQLite makes it anew from the write-ahead log, as after a power cut.
+        return Path(shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*-shm")))
+
+    # --- the health agency -----------------------------------------------------------------------------------------
+
+    def open_health(self) -> HealthNode:
+        """Start a health node on what is on disk; the first time its journal and people are made."""
+        create = not self.health_folder.exists()
+        loads = LoadFolder(self.health_folder / "people", ".duckdb")
+        if create:
+            self.health_folder.mkdir()
+            loads.path.mkdir()
+            build_people_store(loads.file(_LOAD), self._health_records())
+
+        def tables(db: Database) -> None:
+            Questions.create_tables(db)
+            LoadFolder.create_tables(db)
+
+        journal = (Journal.create if create else Journal)(
+            self.health_folder / "journal.db",
+            fresh_state=HealthState,
+            signer=self.health_log,
+            clock=self.clock,
+            tables=tables,
+        )
+        self._closing.append(journal.close)
+        if create:
+            loads.put_in_force(journal, _LOAD, RELEASE, os.urandom)
+        return HealthNode(
+            journal,
+            researchers=self.researchers,
+            sampling_key=self.secrets.sampling,
+            loads=loads,
+            engine_threads=1,
+            clock=self.clock,
+            randomness=os.urandom,
+        )
+
+    def crash_health(self) -> HealthNode:
+        """Kill the health node here and now; another one starts on a copy of the bytes that its files hold."""
+        self.health_folder = self._copy(self.health_folder)
+        return self.open_health()
+
+    def _health_records(self) -> People:
+        """Everybody's age is their place modulo 100; nothing else is known of anybody."""
+        halves = self.people.copy().view(">u8").astype(np.uint64)
+        columns: dict[str, Values] = {}
+        for column in HEALTH_DICTIONARY.columns:
+            empty = np.zeros(len(halves), np.uint64) if column.multi_valued else np.full(len(halves), MISSING, np.int32)
+            columns[column.name] = empty
+        columns["age"] = (np.arange(len(halves)) % 100).astype(np.int32)
+        return People(halves[:, 0].copy(), halves[:, 1].copy(), columns)
+
+    @property
+    def sender(self) -> Sender:
+        return Sender(self.secrets.sample.sealing_key, self.secrets.manifest, os.urandom)
+
+    # --- orders and samples ----------------------------------------------------------------------------------------
+
+    def reserve(self, researcher: str = RESEARCHER) -> int:
+        """A noise slot, as a quote reserves it."""
+        with self.census.journal.reading() as state:
+            next_slot = state.next_slot
+        now_ms = self.clock()
+        return self.census.slots.reserve(
+            researcher,
+            not_below=next_slot,
+            now_ms=now_ms,
+            expires_ms=now_ms + self.policy.quote_lifetime_ms,
+            limit=self.policy.open_quotes,
+        )
+
+    def body(self, researcher: str = RESEARCHER, *, scale: int = 30, slot: int | None = None) -> ticket_pb2.Ticket:
+        """An honest ticket that nobody has sealed or signed yet: no answer key, no criteria."""
+        return ticket_pb2.Ticket(
+            query_id=os.urandom(QUERY_ID_BYTES),
+            researcher_id=researcher,
+            project_id=PROJECT,
+            question=parse_question(FRENCH, CENSUS_DICTIONARY).to_wire(),
+            census_release=RELEASE,
+            scale=scale,
+            fraction_millionths=WHOLE_MILLIONTHS,
+            policy_hash=self.policy.hash,
+            noise_slot=ticket_pb2.NoiseSlot(number=self.reserve(researcher) if slot is None else slot),
+            expires_ms=self.clock() + self.policy.quote_lifetime_ms,
+        )
+
+    def order(
+        self,
+        researcher: str = RESEARCHER,
+        *,
+        scale: int = 30,
+        slot: int | None = None,
+        where: str = "age >= 0",
+        change: Callable[[ticket_pb2.Ticket], object] = lambda _: None,
+        key: SigningKey | None = None,
+    ) -> Order:
+        """A ticket of `researcher`, changed by `change` before it is signed with `key` (by default their own)."""
+        body = self.body(researcher, scale=scale, slot=slot)
+        opening_key = OpeningKey.generate(os.urandom)
+        condition, nonce = parse_condition(where, HEALTH_DICTIONARY), os.urandom(SALT_BYTES)
+        body.answer_key = opening_key.sealing_key.raw
+        body.criteria_commitment = commit_criteria(nonce, canonical_bytes(condition))
+        change(body)
+        return Order(sign_ticket(body, key or self.secrets.ticket[researcher]), opening_key, condition, nonce)
+
+    def sample(self, order: Order, people: Pseudonyms | None = None, salt: bytes | None = None) -> OrderedSample:
+        """The order's sample as an honest health node would hold it; everybody by default."""
+        chosen = self.people if people is None else people
+        salt = os.urandom(SALT_BYTES) if salt is None else salt
+        return OrderedSample(order, Sample(chosen, salt, commit_set(salt, order.hash, hash_set(chosen.tobytes()))))
+
+    def messages(self, ordered: OrderedSample, sender: Sender | None = None) -> list[census_service_pb2.CountRequest]:
+        """One attempt to hand a sample over: header, frames, manifest."""
+        attempt = Attempt(ordered.order.verified, ordered.order.signed, sender or self.sender)
+        frames = list(attempt.frames(ordered.sample))
+        return [attempt.header(), *frames, attempt.manifest(ordered.sample)[1]]
+
+    def by_hand(
+        self,
+        order: Order,
+        frames: Iterable[Frame],
+        *,
+        people: Pseudonyms,
+        salt: bytes,
+        change: Callable[[sample_pb2.Manifest], object] = lambda _: None,
+        key: SigningKey | None = None,
+        census_key: SealingKey | None = None,
+        info: bytes | None = None,
+    ) -> list[census_service_pb2.CountRequest]:
+        """An attempt of a health node that lies: any frames, any manifest, any key; by default the rest is right."""
+        sealer = FrameSealer(os.urandom)
+        sealed_key = (census_key or self.secrets.sample.sealing_key).seal(
+            sealer.frame_key, sample_info(order.hash, order.body.policy_hash) if info is None else info
+        )
+        requests = [
+            census_service_pb2.CountRequest(
+                header=sample_pb2.SampleHeader(ticket=order.signed, sealed_frame_key=sealed_key)
+            )
+        ]
+        for index, last, plaintext in frames:
+            ciphertext = sealer.seal_frame(index, last, plaintext)
+            requests.append(
+                census_service_pb2.CountRequest(
+                    frame=sample_pb2.SampleFrame(index=index, last=last, ciphertext=ciphertext)
+                )
+            )
+        manifest = sample_pb2.Manifest(
+            ticket_hash=order.hash,
+            encapsulation_hash=hash_bytes(sealed_key),
+            ciphertext_hash=sealer.ciphertext_hash,
+            set_commitment=commit_set(salt, order.hash, hash_set(people.tobytes())),
+        )
+        change(manifest)
+        signed = manifest.SerializeToString(deterministic=True)
+        signer = key or self.secrets.manifest
+        requests.append(
+            census_service_pb2.CountRequest(
+                manifest=sample_pb2.SignedManifest(manifest=signed, signature=signer.sign(signed), key_id=signer.key_id)
+            )
+        )
+        return requests
+
+    # --- a query's walk at the census node, without its service ----------------------------------------------------
+
+    def admit(self, messages: Sequence[census_service_pb2.CountRequest], sender: Identity = HEALTH) -> AdmittedSample:
+        """Header, frames and manifest through admission, in the order given.
+
+        What an accepted header holds of the budget it holds for as long as its walk lasts, which is the service's
+        business: here the hold ends at once, so that a charge meets the ledger's own check and nothing before it.
+        """
+        admission = Admission(messages[0].header, sender, self.census.gate())
+        self.census.let_go(admission.ticket_hash)
+        for message in messages[1:-1]:
+            admission.add_frame(message.frame)
+        return admission.finish(messages[-1].manifest)
+
+    def charge(self, order: Order, sample: OrderedSample | None = None) -> None:
+        """Everything up to the stored answer."""
+        self.census.charge_and_answer(self.admit(self.messages(sample or self.sample(order))))
+
+    def answer(self, order: Order, sample: OrderedSample | None = None) -> bytes:
+        """Everything up to the release; gives the sealed answer."""
+        self.charge(order, sample)
+        self.census.release(order.hash.hex())
+        return self.sealed(order)
+
+    def sealed(self, order: Order) -> bytes:
+        """The released answer, as its researcher collects it."""
+        body = order.body
+        answer = self.census.released_answer(body.query_id.hex(), body.researcher_id)
+        assert answer is not None, "the answer is not out"
+        return answer.sealed
+
+    def open(self, order: Order, sealed: bytes) -> answer_pb2.Answer:
+        """What the researcher reads."""
+        return open_answer(
+            sealed,
+            opening_key=order.opening_key,
+            ticket_hash=order.hash,
+            census_key=self.secrets.answer.verify_key,
+        ).body
+
+    # --- the researcher --------------------------------------------------------------------------------------------
+
+    def open_answers(self, name: str = "answers.db") -> Answers:
+        """The researcher's store."""
+        keys = CensusKeys(self.secrets.answer.verify_key, self.census_log.verifier)
+        answers = Answers(self.directory / name, keys, self.clock)
+        self._closing.append(answers.close)
+        return answers
+
+    def remember(self, answers: Answers, order: Order) -> str:
+        """What a researcher keeps before a ticket leaves; gives the query id."""
+        body = order.body
+        asked = AskedQuestion(
+            query=body.query_id.hex(),
+            asked_ms=self.clock(),
+            where="age >= 0",
+            question=FRENCH,
+            scale=body.scale,
+            fraction_millionths=body.fraction_millionths,
+            policy_hash=body.policy_hash.hex(),
+            signed_ticket=order.signed.SerializeToString(deterministic=True),
+            criteria=order.condition.to_wire().SerializeToString(deterministic=True),
+            criteria_nonce=order.nonce,
+        )
+        answers.put(asked, order.opening_key)
+        return asked.query
+
+    # --- what is proved --------------------------------------------------------------------------------------------
+
+    def entries(self) -> list[Entry]:
+        """The census log as its file holds it."""
+        return read_log(self.census_folder / "journal.db")
+
+    def events(self, kind: type[EventT]) -> list[EventT]:
+        """The census log's events of one kind, in order."""
+        return [entry.event for entry in self.entries() if isinstance(entry.event, kind)]
+
+    def charges(self) -> list[Charged]:
+        return self.events(Charged)
+
+    def verify_log(self) -> CensusState:
+        """Return the replayed census log, if it keeps every rule and leads to its signed checkpoint."""
+        state = verify_stored_log(
+            self.census_folder / "journal.db", CensusState(self.secrets.policy.verify_key), self.census_log
+        )
+        assert state.charged_units <= self.policy.cap
+        assert state.charged_units == sum(price_units(charge.scale) for charge in self.charges())
+        return state
+
+    def health_entries(self) -> list[Entry]:
+        """The health log as its file holds it."""
+        return read_log(self.health_folder / "journal.db")
+
+    def verify_health_log(self) -> HealthState:
+        """Return the replayed health log, if it keeps every rule and leads to its signed checkpoint."""
+        return verify_stored_log(self.health_folder / "journal.db", HealthState(), self.health_log)
+
+    def verify_honest_query(self) -> None:
+        """An honest query is charged once, answered, and its answer opens."""
+        before = len(self.charges())
+        order = self.order()
+        answer = self.open(order, self.answer(order))
+        assert (answer.scale, answer.charged) == (30, price_units(30))
+        assert len(self.charges()) == before + 1
+        self.verify_log()
+
+    @contextlib.contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Whatever happens inside, nothing of it reaches the census agency's disk."""
+        before = self.entries(), rows(self.census_folder / "journal.db", "pending")
+        yield
+        assert (self.entries(), rows(self.census_folder / "journal.db", "pending")) == before
+        self.verify_log()
+
+    @contextlib.contextmanager
+    def refusing(self, *codes: str) -> Iterator[None]:
+        """What happens inside is refused with one of `codes`, charges nothing, and hinders nobody afterwards."""
+        with self.unchanged(), pytest.raises(BrokerError) as caught:
+            yield
+        assert caught.value.code in codes
+        self.verify_honest_query()
+
+
+def make_policy(  # the tests' policy: everything at once, unless a test is about time
+    *,
+    max_belief: str = "0.8",
+    scales: tuple[int, ...] | None = None,
+    tick_ms: int = 0,
+    delay_ms: int = 0,
+    max_sample: int = 50_000,
+    open_quotes: int = 64,
+) -> Policy:
+    """A policy; by default every scale up to 50 and no waiting."""
+    cap = cap_units(param_of(parse_max_belief(max_belief)))
+    return Policy(
+        accounting="strict",
+        max_belief=max_belief,
+        scales=default_scales(cap) if scales is None else scales,
+        forward_delay_ms=delay_ms,
+        answer_delay_ms=delay_ms,
+        release_tick_ms=tick_ms,
+        quote_lifetime_ms=10 * 60_000,
+        open_quotes=open_quotes,
+        max_sample=max_sample,
+        answer_retention_ms=90 * 86_400_000,
+    )
+
+
+def make_pseudonyms(count: int, seed: int = 1) -> Pseudonyms:
+    """`count` pseudonyms, strictly ascending; the same for the same arguments."""
+    drawn = np.random.default_rng(seed).integers(0, 256, size=(count, 16), dtype=np.uint8)
+    unique: Pseudonyms = np.unique(drawn.view("V16").reshape(-1)).view(np.uint8).reshape(-1, 16)
+    assert len(unique) == count
+    return unique
+
+
+def drain(stream: AsyncIterator[ItemT]) -> list[ItemT]:
+    """Everything of a stream that never waits, without an event loop."""
+
+    async def collect() -> list[ItemT]:
+        return [item async for item in stream]
+
+    collecting = collect()
+    try:
+        collecting.send(None)
+    except StopIteration as done:
+        collected: list[ItemT] = done.value
+        return collected
+    raise AssertionError("the stream waited for something")
+
+
+def rows(path: Path, table: str) -> list[tuple[object, ...]]:
+    """A table of a journal, read by a connection of its own."""
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        return connection.execute(f"select * from {table}").fetchall()  # noqa: S608 - table names of our own
+
+
+def read_log(path: Path) -> list[Entry]:
+    """The entries of a journal, read by a connection of its own."""
+    return [parse_entry(bytes(data)) for _, data in sorted(_entry_rows(path))]
+
+
+StateT = TypeVar("StateT", bound=LogState)
+
+
+def verify_stored_log(path: Path, state: StateT, signer: NoteSigner) -> StateT:
+    """Replay a journal from its file alone and compare it with its signed checkpoint."""
+    data = [bytes(entry) for _, entry in sorted(_entry_rows(path))]
+    replay(map(parse_entry, data), state)
+    tree = MerkleTree()
+    for entry in data:
+        tree.append(entry)
+    ((_, note, _),) = rows(path, "head")
+    checkpoint = signer.verifier.verify_checkpoint(str(note))
+    assert (checkpoint.size, checkpoint.root) == (tree.size, tree.root())
+    return state
+
+
+def _entry_rows(path: Path) -> list[tuple[int, bytes]]:
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        return connection.execute("select sequence, entry from entries").fetchall()
+
+
+def _signing(purpose: Purpose) -> SigningKey:
+    return SigningKey.generate(purpose, os.urandom)

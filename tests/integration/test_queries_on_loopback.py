@@ -1,0 +1,546 @@
+"""Whole queries over real sockets: what a researcher gets, what errors survive the wire, and what a bad peer cannot do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, hand_over, serving, until
+from fakes.world import FRENCH, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy, make_pseudonyms
+from grpc import StatusCode, aio
+from grpc.aio import AioRpcError, ServicerContext
+from tripartite.v1 import (
+    census_service_pb2,
+    census_service_pb2_grpc,
+    health_service_pb2,
+    health_service_pb2_grpc,
+    inbox_service_pb2,
+    inbox_service_pb2_grpc,
+    sample_pb2,
+    ticket_pb2,
+)
+
+from broker_common.crypto.certificates import Identity
+from broker_common.errors import (
+    REASONS,
+    BrokerError,
+    ExitCode,
+    InternalError,
+    InvalidRequestError,
+    PeerUnavailableError,
+    RefusedError,
+)
+from broker_common.rpc.channel import Peer
+from broker_common.rpc.status import broker_error, calling, trailing_metadata
+from broker_common.storage.clock import system_clock
+from broker_common.tlog.entries import Delivered
+from census_node.config import LimitConfig
+from census_node.delivery import Courier
+from census_node.service import CensusService
+from health_node import service as health_service
+from health_node.config import LimitConfig as HealthLimits
+from researcher_node.asking import Precision, Session, Wanted
+
+SECONDS = 20.0
+
+
+def session(nodes: Loopback) -> Session:
+    """The first researcher's session with both nodes."""
+    return Session(
+        researcher_id=RESEARCHER,
+        ticket_key=nodes.world.secrets.ticket[RESEARCHER],
+        policy_key=nodes.world.secrets.policy.verify_key,
+        health=nodes.peers["health"],
+        census=nodes.peers["census"],
+        tls=nodes.tls[OWNER],
+        answers=nodes.answers,
+        clock=system_clock,
+        randomness=os.urandom,
+    )
+
+
+def wanted(where: str = "age >= 0", count: str = FRENCH, scale: int = 30) -> Wanted:
+    """What a researcher types."""
+    return Wanted(
+        where=where,
+        count=count,
+        precision=Precision(scale=scale),
+        fraction_millionths=1_000_000,
+        project="official-languages",
+    )
+
+
+async def refusal(nodes: Loopback, identity: Identity, people: int) -> str:
+    """Hand over a sample on a slot that nobody reserved; gives the code that arrives."""
+    world = nodes.world
+    sample = world.sample(world.order(slot=4711), make_pseudonyms(people))
+    async with nodes.channel(identity, "census") as channel:
+        try:
+            await hand_over(channel, world.messages(sample))
+        except BrokerError as error:
+            return error.code
+    return "OK"
+
+
+@dataclass(frozen=True)
+class Heard:
+    """All that a researcher hears of one submission."""
+
+    stages: tuple[int, ...]
+    code: str = "OK"
+    details: tuple[tuple[str, str], ...] = ()
+
+
+async def submit(nodes: Loopback, order: Order) -> Heard:
+    """Submit an order as the first researcher, and listen to the end."""
+    stages: list[int] = []
+    async with nodes.channel(OWNER, "health") as channel:
+        stub: health_service_pb2_grpc.HealthServiceAsyncStub = health_service_pb2_grpc.HealthServiceStub(channel)
+        try:
+            async for response in stub.Submit(order.submission, timeout=SECONDS):
+                stages.append(response.stage)  # noqa: PERF401 - those before an error count too
+        except AioRpcError as error:
+            heard = broker_error(error, "health")
+            return Heard(tuple(stages), heard.code, tuple(sorted(heard.details.items())))
+    return Heard(tuple(stages))
+
+
+@contextlib.contextmanager
+def made(directory: Path, *, people: int = 400, max_sample: int = 10**6) -> Iterator[World]:
+    """A world of so many people."""
+    world = World(directory, make_policy(max_sample=max_sample), people=people)
+    try:
+        yield world
+    finally:
+        world.close()
+
+
+# --- honest ----------------------------------------------------------------------------------------------------------
+
+
+async def test_question_is_asked_charged_answered_and_opened(loopback: Loopback) -> None:
+    """From a researcher's text to a verified number, through three nodes and mutual TLS."""
+    stages: list[health_service_pb2.Stage.ValueType] = []
+    async with session(loopback) as asking:
+        asked = await asking.prepare(wanted())
+        answered = await asking.ask(asked, wait_seconds=SECONDS, on_stage=stages.append)
+    assert answered.state == "answered"
+    assert stages == [1, 2, 3, 4]
+    (charge,) = loopback.world.charges()
+    assert charge.query == asked.query
+    assert answered.noisy_count is not None
+    # 75 of 300 linked people; at scale 30 the noise passes 1000 with a probability below 10^-14.
+    assert abs(answered.noisy_count - 75) < 1000
+    assert loopback.world.verify_health_log().tickets[charge.ticket].settled
+
+
+async def test_same_question_submitted_again_is_the_same_answer(loopback: Loopback) -> None:
+    """A researcher who asks again with the same ticket gets what was charged, once."""
+    async with session(loopback) as asking:
+        asked = await asking.prepare(wanted())
+        first, again = [await asking.ask(asked, wait_seconds=SECONDS, on_stage=lambda _: None) for _ in range(2)]
+    assert first == again
+    assert len(loopback.world.charges()) == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        (wanted(count="langue = 'Français'"), "UNKNOWN_VARIABLE"),
+        (wanted(count="mother_tongue = 'Français 🍁'"), "UNKNOWN_VALUE"),
+        (wanted(where="procedure = 'angioplastie à ballonnet'"), "UNKNOWN_CODE"),
+        (wanted(scale=51), "SCALE_REFUSED"),
+    ],
+)
+async def test_refused_question_charges_nothing(loopback: Loopback, question: Wanted, code: str) -> None:
+    """What cannot be asked is refused with its own code, before anything is signed, sampled or charged."""
+    async with session(loopback) as asking:
+        with loopback.world.unchanged(), pytest.raises(BrokerError) as caught:
+            await asking.prepare(question)
+    assert caught.value.code == code
+    assert not loopback.world.verify_health_log().tickets
+
+
+async def test_details_in_any_letters_survive_the_wire(loopback: Loopback) -> None:
+    """A refusal names what was asked, in the asker's letters, and rebuilds the same sentence on their machine."""
+    question = ticket_pb2.Question(
+        language_set=ticket_pb2.LanguageSet(variable="mother_tongue", values=["Français 🍁\n\x1b[2J%41"])
+    )
+    async with loopback.channel(OWNER, "census") as channel:
+        stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
+        with pytest.raises(InvalidRequestError) as caught:
+            await calling("census", stub.Quote(census_service_pb2.QuoteRequest(question=question, scale=30)))
+    assert caught.value.code == "UNKNOWN_VALUE"
+    assert "'Français 🍁??[2J%41'" in caught.value.text, "with nothing in it that a terminal would obey"
+
+
+async def test_researchers_identity_comes_from_their_certificate(loopback: Loopback) -> None:
+    """Another registered researcher neither collects the answer nor submits the ticket of the first."""
+    world = loopback.world
+    order = world.order()
+    world.answer(order)
+    async with loopback.channel(OTHER, "census") as channel:
+        census: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
+        request = census_service_pb2.CollectRequest(query_id=order.body.query_id)
+        nothing = await calling("census", census.Collect(request))
+        unheard = census_service_pb2.CollectRequest(query_id=os.urandom(16))
+        assert nothing == await calling("census", census.Collect(unheard)) == census_service_pb2.CollectResponse()
+    async with loopback.channel(OTHER, "health") as channel:
+        health: health_service_pb2_grpc.HealthServiceAsyncStub = health_service_pb2_grpc.HealthServiceStub(channel)
+        with pytest.raises(AioRpcError) as caught:
+            async for _ in health.Submit(world.order().submission):
+                pass
+    assert broker_error(caught.value, "health").code == "UNKNOWN_RESEARCHER"
+    assert not world.verify_health_log().tickets
+
+
+# --- large samples ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("people", [0, 400, 300_000])
+async def test_refusal_is_the_same_for_any_sample_size(tmp_path: Path, people: int) -> None:
+    """A refusal of the header reaches the sender of twenty frames as surely as that of a single one."""
+    with made(tmp_path) as world:
+        async with Loopback(world) as nodes:
+            with world.unchanged():
+                assert {await refusal(nodes, HEALTH, people) for _ in range(10)} == {"SLOT_UNUSABLE"}
+
+
+async def test_refused_ticket_says_the_same_of_nobody_and_of_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ticket whose header is refused costs nothing; what its sender hears does not depend on who would match.
+
+    Nobody is even looked for: the sample is not drawn.
+    """
+    with made(tmp_path, people=200_000) as world:
+        async with Loopback(world) as nodes:
+            drawn: list[object] = []
+            monkeypatch.setattr(nodes.health, "sample", drawn.append)
+            heard: dict[str, list[Heard]] = {where: [] for where in ("age > 200", "age = 7", "age >= 0")}
+            with world.unchanged():
+                for _ in range(5):
+                    for where, said in heard.items():
+                        order = world.order(slot=4711, where=where)
+                        said += [await submit(nodes, order), await submit(nodes, order)]
+            assert heard["age > 200"] == heard["age = 7"] == heard["age >= 0"]
+            first, again = set(heard["age >= 0"][::2]), set(heard["age >= 0"][1::2])
+            assert first == {Heard((1, 2), "SLOT_UNUSABLE")}
+            assert {(said.stages, said.code) for said in again} == {((), "SLOT_UNUSABLE")}
+            assert drawn == []
+            monkeypatch.undo()
+            # The same people in an honest question: nobody, one in a hundred, everybody.
+            for where in heard:
+                assert await submit(nodes, world.order(where=where)) == Heard((1, 2, 3, 4))
+        world.verify_log()
+
+
+async def test_policy_that_is_too_narrow_is_said_of_the_load_and_not_of_a_sample(tmp_path: Path) -> None:
+    """Were samples refused by size, the refusal would tell the size: all are refused, before anything is looked for."""
+    with made(tmp_path, people=200, max_sample=199) as world:
+        async with Loopback(world) as nodes:
+            with world.unchanged():
+                heard = {await submit(nodes, world.order(where=where)) for where in ("age > 200", "age >= 0")}
+            assert heard == {Heard((), "POLICY_TOO_NARROW")}
+            assert not world.verify_health_log().tickets
+            world.adopt(make_policy(max_sample=200))
+            world.policy = make_policy(max_sample=200)
+            assert await submit(nodes, world.order()) == Heard((1, 2, 3, 4))
+
+
+async def test_sender_who_does_not_wait_for_the_word_to_proceed_gains_nothing(loopback: Loopback) -> None:
+    """A whole sample at once, on a header that is refused, charges nothing and hinders nobody; on a good one it passes."""
+    world = loopback.world
+    async with loopback.channel(HEALTH, "census") as channel:
+        stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
+        with world.unchanged():
+            for _ in range(5):
+                with pytest.raises(AioRpcError):
+                    async for _ in stub.Count(iter(world.messages(world.sample(world.order(slot=4711))))):
+                        pass
+        call = stub.Count(iter(world.messages(world.sample(world.order()))))
+        assert [response.WhichOneof("event") async for response in call] == ["proceed", "charged", "released"]
+
+
+class FlakyCensus(CensusService):
+    """A census node that goes away in the middle of the first samples, every time in another way."""
+
+    broken = 0
+    failures = 30
+
+    async def Count(  # noqa: N802 - the name that the proto gives it
+        self, requests: AsyncIterator[census_service_pb2.CountRequest], context: ServicerContext[object, object]
+    ) -> AsyncIterator[census_service_pb2.CountResponse]:
+        """Break off after the first frame, or behave."""
+        if self.broken < self.failures:
+            self.broken += 1
+            await anext(requests)
+            yield census_service_pb2.CountResponse(proceed=sample_pb2.Proceed())
+            await anext(requests)
+            if self.broken % 2:
+                await context.abort(StatusCode.UNAVAILABLE, "going away")
+            raise RefusedError("BUSY", retry_seconds=1)
+        async for response in super().Count(requests, context):
+            yield response
+
+
+@pytest.mark.parametrize("people", [400, 200_000])
+async def test_census_node_that_goes_away_in_the_middle_of_a_sample_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, people: int
+) -> None:
+    """However many frames were still to be said: gRPC puts an error of its own into the place of a peer's word then."""
+    monkeypatch.setattr(health_service, "_FIRST_BACKOFF_SECONDS", 0.0)
+    with made(tmp_path, people=people) as world:
+        nodes = Loopback(world)
+        nodes.census_type = FlakyCensus
+        async with nodes:
+            assert await submit(nodes, world.order()) == Heard((1, 2, 3, 4))
+            assert isinstance(nodes.census, FlakyCensus)
+            assert nodes.census.broken == FlakyCensus.failures
+        assert len(world.charges()) == 1
+        world.verify_log()
+
+
+async def test_busy_node_says_so_to_a_large_sample(tmp_path: Path) -> None:
+    """BUSY is said before the sample is looked at, and must still arrive as BUSY: it is what makes the sender retry."""
+    with made(tmp_path) as world:
+        nodes = Loopback(world)
+        nodes.census_limits = LimitConfig(max_queries=1)
+        proceeding, go_on = asyncio.Event(), asyncio.Event()
+        header, *rest = world.messages(world.sample(world.order()))
+
+        async def holding() -> AsyncIterator[census_service_pb2.CountRequest]:
+            yield header
+            await go_on.wait()
+            for message in rest:
+                yield message
+
+        async def listening(channel: aio.Channel) -> list[str | None]:
+            stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
+            events: list[str | None] = []
+            async for response in stub.Count(holding()):
+                proceeding.set()
+                events.append(response.WhichOneof("event"))
+            return events
+
+        async with nodes, nodes.channel(HEALTH, "census") as channel:
+            call = asyncio.create_task(listening(channel))
+            await asyncio.wait_for(proceeding.wait(), SECONDS)
+            for people in (0, 300_000):
+                assert {await refusal(nodes, HEALTH, people) for _ in range(5)} == {"BUSY"}
+            go_on.set()
+            assert await call == ["proceed", "charged", "released"]
+
+
+# --- nodes whose own store fails, and peers that say that theirs does ------------------------------------------------
+
+
+async def test_health_store_that_fails_while_sending_is_not_hidden(
+    loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error in the middle of a stream reaches the researcher as the health node's and stops it; it is not swallowed."""
+
+    def disk_full(ticket_hash: str, manifest_hash: bytes) -> None:
+        del ticket_hash, manifest_hash
+        raise InternalError("STORE_FAILED")
+
+    monkeypatch.setattr(loopback.health, "log_attempt", disk_full)
+    with loopback.world.unchanged():
+        heard = await submit(loopback, loopback.world.order())
+    assert heard == Heard((1, 2), "PEER_FAILED", (("peer", "health"), ("reason", "STORE_FAILED")))
+    await asyncio.wait_for(loopback.stops["health"].wait(), SECONDS)
+    error = loopback.stops["health"].error
+    assert error is not None
+    assert error.code == "STORE_FAILED"
+    assert loopback.stops["census"].error is None
+
+
+def failing(code: str) -> Callable[..., None]:
+    """What fails with this code, naming a secret of its node's where the code names a problem."""
+
+    def fail(*_: object) -> None:
+        details = {"problem": "secret-7391"} if code == "INTEGRITY" else {}
+        raise REASONS[code].family(code, **details)
+
+    return fail
+
+
+# What stops a node, and what a stranger is told of it.
+STOPPING = {"INTEGRITY": "INTERNAL", "STORE_FAILED": "STORE_FAILED", "STATE_UNKNOWN": "STATE_UNKNOWN"}
+
+
+@pytest.mark.parametrize("code", STOPPING)
+async def test_census_node_whose_store_fails_stops_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """The health node goes on and calls it the census node's fault, whose exit code is a peer's; nothing was charged."""
+    nodes = Loopback(world)
+    nodes.health_limits = HealthLimits(forward_deadline_ms=0)
+    monkeypatch.setattr(world.census, "charge_and_answer", failing(code))
+    async with nodes:
+        with world.unchanged():
+            heard = await submit(nodes, world.order())
+        assert heard == Heard((1, 2), "PEER_FAILED", (("peer", "census"), ("reason", STOPPING[code])))
+        assert REASONS[heard.code].family.exit_code == ExitCode.PEER_UNAVAILABLE
+        await asyncio.wait_for(nodes.stops["census"].wait(), SECONDS)
+        error = nodes.stops["census"].error
+        assert error is not None
+        assert error.code == code
+        # The health node serves on, and did not take the fault for a refusal of the ticket.
+        assert nodes.stops["health"].error is None
+        assert nodes.stops["researcher"].error is None
+        (ticket,) = world.verify_health_log().open_tickets
+        assert not world.verify_health_log().tickets[ticket].refused
+
+
+@pytest.mark.parametrize("code", STOPPING)
+async def test_what_is_wrong_with_a_store_is_not_told_to_strangers(
+    loopback: Loopback, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """A caller hears that the node failed; what does not match is for its operator, in the error that stops it."""
+    monkeypatch.setattr(loopback.world.census, "in_force", failing(code))
+    async with loopback.channel(OWNER, "census") as channel:
+        stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
+        with pytest.raises(AioRpcError) as caught:
+            await stub.Quote(census_service_pb2.QuoteRequest(scale=30), timeout=SECONDS)
+    said = (caught.value.details(), *caught.value.trailing_metadata())
+    assert "secret-7391" not in repr(said)
+    assert "INTEGRITY" not in repr(said)
+    assert caught.value.code() is StatusCode.INTERNAL
+    heard = broker_error(caught.value, "census")
+    assert (type(heard), heard.code, heard.details["reason"]) == (PeerUnavailableError, "PEER_FAILED", STOPPING[code])
+    error = loopback.stops["census"].error
+    assert error is not None
+    assert error.code == code
+    assert ("secret-7391" in error.text) == (code == "INTEGRITY")
+
+
+class HostileInbox(inbox_service_pb2_grpc.InboxServiceServicer):
+    """A researcher's inbox that answers every delivery with an error of its choice."""
+
+    def __init__(self, code: str) -> None:
+        self._code = code
+        self.deliveries = 0
+        self.visited = asyncio.Event()
+
+    async def Deliver(  # noqa: N802 - the name that the proto gives it
+        self,
+        request: inbox_service_pb2.DeliverRequest,
+        context: ServicerContext[inbox_service_pb2.DeliverRequest, inbox_service_pb2.DeliverResponse],
+    ) -> inbox_service_pb2.DeliverResponse:
+        """Refuse."""
+        del request
+        self.deliveries += 1
+        self.visited.set()
+        if self._code == "GARBAGE":
+            await context.abort(StatusCode.INTERNAL, "", (("grpc-status-details-bin", b"\xff\xff"),))
+        # By hand: an honest node would not say INTEGRITY to anybody.
+        error = REASONS[self._code].family(self._code, problem="of the researcher's own making")
+        await context.abort(*trailing_metadata(error))
+        raise AssertionError("abort raises")
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["STATE_UNKNOWN", "STORE_FAILED", "INTEGRITY", "INTERNAL", "SAMPLE_LOST", "BUSY", "SERVICE_SHUT_DOWN", "GARBAGE"],
+)
+async def test_inbox_that_claims_a_broken_store_does_not_stop_the_census_node(loopback: Loopback, code: str) -> None:
+    """A researcher cannot stop the service by the errors of their own inbox; their answer goes on waiting."""
+    world, order, inbox = loopback.world, loopback.world.order(), HostileInbox(code)
+    world.answer(order)
+    own = loopback.tls[OTHER]
+    async with serving(
+        "researcher",
+        own,
+        loopback.registered,
+        lambda server: inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(inbox, server),
+    ) as peer:
+        courier = Courier(world.census, {RESEARCHER: peer}, loopback.tls[CENSUS])
+        running = asyncio.create_task(courier.run())
+        await asyncio.wait_for(inbox.visited.wait(), SECONDS)
+        # The visit is over when the courier has noted when to come again.
+        await until(lambda: bool(courier._pauses) or running.done())
+        assert not running.done()
+        running.cancel()
+        await asyncio.wait({running})
+    assert world.census.undelivered([RESEARCHER]) == [order.body.query_id.hex()]
+
+
+async def test_answer_is_pushed_to_the_inbox_and_logged_once(loopback: Loopback) -> None:
+    """The courier delivers what is released to the registered inbox, which verifies before it says thanks."""
+    world, order = loopback.world, loopback.world.order()
+    query = world.remember(loopback.answers, order)
+    courier = Courier(world.census, {RESEARCHER: loopback.peers["researcher"]}, loopback.tls[CENSUS])
+    running = asyncio.create_task(courier.run())
+    await asyncio.to_thread(world.answer, order)
+    await until(lambda: not world.census.undelivered([RESEARCHER]))
+    running.cancel()
+    await asyncio.wait({running})
+    assert loopback.answers.get(query).state == "answered"
+    assert world.events(Delivered) == [Delivered(ticket=order.hash.hex(), by="inbox")]
+
+
+class HangingInbox(inbox_service_pb2_grpc.InboxServiceServicer):
+    """A researcher's inbox that takes every delivery and never says anything."""
+
+    def __init__(self) -> None:
+        self.visited = asyncio.Event()
+
+    async def Deliver(  # noqa: N802 - the name that the proto gives it
+        self, request: inbox_service_pb2.DeliverRequest, context: ServicerContext[object, object]
+    ) -> inbox_service_pb2.DeliverResponse:
+        """Say nothing."""
+        del request, context
+        self.visited.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nothing wakes it")
+
+
+async def test_inbox_that_hangs_keeps_only_its_own_answers_waiting(loopback: Loopback) -> None:
+    """An answer that comes out while one researcher's inbox hangs reaches another researcher at once."""
+    world, inbox = loopback.world, HangingInbox()
+    stuck = world.order(OTHER_RESEARCHER)
+    world.answer(stuck)
+    async with serving(
+        "researcher",
+        loopback.tls[OTHER],
+        loopback.registered,
+        lambda server: inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(inbox, server),
+    ) as hanging:
+        inboxes = {OTHER_RESEARCHER: hanging, RESEARCHER: loopback.peers["researcher"]}
+        courier = Courier(world.census, inboxes, loopback.tls[CENSUS])
+        running = asyncio.create_task(courier.run())
+        await asyncio.wait_for(inbox.visited.wait(), SECONDS)
+        order = world.order()
+        query = world.remember(loopback.answers, order)
+        await asyncio.to_thread(world.answer, order)
+        async with asyncio.timeout(3):
+            await until(lambda: loopback.answers.get(query).state == "answered")
+        assert world.census.undelivered([OTHER_RESEARCHER]) == [stuck.body.query_id.hex()]
+        running.cancel()
+        await asyncio.wait({running})
+
+
+async def test_answer_is_not_given_to_an_impostors_inbox(loopback: Loopback) -> None:
+    """Whoever listens at the inbox's address without the registered certificate's key gets nothing."""
+    world, order, inbox = loopback.world, loopback.world.order(), HostileInbox("INTERNAL")
+    world.answer(order)
+    async with serving(
+        "researcher",
+        loopback.tls[OTHER],
+        loopback.registered,
+        lambda server: inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(inbox, server),
+    ) as impostor:
+        registered = Peer("researcher", impostor.address, loopback.peers["researcher"].certificate)
+        courier = Courier(world.census, {RESEARCHER: registered}, loopback.tls[CENSUS])
+        running = asyncio.create_task(courier.run())
+        await until(lambda: bool(courier._pauses))
+        running.cancel()
+        await asyncio.wait({running})
+    assert inbox.deliveries == 0
+    assert world.census.undelivered([RESEARCHER]) == [order.body.query_id.hex()]

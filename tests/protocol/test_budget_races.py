@@ -1,0 +1,454 @@
+"""The cap holds whoever races for it, and once the service is shut it stays shut; what was charged still goes out."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from fakes.links import InMemoryCensus
+from fakes.world import HEALTH, RESEARCHER, Order, Pseudonyms, World, make_policy, make_pseudonyms
+from grpc.aio import AioRpcError
+from msgspec import structs
+from tripartite.v1 import census_service_pb2, sample_pb2
+
+from broker_common.crypto.certificates import Identity
+from broker_common.crypto.commitments import hash_bytes
+from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
+from broker_common.privacy.accounting import price_units
+from broker_common.rpc.server import StopSignal
+from broker_common.rpc.status import broker_error
+from broker_common.storage.journal import Journal, Transaction
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Adopted, Entry, Event, Released, Shutdown
+from census_node.admission import Admission, Gate
+from census_node.config import LimitConfig
+from census_node.ledger import verify_affordable
+from census_node.node import CensusNode
+from census_node.opening import CensusHome
+from census_node.service import CensusService
+
+# ln 3 pays for exactly one answer at scale 1. Afterwards nothing fits, or only scale 50 does.
+ONE_ANSWER = make_policy(max_belief="0.75", scales=(1,))
+ONE_ANSWER_THEN_CHEAP_ONES = make_policy(max_belief="0.75", scales=(1, 50))
+
+
+@pytest.fixture
+def worlds(tmp_path: Path) -> Iterator[dict[str, World]]:
+    """One world for each of the two policies."""
+    made = {
+        "SERVICE_SHUT_DOWN": World(tmp_path / "shut", ONE_ANSWER),
+        "BUDGET_EXHAUSTED": World(tmp_path / "exhausted", ONE_ANSWER_THEN_CHEAP_ONES),
+    }
+    yield made
+    for world in made.values():
+        world.close()
+
+
+def race(world: World, orders: Sequence[Order], nodes: Sequence[CensusNode]) -> list[str]:
+    """Hand everything in at the same moment; gives each one's refusal, or nothing for the one that was answered."""
+    admitted = []
+    for order, node in zip(orders, nodes, strict=True):
+        world.census = node
+        admitted.append(world.admit(world.messages(world.sample(order))))
+    together = threading.Barrier(len(orders))
+
+    def charge(place: int) -> str:
+        together.wait()
+        try:
+            nodes[place].charge_and_answer(admitted[place])
+        except BrokerError as error:
+            return error.code
+        return ""
+
+    with ThreadPoolExecutor(len(orders)) as threads:
+        return list(threads.map(charge, range(len(orders))))
+
+
+@pytest.mark.parametrize("racers", [2, 16])
+@pytest.mark.parametrize("code", ["SERVICE_SHUT_DOWN", "BUDGET_EXHAUSTED"])
+def test_last_unit_of_the_budget_is_spent_once(worlds: dict[str, World], code: str, racers: int) -> None:
+    """However many questions race for the last answer, exactly one is charged and the others are told why not."""
+    world = worlds[code]
+    orders = [world.order(scale=1) for _ in range(racers)]
+    outcomes = race(world, orders, [world.census] * racers)
+    assert Counter(outcomes) == {"": 1, code: racers - 1}
+    state = world.verify_log()
+    assert state.charged_units == price_units(1) <= world.policy.cap
+    winner = orders[outcomes.index("")]
+    world.census.release(winner.hash.hex())
+    assert world.open(winner, world.sealed(winner)).scale == 1
+
+
+def test_two_nodes_on_one_journal_share_one_budget(worlds: dict[str, World]) -> None:
+    """Two processes on one ledger cannot each spend the last answer."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    first = world.census
+    orders = [world.order(scale=1)]
+    second = world.open_census()
+    second.slots.reserve(RESEARCHER, not_below=7, now_ms=0, expires_ms=2**62, limit=64)
+    orders.append(world.order(scale=1, slot=7))
+    outcomes = race(world, orders, [first, second])
+    assert Counter(outcomes) == {"": 1, "SERVICE_SHUT_DOWN": 1}
+    assert world.verify_log().charged_units <= world.policy.cap
+
+
+def test_cheaper_questions_still_fit_after_an_exhausted_one(worlds: dict[str, World]) -> None:
+    """BUDGET_EXHAUSTED refuses one scale, not the service: four more answers at scale 50 fit into ln 3 - 1."""
+    world = worlds["BUDGET_EXHAUSTED"]
+    world.answer(world.order(scale=1))
+    with world.unchanged(), pytest.raises(RefusedError, match="BUDGET_EXHAUSTED"):
+        world.charge(world.order(scale=1))
+    for _ in range(4):
+        assert not world.verify_log().shut_down
+        world.answer(world.order(scale=50))
+    assert world.verify_log().shut_down
+
+
+def test_cap_of_80_percent_pays_for_41_answers_at_scale_30(world: World) -> None:
+    """floor(30 ln 4) = 41 answers, then the shutdown in the same transaction as the last charge, for ever."""
+    orders = []
+    for number in range(41):
+        assert not world.verify_log().shut_down, number
+        orders.append(world.order())
+        world.answer(orders[-1])
+    *_, shut, released = (entry.event for entry in world.entries())
+    assert isinstance(shut, Shutdown)
+    assert isinstance(released, Released)
+    (shutdown,) = world.events(Shutdown)
+    assert shutdown == Shutdown(reason="budget", note="")
+    state = world.verify_log()
+    assert state.shut_down
+    assert state.answers == 41
+    assert state.charged_units == 41 * price_units(30) <= world.policy.cap
+    assert state.charged_units + price_units(50) > world.policy.cap
+    for scale in (30, 50, 1):
+        with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
+            world.charge(world.order(scale=scale))
+    assert all(world.open(order, world.sealed(order)).scale == 30 for order in orders)
+
+
+def test_service_stays_shut_after_a_restart(worlds: dict[str, World]) -> None:
+    """The shutdown is in the log: a node that starts again, or on a copy of the files, is shut."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    world.answer(world.order(scale=1))
+    for restart in (world.crash_census, world.open_census):
+        restart()
+        with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
+            world.charge(world.order(scale=1))
+        with world.census.journal.reading() as state, pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
+            verify_affordable(state, 1)
+
+
+def test_answer_charged_before_the_shutdown_still_goes_out(worlds: dict[str, World]) -> None:
+    """Shut is shut for new charges only: what was charged is made, released and collected, also after a crash."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    order = world.order(scale=1)
+    world.charge(order)
+    assert world.verify_log().shut_down
+    world.crash_census()
+    (ticket_hash,) = world.census.recover()
+    world.census.release(ticket_hash)
+    sealed = world.sealed(order)
+    assert world.open(order, sealed).charged == price_units(1)
+    assert [event.answer for event in world.events(Released)] == [hash_bytes(sealed).hex()]
+    world.verify_log()
+
+
+def test_retry_of_a_charged_ticket_is_served_after_the_shutdown(worlds: dict[str, World]) -> None:
+    """The ticket that spent the last unit may be handed in again: same charge, same answer."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    order = world.order(scale=1)
+    sample = world.sample(order)
+    sealed = world.answer(order, sample)
+    assert world.answer(order, sample) == sealed
+    assert len(world.charges()) == 1
+
+
+@pytest.mark.parametrize("max_belief", ["0.75", "0.6", "0.9"])
+def test_no_policy_reopens_a_shut_service(worlds: dict[str, World], max_belief: str) -> None:
+    """After the shutdown the log takes no policy at all, whatever its cap."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    world.answer(world.order(scale=1))
+    with world.unchanged(), pytest.raises(InternalError, match="no policy is adopted after a shutdown"):
+        world.adopt(make_policy(max_belief=max_belief, scales=(50,)))
+
+
+# --- the price of an accepted header ---------------------------------------------------------------------------------
+
+
+class Sender:
+    """One Count in the test's hands: said part by part."""
+
+    def __init__(self, service: CensusService, world: World, order: Order, people: Pseudonyms | None = None) -> None:
+        self._link = InMemoryCensus(service, HEALTH)
+        self._call = self._link.Count()
+        self._messages = world.messages(world.sample(order, people))
+
+    async def header(self) -> str:
+        """Send the header; `proceed`, or the code of its refusal."""
+        await self._call.write(self._messages[0])
+        return await self._said()
+
+    async def rest(self) -> str:
+        """Send frames and manifest; `charged`, or the code of the refusal."""
+        for message in self._messages[1:]:
+            await self._call.write(message)
+        return await self._said()
+
+    async def released(self) -> str:
+        """Wait for the release."""
+        return await self._said()
+
+    async def abort(self) -> str:
+        """Break the sample off; the code of the refusal."""
+        await self._call.done_writing()
+        return await self._said()
+
+    async def _said(self) -> str:
+        try:
+            response = await self._call.read()
+        except AioRpcError as error:
+            return broker_error(error, "census").code
+        assert isinstance(response, census_service_pb2.CountResponse)
+        return str(response.WhichOneof("event"))
+
+
+@pytest.fixture
+async def last(worlds: dict[str, World]) -> CensusService:
+    """The service of a census node that has one answer to give."""
+    return CensusService(worlds["SERVICE_SHUT_DOWN"].census, LimitConfig(), StopSignal())
+
+
+async def test_last_answer_goes_to_the_first_header_not_to_the_smaller_sample(
+    worlds: dict[str, World], last: CensusService
+) -> None:
+    """Who gets the last of the budget is decided before anybody's record counts: two cohorts cannot be raced."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    large = Sender(last, world, world.order(scale=1), make_pseudonyms(40_000))
+    small = Sender(last, world, world.order(scale=1), make_pseudonyms(0))
+    assert await large.header() == "proceed"
+    assert await small.header() == "BUDGET_EXHAUSTED"
+    assert await large.rest() == "charged"
+    assert await large.released() == "released"
+    assert len(world.charges()) == 1
+
+
+async def test_price_of_a_failed_sample_is_free_again(worlds: dict[str, World], last: CensusService) -> None:
+    """An attempt that ends without a charge gives its price back, however it ended."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    for _ in range(3):
+        aborted = Sender(last, world, world.order(scale=1))
+        assert await aborted.header() == "proceed"
+        assert await aborted.abort() == "MALFORMED_MESSAGE"
+        damaged = Sender(last, world, world.order(scale=1))
+        damaged._messages[-1].manifest.signature = bytes(64)
+        assert await damaged.header() == "proceed"
+        assert await damaged.rest() == "BAD_SIGNATURE"
+    honest = Sender(last, world, world.order(scale=1))
+    assert await honest.header() == "proceed"
+    assert await honest.rest() == "charged"
+
+
+async def test_price_of_a_header_that_took_longer_than_the_deadline_is_free_again(
+    worlds: dict[str, World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow node, or a locked journal, leaves no price held by an attempt that is over."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    service = CensusService(world.census, LimitConfig(sample_deadline_ms=20), StopSignal())
+    admit = Admission.__init__
+
+    def slowly(admission: Admission, header: sample_pb2.SampleHeader, sender: Identity, gate: Gate) -> None:
+        admit(admission, header, sender, gate)
+        time.sleep(0.1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Admission, "__init__", slowly)
+        late = Sender(service, world, world.order(scale=1))
+        assert await late.header() == "proceed"
+        assert await late._said() == "PEER_UNAVAILABLE"
+    await asyncio.sleep(0.1)
+    service = CensusService(world.census, LimitConfig(), StopSignal())
+    assert await Sender(service, world, world.order(scale=1)).header() == "proceed"
+
+
+async def test_header_that_is_refused_holds_nothing(worlds: dict[str, World], last: CensusService) -> None:
+    """Nobody keeps others from the budget with tickets that do not hold."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    for order in (world.order(scale=1, slot=4711), world.order(scale=2)):
+        assert await Sender(last, world, order).header() in {"SLOT_UNUSABLE", "SCALE_REFUSED"}
+    unsealed = Sender(last, world, world.order(scale=1))
+    unsealed._messages[0].header.sealed_frame_key = b""
+    assert await unsealed.header() == "SEALED_WRONGLY"
+    assert await Sender(last, world, world.order(scale=1)).header() == "proceed"
+
+
+async def test_several_attempts_of_one_ticket_hold_its_price_once(
+    worlds: dict[str, World], last: CensusService
+) -> None:
+    """A retry finds its own price held for it, and holds it on when the first attempt ends."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    order = world.order(scale=1)
+    first, retry = (Sender(last, world, order) for _ in range(2))
+    assert (await first.header(), await retry.header()) == ("proceed", "proceed")
+    assert await first.abort() == "MALFORMED_MESSAGE"
+    await asyncio.sleep(0.01)
+    assert await Sender(last, world, world.order(scale=1)).header() == "BUDGET_EXHAUSTED"
+    assert await retry.rest() == "charged"
+
+
+def test_end_of_the_service_is_told_when_the_last_answer_is_out(worlds: dict[str, World]) -> None:
+    """At the header, between charge and release, a shut service sounds like one whose last answer is spoken for."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    order = world.order(scale=1)
+    spoken_for = Admission(world.messages(world.sample(order))[0].header, HEALTH, world.census.gate())
+    steps: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: world.charge(order),
+        lambda: world.census.let_go(spoken_for.ticket_hash),
+    ]
+    for step in steps:
+        step()
+        with world.unchanged(), pytest.raises(RefusedError, match="BUDGET_EXHAUSTED"):
+            world.charge(world.order(scale=1))
+    world.census.release(order.hash.hex())
+    with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
+        world.charge(world.order(scale=1))
+
+
+# --- policies --------------------------------------------------------------------------------------------------------
+
+
+class _Home(CensusHome):
+    """The operator's command on the world's census home."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def open_journal(self, *, create: bool = False) -> Journal[CensusState]:
+        assert not create
+        return self.world._census_journal()
+
+
+@pytest.fixture
+def nearly_spent(worlds: dict[str, World]) -> World:
+    """A service with 1/10 nat left: at scale 50 something fits, at smaller scales nothing does."""
+    world = worlds["BUDGET_EXHAUSTED"]
+    world.charge(world.order(scale=1))
+    return world
+
+
+NOTHING_FITS = make_policy(max_belief="0.75", scales=(1, 2, 3))
+
+
+def test_policy_under_which_nothing_fits_shuts_down_with_its_adoption(
+    nearly_spent: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One transaction holds both, so that there is no instant at which a shut service looks open."""
+    world = nearly_spent
+    commits: list[int] = []
+    commit = Journal._commit
+
+    def counted(journal: Journal[CensusState]) -> None:
+        commit(journal)
+        commits.append(len(world.entries()))
+
+    monkeypatch.setattr(Journal, "_commit", counted)
+    before = len(world.entries())
+    _Home(world).adopt(NOTHING_FITS, world.secrets.policy)
+    assert commits == [before + 2]
+    adopted, shutdown = (entry.event for entry in world.entries()[-2:])
+    assert isinstance(adopted, Adopted)
+    assert isinstance(shutdown, Shutdown)
+    assert shutdown.reason == "budget"
+    for node in (world.census, world.open_census(), world.crash_census()):
+        with node.journal.reading() as state:
+            assert state.shut_down
+    # What was paid for before goes out, and until then the end is not told.
+    world.policy = NOTHING_FITS
+    for code in ("BUDGET_EXHAUSTED", "SERVICE_SHUT_DOWN"):
+        with world.unchanged(), pytest.raises(RefusedError, match=code):
+            world.charge(world.order(scale=1))
+        for ticket_hash in world.census.recover():
+            world.census.release(ticket_hash)
+    assert len(world.events(Released)) == 1
+
+
+def test_adoption_whose_shutdown_cannot_be_written_did_not_happen(
+    nearly_spent: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that dies between the two entries leaves neither."""
+    world = nearly_spent
+    append = Transaction.append
+
+    def dying(transaction: Transaction[CensusState], event: Event) -> Entry:
+        if isinstance(event, Shutdown):
+            raise KeyboardInterrupt
+        return append(transaction, event)
+
+    with monkeypatch.context() as patch, world.unchanged():
+        patch.setattr(Transaction, "append", dying)
+        with pytest.raises(KeyboardInterrupt):
+            _Home(world).adopt(NOTHING_FITS, world.secrets.policy)
+    assert not world.verify_log().shut_down
+    world.charge(world.order(scale=50))
+
+
+def test_adoption_alone_is_no_log(nearly_spent: World) -> None:
+    """Whoever leaves the shutdown out can append nothing more: the rules of the log demand it next."""
+    world = nearly_spent
+    world.adopt(NOTHING_FITS)
+    with pytest.raises(InternalError, match="a shutdown must follow"):
+        world.census.release(world.charges()[0].ticket)
+
+
+def test_policy_under_which_something_fits_shuts_nothing_down(nearly_spent: World) -> None:
+    """The cheapest scale of the new policy decides."""
+    world = nearly_spent
+    _Home(world).adopt(make_policy(max_belief="0.75", scales=(40, 60)), world.secrets.policy)
+    assert not world.verify_log().shut_down
+
+
+@pytest.mark.parametrize("max_belief", ["0.81", "0.99"])
+def test_command_that_would_raise_the_cap_is_refused(nearly_spent: World, max_belief: str) -> None:
+    """Told to the operator as their mistake, before anything is written; the running node is not disturbed."""
+    world = nearly_spent
+    with world.unchanged(), pytest.raises(InvalidRequestError, match="INVALID_VALUE"):
+        _Home(world).adopt(make_policy(max_belief=max_belief), world.secrets.policy)
+    world.charge(world.order(scale=50))
+
+
+def test_command_on_a_shut_service_is_refused(worlds: dict[str, World]) -> None:
+    """No command reopens what is shut, and none leaves a trace in the log."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    world.answer(world.order(scale=1))
+    with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
+        _Home(world).adopt(ONE_ANSWER_THEN_CHEAP_ONES, world.secrets.policy)
+
+
+def test_no_policy_raises_the_cap(world: World) -> None:
+    """Budget that was promised to the public cannot be topped up by a later policy."""
+    world.answer(world.order())
+    with world.unchanged(), pytest.raises(InternalError, match="a policy may not raise the cap"):
+        world.adopt(make_policy(max_belief="0.81"))
+
+
+def test_charge_that_breaks_a_rule_is_never_written(worlds: dict[str, World]) -> None:
+    """Were the ledger's own check ever wrong, the rules of the log would still refuse the entry."""
+    world = worlds["BUDGET_EXHAUSTED"]
+    world.answer(world.order(scale=1))
+    (charge,) = world.charges()
+    second = structs.replace(charge, query="1" * 32, ticket="1" * 64, slot=charge.slot + 1, total=2 * price_units(1))
+    with (
+        world.unchanged(),
+        pytest.raises(InternalError, match="the sum of charges passes the cap"),
+        world.census.journal.transaction() as transaction,
+    ):
+        transaction.append(second)
+    world.open_census()
+    assert world.charges() == [charge]

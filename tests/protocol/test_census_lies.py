@@ -1,0 +1,376 @@
+"""A census node that lies about a charge or an answer is found out by the health node and by the researcher.
+
+The liar here holds every key of the census agency and writes whatever log it likes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from fakes.world import OTHER_RESEARCHER, Order, OrderedSample, World
+from msgspec import structs
+from tripartite.v1 import answer_pb2, sample_pb2
+
+from broker_common.crypto.commitments import hash_bytes
+from broker_common.crypto.sealing import OpeningKey, SealingKey, answer_info
+from broker_common.crypto.signing import Purpose, SigningKey
+from broker_common.errors import BrokerError, PeerUnavailableError
+from broker_common.privacy.accounting import price_units
+from broker_common.query.answer import SEALED_ANSWER_BYTES, pad_answer
+from broker_common.tlog.entries import Charged, Entry, Event, Released, encode_entry, parse_entry
+from broker_common.tlog.merkle import MerkleTree
+from broker_common.tlog.note import NoteSigner
+from health_node.forwarding import VerifiedCharge, verify_charged
+
+
+@dataclass(frozen=True)
+class Forgery:
+    """A log of the liar's making: the proof of one entry of it."""
+
+    note: str
+    index: int
+    proof: list[bytes]
+    entry: bytes
+
+    @property
+    def message(self) -> sample_pb2.Charged:
+        return sample_pb2.Charged(
+            checkpoint=self.note, log_index=self.index, inclusion_proof=self.proof, entry=self.entry
+        )
+
+
+def forge(world: World, event: Event, *, signer: NoteSigner | None = None, sequence: int = 2) -> Forgery:
+    """`event` as the third of five entries, under a checkpoint of the census agency's own key."""
+    entry = encode_entry(Entry(sequence=sequence, time_ms=world.clock(), policy=world.policy.hash.hex(), event=event))
+    tree = MerkleTree()
+    for leaf in (b"0", b"1", entry, b"3", b"4"):
+        tree.append(leaf)
+    note = (signer or world.census_log).sign_checkpoint(tree.size, tree.root())
+    return Forgery(note, 2, tree.inclusion_proof(2), entry)
+
+
+def charge_of(world: World, order: Order, sample: OrderedSample) -> Charged:
+    """The charge that an honest census node logs."""
+    world.charge(order, sample)
+    return world.charges()[-1]
+
+
+def believe(world: World, message: sample_pb2.Charged, sample: OrderedSample) -> VerifiedCharge:
+    """What an honest health node makes of the message."""
+    return verify_charged(message, sample.order.verified, sample.sample, world.census_log.verifier)
+
+
+# --- to the health node: a charge ------------------------------------------------------------------------------------
+
+
+def test_honest_charge_is_believed(world: World) -> None:
+    """The lies below differ from this in one place each."""
+    order = world.order()
+    sample = world.sample(order)
+    proved = world.census.charge_and_answer(world.admit(world.messages(sample)))
+    message = sample_pb2.Charged(
+        checkpoint=proved.note, log_index=proved.index, inclusion_proof=proved.proof, entry=proved.entry
+    )
+    assert believe(world, message, sample).log_index == proved.index
+    honest = forge(world, world.charges()[-1]).message
+    assert believe(world, honest, sample).log_index == 2
+
+
+OTHER_HASH = "f" * 64
+FALSE_CHARGES: dict[str, Callable[[Charged], Event]] = {
+    "another ticket": lambda charge: structs.replace(charge, ticket=OTHER_HASH),
+    "another set": lambda charge: structs.replace(charge, submitted=OTHER_HASH),
+    "another scale": lambda charge: structs.replace(charge, scale=charge.scale - 1),
+    "no charge at all": lambda charge: Released(ticket=charge.ticket, answer=OTHER_HASH),
+}
+
+
+@pytest.mark.parametrize("what", FALSE_CHARGES)
+def test_charge_of_something_else_is_found_out(world: World, what: str) -> None:
+    """A charge in the log counts only if it is of this ticket, this set and this scale."""
+    order = world.order()
+    sample = world.sample(order)
+    forged = forge(world, FALSE_CHARGES[what](charge_of(world, order, sample)))
+    with pytest.raises(PeerUnavailableError) as caught:
+        believe(world, forged.message, sample)
+    assert caught.value.code == "PEER_MISBEHAVED"
+
+
+def _other_key(world: World) -> NoteSigner:
+    return NoteSigner(world.census_log.name, SigningKey.generate(Purpose.LOG, os.urandom))
+
+
+def _other_log(world: World) -> NoteSigner:
+    return NoteSigner("another.example/log", world.secrets.log)
+
+
+@pytest.mark.parametrize("signer", [_other_key, _other_log])
+def test_checkpoint_of_another_key_or_log_is_found_out(world: World, signer: Callable[[World], NoteSigner]) -> None:
+    """Only the census agency's log, signed by its key under its name, proves a charge."""
+    order = world.order()
+    sample = world.sample(order)
+    forged = forge(world, charge_of(world, order, sample), signer=signer(world))
+    with pytest.raises(PeerUnavailableError) as caught:
+        believe(world, forged.message, sample)
+    assert caught.value.code == "PEER_MISBEHAVED"
+
+
+FALSE_PROOFS: dict[str, Callable[[sample_pb2.Charged], object]] = {
+    "the proof of another entry": lambda message: setattr(message, "log_index", 1),
+    "an index outside the log": lambda message: setattr(message, "log_index", 5),
+    "the largest index there is": lambda message: setattr(message, "log_index", 2**64 - 1),
+    "no proof": lambda message: message.ClearField("inclusion_proof"),
+    "a proof too long": lambda message: message.inclusion_proof.append(bytes(32)),
+    "a proof of short hashes": lambda message: message.inclusion_proof.__setitem__(0, bytes(31)),
+    "one bit of the proof": lambda message: message.inclusion_proof.__setitem__(0, bytes(32)),
+    "one bit of the entry": lambda message: setattr(
+        message, "entry", message.entry.replace(b'"scale":30', b'"scale":31')
+    ),
+    "an entry that is no entry": lambda message: setattr(message, "entry", b"{}"),
+    "an entry in another spelling": lambda message: setattr(message, "entry", message.entry + b" "),
+    "no entry": lambda message: message.ClearField("entry"),
+    "a checkpoint with another size": lambda message: setattr(
+        message, "checkpoint", message.checkpoint.replace("\n5\n", "\n6\n")
+    ),
+    "no checkpoint": lambda message: message.ClearField("checkpoint"),
+    "a checkpoint without signature": lambda message: setattr(
+        message, "checkpoint", message.checkpoint.partition("\n\n")[0] + "\n"
+    ),
+    "a checkpoint in controls": lambda message: setattr(message, "checkpoint", "\x01" * 16_000),
+    "everything missing": lambda message: message.Clear(),
+}
+
+
+@pytest.mark.parametrize("what", FALSE_PROOFS)
+def test_charge_without_a_whole_proof_is_found_out(world: World, what: str) -> None:
+    """A charge is believed only with an entry, a path and a checkpoint that fit together to the last bit."""
+    order = world.order()
+    sample = world.sample(order)
+    message = forge(world, charge_of(world, order, sample)).message
+    FALSE_PROOFS[what](message)
+    with pytest.raises(PeerUnavailableError) as caught:
+        believe(world, message, sample)
+    assert caught.value.code == "PEER_MISBEHAVED"
+
+
+def test_entry_that_names_another_place_is_found_out(world: World) -> None:
+    """An entry says where it stands; one that stands elsewhere breaks the log."""
+    order = world.order()
+    sample = world.sample(order)
+    forged = forge(world, charge_of(world, order, sample), sequence=7)
+    with pytest.raises(PeerUnavailableError):
+        believe(world, forged.message, sample)
+
+
+# --- to the researcher: an answer ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Draft:
+    """An answer that can still be changed, and how it is signed and sealed."""
+
+    answer: answer_pb2.Answer
+    key: SigningKey
+    key_id: str
+    sealing_key: SealingKey
+    info: bytes
+    query_id: bytes
+
+    def sealed(self) -> answer_pb2.SealedAnswer:
+        body = self.answer.SerializeToString(deterministic=True)
+        signed = answer_pb2.SignedAnswer(answer=body, signature=self.key.sign(body), key_id=self.key_id)
+        return answer_pb2.SealedAnswer(
+            query_id=self.query_id, sealed=self.sealing_key.seal(pad_answer(signed), self.info)
+        )
+
+
+def draft(world: World, order: Order) -> Draft:
+    """The honest answer to `order`, taken apart."""
+    answer = world.open(order, world.answer(order))
+    return Draft(
+        answer=answer,
+        key=world.secrets.answer,
+        key_id=world.secrets.answer.key_id,
+        sealing_key=order.opening_key.sealing_key,
+        info=answer_info(order.hash),
+        query_id=answer.query_id,
+    )
+
+
+def put_charge(world: World, change: Callable[[Charged], Event], *, sequence: int = 2) -> Callable[[Draft], None]:
+    """Replace the answer's charge by another one, properly logged and proved."""
+
+    def lie(made: Draft) -> None:
+        event = parse_entry(made.answer.entry).event
+        assert isinstance(event, Charged)
+        forged = forge(world, change(event), sequence=sequence)
+        made.answer.checkpoint, made.answer.log_index, made.answer.entry = forged.note, forged.index, forged.entry
+        made.answer.inclusion_proof[:] = forged.proof
+
+    return lie
+
+
+def everything_at(scale: int) -> Callable[[World], Callable[[Draft], None]]:
+    """Another scale and its own price, in the answer as in the log: only the ticket says otherwise."""
+
+    def for_world(world: World) -> Callable[[Draft], None]:
+        def lie(made: Draft) -> None:
+            put_charge(world, lambda charge: structs.replace(charge, scale=scale, units=price_units(scale)))(made)
+            made.answer.scale, made.answer.charged = scale, price_units(scale)
+
+        return lie
+
+    return for_world
+
+
+def charge_outside_the_log(_: World) -> Callable[[Draft], None]:
+    """A charge in every respect like ours, under an honest checkpoint whose log does not hold it."""
+
+    def lie(made: Draft) -> None:
+        entry = parse_entry(made.answer.entry)
+        assert isinstance(entry.event, Charged)
+        made.answer.entry = encode_entry(
+            structs.replace(entry, event=structs.replace(entry.event, manifest=OTHER_HASH))
+        )
+
+    return lie
+
+
+def other_path(_: World) -> Callable[[Draft], None]:
+    """A path that leads to another root."""
+
+    def lie(made: Draft) -> None:
+        made.answer.inclusion_proof[0] = bytes(32)
+
+    return lie
+
+
+Lie = Callable[[World], Callable[[Draft], object]]
+
+
+def setting(**fields: object) -> Lie:
+    """Set plain fields of the answer."""
+
+    def lie(made: Draft) -> None:
+        for name, value in fields.items():
+            setattr(made.answer, name, value)
+
+    return lambda _: lie
+
+
+def borrowing(**fields: object) -> Lie:
+    """Set how the answer is signed or sealed."""
+
+    def lie(made: Draft) -> None:
+        for name, value in fields.items():
+            setattr(made, name, value)
+
+    return lambda _: lie
+
+
+FALSE_ANSWERS: dict[str, Lie] = {
+    "another ticket": setting(ticket_hash=bytes(32)),
+    "another scale": setting(scale=29),
+    "another scale at its own price": setting(scale=29, charged=price_units(29)),
+    "another scale in the answer as in the log": everything_at(29),
+    "a charge that is not in the log": charge_outside_the_log,
+    "another path": other_path,
+    "another price": setting(charged=price_units(30) - 1),
+    "no scale": setting(scale=0),
+    "no price": setting(charged=0),
+    "no proof": setting(entry=b""),
+    "no checkpoint": setting(checkpoint=""),
+    "another index": setting(log_index=2**63),
+    "another signer": borrowing(key=SigningKey.generate(Purpose.ANSWER, os.urandom)),
+    "another key id": borrowing(key_id="0" * 16),
+    "sealed to somebody else": borrowing(sealing_key=OpeningKey.generate(os.urandom).sealing_key),
+    "sealed for another ticket": borrowing(info=answer_info(bytes(32))),
+    "the manifest key": lambda world: (
+        lambda made: setattr(made, "key", SigningKey(Purpose.MANIFEST, world.secrets.answer.expose()))
+    ),
+    "the charge of another ticket": lambda world: put_charge(
+        world, lambda charge: structs.replace(charge, ticket=OTHER_HASH)
+    ),
+    "a charge at another scale": lambda world: put_charge(world, lambda charge: structs.replace(charge, scale=29)),
+    "a charge of another price": lambda world: put_charge(world, lambda charge: structs.replace(charge, units=1)),
+    "a charge that stands elsewhere": lambda world: put_charge(world, lambda charge: charge, sequence=7),
+    "no charge": lambda world: put_charge(world, lambda charge: Released(ticket=charge.ticket, answer=OTHER_HASH)),
+    "an unknown field": lambda _: lambda made: made.answer.MergeFromString(b"\xf8\x07\x01"),
+}
+
+
+@pytest.mark.parametrize("what", FALSE_ANSWERS)
+def test_answer_that_does_not_hold_is_refused_and_not_kept(world: World, what: str) -> None:
+    """The researcher keeps an answer only if it is signed, for their ticket, at its scale and price, and in the log."""
+    answers, order = world.open_answers(), world.order()
+    query = world.remember(answers, order)
+    made = draft(world, order)
+    honest, noisy_count = made.sealed(), made.answer.noisy_count
+    FALSE_ANSWERS[what](world)(made)
+    with pytest.raises(PeerUnavailableError) as caught:
+        answers.receive(made.sealed())
+    assert caught.value.code == "PEER_MISBEHAVED"
+    kept = answers.get(query)
+    assert (kept.state, kept.noisy_count, kept.charged, kept.checkpoint) == ("pending", None, None, "")
+    assert answers.receive(honest).noisy_count == noisy_count
+
+
+def test_sealed_answer_changed_anywhere_is_refused(world: World) -> None:
+    """Whoever carries a sealed answer can neither read nor change it."""
+    answers, order = world.open_answers(), world.order()
+    query, sealed = world.remember(answers, order), world.answer(order)
+    assert len(sealed) == SEALED_ANSWER_BYTES
+    for forged in (b"", sealed[:-1], sealed + b"\0", *(_flipped(sealed, at) for at in range(0, len(sealed), 997))):
+        with pytest.raises(PeerUnavailableError) as caught:
+            answers.receive(answer_pb2.SealedAnswer(query_id=bytes.fromhex(query), sealed=forged))
+        assert caught.value.code == "PEER_MISBEHAVED"
+    assert answers.get(query).state == "pending"
+
+
+def _flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def test_answer_to_another_of_ones_own_questions_is_refused(world: World) -> None:
+    """Answers cannot be exchanged between two questions of one researcher."""
+    answers, first, second = world.open_answers(), world.order(), world.order()
+    world.remember(answers, first)
+    query = world.remember(answers, second)
+    with pytest.raises(PeerUnavailableError):
+        answers.receive(answer_pb2.SealedAnswer(query_id=bytes.fromhex(query), sealed=world.answer(first)))
+    assert answers.get(query).state == "pending"
+
+
+def test_answer_to_nobodys_question_is_refused(world: World) -> None:
+    """An inbox takes answers to questions that were asked, and nothing else."""
+    answers, order = world.open_answers(), world.order(OTHER_RESEARCHER)
+    with pytest.raises(BrokerError) as caught:
+        answers.receive(answer_pb2.SealedAnswer(query_id=order.body.query_id, sealed=world.answer(order)))
+    assert caught.value.code == "UNKNOWN_QUERY"
+    assert answers.all() == []
+
+
+def test_answer_received_twice_is_one_answer(world: World) -> None:
+    """The inbox and a collection may both bring the answer; the second changes nothing, whatever it holds."""
+    answers, order = world.open_answers(), world.order()
+    world.remember(answers, order)
+    made = draft(world, order)
+    first = answers.receive(made.sealed())
+    assert answers.receive(made.sealed()) == first
+    made.answer.noisy_count += 1
+    assert answers.receive(made.sealed()) == first
+    assert answers.all() == [first]
+
+
+def test_answer_is_kept_with_its_receipt(world: World) -> None:
+    """What the researcher keeps is what the census agency signed: count, price and checkpoint."""
+    answers, order = world.open_answers(), world.order()
+    query, sealed = world.remember(answers, order), world.answer(order)
+    answer = world.open(order, sealed)
+    kept = answers.receive(answer_pb2.SealedAnswer(query_id=bytes.fromhex(query), sealed=sealed))
+    assert (kept.noisy_count, kept.charged) == (answer.noisy_count, price_units(30))
+    assert world.census_log.verifier.verify_checkpoint(kept.checkpoint).size > answer.log_index
+    assert hash_bytes(answer.ticket_hash) != answer.ticket_hash == order.hash

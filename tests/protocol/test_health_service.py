@@ -1,0 +1,790 @@
+"""The health service between a researcher and a census node that lies, fails, or is not there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from fakes.links import NO_CONTEXT, CountScript, InMemoryCensus, LyingCensus, count, on_the_wire, stream
+from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
+from grpc import StatusCode
+from grpc.aio import AioRpcError, Metadata
+from tripartite.v1 import census_service_pb2, health_service_pb2, policy_pb2, sample_pb2, ticket_pb2
+
+from broker_common.crypto.certificates import Identity
+from broker_common.errors import (
+    BrokerError,
+    InternalError,
+    InvalidRequestError,
+    PeerUnavailableError,
+    RefusedError,
+    StateUnknownError,
+)
+from broker_common.query.condition import Condition
+from broker_common.rpc.callers import set_caller
+from broker_common.rpc.server import StopSignal
+from broker_common.storage.clock import system_clock
+from broker_common.storage.loads import LoadFolder
+from broker_common.tlog.entries import Forwarded, Shutdown
+from census_node.config import LimitConfig as CensusLimits
+from census_node.samples import KeptSample, SampleFolder
+from census_node.service import CensusService
+from health_node.config import LimitConfig
+from health_node.forwarding import Sample
+from health_node.node import Accepted, HealthNode
+from health_node.people_store import PeopleStore
+from health_node.service import HealthService
+
+Requests = AsyncIterator[census_service_pb2.CountRequest]
+Responses = AsyncIterator[census_service_pb2.CountResponse]
+CountResponse = census_service_pb2.CountResponse
+PROCEED = CountResponse(proceed=sample_pb2.Proceed())
+STAGES = ["STAGE_ACCEPTED", "STAGE_FORWARDED", "STAGE_CHARGED", "STAGE_RELEASED"]
+# One attempt, and no second one.
+ONCE = LimitConfig(forward_deadline_ms=0)
+
+
+class Parties:
+    """A health node in front of a census service, in one process."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.node = world.open_health()
+        self.census_stop = StopSignal()
+        self.census = CensusService(world.census, CensusLimits(), self.census_stop)
+        self.stop = StopSignal()
+
+    def honest(self) -> InMemoryCensus:
+        return InMemoryCensus(self.census, HEALTH)
+
+    def lying(self, *scripts: CountScript) -> LyingCensus:
+        return LyingCensus(self.census, HEALTH, *scripts)
+
+    def health(
+        self, link: InMemoryCensus | None = None, limits: LimitConfig = ONCE, node: HealthNode | None = None
+    ) -> HealthService:
+        """The health service over a link to the census."""
+        return HealthService(
+            self.node if node is None else node,
+            census=(self.honest() if link is None else link).stub,
+            sender=self.world.sender,
+            policy_key=self.world.secrets.policy.verify_key,
+            census_log=self.world.census_log.verifier,
+            limits=limits,
+            stop=self.stop,
+        )
+
+
+@pytest.fixture
+async def parties(world: World) -> Parties:
+    """The world's health node and census service."""
+    return Parties(world)
+
+
+async def submit(service: HealthService, order: Order, researcher: str = RESEARCHER) -> list[str]:
+    """Submit as `researcher` to the end; gives the stages."""
+    set_caller(Identity("university", "researcher", researcher))
+    responses = service.Submit(order.submission, NO_CONTEXT)
+    return [health_service_pb2.Stage.Name(response.stage) async for response in responses]
+
+
+async def failure(service: HealthService, order: Order, researcher: str = RESEARCHER) -> BrokerError:
+    """Submit to its failure."""
+    with pytest.raises(BrokerError) as caught:
+        await submit(service, order, researcher)
+    return caught.value
+
+
+async def test_honest_question_goes_through_four_stages(parties: Parties) -> None:
+    """Accepted, forwarded, charged, released; then the researcher's answer is out."""
+    world, order = parties.world, parties.world.order()
+    assert await submit(parties.health(), order) == STAGES
+    assert world.open(order, world.sealed(order)).scale == 30
+    assert world.verify_health_log().tickets[order.hash.hex()].settled
+    assert parties.stop.error is None
+
+
+async def test_stages_are_the_same_for_any_cohort(parties: Parties) -> None:
+    """Nobody, one person or everybody: what the researcher sees on the way does not tell."""
+    for where in ("age > 120", "age = 3", "age >= 0"):
+        assert await submit(parties.health(), parties.world.order(where=where)) == STAGES
+
+
+async def test_settled_question_is_answered_from_the_log(parties: Parties) -> None:
+    """Submitted again, a settled ticket goes through the same stages without another sample."""
+    order, link = parties.world.order(), parties.lying()
+    link.scripts.append(link.honestly)
+    service = parties.health(link)
+    assert await submit(service, order) == await submit(service, order) == STAGES
+    assert link.attempts == 1
+    assert len(parties.world.charges()) == 1
+
+
+async def test_two_submissions_at_once_are_one_walk(parties: Parties) -> None:
+    """Any number of connections may watch one question; it is forwarded once."""
+    order, link = parties.world.order(), parties.lying()
+    link.scripts.append(link.honestly)
+    service = parties.health(link)
+    stages = await asyncio.gather(*(submit(service, order) for _ in range(8)))
+    assert stages == [STAGES] * 8
+    assert link.attempts == 1
+    assert len(parties.world.charges()) == 1
+
+
+async def test_question_goes_on_when_its_researcher_is_gone(parties: Parties) -> None:
+    """An accepted question no longer depends on the connection that brought it."""
+    order, service = parties.world.order(), parties.health()
+    accepted = asyncio.Event()
+
+    async def watch() -> None:
+        set_caller(Identity("university", "researcher", RESEARCHER))
+        async for _ in service.Submit(order.submission, NO_CONTEXT):
+            accepted.set()
+            await asyncio.Event().wait()
+
+    watching = asyncio.create_task(watch())
+    await accepted.wait()
+    watching.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await watching
+    await service.drain()
+    await parties.census.drain()
+    assert parties.world.open(order, parties.world.sealed(order)).scale == 30
+
+
+# --- a census node that lies -----------------------------------------------------------------------------------------
+
+
+async def release_at_once(requests: Requests) -> Responses:
+    """Says that the answer is out, without any charge."""
+    del requests
+    yield CountResponse(released=sample_pb2.Released())
+
+
+async def say_nothing(requests: Requests) -> Responses:
+    """Sends a message without content."""
+    del requests
+    yield CountResponse()
+
+
+async def charge_at_once(requests: Requests) -> Responses:
+    """Claims a charge before there is a sample."""
+    del requests
+    yield CountResponse(charged=sample_pb2.Charged(log_index=3))
+
+
+async def charge_without_proof(requests: Requests) -> Responses:
+    """Takes the sample and claims a charge."""
+    yield PROCEED
+    async for _ in requests:
+        pass
+    yield CountResponse(charged=sample_pb2.Charged(log_index=3))
+
+
+async def release_without_charge(requests: Requests) -> Responses:
+    """Takes the sample and says that the answer is out."""
+    yield PROCEED
+    async for _ in requests:
+        pass
+    yield CountResponse(released=sample_pb2.Released())
+
+
+async def proceed_for_ever(requests: Requests) -> Responses:
+    """Takes the sample and asks for it again."""
+    yield PROCEED
+    async for _ in requests:
+        pass
+    yield PROCEED
+
+
+async def unknown_field(requests: Requests) -> Responses:
+    """Says something that this version does not know."""
+    del requests
+    yield CountResponse.FromString(PROCEED.SerializeToString() + b"\xf8\x07\x01")
+
+
+BEFORE_THE_SAMPLE: list[CountScript] = [release_at_once, say_nothing, charge_at_once]
+AFTER_THE_SAMPLE: list[CountScript] = [charge_without_proof, release_without_charge, proceed_for_ever]
+LIES = BEFORE_THE_SAMPLE + AFTER_THE_SAMPLE
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_lie_about_a_sample_is_found_out_and_the_node_goes_on(parties: Parties, lie: CountScript) -> None:
+    """A lie of the census node is the census node's fault: this ticket stays open, and the health node keeps serving."""
+    order, link = parties.world.order(), parties.lying(lie)
+    service = parties.health(link)
+    assert (await failure(service, order)).code == "PEER_MISBEHAVED"
+    assert parties.stop.error is None
+    assert (link.calls[0].parts == ["header"]) == (lie in BEFORE_THE_SAMPLE)
+    ticket = parties.world.verify_health_log().tickets[order.hash.hex()]
+    assert ticket.is_open
+    assert not ticket.charged
+    link.scripts.append(link.honestly)
+    assert await submit(service, order) == STAGES
+    assert len(parties.world.charges()) == 1
+
+
+async def test_proof_of_another_tickets_charge_is_found_out(parties: Parties) -> None:
+    """A true charge, truly in the log, but of another question, is not ours."""
+    world, link = parties.world, parties.lying()
+    other = world.order()
+    sample = world.sample(other)
+
+    async def charge_another(requests: Requests) -> Responses:
+        yield PROCEED
+        async for _ in requests:
+            pass
+        async for response in count(parties.census, stream(world.messages(sample)), HEALTH):
+            if not response.HasField("proceed"):
+                yield response
+
+    link.scripts.append(charge_another)
+    order = world.order()
+    assert (await failure(parties.health(link), order)).code == "PEER_MISBEHAVED"
+    assert not world.verify_health_log().tickets[order.hash.hex()].charged
+
+
+BROKEN_STORES: list[BrokerError] = [
+    InternalError("INTEGRITY", problem="of my own making"),
+    InternalError("STORE_FAILED"),
+    InternalError("INTERNAL"),
+    StateUnknownError("STATE_UNKNOWN"),
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN_STORES)
+@pytest.mark.parametrize("where", ["Count", "GetPolicy"])
+async def test_failing_store_of_the_census_node_does_not_stop_the_health_node(
+    parties: Parties, broken: BrokerError, where: str
+) -> None:
+    """A peer that says that its own store is broken, truly or not, stops itself and nobody else."""
+
+    async def fail(requests: Requests) -> Responses:
+        del requests
+        raise on_the_wire(broken)
+        yield CountResponse()
+
+    async def fail_policy() -> policy_pb2.SignedPolicy:
+        raise on_the_wire(broken)
+
+    link = LyingCensus(parties.census, HEALTH, fail, policy=fail_policy if where == "GetPolicy" else None)
+    error = await failure(parties.health(link), parties.world.order())
+    assert (error.code, error.details) == ("PEER_FAILED", {"peer": "census", "reason": broken.code})
+    assert not error.stops_node
+    assert parties.stop.error is None
+    assert await submit(parties.health(), parties.world.order()) == STAGES
+
+
+@pytest.mark.parametrize("error", BROKEN_STORES)
+async def test_failing_census_node_is_asked_again(parties: Parties, error: BrokerError) -> None:
+    """A census node with a fault of its own may be restarted: the same ticket and set go there again, charged once."""
+    order, link = parties.world.order(), parties.lying()
+
+    async def fail(requests: Requests) -> Responses:
+        del requests
+        raise on_the_wire(error)
+        yield CountResponse()
+
+    link.scripts.extend([fail, link.honestly])
+    assert await submit(parties.health(link, LimitConfig()), order) == STAGES
+    assert link.attempts == 2
+    assert len(parties.world.charges()) == 1
+    assert parties.stop.error is None
+
+
+@pytest.mark.parametrize("status", [StatusCode.INTERNAL, StatusCode.PERMISSION_DENIED, StatusCode.UNKNOWN])
+async def test_error_of_no_known_kind_is_the_peers_misbehaviour(parties: Parties, status: StatusCode) -> None:
+    """A status without one of our reasons is not guessed at."""
+
+    async def fail(requests: Requests) -> Responses:
+        del requests
+        raise AioRpcError(status, Metadata(), Metadata(), details="French: 17")
+        yield CountResponse()
+
+    error = await failure(parties.health(parties.lying(fail)), parties.world.order())
+    assert error.code == "PEER_MISBEHAVED"
+    assert "17" not in str(error)
+
+
+async def signed_by_somebody(world: World) -> policy_pb2.SignedPolicy:
+    """A policy with another key's signature."""
+    document = world.policy.document
+    return policy_pb2.SignedPolicy(
+        document=document, signature=world.secrets.ticket[RESEARCHER].sign(document), key_id="0" * 16
+    )
+
+
+async def altered(world: World) -> policy_pb2.SignedPolicy:
+    """The agency's policy with a larger cap under the old signature."""
+    return policy_pb2.SignedPolicy(
+        document=world.policy.document.replace(b'"0.8"', b'"0.9"'),
+        signature=world.secrets.policy.sign(world.policy.document),
+        key_id=world.secrets.policy.key_id,
+    )
+
+
+async def no_policy(world: World) -> policy_pb2.SignedPolicy:
+    """Signed, and not a policy."""
+    return policy_pb2.SignedPolicy(
+        document=b"{}", signature=world.secrets.policy.sign(b"{}"), key_id=world.secrets.policy.key_id
+    )
+
+
+@pytest.mark.parametrize("policy", [signed_by_somebody, altered, no_policy])
+async def test_policy_that_its_agency_did_not_sign_is_not_obeyed(
+    parties: Parties, policy: Callable[[World], object]
+) -> None:
+    """Delays, scales and limits come from the signed policy only; nothing is accepted under another."""
+    link = LyingCensus(parties.census, HEALTH, release_at_once, policy=lambda: policy(parties.world))  # type: ignore[arg-type,return-value]  # one of the three above
+    assert (await failure(parties.health(link), parties.world.order())).code == "PEER_MISBEHAVED"
+    assert not parties.world.verify_health_log().tickets
+    assert link.attempts == 0
+
+
+# --- a ticket that its header condemns -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the health node did with anybody's record: which of its samples it drew, which of its people it selected."""
+    seen: list[str] = []
+    sample, select = HealthNode.sample, PeopleStore.select
+
+    def drawing(node: HealthNode, accepted: Accepted) -> Sample:
+        seen.append("drew")
+        return sample(node, accepted)
+
+    def selecting(store: PeopleStore, condition: Condition) -> npt.NDArray[np.uint8]:
+        seen.append("selected")
+        return select(store, condition)
+
+    monkeypatch.setattr(HealthNode, "sample", drawing)
+    monkeypatch.setattr(PeopleStore, "select", selecting)
+    return seen
+
+
+def ask_for(variable: str, value: str) -> Callable[[World], Order]:
+    """An order with another question than any that is offered."""
+
+    def change(body: ticket_pb2.Ticket) -> None:
+        body.question.CopyFrom(
+            ticket_pb2.Question(language_set=ticket_pb2.LanguageSet(variable=variable, values=[value]))
+        )
+
+    return lambda world: world.order(change=change)
+
+
+def borrow_slot(world: World) -> Order:
+    """A slot that another researcher's quote reserved."""
+    return world.order(slot=world.reserve(OTHER_RESEARCHER))
+
+
+def reuse_slot(world: World) -> Order:
+    """A slot that has served."""
+    first = world.order()
+    world.answer(first)
+    return world.order(slot=first.body.noise_slot.number)
+
+
+def outlive_quote(world: World) -> Order:
+    """A ticket that lives longer than its slot's reservation."""
+    order = world.order(change=lambda body: setattr(body, "expires_ms", body.expires_ms + 60_000))
+    world.clock.advance(world.policy.quote_lifetime_ms)
+    return order
+
+
+def shut_down(world: World) -> Order:
+    """An order that comes after the end."""
+    order = world.order()
+    with world.census.journal.transaction() as transaction:
+        transaction.append(Shutdown(reason="operator", note="a drill"))
+    return order
+
+
+def spend(world: World) -> Order:
+    """An order that the budget does not pay for any more: ln 4 pays for one answer at scale 1."""
+    world.answer(world.order(scale=1))
+    return world.order(scale=1)
+
+
+def strike_off(world: World) -> Order:
+    """An order of a researcher whom the census agency does not know."""
+    del world.census._researchers[RESEARCHER]
+    return world.order()
+
+
+def part_ways(world: World) -> Order:
+    """The census agency takes no samples of the health agency any more."""
+    del world.census._keys.manifest[HEALTH.organisation]
+    return world.order()
+
+
+CONDEMNED: dict[str, tuple[Callable[[World], Order], str]] = {
+    "a slot that nobody reserved": (lambda world: world.order(slot=4711), "SLOT_UNUSABLE"),
+    "a slot of another researcher": (borrow_slot, "SLOT_UNUSABLE"),
+    "a slot that has served": (reuse_slot, "SLOT_UNUSABLE"),
+    "a slot of an expired quote": (outlive_quote, "SLOT_UNUSABLE"),
+    "another census release": (
+        lambda world: world.order(change=lambda body: setattr(body, "census_release", "2016")),
+        "RELEASE_MISMATCH",
+    ),
+    "a scale that is not admitted": (lambda world: world.order(scale=51), "SCALE_REFUSED"),
+    "an unknown variable": (ask_for("religion", "French"), "UNKNOWN_VARIABLE"),
+    "an unknown value": (ask_for("mother_tongue", "Klingon"), "UNKNOWN_VALUE"),
+    "a budget that is spent": (spend, "BUDGET_EXHAUSTED"),
+    "a service that is shut": (shut_down, "SERVICE_SHUT_DOWN"),
+    "an unknown researcher": (strike_off, "UNKNOWN_RESEARCHER"),
+    "an unknown health agency": (part_ways, "WRONG_ORGANISATION"),
+}
+
+
+@pytest.mark.parametrize("why", CONDEMNED)
+async def test_ticket_that_its_header_condemns_makes_no_sample(parties: Parties, drawn: list[str], why: str) -> None:
+    """Refused for free, as often as one likes, such a ticket never makes anybody's record be touched or sent."""
+    make, code = CONDEMNED[why]
+    world, link = parties.world, parties.honest()
+    order, service = make(world), parties.health(link)
+    with world.unchanged():
+        for _ in range(2):
+            assert (await failure(service, order)).code == code
+    assert [call.parts for call in link.calls] == [["header"]]
+    assert drawn == []
+    ticket = world.verify_health_log().tickets[order.hash.hex()]
+    assert (ticket.refused, ticket.attempts) == (code, 0)
+
+
+async def test_ticket_that_expires_on_its_way_makes_no_sample(parties: Parties, drawn: list[str]) -> None:
+    """Accepted in time and handed over too late, a ticket is refused by the census node at its header."""
+    world, order = parties.world, parties.world.order()
+    assert (await failure(parties.health(parties.lying(gone)), order)).code == "PEER_UNAVAILABLE"
+    world.clock.now_ms = order.body.expires_ms
+    link = parties.honest()
+    assert (await failure(parties.health(link), order)).code == "TICKET_EXPIRED"
+    assert [call.parts for call in link.calls] == [["header"]]
+    assert drawn == []
+
+
+@pytest.mark.parametrize("why", ["gone", "busy", "hung up", "lied"])
+async def test_sample_is_drawn_for_a_census_node_that_asks_for_it_only(
+    parties: Parties, drawn: list[str], why: str
+) -> None:
+    """Whatever else happens before the census node says that it will take the sample, none is drawn."""
+    link = parties.lying({"gone": gone, "busy": busy, "hung up": hang_up, "lied": charge_at_once}[why])
+    order = parties.world.order()
+    await failure(parties.health(link), order)
+    assert drawn == []
+    assert await submit(parties.health(), order) == STAGES
+    assert drawn == ["drew", "selected"]
+
+
+async def test_census_node_checks_the_header_before_it_asks_for_the_sample(parties: Parties, drawn: list[str]) -> None:
+    """On the wire: the header alone, then the word to proceed, then frames and manifest."""
+    link, order = parties.lying(), parties.world.order()
+    sent_before: list[list[str]] = []
+
+    async def watched(requests: Requests) -> Responses:
+        async for response in link.honestly(requests):
+            if response.HasField("proceed"):
+                sent_before.append(link.calls[0].parts)
+                assert drawn == []
+            yield response
+
+    link.scripts.append(watched)
+    assert await submit(parties.health(link), order) == STAGES
+    assert sent_before == [["header"]]
+    assert link.calls[0].parts == ["header", "frame", "manifest"]
+
+
+# --- a census node that fails ----------------------------------------------------------------------------------------
+
+
+async def test_refusal_reaches_the_researcher_and_closes_the_ticket(parties: Parties) -> None:
+    """What the census node refuses is told with its own code, logged once, and not tried again."""
+    world = parties.world
+    order, link = world.order(slot=4711), parties.lying()
+    link.scripts.append(link.honestly)
+    service = parties.health(link, LimitConfig())
+    with world.unchanged():
+        assert (await failure(service, order)).code == "SLOT_UNUSABLE"
+    assert link.attempts == 1
+    assert world.verify_health_log().tickets[order.hash.hex()].refused == "SLOT_UNUSABLE"
+    assert (await failure(service, order)).code == "SLOT_UNUSABLE"
+    assert link.attempts == 1
+    service = parties.health(link, node=world.crash_health())
+    await service.recover()
+    assert (await failure(service, order)).code == "SLOT_UNUSABLE"
+    assert link.attempts == 1
+    assert await submit(service, world.order()) == STAGES
+
+
+async def refuse_at_once(requests: Requests) -> Responses:
+    """Refuses before a word was said to it."""
+    del requests
+    raise on_the_wire(InvalidRequestError("SLOT_UNUSABLE"))
+    yield CountResponse()
+
+
+async def refuse_in_the_middle(requests: Requests) -> Responses:
+    """Asks for the sample and refuses it while it comes."""
+    del requests
+    yield PROCEED
+    raise on_the_wire(InvalidRequestError("SLOT_UNUSABLE"))
+
+
+async def refuse_at_the_end(requests: Requests) -> Responses:
+    """Takes the sample and refuses it."""
+    yield PROCEED
+    async for _ in requests:
+        pass
+    raise on_the_wire(InvalidRequestError("SLOT_UNUSABLE"))
+
+
+@pytest.mark.parametrize("refuse", [refuse_at_once, refuse_in_the_middle, refuse_at_the_end])
+async def test_refusal_is_heard_whenever_it_is_said(parties: Parties, refuse: CountScript) -> None:
+    """Also while the health node is writing: a refusal is final and not taken for a line that broke."""
+    order, link = parties.world.order(), parties.lying(refuse)
+    service = parties.health(link, LimitConfig())
+    assert (await failure(service, order)).code == "SLOT_UNUSABLE"
+    assert link.attempts == 1
+    assert parties.world.verify_health_log().tickets[order.hash.hex()].refused == "SLOT_UNUSABLE"
+
+
+async def gone(requests: Requests) -> Responses:
+    """Nobody there."""
+    del requests
+    raise AioRpcError(StatusCode.UNAVAILABLE, Metadata(), Metadata())
+    yield CountResponse()
+
+
+async def busy(requests: Requests) -> Responses:
+    """Too much in hand."""
+    del requests
+    raise on_the_wire(RefusedError("BUSY", retry_seconds=1))
+    yield CountResponse()
+
+
+async def hang_up(requests: Requests) -> Responses:
+    """Ends the call without a word."""
+    del requests
+    return
+    yield CountResponse()
+
+
+async def hang_up_in_the_middle(requests: Requests) -> Responses:
+    """Asks for the sample and ends the call while it comes."""
+    del requests
+    yield PROCEED
+
+
+async def hang_up_at_the_end(requests: Requests) -> Responses:
+    """Takes the sample and ends the call without a word."""
+    yield PROCEED
+    async for _ in requests:
+        pass
+
+
+@pytest.mark.parametrize("trouble", [gone, busy, hang_up, hang_up_in_the_middle, hang_up_at_the_end])
+async def test_passing_trouble_is_retried_with_the_same_ticket_and_set(parties: Parties, trouble: CountScript) -> None:
+    """Down, busy or cut off: the health node hands the same ticket and set over again, sealed anew, charged once."""
+    order, link = parties.world.order(), parties.lying(trouble)
+    link.scripts.append(link.honestly)
+    assert await submit(parties.health(link, LimitConfig()), order) == STAGES
+    assert link.attempts == 2
+    assert len(parties.world.charges()) == 1
+
+
+async def test_connection_lost_after_the_charge_is_no_second_charge(parties: Parties) -> None:
+    """The worst moment to lose the line: the census node has charged and the health node has not heard of it."""
+    world, order, link = parties.world, parties.world.order(), parties.lying()
+
+    async def lost_after_the_charge(requests: Requests) -> Responses:
+        async for response in link.honestly(requests):
+            if response.HasField("charged"):
+                raise AioRpcError(StatusCode.UNAVAILABLE, Metadata(), Metadata())
+            yield response
+
+    link.scripts.extend([lost_after_the_charge, link.honestly])
+    assert await submit(parties.health(link, LimitConfig()), order) == STAGES
+    assert len(world.charges()) == 1
+    state = world.verify_health_log()
+    assert state.tickets[order.hash.hex()].attempts == 2
+    manifests = {entry.event.manifest for entry in world.health_entries() if isinstance(entry.event, Forwarded)}
+    assert len(manifests) == 2
+
+
+async def silent(requests: Requests) -> Responses:
+    """Takes the header and says nothing."""
+    async for _ in requests:
+        await asyncio.Event().wait()
+    yield CountResponse()
+
+
+async def silent_after_the_sample(requests: Requests) -> Responses:
+    """Takes the sample and says nothing."""
+    yield PROCEED
+    async for _ in requests:
+        pass
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("hang", [silent, silent_after_the_sample])
+async def test_census_node_that_hangs_holds_no_question_for_ever(parties: Parties, hang: CountScript) -> None:
+    """An attempt has a deadline: its place is free again, and the ticket is open for another attempt."""
+    order, link = parties.world.order(), parties.lying(hang)
+    limits = LimitConfig(max_queries=1, forward_deadline_ms=0, attempt_deadline_ms=100)
+    service = parties.health(link, limits)
+    assert (await failure(service, order)).code == "PEER_UNAVAILABLE"
+    assert parties.world.verify_health_log().tickets[order.hash.hex()].is_open
+    # Long enough for an honest attempt on a slow machine.
+    service = parties.health(parties.honest(), LimitConfig(max_queries=1))
+    assert await submit(service, order) == STAGES
+    assert len(parties.world.charges()) == 1
+
+
+async def test_charge_is_found_again_after_a_night(parties: Parties) -> None:
+    """The line is lost at the charge, and when it is back everything has expired or changed: same charge, same answer."""
+    world, order, link = parties.world, parties.world.order(), parties.lying()
+
+    async def lost_after_the_charge(requests: Requests) -> Responses:
+        async for response in link.honestly(requests):
+            if response.HasField("charged"):
+                raise AioRpcError(StatusCode.UNAVAILABLE, Metadata(), Metadata())
+            yield response
+
+    link.scripts.append(lost_after_the_charge)
+    assert (await failure(parties.health(link), order)).code == "PEER_UNAVAILABLE"
+    await parties.census.drain()
+    sealed = world.sealed(order)
+    world.clock.advance(30 * 86_400_000)
+    loads = LoadFolder(world.census_folder / "registries", ".npz")
+    world.make_registry("f" * 16).write(loads.file("f" * 16))
+    loads.put_in_force(world.census.journal, "f" * 16, "2016", os.urandom)
+    world.adopt(make_policy(max_belief="0.7", scales=(20,)))
+    service = parties.health(node=world.crash_health())
+    assert await submit(service, order) == STAGES
+    assert world.sealed(order) == sealed
+    assert len(world.charges()) == 1
+    assert world.verify_health_log().tickets[order.hash.hex()].settled
+
+
+async def test_sample_that_the_census_node_lost_stops_nobody(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its charge can never be answered: the health node hears that it is the census node's fault, and both go on."""
+    world, order, link = parties.world, parties.world.order(), parties.lying()
+    wiped: list[str] = []
+
+    def lost(samples: SampleFolder, name: str, set_hash: bytes) -> KeptSample:
+        del set_hash
+        wiped.append(name)
+        raise InternalError("SAMPLE_LOST", samples=samples.path.name)
+
+    link.scripts.append(link.honestly)
+    with monkeypatch.context() as patch:
+        patch.setattr(SampleFolder, "read", lost)
+        error = await failure(parties.health(link), order)
+    assert (error.code, error.details["reason"]) == ("PEER_FAILED", "SAMPLE_LOST")
+    assert wiped
+    assert parties.stop.error is None
+    assert parties.census_stop.error is None
+    assert await submit(parties.health(), world.order()) == STAGES
+
+
+async def test_deadline_ends_the_retries_and_leaves_the_ticket_open(parties: Parties) -> None:
+    """A census node that stays away is said to be away; the same ticket is taken up when it is submitted again."""
+    order, link = parties.world.order(), parties.lying(gone)
+    service = parties.health(link)
+    assert (await failure(service, order)).code == "PEER_UNAVAILABLE"
+    assert parties.world.verify_health_log().tickets[order.hash.hex()].is_open
+    link.scripts.append(link.honestly)
+    assert await submit(service, order) == STAGES
+
+
+async def test_start_goes_on_with_what_was_accepted(parties: Parties) -> None:
+    """After a crash of the health node its question goes on without the researcher: one charge, one answer."""
+    world, order = parties.world, parties.world.order()
+    assert (await failure(parties.health(parties.lying(gone)), order)).code == "PEER_UNAVAILABLE"
+    service = parties.health(node=world.crash_health())
+    await service.recover()
+    assert await submit(service, order) == STAGES
+    assert len(world.charges()) == 1
+    assert not world.verify_health_log().open_tickets
+
+
+# --- researchers -----------------------------------------------------------------------------------------------------
+
+
+async def test_another_researchers_ticket_shows_nothing(parties: Parties) -> None:
+    """Who copied a ticket can neither submit it nor watch it."""
+    order, service = parties.world.order(), parties.health()
+    assert (await failure(service, order, OTHER_RESEARCHER)).code == "UNKNOWN_RESEARCHER"
+    assert await submit(service, order) == STAGES
+    assert (await failure(service, order, OTHER_RESEARCHER)).code == "UNKNOWN_RESEARCHER"
+
+
+async def test_one_question_too_many_is_told_to_come_back(parties: Parties) -> None:
+    """Beyond its places the health node accepts nothing; watching a question in hand takes no place."""
+    go_on = asyncio.Event()
+    first, second, link = parties.world.order(), parties.world.order(), parties.lying()
+
+    async def held(requests: Requests) -> Responses:
+        await go_on.wait()
+        async for response in link.honestly(requests):
+            yield response
+
+    link.scripts.append(held)
+    service = parties.health(link, LimitConfig(max_queries=1))
+    set_caller(Identity("university", "researcher", RESEARCHER))
+    responses = aiter(service.Submit(first.submission, NO_CONTEXT))
+    assert (await anext(responses)).stage == health_service_pb2.STAGE_ACCEPTED
+    assert (await failure(service, second)).code == "BUSY"
+    assert second.hash.hex() not in parties.world.verify_health_log().tickets
+    watching = asyncio.create_task(submit(service, first))
+    go_on.set()
+    assert await watching == STAGES
+    assert await submit(service, second) == STAGES
+
+
+async def test_sample_is_forwarded_no_earlier_than_its_delay(tmp_path: Path) -> None:
+    """However fast a cohort is found, it leaves a fixed delay after the question came."""
+    world = World(tmp_path, make_policy(tick_ms=50, delay_ms=150))
+    parties = Parties(world)
+    # Real time from here on.
+    parties.node.clock = world.census.clock = system_clock
+    set_caller(Identity("university", "researcher", RESEARCHER))
+    start = system_clock()
+    async for response in parties.health().Submit(world.order().submission, NO_CONTEXT):
+        if response.stage == health_service_pb2.STAGE_FORWARDED:
+            assert system_clock() >= start + 150
+    world.close()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidRequestError("SLOT_UNUSABLE"),
+        RefusedError("BUDGET_EXHAUSTED", scale=30),
+        PeerUnavailableError("PEER_UNAVAILABLE", peer="census"),
+    ],
+)
+async def test_failure_is_said_to_everybody_who_watches(parties: Parties, error: BrokerError) -> None:
+    """All connections on one question hear the same end."""
+    go_on = asyncio.Event()
+
+    async def fail(requests: Requests) -> Responses:
+        del requests
+        await go_on.wait()
+        raise on_the_wire(error)
+        yield CountResponse()
+
+    service, order = parties.health(parties.lying(fail)), parties.world.order()
+    watching = [asyncio.create_task(failure(service, order)) for _ in range(4)]
+    await asyncio.sleep(0)
+    go_on.set()
+    heard = await asyncio.gather(*watching)
+    assert {failed.code for failed in heard} == {error.code}
+    assert all(failed.details == error.details for failed in heard)

@@ -1,0 +1,468 @@
+"""Between charge and answer a sample and its noise secret lie in one file: nowhere else, no longer, and never without use."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes.world import RELEASE, OrderedSample, Pseudonyms, World, make_policy, make_pseudonyms, rows
+
+from broker_common.crypto.commitments import commit_set, hash_set
+from broker_common.errors import BrokerError, InternalError, RefusedError, StateUnknownError
+from broker_common.storage.loads import LoadFolder
+from broker_common.tlog.entries import Released, Shutdown
+from census_node.ledger import quotable_answers
+from census_node.node import CensusNode
+from census_node.samples import KeptSample, SampleFolder
+
+
+def folder(world: World) -> SampleFolder:
+    """Where the census node keeps its samples."""
+    return SampleFolder(world.census_folder / "samples")
+
+
+def kept_files(world: World) -> list[str]:
+    """Every file in it."""
+    return sorted(path.name for path in folder(world).path.glob("*"))
+
+
+def holds(content: bytes, secret: bytes, people: Pseudonyms) -> bool:
+    """Whether the bytes hold the secret, or at any place either half of anybody's pseudonym."""
+    halves = np.ascontiguousarray(people).view(">u8").reshape(-1)
+    whole = len(content) // 8 * 8
+    shifted = (np.frombuffer(content[shift : whole - 8 + shift], ">u8") for shift in range(8 if whole else 0))
+    return secret in content or any(bool(np.isin(words, halves).any()) for words in shifted)
+
+
+def files_holding(world: World, secret: bytes, people: Pseudonyms) -> list[str]:
+    """Names of all files of the census home, write-ahead log and all, that hold any of it."""
+    files = [path for path in world.census_folder.rglob("*") if path.is_file()]
+    assert {"journal.db", "journal.db-wal"} <= {path.name for path in files}
+    return sorted(path.name for path in files if holds(path.read_bytes(), secret, people))
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[KeptSample]:
+    """Every sample that was read for an answer."""
+    seen: list[KeptSample] = []
+    read = SampleFolder.read
+
+    def witnessed(samples: SampleFolder, name: str, set_hash: bytes) -> KeptSample:
+        seen.append(read(samples, name, set_hash))
+        return seen[-1]
+
+    monkeypatch.setattr(SampleFolder, "read", witnessed)
+    return seen
+
+
+class PowerCutError(Exception):
+    """Raised where the power goes."""
+
+
+def cut(*_: object, **__: object) -> None:
+    """The end of everything in memory."""
+    raise PowerCutError
+
+
+def charge_only(world: World, monkeypatch: pytest.MonkeyPatch, sample: OrderedSample) -> None:
+    """Up to the durable charge, and no further."""
+    admitted = world.admit(world.messages(sample))
+    with monkeypatch.context() as patch:
+        patch.setattr(CensusNode, "answer", cut)
+        with pytest.raises(PowerCutError):
+            world.census.charge_and_answer(admitted)
+
+
+# --- nowhere else, and no longer -------------------------------------------------------------------------------------
+
+
+def test_search_finds_what_it_looks_for(world: World) -> None:
+    """The tests below prove absence: this is the search finding one half, at any place."""
+    people = world.people
+    for half in (people[17, :8], people[399, 8:]):
+        for offset in range(9):
+            assert holds(bytes(offset) + half.tobytes() + bytes(16), b"secret", people)
+    assert holds(b"a secret", b"secret", people)
+    assert not holds(bytes(64) + people[:1, :7].tobytes(), b"secret", people)
+
+
+@pytest.mark.parametrize("people", [1, 400, 20_000])
+def test_sample_is_in_its_file_alone_while_its_answer_is_made(
+    world: World, monkeypatch: pytest.MonkeyPatch, people: int
+) -> None:
+    """From the charge on: no pseudonym and no noise secret in the journal or its write-ahead log."""
+    sample = world.sample(world.order(), make_pseudonyms(people, seed=7))
+    charge_only(world, monkeypatch, sample)
+    (name,) = kept_files(world)
+    read = folder(world).read(name, hash_set(sample.sample.pseudonyms.tobytes()))
+    assert files_holding(world, read.slot_secret, sample.sample.pseudonyms) == [name]
+
+
+@pytest.mark.parametrize("people", [0, 1, 400, 20_000])
+def test_nothing_of_a_sample_is_left_once_its_answer_is_stored(
+    world: World, kept: list[KeptSample], people: int
+) -> None:
+    """At once, not at some later checkpoint: no byte of secret or pseudonyms in any file of the home."""
+    sample = world.sample(world.order(), make_pseudonyms(people, seed=7))
+    world.charge(sample.order, sample)
+    (read,) = kept
+    assert np.array_equal(read.pseudonyms, sample.sample.pseudonyms)
+    assert len(read.slot_secret) == 32
+    assert files_holding(world, read.slot_secret, sample.sample.pseudonyms) == []
+    assert kept_files(world) == []
+    assert rows(world.census_folder / "journal.db", "pending") == []
+    world.verify_honest_query()
+
+
+def test_answers_of_recovery_leave_nothing_either(
+    world: World, monkeypatch: pytest.MonkeyPatch, kept: list[KeptSample]
+) -> None:
+    """An answer that is made after a crash wipes what it was made of."""
+    sample = world.sample(world.order(), make_pseudonyms(400, seed=7))
+    charge_only(world, monkeypatch, sample)
+    world.crash_census()
+    assert world.census.recover() == [sample.order.hash.hex()]
+    (read,) = kept
+    assert files_holding(world, read.slot_secret, sample.sample.pseudonyms) == []
+    world.verify_honest_query()
+
+
+def test_death_between_answer_and_wiping_is_made_good_at_the_next_start(
+    world: World, monkeypatch: pytest.MonkeyPatch, kept: list[KeptSample]
+) -> None:
+    """The answer stands and the sample too: the start sweeps it away, and the answer is the stored one."""
+    sample = world.sample(world.order(), make_pseudonyms(400, seed=7))
+    admitted = world.admit(world.messages(sample))
+    with monkeypatch.context() as patch:
+        patch.setattr(SampleFolder, "wipe", cut)
+        with pytest.raises(PowerCutError):
+            world.census.charge_and_answer(admitted)
+    stored = world.census.waiting_answer(sample.order.body.query_id.hex())
+    assert stored is not None
+    (read,) = kept
+    assert files_holding(world, read.slot_secret, sample.sample.pseudonyms) == kept_files(world)
+    world.crash_census()
+    assert world.census.recover() == [sample.order.hash.hex()]
+    assert files_holding(world, read.slot_secret, sample.sample.pseudonyms) == []
+    world.census.release(sample.order.hash.hex())
+    assert world.sealed(sample.order) == stored.sealed
+
+
+def test_every_charge_has_a_noise_secret_of_its_own(world: World, kept: list[KeptSample]) -> None:
+    """The same people ten times: ten secrets."""
+    for _ in range(10):
+        world.charge(world.order())
+    assert len({read.slot_secret for read in kept}) == 10
+
+
+# --- what the charge decides -----------------------------------------------------------------------------------------
+
+
+def shut(world: World) -> None:
+    """The operator ends the service."""
+    with world.census.journal.transaction() as transaction:
+        transaction.append(Shutdown(reason="operator", note="a drill"))
+
+
+def other_policy(world: World) -> None:
+    """The operator adopts another policy."""
+    world.adopt(make_policy(scales=(30, 50)))
+
+
+def other_registry(world: World, load: str = "f" * 16, release: str = "2016") -> None:
+    """The operator loads another census."""
+    loads = LoadFolder(world.census_folder / "registries", ".npz")
+    world.make_registry(load).write(loads.file(load))
+    loads.put_in_force(world.census.journal, load, release, world.randomness)
+
+
+BETWEEN_ADMISSION_AND_CHARGE: dict[str, Callable[[World], None]] = {
+    "SERVICE_SHUT_DOWN": shut,
+    "POLICY_MISMATCH": other_policy,
+    "RELEASE_MISMATCH": other_registry,
+}
+
+
+@pytest.mark.parametrize("code", BETWEEN_ADMISSION_AND_CHARGE)
+def test_refused_charge_leaves_no_sample(world: World, code: str) -> None:
+    """Whatever changed since admission: what was kept for the charge goes when the charge is refused."""
+    admitted = world.admit(world.messages(world.sample(world.order())))
+    BETWEEN_ADMISSION_AND_CHARGE[code](world)
+    with world.unchanged(), pytest.raises(BrokerError, match=code):
+        world.census.charge_and_answer(admitted)
+    assert kept_files(world) == []
+
+
+def test_charge_beyond_the_budget_leaves_no_sample(tmp_path: Path) -> None:
+    """The same where another question was faster."""
+    world = World(tmp_path, make_policy(max_belief="0.75", scales=(1, 50)))
+    admitted = world.admit(world.messages(world.sample(world.order(scale=1))))
+    world.charge(world.order(scale=1))
+    with world.unchanged(), pytest.raises(BrokerError, match="BUDGET_EXHAUSTED"):
+        world.census.charge_and_answer(admitted)
+    assert kept_files(world) == []
+    world.close()
+
+
+def reusing(world: World) -> Iterator[OrderedSample]:
+    """Samples for a ticket and a query id that are charged afterwards."""
+    first = world.order()
+    yield world.sample(first, world.people[1:])
+    yield world.sample(world.order(change=lambda body: setattr(body, "query_id", first.body.query_id)))
+    world.charge(first)
+
+
+def test_reused_tickets_leave_no_sample(world: World) -> None:
+    """Another set, a used query id: refused under the lock, and nothing stays of them."""
+    admitted = [world.admit(world.messages(sample)) for sample in reusing(world)]
+    for sample in admitted:
+        with world.unchanged(), pytest.raises(BrokerError, match="TICKET_REUSED"):
+            world.census.charge_and_answer(sample)
+        assert kept_files(world) == []
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_retry_leaves_no_second_sample(world: World, monkeypatch: pytest.MonkeyPatch, answered: bool) -> None:
+    """A ticket that was charged keeps the sample and the secret of its charge until it is answered, and no others."""
+    sample = world.sample(world.order())
+    if answered:
+        world.charge(sample.order, sample)
+    else:
+        charge_only(world, monkeypatch, sample)
+    before = kept_files(world)
+    assert len(before) == (not answered)
+    charge_only(world, monkeypatch, sample)
+    assert kept_files(world) == before
+    world.charge(sample.order, sample)
+    assert kept_files(world) == []
+
+
+@pytest.mark.parametrize("happened", [False, True])
+def test_uncertain_commit_keeps_the_sample(world: World, monkeypatch: pytest.MonkeyPatch, happened: bool) -> None:
+    """Nobody knows whether the charge stands: its sample stays, for the log to tell after the start."""
+    sample = world.sample(world.order())
+    admitted = world.admit(world.messages(sample))
+    journal = world.census.journal
+    commit = journal._commit
+
+    def lost_reply() -> None:
+        if happened:
+            commit()
+        journal._broken = StateUnknownError("STATE_UNKNOWN")
+        raise journal._broken
+
+    monkeypatch.setattr(journal, "_commit", lost_reply)
+    with pytest.raises(StateUnknownError):
+        world.census.charge_and_answer(admitted)
+    assert len(kept_files(world)) == 1
+    world.crash_census()
+    assert world.census.recover() == [sample.order.hash.hex()] * happened
+    assert kept_files(world) == []
+    assert len(world.charges()) == happened
+    if happened:
+        world.census.release(sample.order.hash.hex())
+        assert world.open(sample.order, world.sealed(sample.order)).scale == 30
+    world.verify_honest_query()
+
+
+def test_sample_is_on_disk_before_its_charge(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the charge is written, the file that it names is whole: a crash right after it can be made good."""
+    sample = world.sample(world.order())
+    admitted = world.admit(world.messages(sample))
+    begin, seen = world.census.journal._begin, []
+
+    def witnessed() -> None:
+        seen.append(kept_files(world))
+        begin()
+
+    monkeypatch.setattr(world.census.journal, "_begin", witnessed)
+    world.census.charge_and_answer(admitted)
+    (name,) = seen[0]
+    assert name.endswith(".sample")
+
+
+def test_charges_own_commitments_can_be_opened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An auditor on site who has the people of a sample can check both commitments of its charge, also years later."""
+    people = make_pseudonyms(300, seed=7)
+    sample = world.sample(world.order(), people)
+    charge_only(world, monkeypatch, sample)
+    world.crash_census()
+    for step in (lambda: None, world.census.recover, lambda: world.census.release(sample.order.hash.hex())):
+        step()
+        ((ticket, submitted_salt, active_salt),) = rows(world.census_folder / "journal.db", "openings")
+        (charge,) = world.charges()
+        assert ticket == charge.ticket == sample.order.hash.hex()
+        assert isinstance(submitted_salt, bytes)
+        assert isinstance(active_salt, bytes)
+        opened = [
+            commit_set(salt, sample.order.hash, hash_set(people.tobytes())).hex()
+            for salt in (submitted_salt, active_salt)
+        ]
+        assert opened == [charge.submitted, charge.active]
+        assert charge.submitted != charge.active
+        assert submitted_salt == sample.sample.set_salt
+
+
+def test_charge_has_one_size_for_every_sample(world: World) -> None:
+    """Nothing that the charge writes is longer for more people: entry, pending row and openings."""
+    sizes = set()
+    # Slot 0 takes no room in a ticket; the ones after it take one byte.
+    world.reserve()
+    for people in (0, 1, 400, 20_000):
+        seen: list[int] = []
+
+        def measure(node: CensusNode, ticket: str, seen: list[int] = seen) -> None:
+            del node, ticket
+            pending = rows(world.census_folder / "journal.db", "pending")[-1]
+            seen.append(sum(len(value) for value in pending if isinstance(value, bytes | str)))
+
+        admitted = world.admit(world.messages(world.sample(world.order(), make_pseudonyms(people))))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(CensusNode, "answer", measure)
+            world.census.charge_and_answer(admitted)
+        sizes.add(seen[0])
+    assert len(sizes) == 1
+
+
+# --- two attempts at once --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["before the sample is read", "while it is counted"])
+def test_retry_that_answers_first_disturbs_nobody(world: World, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """The sample may be wiped under an attempt that is about to read it: one answer stands, and nothing is damaged."""
+    sample = world.sample(world.order())
+    first, retry = (world.admit(world.messages(sample)) for _ in range(2))
+    node = world.census
+    owner, name = (SampleFolder, "read") if step == "before the sample is read" else (CensusNode, "_registry_of")
+    original = getattr(owner, name)
+    waiting = [lambda: node.charge_and_answer(retry)]
+
+    def overtaken(*arguments: object) -> object:
+        if waiting:
+            overtake = waiting.pop()
+            with ThreadPoolExecutor(1) as other:
+                other.submit(overtake).result()
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, name, overtaken)
+    node.charge_and_answer(first)
+    assert not waiting
+    assert len(world.charges()) == 1
+    assert kept_files(world) == []
+    node.release(sample.order.hash.hex())
+    assert world.open(sample.order, world.sealed(sample.order)).scale == 30
+    world.verify_honest_query()
+
+
+# --- what is lost ----------------------------------------------------------------------------------------------------
+
+
+def lose_sample(world: World, name: str) -> None:
+    """A disk loses it."""
+    (folder(world).path / name).unlink()
+
+
+def damage_sample(world: World, name: str) -> None:
+    """A disk loses part of it."""
+    path = folder(world).path / name
+    path.write_bytes(path.read_bytes()[:-16])
+
+
+def verify_lost(world: World, sample: OrderedSample) -> None:
+    """The health node goes on bringing the ticket: it hears why there is no answer, and that stops nobody."""
+    for _ in range(2):
+        with world.unchanged(), pytest.raises(InternalError) as caught:
+            world.census.charge_and_answer(world.admit(world.messages(sample)))
+        assert caught.value.code == "SAMPLE_LOST"
+        assert not caught.value.stops_node
+    world.verify_honest_query()
+
+
+@pytest.mark.parametrize("lose", [lose_sample, damage_sample])
+def test_lost_sample_keeps_no_other_answer_waiting(
+    world: World, monkeypatch: pytest.MonkeyPatch, lose: Callable[[World, str], None]
+) -> None:
+    """One charge can never be answered, and is there for the operator to see; those before and after it go out."""
+    samples = [world.sample(world.order()) for _ in range(3)]
+    names: list[str] = []
+    for sample in samples:
+        charge_only(world, monkeypatch, sample)
+        names.extend(set(kept_files(world)) - set(names))
+    world.crash_census()
+    lose(world, names[1])
+    others = [sample.order for sample in (samples[0], samples[2])]
+    assert world.census.recover() == [order.hash.hex() for order in others]
+    for order in others:
+        world.census.release(order.hash.hex())
+        assert world.open(order, world.sealed(order)).scale == 30
+    assert [row[0] for row in rows(world.census_folder / "journal.db", "pending")] == [samples[1].order.hash.hex()]
+    assert len(world.charges()) == 3
+    assert len(world.events(Released)) == 2
+    verify_lost(world, samples[1])
+
+
+def test_lost_registry_keeps_no_other_answer_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A charge is counted on the registry it was charged on or not at all; charges on another one are answered."""
+    old, new = world.sample(world.order()), world.sample(world.order())
+    charge_only(world, monkeypatch, old)
+    other_registry(world, release=RELEASE)
+    charge_only(world, monkeypatch, new)
+    world.crash_census()
+    (world.census_folder / "registries" / f"{world.charges()[0].load}.npz").unlink()
+    assert world.census.recover() == [new.order.hash.hex()]
+    world.census.release(new.order.hash.hex())
+    assert world.open(new.order, world.sealed(new.order)).scale == 30
+    verify_lost(world, old)
+
+
+def test_lost_answer_does_not_hide_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can never come out is spent all the same: quotes do not promise its price, nor does the end wait for it."""
+    world = World(tmp_path, make_policy(max_belief="0.75", scales=(1,)))
+    charge_only(world, monkeypatch, world.sample(world.order(scale=1)))
+    world.crash_census()
+    (name,) = kept_files(world)
+    lose_sample(world, name)
+    assert world.census.recover() == []
+    with world.census.journal.reading() as state, pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
+        quotable_answers(state, world.policy, 1, lost=world.census.lost)
+    with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
+        world.charge(world.order(scale=1))
+    world.close()
+
+
+def test_sample_of_a_charge_that_never_happened_is_swept_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash between keeping and charging leaves a file that nothing names; the start removes it, and no other."""
+    pending = world.sample(world.order())
+    charge_only(world, monkeypatch, pending)
+    kept = kept_files(world)
+    admitted = world.admit(world.messages(world.sample(world.order())))
+    with monkeypatch.context() as patch:
+        patch.setattr("census_node.node.charge", cut)
+        patch.setattr(SampleFolder, "wipe", cut)
+        with pytest.raises(PowerCutError):
+            world.census.charge_and_answer(admitted)
+    assert len(kept_files(world)) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(CensusNode, "answer", lambda *_: None)
+        world.crash_census().recover()
+    assert kept_files(world) == kept
+
+
+def test_store_that_refuses_the_charge_keeps_the_sample_until_the_next_start(world: World) -> None:
+    """A node whose store failed stops as it stands; the start finds a file without a charge and sweeps it away."""
+    world.census.journal.db.execute(
+        "create trigger full before insert on pending begin select raise(abort, 'disk full'); end"
+    )
+    with world.unchanged(), pytest.raises(InternalError, match="STORE_FAILED"):
+        world.charge(world.order())
+    world.crash_census()
+    with sqlite3.connect(world.census_folder / "journal.db") as connection:
+        connection.execute("drop trigger full")
+    connection.close()
+    assert world.census.recover() == []
+    assert kept_files(world) == []
+    world.verify_honest_query()

@@ -1,0 +1,336 @@
+"""Charge, then look up, count, store, release, deliver: no step happens before the one it depends on is durable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes.links import count, stream
+from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, Pseudonyms, World, make_pseudonyms, read_log
+from tripartite.v1 import census_service_pb2
+
+from broker_common.crypto.commitments import hash_bytes
+from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError, StateUnknownError
+from broker_common.query.question import Question
+from broker_common.rpc.server import StopSignal
+from broker_common.tlog.entries import Charged, Released, Shutdown
+from broker_common.values import ExactCount
+from census_node.config import LimitConfig
+from census_node.registry import Registry
+from census_node.samples import KeptSample
+from census_node.service import CensusService
+
+Rows = np.ndarray[tuple[int], np.dtype[np.uint32]]
+Requests = list[census_service_pb2.CountRequest]
+# What was done in the census, and the tickets that the disk held as charged at that very moment.
+Touch = tuple[str, list[str]]
+
+
+@pytest.fixture
+def touched(world: World, monkeypatch: pytest.MonkeyPatch) -> list[Touch]:
+    """Every look at anybody in the census, and every count of language."""
+    seen: list[Touch] = []
+    look_up, count_language = Registry.rows_of, Registry.count
+
+    def witness(what: str) -> None:
+        on_disk = [entry.event.ticket for entry in read_log(journal(world)) if isinstance(entry.event, Charged)]
+        after_power_cut = world.copy_census() / "journal.db"
+        assert on_disk == [e.event.ticket for e in read_log(after_power_cut) if isinstance(e.event, Charged)]
+        seen.append((what, on_disk))
+
+    def rows_of(registry: Registry, pseudonyms: Pseudonyms) -> Rows:
+        witness("looked up")
+        return look_up(registry, pseudonyms)
+
+    def count_of(registry: Registry, rows: Rows, question: Question) -> ExactCount:
+        witness("counted")
+        return count_language(registry, rows, question)
+
+    monkeypatch.setattr(Registry, "rows_of", rows_of)
+    monkeypatch.setattr(Registry, "count", count_of)
+    return seen
+
+
+def journal(world: World) -> Path:
+    """Where the census node's journal lies."""
+    return world.census_folder / "journal.db"
+
+
+def test_nobody_is_looked_up_or_counted_before_the_charge_is_durable(world: World, touched: list[Touch]) -> None:
+    """At the instant of lookup and of counting, another connection and a copy of the files both hold the charge."""
+    order = world.order()
+    world.answer(order)
+    assert touched == [("looked up", [order.hash.hex()]), ("counted", [order.hash.hex()])]
+
+
+def test_retry_counts_nothing(world: World, touched: list[Touch]) -> None:
+    """A ticket's people are looked up and counted once; a retry is answered with what was stored."""
+    order = world.order()
+    sample = world.sample(order)
+    world.answer(order, sample)
+    world.answer(order, sample)
+    assert [what for what, _ in touched] == ["looked up", "counted"]
+
+
+def test_refused_charge_counts_nothing(world: World, touched: list[Touch]) -> None:
+    """If the charge is refused, the registry is not touched."""
+    admitted = world.admit(world.messages(world.sample(world.order())))
+    with world.census.journal.transaction() as transaction:
+        transaction.append(Shutdown(reason="operator", note="a drill"))
+    with world.unchanged(), pytest.raises(BrokerError, match="SERVICE_SHUT_DOWN"):
+        world.census.charge_and_answer(admitted)
+    assert touched == []
+
+
+def test_charge_that_cannot_be_written_counts_nothing(world: World, touched: list[Touch]) -> None:
+    """A store that refuses the write gives no answer and stops the node; started again, it goes on honestly."""
+    world.census.journal.db.execute(
+        "create trigger full before insert on pending begin select raise(abort, 'disk full'); end"
+    )
+    admitted = world.admit(world.messages(world.sample(world.order())))
+    with world.unchanged(), pytest.raises(InternalError) as caught:
+        world.census.charge_and_answer(admitted)
+    assert caught.value.code == "STORE_FAILED"
+    assert caught.value.stops_node
+    with world.unchanged(), pytest.raises(InternalError, match="STORE_FAILED"):
+        world.census.charge_and_answer(admitted)
+    assert touched == []
+    world.open_census().journal.db.execute("drop trigger full")
+    world.verify_honest_query()
+
+
+def test_commit_whose_outcome_is_unknown_counts_nothing(
+    world: World, touched: list[Touch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an uncertain commit the node stops; nothing is counted, signed or served until it has read its log again."""
+    order = world.order()
+    admitted = world.admit(world.messages(world.sample(order)))
+    commit = world.census.journal._commit
+
+    def lost_reply() -> None:
+        commit()
+        world.census.journal._broken = StateUnknownError("STATE_UNKNOWN")
+        raise world.census.journal._broken
+
+    monkeypatch.setattr(world.census.journal, "_commit", lost_reply)
+    with pytest.raises(StateUnknownError):
+        world.census.charge_and_answer(admitted)
+    with pytest.raises(StateUnknownError):
+        world.census.charge_and_answer(admitted)
+    assert touched == []
+    # The write had happened: the log says so, and the answer is made from it, once.
+    world.crash_census()
+    assert world.census.recover() == [order.hash.hex()]
+    assert touched == [("looked up", [order.hash.hex()]), ("counted", [order.hash.hex()])]
+    world.verify_honest_query()
+
+
+def refused_samples(world: World) -> Iterator[Requests]:
+    """Samples that fail at every depth: at the header, in the frames, at the manifest, at the charge."""
+    people = make_pseudonyms(20_000)
+    yield world.messages(world.sample(world.order(scale=51), people))
+    yield world.messages(world.sample(world.order(slot=4711), people))
+    damaged = world.messages(world.sample(world.order(), people))
+    damaged[1].frame.ciphertext = damaged[2].frame.ciphertext
+    yield damaged
+    yield world.messages(world.sample(world.order(), people[::-1]))
+    unsigned = world.messages(world.sample(world.order(), people))
+    unsigned[-1].manifest.signature = bytes(64)
+    yield unsigned
+    charged = world.order()
+    world.charge(charged)
+    yield world.messages(world.sample(charged, people))
+    yield world.messages(
+        world.sample(world.order(change=lambda body: setattr(body, "query_id", charged.body.query_id)))
+    )
+
+
+async def test_refused_samples_look_nobody_up(world: World, touched: list[Touch]) -> None:
+    """However far a sample comes that is refused: nobody in it is looked up, so that nothing can be learned for free."""
+    service = CensusService(world.census, LimitConfig(), StopSignal())
+    for requests in refused_samples(world):
+        touched.clear()
+        with world.unchanged(), pytest.raises(BrokerError):
+            async for _ in count(service, stream(requests), HEALTH):
+                pass
+        assert touched == []
+    world.verify_honest_query()
+
+
+async def lost_line(sent: Requests) -> AsyncIterator[census_service_pb2.CountRequest]:
+    """A stream that breaks."""
+    for request in sent:
+        yield request
+    raise BrokenPipeError
+
+
+async def silence(sent: Requests) -> AsyncIterator[census_service_pb2.CountRequest]:
+    """A stream that says nothing more."""
+    for request in sent:
+        yield request
+    await asyncio.Event().wait()
+
+
+Abort = Callable[[Requests], AsyncIterator[census_service_pb2.CountRequest]]
+
+
+@pytest.mark.parametrize("abort", [stream, lost_line, silence])
+async def test_aborted_streams_look_nobody_up(world: World, touched: list[Touch], abort: Abort) -> None:
+    """Cut after any part, by closing, breaking or stalling, a stream costs nothing and looks nobody up."""
+    impatient = LimitConfig(header_deadline_ms=200, sample_deadline_ms=200)
+    service = CensusService(world.census, impatient, StopSignal())
+    sent = world.messages(world.sample(world.order(), make_pseudonyms(20_000)))
+    with world.unchanged():
+        for parts in range(len(sent)):
+            with pytest.raises((BrokerError, BrokenPipeError)):
+                async for _ in count(service, abort(sent[:parts]), HEALTH):
+                    pass
+    assert touched == []
+    # The last attempt is whole; it is charged, and nobody was looked up before.
+    service = CensusService(world.census, LimitConfig(), StopSignal())
+    async for _ in count(service, stream(sent), HEALTH):
+        pass
+    assert [charged for _, charged in touched] == [[world.charges()[0].ticket]] * 2
+
+
+def busy_journal(world: World, monkeypatch: pytest.MonkeyPatch, *, charges: int, times: int) -> list[int]:
+    """A backup holds the journal from the given charge on, for so many tries; counts the tries left."""
+    journal, left = world.census.journal, [times]
+    begin = journal._begin
+
+    def held() -> None:
+        if len(world.charges()) == charges and left[0]:
+            left[0] -= 1
+            raise RefusedError("BUSY", retry_seconds=30)
+        begin()
+
+    monkeypatch.setattr(journal, "_begin", held)
+    return left
+
+
+def test_answer_that_is_paid_for_waits_for_the_journal(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the charge nothing is given up: a journal that another process holds is waited for, at every step."""
+    left = busy_journal(world, monkeypatch, charges=1, times=3)
+    order = world.order()
+    world.charge(order)
+    assert left == [0]
+    left[0] = 3
+    world.census.release(order.hash.hex())
+    assert left == [0]
+    assert world.open(order, world.sealed(order)).scale == 30
+    assert len(world.charges()) == 1
+
+
+def test_question_that_is_not_paid_for_does_not_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the charge the health node is told to come back."""
+    left = busy_journal(world, monkeypatch, charges=0, times=1)
+    with world.unchanged(), pytest.raises(RefusedError, match="BUSY"):
+        world.charge(world.order())
+    assert left == [0]
+    world.verify_honest_query()
+
+
+def test_node_that_is_to_stop_does_not_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop is not held up by somebody else's lock: the next start makes the answer."""
+    busy_journal(world, monkeypatch, charges=1, times=10**9)
+    world.census.stopping.set()
+    order = world.order()
+    with pytest.raises(RefusedError, match="BUSY"):
+        world.charge(order)
+    world.crash_census()
+    assert world.census.recover() == [order.hash.hex()]
+    world.census.release(order.hash.hex())
+    assert world.open(order, world.sealed(order)).scale == 30
+
+
+# --- release ---------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_can_be_collected_before_the_release_is_logged(world: World) -> None:
+    """A stored answer stays where it is until the log says that it may leave."""
+    order = world.order()
+    world.charge(order)
+    body = order.body
+    assert world.census.released_answer(body.query_id.hex(), RESEARCHER) is None
+    assert world.census.undelivered([RESEARCHER]) == []
+    world.census.release(order.hash.hex())
+    assert world.census.undelivered([RESEARCHER]) == [body.query_id.hex()]
+    assert world.open(order, world.sealed(order)).query_id == body.query_id
+
+
+def test_released_entry_names_the_sealed_bytes(world: World) -> None:
+    """The log fixes which bytes were released, so that a second, other answer could be shown to be one."""
+    order = world.order()
+    sealed = world.answer(order)
+    assert world.events(Released) == [Released(ticket=order.hash.hex(), answer=hash_bytes(sealed).hex())]
+
+
+def test_uncharged_ticket_cannot_be_released(world: World) -> None:
+    """There is nothing to release without a charge."""
+    order = world.order()
+    with world.unchanged(), pytest.raises(KeyError):
+        world.census.release(order.hash.hex())
+
+
+def test_release_without_stored_answer_stops_the_node(world: World) -> None:
+    """A charge whose answer vanished is a damaged store, not an empty answer."""
+    order = world.order()
+    world.charge(order)
+    world.census.journal.db.execute("delete from answers")
+    with world.unchanged(), pytest.raises(InternalError) as caught:
+        world.census.release(order.hash.hex())
+    assert caught.value.code == "INTEGRITY"
+
+
+def test_researcher_collects_their_own_answers_only(world: World) -> None:
+    """Another researcher's query is like one that nobody asked; the sealed bytes would not open anyway."""
+    order = world.order()
+    world.answer(order)
+    for wanted in (order.body.query_id.hex(), "0" * 32):
+        assert world.census.released_answer(wanted, OTHER_RESEARCHER) is None
+    thief = Order(order.signed, world.order().opening_key, order.condition, order.nonce)
+    with pytest.raises(InvalidRequestError, match="SEALED_WRONGLY"):
+        world.open(thief, world.sealed(order))
+
+
+def test_expired_answers_are_forgotten_and_the_charge_stays(world: World) -> None:
+    """An answer waits as long as the policy says; what was paid for it is never given back."""
+    order = world.order()
+    world.answer(order)
+    world.clock.advance(world.policy.answer_retention_ms)
+    world.answer(world.order())
+    with pytest.raises(InvalidRequestError, match="UNKNOWN_QUERY"):
+        world.sealed(order)
+    assert len(world.charges()) == 2
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_answer_that_is_not_out_never_expires(world: World, crash: bool) -> None:
+    """However far the clock jumps: what was paid for is kept until its release, and as long as promised after it."""
+    order = world.order()
+    world.charge(order)
+    world.clock.advance(1000 * world.policy.answer_retention_ms)
+    # Releases are when expired answers are forgotten.
+    world.answer(world.order())
+    if crash:
+        world.crash_census()
+    assert world.census.recover() == [order.hash.hex()]
+    world.census.release(order.hash.hex())
+    world.clock.advance(world.policy.answer_retention_ms - 1)
+    world.answer(world.order())
+    assert world.open(order, world.sealed(order)).scale == 30
+    world.clock.advance(1)
+    world.answer(world.order())
+    with pytest.raises(InvalidRequestError, match="UNKNOWN_QUERY"):
+        world.sealed(order)
+
+
+def test_secrets_do_not_print(world: World) -> None:
+    """Whoever logs a kept sample or an exact count by accident logs a placeholder."""
+    kept = KeptSample(b"s" * 32, world.people)
+    assert repr(kept) == str(kept) == "KeptSample(<secret>)"
+    assert "secret" in repr(ExactCount(7))
+    assert "7" not in repr(ExactCount(7))

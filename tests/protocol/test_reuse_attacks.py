@@ -1,0 +1,321 @@
+"""A health node that uses a ticket for more than it was signed for gets nothing more; one that retries loses nothing."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from fakes.world import HEALTH, OTHER_HEALTH, RESEARCHER, World, make_policy
+
+from broker_common.crypto.commitments import SALT_BYTES
+from broker_common.errors import BrokerError
+from broker_common.storage.journal import Checkpointed
+from broker_common.storage.loads import LoadFolder
+from broker_common.tlog.entries import Charged, Released, Shutdown
+from census_node.node import CensusNode
+
+
+def test_another_set_for_a_charged_ticket_is_refused(world: World) -> None:
+    """One ticket, one sample: differencing two samples under one ticket is refused, before and after the release."""
+    order = world.order()
+    salt = os.urandom(SALT_BYTES)
+    world.charge(order, world.sample(order, salt=salt))
+    without_one = world.sample(order, world.people[1:], salt)
+    with world.refusing("TICKET_REUSED"):
+        world.charge(order, without_one)
+    world.census.release(order.hash.hex())
+    with world.refusing("TICKET_REUSED"):
+        world.charge(order, without_one)
+    world.crash_census()
+    with world.refusing("TICKET_REUSED"):
+        world.charge(order, without_one)
+    assert [charge.ticket for charge in world.charges()].count(order.hash.hex()) == 1
+
+
+def test_same_people_under_another_salt_are_another_set(world: World) -> None:
+    """The health node commits once: a second commitment to the same people is refused too."""
+    order = world.order()
+    world.charge(order)
+    with world.refusing("TICKET_REUSED"):
+        world.charge(order)
+
+
+def test_query_id_of_a_charged_ticket_serves_no_other(world: World) -> None:
+    """One query id, one ticket: a second ticket under the same id, even of the same researcher, is refused."""
+    first = world.order()
+    world.answer(first)
+    second = world.order(change=lambda body: setattr(body, "query_id", first.body.query_id))
+    with world.refusing("TICKET_REUSED"):
+        world.charge(second)
+
+
+def test_retry_is_charged_once_and_answered_with_the_same_bytes(world: World) -> None:
+    """The same ticket and set again, in a fresh attempt: one charge, one noise, one sealed answer."""
+    order = world.order()
+    sample = world.sample(order)
+    sealed = world.answer(order, sample)
+    for _ in range(3):
+        assert world.answer(order, sample) == sealed
+    assert len(world.charges()) == len(world.events(Released)) == 1
+
+
+def test_retry_after_a_restart_is_charged_once_and_answered_with_the_same_bytes(world: World) -> None:
+    """The promise is the log's, not the memory's: it holds for a node that was started again."""
+    order = world.order()
+    sample = world.sample(order)
+    sealed = world.answer(order, sample)
+    world.census.journal.close()
+    world.open_census()
+    assert world.answer(order, sample) == sealed
+    assert len(world.charges()) == 1
+
+
+def test_retry_proves_the_first_charge(world: World) -> None:
+    """What a retry is told of the one charge there is does not depend on what the node has done since, in any bit."""
+    order = world.order()
+    sample = world.sample(order)
+    first = world.census.charge_and_answer(world.admit(world.messages(sample)))
+    world.verify_honest_query()
+    again = world.census.charge_and_answer(world.admit(world.messages(sample)))
+    assert again == first
+    assert world.census_log.verifier.verify_checkpoint(first.note).size == first.index + 1
+    world.crash_census()
+    assert world.census.charge_and_answer(world.admit(world.messages(sample))) == first
+
+
+def test_retries_while_the_first_attempt_still_runs_are_one_query(world: World) -> None:
+    """Sixteen attempts at once, each with its own key and frames: one charge, one answer, no error."""
+    order = world.order()
+    sample = world.sample(order)
+    attempts = [world.messages(sample) for _ in range(16)]
+    together = threading.Barrier(len(attempts))
+
+    def attempt(number: int) -> None:
+        admitted = world.admit(attempts[number])
+        together.wait()
+        world.census.charge_and_answer(admitted)
+        world.census.release(order.hash.hex())
+
+    with ThreadPoolExecutor(len(attempts)) as threads:
+        list(threads.map(attempt, range(len(attempts))))
+    assert len(world.charges()) == len(world.events(Released)) == 1
+    assert world.open(order, world.sealed(order)).scale == 30
+    world.verify_honest_query()
+
+
+def test_retry_that_arrives_while_the_charge_commits_is_admitted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever moment of the first attempt a retry falls into, it is never told that its slot is unusable."""
+    order = world.order()
+    sample = world.sample(order)
+    first, retry = world.admit(world.messages(sample)), world.messages(sample)
+    is_held = world.census.slots.is_held
+
+    def charged_just_before(slot: int, researcher: str, now_ms: int) -> bool:
+        monkeypatch.setattr(world.census.slots, "is_held", is_held)
+        world.census.charge_and_answer(first)
+        return is_held(slot, researcher, now_ms)
+
+    monkeypatch.setattr(world.census.slots, "is_held", charged_just_before)
+    world.census.charge_and_answer(world.admit(retry))
+    assert len(world.charges()) == 1
+
+
+def test_two_nodes_on_one_journal_charge_a_ticket_once(world: World) -> None:
+    """The write lock of the store, not that of one process, makes the charge single."""
+    order = world.order()
+    sample = world.sample(order)
+    nodes: list[CensusNode] = [world.census]
+    admitted = [world.admit(world.messages(sample))]
+    nodes.append(world.open_census())
+    world.census.slots.reserve(RESEARCHER, not_below=order.body.noise_slot.number, now_ms=0, expires_ms=2**62, limit=64)
+    admitted.append(world.admit(world.messages(sample)))
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(lambda pair: pair[0].charge_and_answer(pair[1]), zip(nodes, admitted, strict=True))
+    assert first.index == second.index
+    assert len(world.charges()) == 1
+    world.verify_honest_query()
+
+
+def test_two_samples_racing_for_one_ticket_leave_one(world: World) -> None:
+    """Two sets for one ticket at the same moment: one is charged, the other is refused."""
+    order = world.order()
+    salt = os.urandom(SALT_BYTES)
+    samples = [world.sample(order, people, salt) for people in (world.people, world.people[1:])]
+    admitted = [world.admit(world.messages(sample)) for sample in samples]
+    together = threading.Barrier(2)
+
+    def race(place: int) -> str:
+        together.wait()
+        try:
+            world.census.charge_and_answer(admitted[place])
+        except BrokerError as error:
+            return error.code
+        return samples[place].set_commitment.hex()
+
+    with ThreadPoolExecutor(2) as threads:
+        outcomes = set(threads.map(race, range(2)))
+    assert "TICKET_REUSED" in outcomes
+    (charge,) = world.charges()
+    assert charge.submitted in outcomes
+    world.verify_honest_query()
+
+
+def test_charge_names_what_the_ticket_and_the_manifest_say(world: World) -> None:
+    """The entry holds the ticket's scale, slot, question and researcher and the manifest's commitment, and no sizes."""
+    order = world.order(scale=20)
+    sample = world.sample(order)
+    world.answer(order, sample)
+    (charge,) = world.charges()
+    body = order.body
+    assert (charge.ticket, charge.query) == (order.hash.hex(), body.query_id.hex())
+    assert (charge.scale, charge.slot, charge.researcher) == (20, body.noise_slot.number, RESEARCHER)
+    assert charge.submitted == sample.set_commitment.hex()
+    assert charge.active != charge.submitted
+    assert set(Charged.__struct_fields__) == {
+        *("query", "ticket", "slot", "scale", "units", "question", "researcher", "health", "load"),
+        *("manifest", "submitted", "active", "total"),
+    }
+
+
+# --- good for ever ---------------------------------------------------------------------------------------------------
+
+
+def expire(world: World) -> None:
+    """A year passes: ticket, quote and slot are long gone."""
+    world.clock.advance(365 * 86_400_000)
+
+
+def reload_census(world: World) -> None:
+    """The operator loads another census, under another release."""
+    loads = LoadFolder(world.census_folder / "registries", ".npz")
+    world.make_registry("f" * 16).write(loads.file("f" * 16))
+    loads.put_in_force(world.census.journal, "f" * 16, "2016", os.urandom)
+
+
+def adopt_another_policy(world: World) -> None:
+    """The operator adopts a policy with a smaller cap, without the ticket's scale, and too narrow for its sample."""
+    world.adopt(make_policy(max_belief="0.7", scales=(20,), max_sample=10))
+
+
+def shut_down(world: World) -> None:
+    """The operator ends the service."""
+    with world.census.journal.transaction() as transaction:
+        transaction.append(Shutdown(reason="operator", note="a drill"))
+
+
+def restart(world: World) -> None:
+    """The node forgets every reservation."""
+    world.crash_census()
+
+
+def everything(world: World) -> None:
+    """All of it."""
+    for change in (expire, reload_census, adopt_another_policy, shut_down, restart):
+        change(world)
+
+
+@pytest.mark.parametrize("change", [expire, reload_census, adopt_another_policy, shut_down, restart, everything])
+@pytest.mark.parametrize("released", [False, True])
+def test_charged_ticket_is_good_for_ever_for_its_one_answer(
+    world: World, change: Callable[[World], None], released: bool
+) -> None:
+    """Whatever expired or changed since: brought again it has the same charge, proof and byte-identical answer."""
+    order = world.order()
+    sample = world.sample(order)
+    first = world.census.charge_and_answer(world.admit(world.messages(sample)))
+    if released:
+        world.census.release(order.hash.hex())
+    stored = world.census.waiting_answer(order.body.query_id.hex())
+    assert stored is not None
+    change(world)
+    for _ in range(2):
+        assert world.census.charge_and_answer(world.admit(world.messages(sample))) == first
+        world.census.release(order.hash.hex())
+        assert world.sealed(order) == stored.sealed
+    assert world.open(order, stored.sealed).scale == 30
+    assert len(world.charges()) == len(world.events(Released)) == 1
+
+
+@pytest.mark.parametrize("change", [expire, reload_census, adopt_another_policy, shut_down])
+def test_charge_that_was_not_answered_yet_is_answered_whatever_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch, change: Callable[[World], None]
+) -> None:
+    """Charged, and then the node died: the answer is made on the load and under the policy of the charge."""
+    order = world.order()
+    sample = world.sample(order)
+    admitted = world.admit(world.messages(sample))
+    with monkeypatch.context() as patch:
+        patch.setattr(CensusNode, "answer", lambda *_: None)
+        world.census.charge_and_answer(admitted)
+    change(world)
+    world.crash_census()
+    world.census.charge_and_answer(world.admit(world.messages(sample)))
+    world.census.release(order.hash.hex())
+    assert world.open(order, world.sealed(order)).policy_hash == world.policy.hash
+    assert len(world.charges()) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (expire, "TICKET_EXPIRED"),
+        (reload_census, "RELEASE_MISMATCH"),
+        (adopt_another_policy, "POLICY_MISMATCH"),
+        (shut_down, "SERVICE_SHUT_DOWN"),
+        (restart, "SLOT_UNUSABLE"),
+    ],
+)
+def test_ticket_that_was_not_charged_is_good_for_its_time_only(
+    world: World, change: Callable[[World], None], code: str
+) -> None:
+    """The same changes refuse every ticket that was not paid for, another one of the same researcher too."""
+    charged, other = world.order(), world.order()
+    world.charge(charged)
+    change(world)
+    with world.unchanged(), pytest.raises(BrokerError, match=code):
+        world.charge(other)
+
+
+def test_charged_ticket_is_good_for_its_set_only(world: World) -> None:
+    """What is skipped for a charged ticket is time and policy: another set, sender or signature is refused as ever."""
+    order = world.order()
+    sample = world.sample(order)
+    world.answer(order, sample)
+    everything(world)
+    forged = world.messages(sample)
+    forged[-1].manifest.signature = bytes(64)
+    for messages, sender, code in (
+        (world.messages(world.sample(order, world.people[1:], sample.sample.set_salt)), HEALTH, "TICKET_REUSED"),
+        (world.messages(sample), OTHER_HEALTH, "UNKNOWN_KEY"),
+        (forged, HEALTH, "BAD_SIGNATURE"),
+    ):
+        with world.unchanged(), pytest.raises(BrokerError, match=code):
+            world.census.charge_and_answer(world.admit(messages, sender))
+
+
+def test_proof_of_a_charge_shows_nothing_that_happened_after_it(world: World) -> None:
+    """The log that a charge is proved in ends with it: whoever else asks meanwhile, the same bytes are said."""
+    order = world.order()
+    sample = world.sample(order)
+    first = world.admit(world.messages(sample))
+    prove = world.census.journal.prove
+
+    def meanwhile(index: int) -> Checkpointed:
+        # Another query is charged between this charge and its proof, for the answer as for the health node.
+        patch.undo()
+        world.answer(world.order())
+        return prove(index)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.census.journal, "prove", meanwhile)
+        proved = world.census.charge_and_answer(first)
+    checkpoint = world.census_log.verifier.verify_checkpoint(proved.note)
+    assert checkpoint.size == proved.index + 1 == 4
+    assert len(world.entries()) > checkpoint.size
+    world.census.release(order.hash.hex())
+    answer = world.open(order, world.sealed(order))
+    assert (answer.checkpoint, answer.log_index) == (proved.note, proved.index)
+    assert list(answer.inclusion_proof) == proved.proof
