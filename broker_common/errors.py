@@ -277,8 +277,8 @@ REASONS: Mapping[str, Reason] = {
     ),
     "SERVICE_SHUT_DOWN": Reason(
         RefusedError,
-        "The service has shut down: one more answer could let somebody become surer of one person's language than the "
-        "limit the census agency has set.",
+        "The service has shut down: the census agency has stopped it, or one more answer could let somebody become surer of "
+        "one person's language than the limit that the agency has set.",
         "No further question will be answered. Answers already charged can still be fetched with "
         "'tripartite researcher answers'.",
     ),
