@@ -35,15 +35,23 @@ Context = ServicerContext[object, object]
 _DRAIN_SECONDS = 3.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Walk:
-    """One query on its way: the three are set in this order, or fail together with the query."""
+    """One query on its way: what it came with, and what becomes of it.
 
-    # Hash of the ticket, once its price is held.
-    accepted: list[str]
+    The three futures are set in this order, or fail together with the query.
+    """
+
+    header: sample_pb2.SampleHeader
+    requests: AsyncIterator[census_service_pb2.CountRequest]
+    sender: Identity
+    policy: Policy
+    header_ms: int
     proceed: asyncio.Future[None]
     charged: asyncio.Future[Checkpointed]
     released: asyncio.Future[None]
+    # Hash of the ticket while its slot and price are held; empty before.
+    held: str = ""
 
 
 class CensusService(census_service_pb2_grpc.CensusServiceServicer):
@@ -131,7 +139,9 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             raise
         # The place is held until the release, so that how long a query takes shows in nobody's waiting.
         await self._places.acquire()
-        walk = self._start_walk(header, requests, caller(), policy, header_ms)
+        future = self._loop.create_future
+        walk = _Walk(header, requests, caller(), policy, header_ms, future(), future(), future())
+        self._start(walk)
         await asyncio.shield(walk.proceed)
         yield census_service_pb2.CountResponse(proceed=sample_pb2.Proceed())
         charged = await asyncio.shield(walk.charged)
@@ -153,46 +163,17 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             raise InvalidRequestError("MALFORMED_MESSAGE", problem="the sample does not begin with its header")
         return first.header
 
-    def _start_walk(
-        self,
-        header: sample_pb2.SampleHeader,
-        requests: AsyncIterator[census_service_pb2.CountRequest],
-        sender: Identity,
-        policy: Policy,
-        header_ms: int,
-    ) -> _Walk:
-        walk = _Walk([], self._loop.create_future(), self._loop.create_future(), self._loop.create_future())
-        task = asyncio.create_task(self._bring_to_release(header, requests, sender, policy, header_ms, walk))
+    def _start(self, walk: _Walk) -> None:
+        task = asyncio.create_task(self._bring_to_release(walk))
         self._walks.add(task)
         task.add_done_callback(self._walks.discard)
-        return walk
 
-    async def _bring_to_release(
-        self,
-        header: sample_pb2.SampleHeader,
-        requests: AsyncIterator[census_service_pb2.CountRequest],
-        sender: Identity,
-        policy: Policy,
-        header_ms: int,
-        walk: _Walk,
-    ) -> None:
-        """Bring one query to its release; outcomes are said at ticks, refusals at the same tick as charges."""
-        clock = self._node.clock
-        due_ms = header_ms
+    async def _bring_to_release(self, walk: _Walk) -> None:
         try:
-            try:
-                try:
-                    sample = await self._receive(header, requests, sender, walk)
-                finally:
-                    due_ms = outcome_time(policy, header_ms=header_ms, received_ms=clock())
-                # From here on the query no longer depends on the connection.
-                proof = await asyncio.to_thread(self._node.charge_and_answer, sample)
-            finally:
-                charged_ms = await sleep_until_tick(policy, due_ms, clock)
-            walk.charged.set_result(proof)
+            ticket_hash, charged_ms = await self._bring_to_charge(walk)
             # A full period after everybody could know of the charge.
-            await sleep_until_tick(policy, charged_ms + policy.release_tick_ms, clock)
-            await asyncio.to_thread(self._node.release, sample.ticket.hash.hex())
+            await sleep_until_tick(walk.policy, charged_ms + walk.policy.release_tick_ms, self._node.clock)
+            await asyncio.to_thread(self._node.release, ticket_hash)
             walk.released.set_result(None)
         except BrokerError as error:
             if error.stops_node:
@@ -201,25 +182,38 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         except Exception as error:  # noqa: BLE001 - handed to the caller's handler, which says INTERNAL and logs
             _fail(walk, error)
         finally:
-            for ticket_hash in walk.accepted:
-                self._node.let_go(ticket_hash)
+            if walk.held:
+                self._node.let_go(walk.held)
             self._places.release()
 
-    async def _receive(
-        self,
-        header: sample_pb2.SampleHeader,
-        requests: AsyncIterator[census_service_pb2.CountRequest],
-        sender: Identity,
-        walk: _Walk,
-    ) -> AdmittedSample:
+    async def _bring_to_charge(self, walk: _Walk) -> tuple[str, int]:
+        """Receive, charge and answer; gives the ticket's hash and the tick at which the charge was told.
+
+        However it ends, it ends at a tick: refusals at the same one as charges.
+        """
+        clock = self._node.clock
+        due_ms = walk.header_ms
+        try:
+            try:
+                sample = await self._receive(walk)
+            finally:
+                due_ms = outcome_time(walk.policy, header_ms=walk.header_ms, received_ms=clock())
+            # From here on the query no longer depends on the connection.
+            proof = await asyncio.to_thread(self._node.charge_and_answer, sample)
+        finally:
+            charged_ms = await sleep_until_tick(walk.policy, due_ms, clock)
+        walk.charged.set_result(proof)
+        return sample.ticket.hash.hex(), charged_ms
+
+    async def _receive(self, walk: _Walk) -> AdmittedSample:
         # Outside the deadline: a hold whose admission was given up half way would never be let go.
         gate = await asyncio.to_thread(self._node.gate)
-        admission = await asyncio.to_thread(Admission, header, sender, gate)
-        walk.accepted.append(admission.ticket_hash)
+        admission = await asyncio.to_thread(Admission, walk.header, walk.sender, gate)
+        walk.held = admission.ticket_hash
         walk.proceed.set_result(None)
         try:
             async with asyncio.timeout(self._limits.sample_deadline_ms / 1000):
-                return await self._admit(admission, requests)
+                return await self._admit(admission, walk.requests)
         except TimeoutError as error:
             # No verdict on the sample: a slow link must not make a refusal of a large one.
             raise PeerUnavailableError("PEER_UNAVAILABLE", peer="health") from error
