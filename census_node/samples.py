@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from broker_common.crypto.commitments import hash_set
 from broker_common.errors import InternalError
-from broker_common.storage.durable import sync_directory
+from broker_common.storage.durable import make_folder, sync_directory
 from broker_common.values import PSEUDONYM_BYTES, Randomness
 
 __all__ = ["SLOT_SECRET_BYTES", "KeptSample", "SampleFolder"]
@@ -53,7 +53,7 @@ class SampleFolder:
         """Durably keep a sample with a fresh noise secret; gives the file's name."""
         name = randomness(_NAME_BYTES).hex() + _SUFFIX
         try:
-            self.path.mkdir(mode=0o700, exist_ok=True)
+            make_folder(self.path)
             descriptor = os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(randomness(SLOT_SECRET_BYTES))

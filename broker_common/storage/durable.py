@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["exclusive", "replace_file", "replacing", "sync_directory"]
+__all__ = ["exclusive", "make_folder", "replace_file", "replacing", "sync_directory"]
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
@@ -48,6 +48,16 @@ def exclusive(path: Path) -> Iterator[bool]:
             yield False
         else:
             yield True
+
+
+def make_folder(path: Path) -> None:
+    """Durably make a folder for its owner alone, unless it is there."""
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        return
+    # CRASH: without this a power cut could take the folder away, and with it files that were flushed inside it.
+    sync_directory(path.parent)
 
 
 def sync_directory(directory: Path) -> None:

@@ -17,7 +17,7 @@ from sqlite_utils import Database
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_load
 from broker_common.errors import InternalError, RefusedError
-from broker_common.storage.durable import exclusive
+from broker_common.storage.durable import exclusive, make_folder
 from broker_common.storage.journal import Journal, StateT
 from broker_common.tlog.entries import Loaded
 from broker_common.values import Randomness
@@ -50,7 +50,7 @@ class LoadFolder:
         Raises:
             RefusedError: LOADING, another process is at it.
         """
-        self.path.mkdir(mode=0o700, exist_ok=True)
+        make_folder(self.path)
         with exclusive(self.path.with_suffix(".lock")) as held:
             if not held:
                 raise RefusedError("LOADING")
