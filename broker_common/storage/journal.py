@@ -323,7 +323,8 @@ def _connect(path: Path) -> Database:
     with _store_errors():
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
-        # Rows that are wiped (slot secrets, samples) are overwritten, not just unlinked.
+        # Deleted rows are overwritten, not just unlinked. Secrets are kept out of this file altogether: its write-ahead
+        # log would hold on to them.
         db.execute("PRAGMA secure_delete=ON")
         db.table("entries").create({"sequence": int, "entry": bytes}, pk="sequence", if_not_exists=True)
         db.table("head").create({"id": int, "checkpoint": str, "state": str}, pk="id", if_not_exists=True)

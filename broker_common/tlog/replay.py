@@ -7,6 +7,7 @@ not have written, the auditor's replay of the same code refuses.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import NoReturn, TypeVar
 
@@ -28,7 +29,7 @@ class ReplayError(Exception):
         self.text = text
 
 
-class LogState:
+class LogState(ABC):
     """The rules that every log keeps: entries in sequence, time never backwards, one opening, the policy in force."""
 
     role = ""
@@ -66,8 +67,9 @@ class LogState:
         """What the stored state must agree with at start-up; small, whatever the age of the log."""
         return {"size": self.size, "time_ms": self.time_ms, "policy": self.policy_hash}
 
+    @abstractmethod
     def _take(self, entry: Entry, event: Event) -> None:
-        raise NotImplementedError
+        """Take in an event of this log's own kind, or refuse the entry and change nothing."""
 
     def _require(self, entry: Entry, holds: bool, code: str, text: str) -> None:
         if not holds:
