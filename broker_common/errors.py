@@ -220,6 +220,31 @@ REASONS: Mapping[str, Reason] = {
         "The TLS certificate of the {subject} has expired.",
         "Its owner makes a new one and gives the certificate to the peers. Nothing was charged.",
     ),
+    "CARD_OUTDATED": Reason(
+        InvalidRequestError,
+        "The card of {party} is not newer than the one that is known.",
+        "Nothing was changed. Its owner prints the current one with 'tripartite keys card'.",
+    ),
+    "CARD_MISSING": Reason(
+        InvalidRequestError,
+        "This home has announced no card, so nobody can know its keys.",
+        "Make a home with 'tripartite init DIR'.",
+    ),
+    "CARD_UNREADABLE": Reason(
+        InvalidRequestError,
+        "The card {file} cannot be read: {problem}.",
+        "A card is the file that its owner prints with 'tripartite keys card'.",
+    ),
+    "NOT_REGISTERED": Reason(
+        InvalidRequestError,
+        "{party} is not registered here.",
+        "Its owner prints a card with 'tripartite keys card'; the operator of this node registers it.",
+    ),
+    "FINGERPRINT_MISMATCH": Reason(
+        InvalidRequestError,
+        "The card's fingerprint is {found}, not the one that was given.",
+        "Compare the fingerprint with the card's owner on another way. Nothing was registered.",
+    ),
     "SEALED_WRONGLY": Reason(
         InvalidRequestError,
         "The {subject} cannot be opened with this node's key.",

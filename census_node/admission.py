@@ -22,8 +22,8 @@ from tripartite.v1 import sample_pb2
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.commitments import commit_set, hash_bytes, verify_commitment
 from broker_common.crypto.frames import FrameOpener
-from broker_common.crypto.sealing import OpeningKey, sample_info
-from broker_common.crypto.signing import VerifyKey
+from broker_common.crypto.sealing import OpeningKey, open_with_any, sample_info
+from broker_common.crypto.signing import VerifyKey, key_named
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.policy import Policy
 from broker_common.query.messages import parse_message
@@ -41,8 +41,8 @@ class Gate:
     """What a sample is checked against: one consistent view of keys and policy."""
 
     researchers: Mapping[str, Researcher]
-    manifest_keys: Mapping[str, VerifyKey]
-    sample_key: OpeningKey
+    manifest_keys: Mapping[str, Sequence[VerifyKey]]
+    sample_keys: Sequence[OpeningKey]
     policy: Policy
     census_release: str
     now_ms: int
@@ -83,14 +83,17 @@ class Admission:
         self._question = question_from_wire(body.question, CENSUS_DICTIONARY)
         charged = _is_charged_or_in_force(self._ticket, gate)
         # 3
-        manifest_key = gate.manifest_keys.get(sender.organisation)
-        if manifest_key is None:
+        manifest_keys = gate.manifest_keys.get(sender.organisation)
+        if manifest_keys is None:
             raise InvalidRequestError("WRONG_ORGANISATION", subject="sample")
-        self._manifest_key = manifest_key
+        self._manifest_keys = manifest_keys
         self._organisation = sender.organisation
         # 4
-        frame_key = gate.sample_key.open(
-            header.sealed_frame_key, sample_info(self._ticket.hash, body.policy_hash), subject="frame key"
+        frame_key = open_with_any(
+            gate.sample_keys,
+            header.sealed_frame_key,
+            sample_info(self._ticket.hash, body.policy_hash),
+            subject="frame key",
         )
         self._encapsulation_hash = hash_bytes(header.sealed_frame_key)
         self._opener = FrameOpener(frame_key, max_people=_MOST_PEOPLE if charged else gate.policy.max_sample)
@@ -110,9 +113,9 @@ class Admission:
     def finish(self, signed: sample_pb2.SignedManifest) -> AdmittedSample:
         """6: check what the health agency vouches for."""
         self._opener.finish()
-        if signed.key_id != self._manifest_key.key_id:
-            raise InvalidRequestError("UNKNOWN_KEY", key=signed.key_id[:64], subject="manifest")
-        self._manifest_key.verify_signature(signed.manifest, signed.signature)
+        key_named(self._manifest_keys, signed.key_id, subject="manifest").verify_signature(
+            signed.manifest, signed.signature
+        )
         manifest = parse_message(sample_pb2.Manifest, signed.manifest)
         commitment = commit_set(self._opener.salt, self._ticket.hash, self._opener.set_hash)
         for subject, claimed, opened in (

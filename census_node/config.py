@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from broker_common.storage import registration
-from broker_common.storage.home import TlsConfig
 from broker_common.storage.registration import Identifier, LogName
 
-__all__ = ["CensusConfig", "HealthPeer", "KeyConfig", "LimitConfig", "ResearcherPeer"]
+__all__ = ["CensusConfig", "KeyConfig", "LimitConfig"]
 
 
 class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """References (`file:` or `env:`) to the census agency's keys."""
+    """References (`file:` or `env:`) to the census agency's keys. Which of several in a file serves is said by its card."""
 
+    # The public key that the agency's first card is signed with: the root of everything its log says of its keys.
+    identity: str = "file:keys/identity.pub"
+    # Signs the agency's cards. Needed to change a key, never to serve.
+    identity_private: str = "file:keys/identity.key"
+    # Private keys of the TLS certificates on the card.
+    tls: str = "file:keys/tls.key"
     # Signs the log's checkpoints.
     log: str = "file:keys/log.key"
     # Signs answers before they are sealed.
     answer: str = "file:keys/answer.key"
     # Opens the frame keys of samples (HPKE).
     sample: str = "file:keys/sample.key"
-    # Checks the policy's signature; the private half need not be on this machine.
-    policy: str = "file:keys/policy.pub"
+    # Signs policies. Needed to propose one, never to serve.
+    policy: str = "file:keys/policy.key"
+    # Signs the operator's orders. Needed to give one, never to serve.
+    operator: str = "file:keys/operator.key"
     # Shared with the health agency, out of band. Needed to load a registry, never to serve.
     linkage: str = "file:keys/linkage.key"
+
+    @property
+    def private(self) -> dict[str, str]:
+        """The references to private keys, by what a card calls their purpose."""
+        return {
+            "identity": self.identity_private,
+            "tls": self.tls,
+            "log": self.log,
+            "answer": self.answer,
+            "sample": self.sample,
+            "policy": self.policy,
+            "operator": self.operator,
+        }
 
 
 class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -41,38 +60,20 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     collect_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 20_000
 
 
-class HealthPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A health agency that may send samples."""
-
-    # Its TLS certificate.
-    certificate: str
-    # The public key of its manifests.
-    manifest_key: str
-
-
-class ResearcherPeer(registration.ResearcherPeer, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A registered researcher whom the census node may also deliver to."""
-
-    # Where their inbox listens; empty when they only collect.
-    inbox: str = ""
-
-
 class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of a census home."""
 
+    # Says what kind of home this is.
+    role: Literal["census"]
     # Name of the agency, as in its certificate's URI SAN.
     organisation: Identifier
     # Name of the log; stands in every checkpoint.
     origin: LogName
     # Host and port to listen on.
     address: str = "127.0.0.1:0"
-    # [tls], see below.
-    tls: TlsConfig = field(default_factory=TlsConfig)
+    # Whether peers may list services and messages (gRPC reflection). Shows nothing that is not in `protos/`.
+    reflection: bool = False
     # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)
     # [limits], see below.
     limits: LimitConfig = field(default_factory=LimitConfig)
-    # [health.ORGANISATION], see below. By organisation, as in the certificate's URI SAN.
-    health: dict[Identifier, HealthPeer] = field(default_factory=dict)
-    # [researchers.ID], see below. By researcher id, as in the certificate's URI SAN.
-    researchers: dict[Identifier, ResearcherPeer] = field(default_factory=dict)

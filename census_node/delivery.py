@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import structlog
 from tripartite.v1 import answer_pb2, inbox_service_pb2, inbox_service_pb2_grpc
@@ -33,7 +33,9 @@ _LOOK_SECONDS = 1.0
 class Courier:
     """One task per node: `run` until cancelled."""
 
-    def __init__(self, node: CensusNode, inboxes: Mapping[str, Peer], tls: TlsCredentials) -> None:
+    def __init__(
+        self, node: CensusNode, inboxes: Callable[[], Mapping[str, Peer]], tls: Callable[[], TlsCredentials]
+    ) -> None:
         self._node = node
         self._inboxes = inboxes
         self._tls = tls
@@ -50,7 +52,7 @@ class Courier:
         try:
             while True:
                 self._wake.clear()
-                for query in await asyncio.to_thread(self._node.undelivered, self._inboxes.keys()):
+                for query in await asyncio.to_thread(self._node.undelivered, self._inboxes().keys()):
                     if query not in pushes:
                         pushes[query] = asyncio.create_task(self._push_if_due(query))
                 with contextlib.suppress(TimeoutError):
@@ -84,7 +86,7 @@ class Courier:
 
     async def _push(self, answer: WaitingAnswer) -> None:
         sealed = answer_pb2.SealedAnswer(query_id=bytes.fromhex(answer.query), sealed=answer.sealed)
-        async with open_channel(self._inboxes[answer.researcher], self._tls, self._node.clock) as channel:
+        async with open_channel(self._inboxes()[answer.researcher], self._tls(), self._node.clock) as channel:
             inbox = inbox_service_pb2_grpc.InboxServiceStub(channel)
             request = inbox_service_pb2.DeliverRequest(answer=sealed)
             await calling("researcher", inbox.Deliver(request, timeout=_TIMEOUT_SECONDS))

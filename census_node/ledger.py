@@ -82,7 +82,11 @@ def charge(journal: Journal[CensusState], sample: AdmittedSample, kept_as: str, 
             raise RefusedError("SERVICE_SHUT_DOWN")
         verify_affordable(state, body.scale)
         assert state.policy is not None  # noqa: S101 - verify_affordable has seen it
-        # Between admission and this lock an operator may have adopted a policy or loaded a registry.
+        # Between admission and this lock an operator may have adopted a policy, loaded a registry, or revoked somebody.
+        if state.membership.peer("researcher", body.researcher_id) is None:
+            raise InvalidRequestError("UNKNOWN_RESEARCHER", researcher=body.researcher_id)
+        if state.membership.peer("health", sample.organisation) is None:
+            raise InvalidRequestError("WRONG_ORGANISATION", subject="sample")
         ticket.verify_policy(state.policy.hash)
         ticket.verify_release(state.release)
         if state.slot_is_used(body.noise_slot.number):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from base64 import b64decode
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -44,11 +44,14 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a serving census node holds."""
+    """What a serving census node holds and knows, asked for at every use: a new card is obeyed at once."""
 
-    answer: SigningKey
-    sample: OpeningKey
-    manifest: dict[str, VerifyKey]
+    answer: Callable[[], SigningKey]
+    # Every key that samples may be sealed to.
+    sample: Callable[[], Sequence[OpeningKey]]
+    # Of every registered health agency, by organisation.
+    manifest: Callable[[], Mapping[str, Sequence[VerifyKey]]]
+    researchers: Callable[[], Mapping[str, Researcher]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,6 @@ class CensusNode:
         journal: Journal[CensusState],
         *,
         keys: Keys,
-        researchers: dict[str, Researcher],
         loads: LoadFolder,
         samples: SampleFolder,
         clock: Clock,
@@ -77,7 +79,6 @@ class CensusNode:
         self.clock = clock
         self.slots = SlotBook()
         self._keys = keys
-        self._researchers = researchers
         self._loads = loads
         self._samples = samples
         self._randomness = randomness
@@ -122,9 +123,9 @@ class CensusNode:
         """What a sample that arrives now is checked against."""
         now = self.in_force()
         return Gate(
-            researchers=self._researchers,
-            manifest_keys=self._keys.manifest,
-            sample_key=self._keys.sample,
+            researchers=self._keys.researchers(),
+            manifest_keys=self._keys.manifest(),
+            sample_keys=self._keys.sample(),
             policy=now.policy,
             census_release=now.census_release,
             now_ms=self.journal.now(),
@@ -213,7 +214,7 @@ class CensusNode:
             ticket,
             self.journal.prove(ticket.index),
             self._registry_of(pending.load, commitments),
-            self._keys.answer,
+            self._keys.answer(),
         )
         with self.journal.transaction() as transaction:
             outbox = Outbox(transaction.db)

@@ -10,26 +10,27 @@ from pathlib import Path
 
 from grpc import aio
 from sqlite_utils import Database
-from tripartite.v1 import census_service_pb2_grpc
+from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc
 
-from broker_common.crypto.certificates import PeerCertificate
+from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.linkage import LinkageKey
-from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.secret_text import parse_secret
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.policy import Policy
+from broker_common.rpc.cards import CardService
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal
+from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
+from broker_common.storage.keyring import Keyring, log_signer
 from broker_common.storage.loads import LoadFolder
-from broker_common.storage.registration import read_peer_certificate, read_researchers
+from broker_common.storage.registration import KnownPeers, exchange
 from broker_common.storage.source import Progress
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Shutdown
-from broker_common.tlog.note import NoteSigner
 from census_node.config import CensusConfig
 from census_node.delivery import Courier
 from census_node.loading import LoadReport, read_registry
@@ -45,17 +46,14 @@ _LOADS = "registries"
 _SAMPLES = "samples"
 
 
-class CensusHome:
+class CensusHome(AgencyHome[CensusState]):
     """A census home and everything that is read from it."""
 
     def __init__(self, path: Path) -> None:
-        self.home = Home(path, "census")
-        self.config = self.home.load_config(CensusConfig)
+        home = Home(path, "census")
+        self.config = home.load_config(CensusConfig)
+        super().__init__(home, Keyring(home, self.config.keys.private))
         self.loads = LoadFolder(path / _LOADS, ".npz")
-
-    @property
-    def policy_key(self) -> VerifyKey:
-        return self.home.read_key(self.config.keys.policy, lambda text: VerifyKey.parse_text(text, Purpose.POLICY))
 
     @property
     def linkage_key(self) -> LinkageKey:
@@ -63,13 +61,14 @@ class CensusHome:
 
     def open_journal(self, *, create: bool = False) -> Journal[CensusState]:
         """The node's journal; `create` makes a new one and refuses to touch an old one."""
-        policy_key = self.policy_key
-        log_key = self.home.read_key(self.config.keys.log, lambda text: SigningKey.parse_text(text, Purpose.LOG))
+        identity_key = self.home.read_key(
+            self.config.keys.identity, lambda text: VerifyKey.parse_text(text, Purpose.IDENTITY)
+        )
         make = Journal.create if create else Journal
         return make(
             self.home.path / _JOURNAL,
-            fresh_state=lambda: CensusState(policy_key),
-            signer=NoteSigner(self.config.origin, log_key),
+            fresh_state=lambda: CensusState(identity_key),
+            signer=log_signer(self.keyring, self.config.origin, system_clock),
             clock=system_clock,
             tables=_create_tables,
         )
@@ -91,6 +90,10 @@ class CensusHome:
         finally:
             journal.close()
         return report
+
+    def policy_signing_key(self) -> SigningKey:
+        """The key that signs policies now."""
+        return self.keyring.signing(self.own_card(), Purpose.POLICY, system_clock())
 
     def adopt(self, policy: Policy, key: SigningKey) -> None:
         """Sign a policy and put it in force.
@@ -129,11 +132,24 @@ class CensusHome:
         service = CensusService(node, self.config.limits, stop)
         await asyncio.to_thread(node.read_registry)
         recovered = await asyncio.to_thread(node.recover)
-        tls = self.home.read_tls(self.config.tls)
-        courier = Courier(node, self._inboxes(), tls)
+        known = KnownPeers(journal, system_clock)
+
+        def tls() -> TlsCredentials:
+            return self.keyring.tls(known.own(), system_clock())
+
+        def inboxes() -> dict[str, Peer]:
+            now_ms = system_clock()
+            return {
+                name: Peer("researcher", peer.inbox, tuple(peer.card.certificates(now_ms)))
+                for name, peer in known.inboxes().items()
+            }
+
+        courier = Courier(node, inboxes, tls)
 
         def add_services(server: aio.Server) -> None:
             census_service_pb2_grpc.add_CensusServiceServicer_to_server(service, server)
+            cards = CardService(lambda caller, signed: exchange(journal, caller, signed))
+            card_service_pb2_grpc.add_CardServiceServicer_to_server(cards, server)
 
         async def while_serving() -> None:
             await service.release_recovered(recovered)
@@ -142,9 +158,10 @@ class CensusHome:
         server = NodeServer(
             address=self.config.address,
             tls=tls,
-            peers=self._peers(),
+            peers=known.certificates,
             service="tripartite.v1.CensusService",
             clock=system_clock,
+            reflection=self.config.reflection,
         )
         try:
             await server.run(add_services, stop=stop, on_ready=on_ready, while_serving=while_serving)
@@ -153,44 +170,25 @@ class CensusHome:
             journal.close()
 
     def _node(self, journal: Journal[CensusState]) -> CensusNode:
-        read, keys = self.home.read_key, self.config.keys
+        known = KnownPeers(journal, system_clock)
+
+        def manifest_keys() -> dict[str, list[VerifyKey]]:
+            now_ms = system_clock()
+            return {name: card.verify_keys(Purpose.MANIFEST, now_ms) for name, card in known.agencies("health").items()}
+
         return CensusNode(
             journal,
             keys=Keys(
-                answer=read(keys.answer, lambda text: SigningKey.parse_text(text, Purpose.ANSWER)),
-                sample=read(keys.sample, OpeningKey.parse_text),
-                manifest={
-                    organisation: read(peer.manifest_key, lambda text: VerifyKey.parse_text(text, Purpose.MANIFEST))
-                    for organisation, peer in self.config.health.items()
-                },
+                answer=lambda: self.keyring.signing(known.own(), Purpose.ANSWER, system_clock()),
+                sample=lambda: self.keyring.opening(known.own(), system_clock()),
+                manifest=manifest_keys,
+                researchers=known.researchers,
             ),
-            researchers=read_researchers(self.home, self.config.researchers),
             loads=self.loads,
             samples=SampleFolder(self.home.path / _SAMPLES),
             clock=system_clock,
             randomness=os.urandom,
         )
-
-    def _inboxes(self) -> dict[str, Peer]:
-        certificates = self._researcher_certificates()
-        return {
-            name: Peer("researcher", peer.inbox, certificates[name])
-            for name, peer in self.config.researchers.items()
-            if peer.inbox
-        }
-
-    def _peers(self) -> list[PeerCertificate]:
-        health = [
-            read_peer_certificate(self.home, peer.certificate, "health", organisation=organisation)
-            for organisation, peer in self.config.health.items()
-        ]
-        return [*health, *self._researcher_certificates().values()]
-
-    def _researcher_certificates(self) -> dict[str, PeerCertificate]:
-        return {
-            name: read_peer_certificate(self.home, peer.certificate, "researcher", name=name)
-            for name, peer in self.config.researchers.items()
-        }
 
 
 def _create_tables(db: Database) -> None:

@@ -21,8 +21,6 @@ import tomli_w
 from click.testing import CliRunner
 
 import broker_common.privacy.policy
-import broker_common.storage.home
-import broker_common.storage.registration
 import census_node.config
 import health_node.config
 import researcher_node.config
@@ -148,7 +146,7 @@ def _samples() -> dict[Path, str]:
 
 def _example_log() -> str:
     """Two entries under a key that anybody can make: 32 bytes of 0x2a."""
-    signer = NoteSigner("census.example/tripartite", SigningKey(Purpose.LOG, b"*" * 32))
+    signer = NoteSigner("census.example/tripartite", (SigningKey(Purpose.LOG, b"*" * 32),))
     opened = Opened(origin=signer.name, role="census", format=FORMAT_VERSION)
     loaded = Loaded(load="6f1d0c7be29a4458", release="2011", commitment="ab" * 32)
     tree, lines = MerkleTree(), []
@@ -170,18 +168,9 @@ _BLOCKS: Mapping[str, Callable[[], str]] = {
     "example-log": _example_log,
     "errors": _errors,
     "settings-policy": lambda: _settings(broker_common.privacy.policy, "Policy"),
-    "settings-shared": lambda: (
-        _settings(broker_common.storage.home, "TlsConfig")
-        + "\n"
-        + _settings(broker_common.storage.registration, "ResearcherPeer")
-    ),
-    "settings-census": lambda: _settings(
-        census_node.config, "CensusConfig", "KeyConfig", "LimitConfig", "HealthPeer", "ResearcherPeer"
-    ),
+    "settings-census": lambda: _settings(census_node.config, "CensusConfig", "KeyConfig", "LimitConfig"),
     "settings-health": lambda: _settings(health_node.config, "HealthConfig", "KeyConfig", "LimitConfig", "CensusPeer"),
-    "settings-researcher": lambda: _settings(
-        researcher_node.config, "ResearcherConfig", "KeyConfig", "HealthPeer", "CensusPeer"
-    ),
+    "settings-researcher": lambda: _settings(researcher_node.config, "ResearcherConfig", "KeyConfig", "AgencyPeer"),
 }
 
 

@@ -16,18 +16,21 @@ from typing import Any
 
 import tomli_w
 
-from broker_common.crypto.certificates import Identity, make_certificate
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.cards import PURPOSES, Card, CardKey, VerifiedCard, sign_card, verify_card
+from broker_common.crypto.certificates import Identity
 from broker_common.crypto.secret_text import secret_text
-from broker_common.crypto.signing import Purpose, SigningKey
+from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief
 from broker_common.privacy.policy import Policy
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
+from broker_common.storage.keyring import Keyring
+from broker_common.tlog.membership import peer_name
 from census_node.opening import CensusHome
 from deploy.synthetic.population import write_sources
 from health_node.opening import HealthHome
+from researcher_node.opening import ResearcherHome
 
 __all__ = ["Plan", "census_config", "health_config", "lay_out", "researcher_config"]
 
@@ -37,7 +40,6 @@ PROJECT = "official-languages"
 RELEASE = "2011"
 CENSUS_ORIGIN = "census.example/tripartite"
 HEALTH_ORIGIN = "health.example/tripartite"
-_CERTIFICATE_DAYS = 365
 # Delays must cover a sample of the whole population; measured here at well under 100 ms for each million people.
 _LEAST_DELAY_MS = 250
 _DELAY_MS_PER_MILLION = 200
@@ -101,8 +103,8 @@ def lay_out(directory: Path, plan: Plan, report: Report) -> Policy:
         raise InvalidRequestError("HOME_INVALID", home=str(directory), role="new", problem="the folder is not empty")
     try:
         _make_homes(directory)
-        policy_key = _introduce(directory)
-        _fill(directory, plan, policy, policy_key, report)
+        _introduce(directory)
+        _fill(directory, plan, policy, report)
     except BaseException:
         for name in HOMES:
             shutil.rmtree(directory / name, ignore_errors=True)
@@ -116,61 +118,59 @@ def _make_homes(directory: Path) -> None:
             folder.mkdir(mode=0o700)
 
 
-def _introduce(directory: Path) -> SigningKey:
-    """Give every home its keys and its peers' public keys; gives back the policy key, for adopting the first policy."""
-    researcher, health, census, auditor = (_Keys(directory / name) for name in HOMES)
+def _introduce(directory: Path) -> None:
+    """Make every home's keys and card, and register the cards where they must be known."""
     ports = _free_ports(3)
     addresses = {
         role: f"127.0.0.1:{port}" for role, port in zip(("researcher", "health", "census"), ports, strict=True)
     }
+    for role, config in (("researcher", researcher_config), ("health", health_config), ("census", census_config)):
+        _write_config(directory / role, config(addresses))
+    linkage = secret_text("linkage", os.urandom(32)).encode("ascii") + b"\n"
+    for role in ("health", "census"):
+        replace_file(directory / role / "keys" / "linkage.key", linkage, mode=0o600)
 
-    census_tls = census.make_tls(Identity("census-agency", "census", "node"))
-    health_tls = health.make_tls(Identity("health-agency", "health", "node"))
-    researcher_tls = researcher.make_tls(Identity("university", "researcher", RESEARCHER_ID))
+    researcher = ResearcherHome(directory / "researcher")
+    health, census = HealthHome(directory / "health"), CensusHome(directory / "census")
+    researcher_card = _first_card(researcher.keyring, Identity("university", "researcher", RESEARCHER_ID), "")
+    health_card = _first_card(health.keyring, Identity("health-agency", "health", "node"), HEALTH_ORIGIN)
+    census_card = _first_card(census.keyring, Identity("census-agency", "census", "node"), CENSUS_ORIGIN)
 
-    ticket = researcher.make_signing("ticket", Purpose.TICKET)
-    manifest = health.make_signing("manifest", Purpose.MANIFEST)
-    health_log = health.make_signing("log", Purpose.LOG)
-    census_log = census.make_signing("log", Purpose.LOG)
-    answer = census.make_signing("answer", Purpose.ANSWER)
-    policy = census.make_signing("policy", Purpose.POLICY)
-    sample = OpeningKey.generate(os.urandom)
-    census.write("keys/sample.key", sample.to_text(), secret=True)
-    health.write("keys/sampling.key", secret_text("sampling", os.urandom(32)), secret=True)
-    linkage = secret_text("linkage", os.urandom(32))
-    for home in (health, census):
-        home.write("keys/linkage.key", linkage, secret=True)
-
-    census.write("keys/policy.pub", policy.verify_key.to_text())
-    for home in (health, researcher):
-        home.write("trust/census.crt", census_tls)
-        home.write("trust/census-policy.pub", policy.verify_key.to_text())
-        home.write("trust/census-log.pub", census_log.verify_key.to_text())
-    health.write("trust/census-sample.pub", sample.sealing_key.to_text())
-    researcher.write("trust/census-answer.pub", answer.verify_key.to_text())
-    researcher.write("trust/health.crt", health_tls)
-    census.write("trust/health.crt", health_tls)
-    census.write("trust/health-manifest.pub", manifest.verify_key.to_text())
-    for home in (health, census):
-        home.write(f"trust/{RESEARCHER_ID}.crt", researcher_tls)
-        home.write(f"trust/{RESEARCHER_ID}-ticket.pub", ticket.verify_key.to_text())
-    for name, key in (
-        ("census-log", census_log),
-        ("census-policy", policy),
-        ("census-answer", answer),
-        ("health-log", health_log),
-        ("health-manifest", manifest),
-        (f"{RESEARCHER_ID}-ticket", ticket),
-    ):
-        auditor.write(f"trust/{name}.pub", key.verify_key.to_text())
-
-    researcher.write_config(researcher_config(addresses))
-    health.write_config(health_config(addresses))
-    census.write_config(census_config(addresses))
-    return policy
+    researcher.publish(researcher_card.signed)
+    for home, own in ((health, health_card), (census, census_card)):
+        root = own.verify_keys(Purpose.IDENTITY, 0)[0]
+        replace_file(home.home.path / "keys" / "identity.pub", f"{root.to_text()}\n".encode("ascii"))
+        home.create(own.signed)
+    for card in (health_card, census_card):
+        researcher.trust.put(card)
+    census.register(health_card)
+    census.register(researcher_card, projects=[PROJECT], inbox=addresses["researcher"])
+    health.register(census_card)
+    health.register(researcher_card, projects=[PROJECT])
+    for card in (researcher_card, health_card, census_card):
+        name = peer_name(card.card.identity)
+        replace_file(directory / "auditor" / "trust" / f"{name}.card", card.signed.to_bytes() + b"\n")
 
 
-def _fill(directory: Path, plan: Plan, policy: Policy, policy_key: SigningKey, report: Report) -> None:
+def _first_card(keyring: Keyring, identity: Identity, origin: str) -> VerifiedCard:
+    """A fresh key for each purpose of the role, on a card."""
+    now_ms = system_clock()
+    keys = tuple(
+        CardKey(purpose=purpose, key=keyring.make(purpose, identity, now_ms), from_ms=now_ms, until_ms=0)
+        for purpose in PURPOSES[identity.role]
+    )
+    card = Card(
+        role=identity.role,
+        organisation=identity.organisation,
+        name=identity.name,
+        serial=1,
+        origin=origin,
+        keys=keys,
+    )
+    return verify_card(sign_card(card, [keyring.only_signing(Purpose.IDENTITY)]))
+
+
+def _fill(directory: Path, plan: Plan, policy: Policy, report: Report) -> None:
     sources = {role: directory / role / "people.csv" for role in ("health", "census")}
     write_sources(
         sources["health"],
@@ -182,9 +182,7 @@ def _fill(directory: Path, plan: Plan, policy: Policy, policy_key: SigningKey, r
     health, census = HealthHome(directory / "health"), CensusHome(directory / "census")
     for path in sources.values():
         path.chmod(0o600)
-    health.open_journal(create=True).close()
-    census.open_journal(create=True).close()
-    census.adopt(policy, policy_key)
+    census.adopt(policy, census.policy_signing_key())
     health.load(sources["health"], RELEASE, progress=report("Loading health data"))
     census.load(sources["census"], RELEASE, progress=report("Loading the census registry"))
 
@@ -192,87 +190,39 @@ def _fill(directory: Path, plan: Plan, policy: Policy, policy_key: SigningKey, r
 def researcher_config(addresses: dict[str, str]) -> dict[str, Any]:
     """config.toml of the researcher home."""
     return {
+        "role": "researcher",
         "researcher_id": RESEARCHER_ID,
+        "organisation": "university",
         "project": PROJECT,
         "address": addresses["researcher"],
-        "health": {"address": addresses["health"], "certificate": "file:trust/health.crt"},
-        "census": {
-            "address": addresses["census"],
-            "certificate": "file:trust/census.crt",
-            "answer_key": "file:trust/census-answer.pub",
-            "policy_key": "file:trust/census-policy.pub",
-            "log_key": "file:trust/census-log.pub",
-            "origin": CENSUS_ORIGIN,
-        },
+        "health": {"address": addresses["health"]},
+        "census": {"address": addresses["census"]},
     }
 
 
 def health_config(addresses: dict[str, str]) -> dict[str, Any]:
     """config.toml of the health home."""
     return {
+        "role": "health",
         "organisation": "health-agency",
         "origin": HEALTH_ORIGIN,
         "address": addresses["health"],
-        "census": {
-            "address": addresses["census"],
-            "certificate": "file:trust/census.crt",
-            "sample_key": "file:trust/census-sample.pub",
-            "policy_key": "file:trust/census-policy.pub",
-            "log_key": "file:trust/census-log.pub",
-            "origin": CENSUS_ORIGIN,
-        },
-        "researchers": {RESEARCHER_ID: _researcher_peer()},
+        "census": {"address": addresses["census"], "organisation": "census-agency"},
     }
 
 
 def census_config(addresses: dict[str, str]) -> dict[str, Any]:
     """config.toml of the census home."""
     return {
+        "role": "census",
         "organisation": "census-agency",
         "origin": CENSUS_ORIGIN,
         "address": addresses["census"],
-        "health": {
-            "health-agency": {
-                "certificate": "file:trust/health.crt",
-                "manifest_key": "file:trust/health-manifest.pub",
-            }
-        },
-        "researchers": {RESEARCHER_ID: {**_researcher_peer(), "inbox": addresses["researcher"]}},
     }
 
 
-def _researcher_peer() -> dict[str, Any]:
-    return {
-        "certificate": f"file:trust/{RESEARCHER_ID}.crt",
-        "ticket_key": f"file:trust/{RESEARCHER_ID}-ticket.pub",
-        "projects": [PROJECT],
-    }
-
-
-class _Keys:
-    """Writes the files of one home."""
-
-    def __init__(self, home: Path) -> None:
-        self._home = home
-
-    def write(self, name: str, text: str | bytes, *, secret: bool = False) -> None:
-        content = text if isinstance(text, bytes) else f"{text}\n".encode()
-        replace_file(self._home / name, content, mode=0o600 if secret else 0o644)
-
-    def write_config(self, config: dict[str, Any]) -> None:
-        self.write("config.toml", tomli_w.dumps(config).rstrip("\n"))
-
-    def make_signing(self, name: str, purpose: Purpose) -> SigningKey:
-        key = SigningKey.generate(purpose, os.urandom)
-        self.write(f"keys/{name}.key", key.to_text(), secret=True)
-        return key
-
-    def make_tls(self, identity: Identity) -> bytes:
-        """Key and certificate for this home; gives the certificate, for the peers."""
-        made = make_certificate(identity, now_ms=system_clock(), days=_CERTIFICATE_DAYS)
-        self.write("keys/tls.key", made.private_key, secret=True)
-        self.write("keys/tls.crt", made.certificate)
-        return made.certificate
+def _write_config(home: Path, config: dict[str, Any]) -> None:
+    replace_file(home / "config.toml", tomli_w.dumps(config).encode())
 
 
 def _free_ports(count: int) -> list[int]:

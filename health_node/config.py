@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from broker_common.storage.home import TlsConfig
-from broker_common.storage.registration import Identifier, LogName, ResearcherPeer
+from broker_common.storage.registration import Identifier, LogName
 
 __all__ = ["CensusPeer", "HealthConfig", "KeyConfig", "LimitConfig"]
 
 
 class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """References (`file:` or `env:`) to the health agency's keys."""
+    """References (`file:` or `env:`) to the health agency's keys. Which of several in a file serves is said by its card."""
 
+    # The public key that the agency's first card is signed with: the root of everything its log says of its keys.
+    identity: str = "file:keys/identity.pub"
+    # Signs the agency's cards. Needed to change a key, never to serve.
+    identity_private: str = "file:keys/identity.key"
+    # Private keys of the TLS certificates on the card.
+    tls: str = "file:keys/tls.key"
     # Signs the log's checkpoints.
     log: str = "file:keys/log.key"
     # Signs the manifests of samples.
@@ -23,6 +28,17 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sampling: str = "file:keys/sampling.key"
     # Shared with the census agency, out of band. Needed to load people, never to serve.
     linkage: str = "file:keys/linkage.key"
+
+    @property
+    def private(self) -> dict[str, str]:
+        """The references to private keys, by what a card calls their purpose."""
+        return {
+            "identity": self.identity_private,
+            "tls": self.tls,
+            "log": self.log,
+            "manifest": self.manifest,
+            "sampling": self.sampling,
+        }
 
 
 class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -39,25 +55,19 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class CensusPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The census node, and the public keys by which it is known."""
+    """The census node that samples go to. Its keys are on the card under which it is registered."""
 
     # Host and port where it listens.
     address: str
-    # Its TLS certificate.
-    certificate: str
-    # Frame keys are sealed to this key.
-    sample_key: str
-    # Checks the policy.
-    policy_key: str
-    # Checks the checkpoints of its log.
-    log_key: str
-    # Name of its log.
-    origin: LogName
+    # Name of the agency, as on its card.
+    organisation: Identifier
 
 
 class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of a health home."""
 
+    # Says what kind of home this is.
+    role: Literal["health"]
     # Name of the agency, as in its certificate's URI SAN.
     organisation: Identifier
     # Name of the log; stands in every checkpoint.
@@ -66,11 +76,9 @@ class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     census: CensusPeer
     # Host and port to listen on.
     address: str = "127.0.0.1:0"
-    # [tls], see below.
-    tls: TlsConfig = field(default_factory=TlsConfig)
+    # Whether peers may list services and messages (gRPC reflection). Shows nothing that is not in `protos/`.
+    reflection: bool = False
     # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)
     # [limits], see below.
     limits: LimitConfig = field(default_factory=LimitConfig)
-    # [researchers.ID], see "Every role". By researcher id, as in the certificate's URI SAN.
-    researchers: dict[Identifier, ResearcherPeer] = field(default_factory=dict)

@@ -38,7 +38,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """What the health agency seals and signs with."""
+    """What the health agency seals and signs one attempt with."""
 
     census_key: SealingKey
     manifest_key: SigningKey

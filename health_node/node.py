@@ -9,7 +9,7 @@ after a restart; the census node sees to it that one ticket is charged once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tripartite.v1 import condition_pb2, health_service_pb2, ticket_pb2
@@ -33,7 +33,15 @@ from health_node.people_store import PeopleStore
 from health_node.questions import KeptQuestion, Questions
 from health_node.sampling import draw_sample
 
-__all__ = ["Accepted", "HealthNode", "forget_old_loads"]
+__all__ = ["Accepted", "HealthNode", "SamplingKeys", "forget_old_loads"]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingKeys:
+    """The keys that samples are drawn with: the name of the one in use, and the key of a name."""
+
+    in_use: Callable[[], str]
+    named: Callable[[str], SamplingKey]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +61,8 @@ class HealthNode:
         self,
         journal: Journal[HealthState],
         *,
-        researchers: Mapping[str, Researcher],
-        sampling_key: SamplingKey,
+        researchers: Callable[[], Mapping[str, Researcher]],
+        sampling: SamplingKeys,
         loads: LoadFolder,
         engine_threads: int,
         clock: Clock,
@@ -63,7 +71,7 @@ class HealthNode:
         self.journal = journal
         self.clock = clock
         self._researchers = researchers
-        self._sampling_key = sampling_key
+        self._sampling = sampling
         self._loads = loads
         self._engine_threads = engine_threads
         self._randomness = randomness
@@ -78,7 +86,7 @@ class HealthNode:
         Raises:
             InvalidRequestError: the first check that fails.
         """
-        ticket = verify_ticket(request.ticket, researchers=self._researchers, caller=caller)
+        ticket = verify_ticket(request.ticket, researchers=self._researchers(), caller=caller)
         with self.journal.reading() as state:
             known, load = ticket.hash.hex() in state.tickets, state.load
         # A ticket that was accepted once goes on to its end, whatever has expired or changed meanwhile.
@@ -115,6 +123,9 @@ class HealthNode:
                 return Accepted(ticket, request.ticket, settled=known.settled)
             if state.ticket_of_query(ticket.query_id.hex()) is not None:
                 raise InvalidRequestError("TICKET_REUSED")
+            if state.membership.peer("researcher", ticket.body.researcher_id) is None:
+                # Revoked since the ticket was checked.
+                raise InvalidRequestError("UNKNOWN_RESEARCHER", researcher=ticket.body.researcher_id)
             if not state.load:
                 raise RefusedError("NOTHING_LOADED", what="health data", role="health")
             transaction.append(
@@ -134,6 +145,7 @@ class HealthNode:
                     criteria_nonce=request.criteria_nonce,
                     set_salt=self._randomness(SALT_BYTES),
                     load=state.load,
+                    sampling_key=self._sampling.in_use(),
                 )
             )
         return Accepted(ticket, request.ticket, settled=False)
@@ -159,7 +171,8 @@ class HealthNode:
         assert kept is not None  # noqa: S101 - written when the ticket was accepted
         condition = condition_from_wire(parse_message(condition_pb2.Condition, kept.criteria), HEALTH_DICTIONARY)
         ticket = accepted.ticket
-        pseudonyms = draw_sample(self._store(kept.load), condition, ticket.body.fraction_millionths, self._sampling_key)
+        key = self._sampling.named(kept.sampling_key)
+        pseudonyms = draw_sample(self._store(kept.load), condition, ticket.body.fraction_millionths, key)
         commitment = commit_set(kept.set_salt, ticket.hash, hash_set(pseudonyms.data))
         return Sample(pseudonyms, kept.set_salt, commitment)
 

@@ -8,27 +8,28 @@ from pathlib import Path
 
 from grpc import aio
 from sqlite_utils import Database
-from tripartite.v1 import census_service_pb2_grpc, health_service_pb2_grpc
+from tripartite.v1 import card_service_pb2_grpc, health_service_pb2_grpc
 
+from broker_common.crypto.cards import SAMPLING
+from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.linkage import LinkageKey
-from broker_common.crypto.sampling import SamplingKey
-from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.secret_text import parse_secret
-from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.rpc.channel import Peer, open_channel
+from broker_common.crypto.signing import Purpose, VerifyKey
+from broker_common.rpc.cards import CardService
 from broker_common.rpc.server import NodeServer, StopSignal
+from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
+from broker_common.storage.keyring import Keyring, log_signer
 from broker_common.storage.loads import LoadFolder
-from broker_common.storage.registration import read_peer_certificate, read_researchers
+from broker_common.storage.registration import KnownPeers, exchange, register
 from broker_common.storage.source import Progress
 from broker_common.tlog.health_state import HealthState
-from broker_common.tlog.note import NoteSigner, NoteVerifier
+from health_node.census_link import CensusLink
 from health_node.config import HealthConfig
-from health_node.forwarding import Sender
 from health_node.loading import LoadReport, load_people
-from health_node.node import HealthNode, forget_old_loads
+from health_node.node import HealthNode, SamplingKeys, forget_old_loads
 from health_node.questions import Questions
 from health_node.service import HealthService
 
@@ -38,12 +39,13 @@ _JOURNAL = "journal.db"
 _LOADS = "people"
 
 
-class HealthHome:
+class HealthHome(AgencyHome[HealthState]):
     """A health home and everything that is read from it."""
 
     def __init__(self, path: Path) -> None:
-        self.home = Home(path, "health")
-        self.config = self.home.load_config(HealthConfig)
+        home = Home(path, "health")
+        self.config = home.load_config(HealthConfig)
+        super().__init__(home, Keyring(home, self.config.keys.private))
         self.loads = LoadFolder(path / _LOADS, ".duckdb")
 
     @property
@@ -52,12 +54,14 @@ class HealthHome:
 
     def open_journal(self, *, create: bool = False) -> Journal[HealthState]:
         """The node's journal; `create` makes a new one and refuses to touch an old one."""
-        log_key = self.home.read_key(self.config.keys.log, lambda text: SigningKey.parse_text(text, Purpose.LOG))
+        identity_key = self.home.read_key(
+            self.config.keys.identity, lambda text: VerifyKey.parse_text(text, Purpose.IDENTITY)
+        )
         make = Journal.create if create else Journal
         return make(
             self.home.path / _JOURNAL,
-            fresh_state=HealthState,
-            signer=NoteSigner(self.config.origin, log_key),
+            fresh_state=lambda: HealthState(identity_key),
+            signer=log_signer(self.keyring, self.config.origin, system_clock),
             clock=system_clock,
             tables=_create_tables,
         )
@@ -83,53 +87,60 @@ class HealthHome:
         """Serve until a signal, or until an error that stops the node, which is raised."""
         journal = self.open_journal()
         stop = StopSignal()
-        tls = self.home.read_tls(self.config.tls)
-        census = self.config.census
-        census_peer = Peer("census", census.address, read_peer_certificate(self.home, census.certificate, "census"))
-        read, keys = self.home.read_key, self.config.keys
-        channel = open_channel(census_peer, tls, system_clock)
+        known = KnownPeers(journal, system_clock)
+        census_name = self.config.census.organisation
+
+        def tls() -> TlsCredentials:
+            return self.keyring.tls(known.own(), system_clock())
+
+        link = CensusLink(
+            self.config.census.address,
+            card=lambda: known.card("census", census_name),
+            own_card=lambda: known.own().signed,
+            tls=tls,
+            clock=system_clock,
+        )
         service = HealthService(
             self._node(journal),
-            census=census_service_pb2_grpc.CensusServiceStub(channel),
-            sender=Sender(
-                census_key=read(census.sample_key, SealingKey.parse_text),
-                manifest_key=read(keys.manifest, lambda text: SigningKey.parse_text(text, Purpose.MANIFEST)),
-                randomness=os.urandom,
-            ),
-            policy_key=read(census.policy_key, lambda text: VerifyKey.parse_text(text, Purpose.POLICY)),
-            census_log=NoteVerifier(
-                census.origin, read(census.log_key, lambda text: VerifyKey.parse_text(text, Purpose.LOG))
-            ),
+            census=link,
+            manifest_key=lambda: self.keyring.signing(known.own(), Purpose.MANIFEST, system_clock()),
+            randomness=os.urandom,
             limits=self.config.limits,
             stop=stop,
         )
 
         def add_services(server: aio.Server) -> None:
             health_service_pb2_grpc.add_HealthServiceServicer_to_server(service, server)
+            cards = CardService(lambda caller, signed: exchange(journal, caller, signed))
+            card_service_pb2_grpc.add_CardServiceServicer_to_server(cards, server)
+
+        async def while_serving() -> None:
+            await service.recover()
+            await link.keep_cards_current(lambda card: register(journal, card))
 
         server = NodeServer(
             address=self.config.address,
             tls=tls,
-            peers=[
-                read_peer_certificate(self.home, peer.certificate, "researcher", name=name)
-                for name, peer in self.config.researchers.items()
-            ],
+            peers=known.certificates,
             service="tripartite.v1.HealthService",
             clock=system_clock,
+            reflection=self.config.reflection,
         )
         try:
-            await server.run(add_services, stop=stop, on_ready=on_ready, while_serving=service.recover)
+            await server.run(add_services, stop=stop, on_ready=on_ready, while_serving=while_serving)
         finally:
             await service.drain()
-            await channel.close()
+            await link.close()
             journal.close()
 
     def _node(self, journal: Journal[HealthState]) -> HealthNode:
-        read = self.home.read_key
+        known = KnownPeers(journal, system_clock)
         return HealthNode(
             journal,
-            researchers=read_researchers(self.home, self.config.researchers),
-            sampling_key=read(self.config.keys.sampling, lambda text: SamplingKey(parse_secret(text, "sampling"))),
+            researchers=known.researchers,
+            sampling=SamplingKeys(
+                in_use=lambda: str(known.own().in_use(SAMPLING, system_clock())), named=self.keyring.sampling
+            ),
             loads=self.loads,
             engine_threads=self.config.limits.engine_threads,
             clock=system_clock,

@@ -26,6 +26,8 @@ class KeptQuestion:
     criteria_nonce: bytes
     set_salt: bytes
     load: str
+    # Public name of the key that the sample is drawn with.
+    sampling_key: str
 
     def __repr__(self) -> str:
         return f"KeptQuestion({self.ticket_hash}, <secret>)"
@@ -50,6 +52,7 @@ class Questions:
                 "criteria_nonce": bytes,
                 "set_salt": bytes,
                 "load": str,
+                "sampling_key": str,
             },
             pk="ticket",
             if_not_exists=True,
@@ -64,6 +67,7 @@ class Questions:
                 "criteria_nonce": question.criteria_nonce,
                 "set_salt": question.set_salt,
                 "load": question.load,
+                "sampling_key": question.sampling_key,
             }
         )
 
@@ -78,4 +82,5 @@ class Questions:
             criteria_nonce=row["criteria_nonce"],
             set_salt=row["set_salt"],
             load=row["load"],
+            sampling_key=row["sampling_key"],
         )

@@ -13,22 +13,19 @@ from functools import partial
 from typing import TypeVar
 
 from grpc.aio import AioRpcError, ServicerContext, StreamStreamCall
-from tripartite.v1 import (
-    census_service_pb2,
-    census_service_pb2_grpc,
-    health_service_pb2,
-    health_service_pb2_grpc,
-)
+from tripartite.v1 import census_service_pb2, health_service_pb2, health_service_pb2_grpc
 
-from broker_common.crypto.signing import VerifyKey
+from broker_common.crypto.signing import SigningKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
-from broker_common.privacy.policy import Policy, parse_policy
+from broker_common.privacy.policy import Policy
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.query.ticket import VerifiedTicket
 from broker_common.rpc.callers import caller
+from broker_common.rpc.policy import policy_from_wire
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.rpc.status import broker_error, calling
-from broker_common.tlog.note import NoteVerifier
+from broker_common.values import Randomness
+from health_node.census_link import CensusLink
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Attempt, Sender, verify_charged
@@ -91,18 +88,16 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         self,
         node: HealthNode,
         *,
-        census: census_service_pb2_grpc.CensusServiceAsyncStub,
-        sender: Sender,
-        policy_key: VerifyKey,
-        census_log: NoteVerifier,
+        census: CensusLink,
+        manifest_key: Callable[[], SigningKey],
+        randomness: Randomness,
         limits: LimitConfig,
         stop: StopSignal,
     ) -> None:
         self._node = node
         self._census = census
-        self._sender = sender
-        self._policy_key = policy_key
-        self._census_log = census_log
+        self._manifest_key = manifest_key
+        self._randomness = randomness
         self._limits = limits
         self._stop = stop
         self._policy: Policy | None = None
@@ -153,11 +148,10 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     async def _fetch_policy(self) -> Policy:
         response = await calling(
             "census",
-            self._census.GetPolicy(census_service_pb2.GetPolicyRequest(), timeout=_POLICY_TIMEOUT_SECONDS),
+            self._census.stub().GetPolicy(census_service_pb2.GetPolicyRequest(), timeout=_POLICY_TIMEOUT_SECONDS),
         )
         try:
-            self._policy_key.verify_signature(response.policy.document, response.policy.signature)
-            return parse_policy(response.policy.document)
+            return policy_from_wire(response.policy, self._census.policy_keys)
         except BrokerError as error:
             raise PeerUnavailableError(
                 "PEER_MISBEHAVED", peer="census", problem="a policy that its agency did not sign"
@@ -238,7 +232,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         The sample is drawn only when the census node has accepted the header, so that a ticket which it refuses makes
         no work that could show in anybody's waiting.
         """
-        call = self._census.Count(timeout=self._limits.attempt_deadline_ms / 1000)
+        call = self._census.stub().Count(timeout=self._limits.attempt_deadline_ms / 1000)
         try:
             await self._exchange(call, accepted, walk)
         except AioRpcError as error:
@@ -250,7 +244,8 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
 
     async def _exchange(self, call: CountCall, accepted: Accepted, walk: _Walk) -> None:
         ticket_hash = accepted.ticket.hash.hex()
-        attempt = await asyncio.to_thread(Attempt, accepted.ticket, accepted.signed_ticket, self._sender)
+        sender = Sender(self._census.sealing_key, self._manifest_key(), self._randomness)
+        attempt = await asyncio.to_thread(Attempt, accepted.ticket, accepted.signed_ticket, sender)
         await _write(call, attempt.header())
         await _expect(call, "proceed")
         sample = await asyncio.to_thread(self._node.sample, accepted)
@@ -262,7 +257,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         await _write(call, manifest)
         await call.done_writing()
         charged = (await _expect(call, "charged")).charged
-        charge = verify_charged(charged, accepted.ticket, sample, self._census_log)
+        charge = verify_charged(charged, accepted.ticket, sample, self._census.log)
         await asyncio.to_thread(self._node.log_charge, ticket_hash, charge)
         await walk.reach(health_service_pb2.STAGE_CHARGED)
         await _expect(call, "released")

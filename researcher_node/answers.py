@@ -8,6 +8,7 @@ kept: sealed to us, signed by the census agency for exactly our ticket, and char
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,10 @@ _BUSY_TIMEOUT_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class CensusKeys:
-    """What the researcher knows the census agency by."""
+    """What the researcher knows the census agency by, asked for at every use."""
 
-    answer: VerifyKey
-    log: NoteVerifier
+    answer: Callable[[], Sequence[VerifyKey]]
+    log: Callable[[], NoteVerifier]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,7 @@ class Answers:
                 sealed.sealed,
                 opening_key=OpeningKey.parse_text(row["opening_key"]),
                 ticket_hash=hash_bytes(asked.ticket_message.ticket),
-                census_key=self._keys.answer,
+                census_keys=self._keys.answer(),
             )
             answer = verified.body
             self._verify_charge(answer, asked)
@@ -202,7 +203,7 @@ class Answers:
         if answer.policy_hash.hex() != asked.policy_hash or answer.query_id.hex() != asked.query:
             raise ValueError("the policy or the query is not the ticket's")
         # 4
-        checkpoint = self._keys.log.verify_checkpoint(answer.checkpoint)
+        checkpoint = self._keys.log().verify_checkpoint(answer.checkpoint)
         # 5
         entry = parse_entry(answer.entry)
         event = entry.event

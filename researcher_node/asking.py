@@ -16,6 +16,7 @@ from decimal import Decimal
 from types import TracebackType
 from typing import Self
 
+from grpc import aio
 from grpc.aio import AioRpcError
 from tripartite.v1 import (
     census_service_pb2,
@@ -26,26 +27,30 @@ from tripartite.v1 import (
     ticket_pb2,
 )
 
-from broker_common.crypto.certificates import TlsCredentials
+from broker_common.crypto.cards import VerifiedCard
+from broker_common.crypto.certificates import Role, TlsCredentials
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.crypto.sealing import OpeningKey
-from broker_common.crypto.signing import SigningKey, VerifyKey
+from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.discrete_laplace import largest_scale_within, margin
-from broker_common.privacy.policy import Policy, parse_policy
+from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes, describe
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, parse_question
 from broker_common.query.ticket import sign_ticket
+from broker_common.rpc.cards import fetch_card
 from broker_common.rpc.channel import Peer, open_channel
+from broker_common.rpc.policy import policy_from_wire
 from broker_common.rpc.status import broker_error, calling
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from researcher_node.answers import Answers, AskedQuestion
+from researcher_node.trust import Trust
 
-__all__ = ["Dictionaries", "Precision", "Quoted", "Session", "Wanted", "parse_fraction"]
+__all__ = ["Dictionaries", "Party", "Precision", "Quoted", "Session", "Wanted", "parse_fraction"]
 
 _CALL_SECONDS = 15.0
 _DEFAULT_SCALE = 30
@@ -113,39 +118,70 @@ class Quoted:
     response: census_service_pb2.QuoteResponse
 
 
+@dataclass(frozen=True, slots=True)
+class Party:
+    """One of the two nodes, and where it listens."""
+
+    role: Role
+    address: str
+
+
 class Session(AbstractAsyncContextManager["Session"]):
-    """Open channels to both nodes, for as long as one command runs."""
+    """Open channels to both nodes, for as long as one command runs.
+
+    Cards are exchanged with a node before the first thing that is asked of it: a new key of either side is known before it
+    is met.
+    """
 
     def __init__(
         self,
         *,
         researcher_id: str,
-        ticket_key: SigningKey,
-        policy_key: VerifyKey,
-        health: Peer,
-        census: Peer,
-        tls: TlsCredentials,
+        ticket_key: Callable[[], SigningKey],
+        health: Party,
+        census: Party,
+        own_card: Callable[[], VerifiedCard],
+        trust: Trust,
+        tls: Callable[[], TlsCredentials],
         answers: Answers,
         clock: Clock,
         randomness: Randomness,
     ) -> None:
         self._researcher_id = researcher_id
         self._ticket_key = ticket_key
-        self._policy_key = policy_key
-        self._peers = (health, census)
+        self._parties: dict[Role, Party] = {"health": health, "census": census}
+        self._own_card = own_card
+        self._trust = trust
         self._tls = tls
+        self._channels: dict[Role, aio.Channel] = {}
+        self._met_parties: set[Role] = set()
         self._answers = answers
         self._clock = clock
         self._randomness = randomness
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        health, census = self._peers
-        health_channel = await self._stack.enter_async_context(open_channel(health, self._tls, self._clock))
-        census_channel = await self._stack.enter_async_context(open_channel(census, self._tls, self._clock))
-        self._health = health_service_pb2_grpc.HealthServiceStub(health_channel)
-        self._census = census_service_pb2_grpc.CensusServiceStub(census_channel)
         return self
+
+    async def _health(self) -> health_service_pb2_grpc.HealthServiceAsyncStub:
+        return health_service_pb2_grpc.HealthServiceStub(await self._met("health"))
+
+    async def _census(self) -> census_service_pb2_grpc.CensusServiceAsyncStub:
+        return census_service_pb2_grpc.CensusServiceStub(await self._met("census"))
+
+    async def _met(self, role: Role) -> aio.Channel:
+        """The channel to a node with which cards have been exchanged."""
+        known, now_ms = self._trust.card(role), self._clock()
+        if role not in self._channels:
+            peer = Peer(role, self._parties[role].address, tuple(known.certificates(now_ms)))
+            channel = open_channel(peer, self._tls(), self._clock)
+            self._channels[role] = await self._stack.enter_async_context(channel)
+        if role not in self._met_parties:
+            newer = await fetch_card(self._channels[role], self._own_card().signed, known, now_ms)
+            if newer is not None:
+                self._trust.put(newer)
+            self._met_parties.add(role)
+        return self._channels[role]
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -160,21 +196,22 @@ class Session(AbstractAsyncContextManager["Session"]):
 
     async def _health_dictionary(self) -> Dictionary:
         request = health_service_pb2.HealthServiceGetDictionaryRequest()
-        response = await calling("health", self._health.GetDictionary(request, timeout=_CALL_SECONDS))
+        response = await calling("health", (await self._health()).GetDictionary(request, timeout=_CALL_SECONDS))
         return Dictionary.from_wire(response.dictionary)
 
     async def _census_dictionary(self) -> tuple[Dictionary, str]:
         request = census_service_pb2.CensusServiceGetDictionaryRequest()
-        response = await calling("census", self._census.GetDictionary(request, timeout=_CALL_SECONDS))
+        response = await calling("census", (await self._census()).GetDictionary(request, timeout=_CALL_SECONDS))
         return Dictionary.from_wire(response.dictionary), response.census_release
 
     async def policy(self) -> Policy:
         """The policy in force, signed by the census agency."""
         request = census_service_pb2.GetPolicyRequest()
-        response = await calling("census", self._census.GetPolicy(request, timeout=_CALL_SECONDS))
+        response = await calling("census", (await self._census()).GetPolicy(request, timeout=_CALL_SECONDS))
         try:
-            self._policy_key.verify_signature(response.policy.document, response.policy.signature)
-            return parse_policy(response.policy.document)
+            return policy_from_wire(
+                response.policy, self._trust.card("census").verify_keys(Purpose.POLICY, self._clock())
+            )
         except InvalidRequestError as error:
             raise PeerUnavailableError(
                 "PEER_MISBEHAVED", peer="census", problem="a policy that its agency did not sign"
@@ -186,7 +223,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         question = parse_question(count, dictionary)
         scale = precision.choose(await self.policy())
         request = census_service_pb2.QuoteRequest(question=question.to_wire(), scale=scale)
-        return Quoted(question, await calling("census", self._census.Quote(request, timeout=_CALL_SECONDS)))
+        return Quoted(question, await calling("census", (await self._census()).Quote(request, timeout=_CALL_SECONDS)))
 
     # --- a question ------------------------------------------------------------------------------------------------
 
@@ -218,7 +255,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             scale=body.scale,
             fraction_millionths=body.fraction_millionths,
             policy_hash=body.policy_hash.hex(),
-            signed_ticket=sign_ticket(body, self._ticket_key).SerializeToString(deterministic=True),
+            signed_ticket=sign_ticket(body, self._ticket_key()).SerializeToString(deterministic=True),
             criteria=condition.to_wire().SerializeToString(deterministic=True),
             criteria_nonce=nonce,
         )
@@ -262,7 +299,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             criteria_nonce=asked.criteria_nonce,
         )
         accepted = False
-        call = self._health.Submit(request)
+        call = (await self._health()).Submit(request)
         until = max(deadline, asyncio.get_running_loop().time() + _CALL_SECONDS)
         failure: BrokerError
         try:
@@ -316,7 +353,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         hold_ms = min(_COLLECT_HOLD_MS, int(hold_seconds * 1000))
         request = census_service_pb2.CollectRequest(query_id=bytes.fromhex(query), wait_ms=hold_ms)
         timeout = hold_ms / 1000 + _CALL_SECONDS
-        response = await calling("census", self._census.Collect(request, timeout=timeout))
+        response = await calling("census", (await self._census()).Collect(request, timeout=timeout))
         if not response.HasField("answer"):
             raise PeerUnavailableError("ANSWER_PENDING", query=query)
         return self._answers.receive(response.answer)

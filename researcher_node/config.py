@@ -2,61 +2,56 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct, field
 
-from broker_common.storage.home import TlsConfig
-from broker_common.storage.registration import Identifier, LogName
+from broker_common.storage.registration import Identifier
 
-__all__ = ["CensusPeer", "HealthPeer", "KeyConfig", "ResearcherConfig"]
+__all__ = ["AgencyPeer", "KeyConfig", "ResearcherConfig"]
 
 
 class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """References (`file:` or `env:`) to the researcher's keys."""
+    """References (`file:` or `env:`) to the researcher's keys. Which of several in a file serves is said by the card."""
 
+    # Signs the researcher's cards. Needed to change a key, never to ask.
+    identity: str = "file:keys/identity.key"
+    # Private keys of the TLS certificates on the card.
+    tls: str = "file:keys/tls.key"
     # Signs tickets.
     ticket: str = "file:keys/ticket.key"
 
-
-class HealthPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The health node."""
-
-    # Host and port where it listens.
-    address: str
-    # Its TLS certificate.
-    certificate: str
+    @property
+    def private(self) -> dict[str, str]:
+        """The references to private keys, by what a card calls their purpose."""
+        return {"identity": self.identity, "tls": self.tls, "ticket": self.ticket}
 
 
-class CensusPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The census node, and the public keys by which it is known."""
+class AgencyPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An agency's node. Its keys are on the card in `trust/`."""
 
     # Host and port where it listens.
     address: str
-    # Its TLS certificate.
-    certificate: str
-    # Checks answers.
-    answer_key: str
-    # Checks the policy.
-    policy_key: str
-    # Checks the checkpoints of its log.
-    log_key: str
-    # Name of its log.
-    origin: LogName
 
 
 class ResearcherConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of a researcher home."""
 
+    # Says what kind of home this is.
+    role: Literal["researcher"]
     # As both agencies registered it.
     researcher_id: Identifier
+    # As in the certificate's URI SAN.
+    organisation: Identifier
     # The study that questions belong to when none is named.
     project: Identifier
     # [health], see below.
-    health: HealthPeer
+    health: AgencyPeer
     # [census], see below.
-    census: CensusPeer
+    census: AgencyPeer
     # Host and port of the inbox.
     address: str = "127.0.0.1:0"
-    # [tls], see below.
-    tls: TlsConfig = field(default_factory=TlsConfig)
+    # Whether peers may list services and messages (gRPC reflection). Shows nothing that is not in `protos/`.
+    reflection: bool = False
     # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)

@@ -9,22 +9,27 @@ from pathlib import Path
 from grpc import aio
 from tripartite.v1 import inbox_service_pb2_grpc
 
-from broker_common.crypto.certificates import Role
-from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.rpc.channel import Peer
+from broker_common.crypto.cards import SignedCard, VerifiedCard
+from broker_common.crypto.certificates import TlsCredentials
+from broker_common.crypto.signing import Purpose
+from broker_common.errors import InvalidRequestError
 from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.storage.clock import system_clock
+from broker_common.storage.durable import replace_file
 from broker_common.storage.home import Home
-from broker_common.storage.registration import read_peer_certificate
+from broker_common.storage.keyring import Keyring
+from broker_common.storage.registration import read_card
 from broker_common.tlog.note import NoteVerifier
 from researcher_node.answers import Answers, CensusKeys
-from researcher_node.asking import Session
-from researcher_node.config import CensusPeer, HealthPeer, ResearcherConfig
+from researcher_node.asking import Party, Session
+from researcher_node.config import ResearcherConfig
 from researcher_node.service import InboxService
+from researcher_node.trust import Trust
 
 __all__ = ["ResearcherHome"]
 
 _ANSWERS = "answers.db"
+_OWN_CARD = "own.card"
 
 
 class ResearcherHome:
@@ -33,20 +38,38 @@ class ResearcherHome:
     def __init__(self, path: Path) -> None:
         self.home = Home(path, "researcher")
         self.config = self.home.load_config(ResearcherConfig)
+        self.keyring = Keyring(self.home, self.config.keys.private)
+        self.trust = Trust(path / "trust", system_clock)
 
-    def _verify_key(self, reference: str, purpose: Purpose) -> VerifyKey:
-        return self.home.read_key(reference, lambda text: VerifyKey.parse_text(text, purpose))
+    def own_card(self) -> VerifiedCard:
+        """The researcher's own card.
 
-    def _peer(self, role: Role, peer: HealthPeer | CensusPeer) -> Peer:
-        return Peer(role, peer.address, read_peer_certificate(self.home, peer.certificate, role))
+        Raises:
+            InvalidRequestError: CARD_MISSING; or what is wrong with the file.
+        """
+        if not self._own_file.is_file():
+            raise InvalidRequestError("CARD_MISSING")
+        return read_card(self._own_file)
+
+    def publish(self, signed: SignedCard) -> None:
+        """Make this the researcher's card; the agencies hear of it at the next contact."""
+        replace_file(self._own_file, signed.to_bytes() + b"\n")
+
+    @property
+    def _own_file(self) -> Path:
+        return self.home.path / _OWN_CARD
+
+    def _tls(self) -> TlsCredentials:
+        return self.keyring.tls(self.own_card(), system_clock())
 
     def open_answers(self) -> Answers:
         """The researcher's own store."""
-        census = self.config.census
-        keys = CensusKeys(
-            answer=self._verify_key(census.answer_key, Purpose.ANSWER),
-            log=NoteVerifier(census.origin, self._verify_key(census.log_key, Purpose.LOG)),
-        )
+
+        def log() -> NoteVerifier:
+            card = self.trust.card("census")
+            return NoteVerifier(card.card.origin, tuple(card.verify_keys(Purpose.LOG, system_clock())))
+
+        keys = CensusKeys(answer=lambda: self.trust.card("census").verify_keys(Purpose.ANSWER, system_clock()), log=log)
         return Answers(self.home.path / _ANSWERS, keys, system_clock)
 
     def session(self, answers: Answers) -> Session:
@@ -54,11 +77,12 @@ class ResearcherHome:
         config = self.config
         return Session(
             researcher_id=config.researcher_id,
-            ticket_key=self.home.read_key(config.keys.ticket, lambda text: SigningKey.parse_text(text, Purpose.TICKET)),
-            policy_key=self._verify_key(config.census.policy_key, Purpose.POLICY),
-            health=self._peer("health", config.health),
-            census=self._peer("census", config.census),
-            tls=self.home.read_tls(config.tls),
+            ticket_key=lambda: self.keyring.signing(self.own_card(), Purpose.TICKET, system_clock()),
+            health=Party("health", config.health.address),
+            census=Party("census", config.census.address),
+            own_card=self.own_card,
+            trust=self.trust,
+            tls=self._tls,
             answers=answers,
             clock=system_clock,
             randomness=os.urandom,
@@ -73,10 +97,11 @@ class ResearcherHome:
 
         server = NodeServer(
             address=self.config.address,
-            tls=self.home.read_tls(self.config.tls),
-            peers=[self._peer("census", self.config.census).certificate],
+            tls=self._tls,
+            peers=lambda: self.trust.card("census").certificates(system_clock()),
             service="tripartite.v1.InboxService",
             clock=system_clock,
+            reflection=self.config.reflection,
         )
         try:
             await server.run(add_services, stop=StopSignal(), on_ready=on_ready)

@@ -30,6 +30,7 @@ __all__ = [
     "TlsCredentials",
     "certificate_expiry_ms",
     "certificate_fingerprint",
+    "credentials_of",
     "make_certificate",
     "parse_identity",
     "server_name",
@@ -39,6 +40,7 @@ Role: TypeAlias = Literal["researcher", "health", "census"]
 _URI = re.compile(r"tripartite://([a-z0-9][a-z0-9-]{0,62})/([a-z]+)/([a-z0-9][a-z0-9-]{0,62})")
 # Clocks of the parties may differ a little when a certificate is new.
 _BACKDATE = timedelta(hours=1)
+_PRIVATE_BLOCK = re.compile(rb"-----BEGIN PRIVATE KEY-----\n.+?-----END PRIVATE KEY-----\n", re.DOTALL)
 _DER, _SPKI = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
 
 
@@ -145,6 +147,16 @@ class PeerCertificate:
             subject=subject,
             expiry_ms=int(certificate.not_valid_after_utc.timestamp() * 1000),
         )
+
+
+def credentials_of(certificate: PeerCertificate, private_keys: bytes) -> TlsCredentials:
+    """The certificate with the one of these PEM private keys that belongs to it; ValueError when none does."""
+    wanted = x509.load_pem_x509_certificate(certificate.pem).public_key().public_bytes(_DER, _SPKI)
+    for block in _PRIVATE_BLOCK.findall(private_keys):
+        key = serialization.load_pem_private_key(block, password=None)
+        if key.public_key().public_bytes(_DER, _SPKI) == wanted:
+            return TlsCredentials(certificate.pem, block)
+    raise ValueError("none of the private keys belongs to the certificate")
 
 
 def certificate_fingerprint(pem: bytes) -> bytes:

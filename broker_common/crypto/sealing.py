@@ -7,6 +7,8 @@ to tomorrow's machine. `info` binds every sealing to its ticket and its purpose;
 from __future__ import annotations
 
 import base64
+import contextlib
+from collections.abc import Sequence
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
@@ -24,7 +26,15 @@ from broker_common.crypto.secret import Secret
 from broker_common.errors import InvalidRequestError
 from broker_common.values import Randomness
 
-__all__ = ["SEALING_KEY_BYTES", "SEALING_OVERHEAD_BYTES", "OpeningKey", "SealingKey", "answer_info", "sample_info"]
+__all__ = [
+    "SEALING_KEY_BYTES",
+    "SEALING_OVERHEAD_BYTES",
+    "OpeningKey",
+    "SealingKey",
+    "answer_info",
+    "open_with_any",
+    "sample_info",
+]
 
 _MLKEM_PUBLIC_BYTES = 1184
 _MLKEM_SEED_BYTES = 64
@@ -109,6 +119,18 @@ class OpeningKey(Secret):
     @classmethod
     def parse_text(cls, text: str) -> OpeningKey:
         return cls(_parse_key_line(text, _PRIVATE_KIND))
+
+
+def open_with_any(keys: Sequence[OpeningKey], sealed: bytes, info: bytes, *, subject: str) -> bytes:
+    """The plaintext, whichever of these keys it was sealed to.
+
+    Raises:
+        InvalidRequestError: SEALED_WRONGLY.
+    """
+    for key in keys[:-1]:
+        with contextlib.suppress(InvalidRequestError):
+            return key.open(sealed, info, subject=subject)
+    return keys[-1].open(sealed, info, subject=subject)
 
 
 def _parse_key_line(text: str, kind: str) -> bytes:

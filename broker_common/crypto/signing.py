@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -17,7 +18,7 @@ from broker_common.crypto.secret import Secret
 from broker_common.errors import InvalidRequestError
 from broker_common.values import Randomness
 
-__all__ = ["Purpose", "SigningKey", "VerifyKey"]
+__all__ = ["Purpose", "SigningKey", "VerifyKey", "key_named"]
 
 _KEY_BYTES = 32
 
@@ -29,7 +30,10 @@ class Purpose(Enum):
     MANIFEST = "manifest"
     ANSWER = "answer"
     POLICY = "policy"
+    OPERATOR = "operator"
     LOG = "log"
+    # Signs the card that introduces all the other keys of a party.
+    IDENTITY = "identity"
 
     @property
     def prefix(self) -> bytes:
@@ -72,6 +76,18 @@ class VerifyKey:
     def parse_text(cls, text: str, purpose: Purpose) -> VerifyKey:
         """Read a public key file's text; ValueError when it is not a key for this purpose."""
         return cls(purpose, _parse_key_line(text, "ed25519-public", purpose))
+
+
+def key_named(keys: Iterable[VerifyKey], key_id: str, *, subject: str) -> VerifyKey:
+    """The key of that name.
+
+    Raises:
+        InvalidRequestError: UNKNOWN_KEY.
+    """
+    for key in keys:
+        if key.key_id == key_id:
+            return key
+    raise InvalidRequestError("UNKNOWN_KEY", key=key_id[:64], subject=subject)
 
 
 class SigningKey(Secret):

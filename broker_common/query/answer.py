@@ -5,12 +5,13 @@ The length of a sealed answer is a constant, so that its size says nothing about
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tripartite.v1 import answer_pb2
 
 from broker_common.crypto.sealing import SEALING_OVERHEAD_BYTES, OpeningKey, answer_info
-from broker_common.crypto.signing import VerifyKey
+from broker_common.crypto.signing import VerifyKey, key_named
 from broker_common.errors import InvalidRequestError
 from broker_common.query.messages import parse_message
 
@@ -37,7 +38,9 @@ class VerifiedAnswer:
     signed: answer_pb2.SignedAnswer
 
 
-def open_answer(sealed: bytes, *, opening_key: OpeningKey, ticket_hash: bytes, census_key: VerifyKey) -> VerifiedAnswer:
+def open_answer(
+    sealed: bytes, *, opening_key: OpeningKey, ticket_hash: bytes, census_keys: Sequence[VerifyKey]
+) -> VerifiedAnswer:
     """The answer to one's own ticket, if the census agency signed it for exactly that ticket.
 
     Raises:
@@ -49,9 +52,7 @@ def open_answer(sealed: bytes, *, opening_key: OpeningKey, ticket_hash: bytes, c
     if len(padded) != _PADDED_BYTES or len(message) != length or any(padding):
         raise InvalidRequestError("MALFORMED_MESSAGE", problem="the answer is not padded as answers are")
     signed = parse_message(answer_pb2.SignedAnswer, message)
-    if signed.key_id != census_key.key_id:
-        raise InvalidRequestError("UNKNOWN_KEY", key=signed.key_id[:64], subject="answer")
-    census_key.verify_signature(signed.answer, signed.signature)
+    key_named(census_keys, signed.key_id, subject="answer").verify_signature(signed.answer, signed.signature)
     answer = parse_message(answer_pb2.Answer, signed.answer)
     if answer.ticket_hash != ticket_hash:
         raise InvalidRequestError("COMMITMENT_MISMATCH", subject="answer's ticket")

@@ -13,7 +13,7 @@ from tripartite.v1 import ticket_pb2
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.crypto.sealing import SEALING_KEY_BYTES, SealingKey
-from broker_common.crypto.signing import SigningKey, VerifyKey
+from broker_common.crypto.signing import SigningKey, VerifyKey, key_named
 from broker_common.errors import InvalidRequestError
 from broker_common.query.messages import parse_message
 from broker_common.values import HASH_BYTES, QUERY_ID_BYTES
@@ -27,10 +27,10 @@ MAX_LIFETIME_MS = 25 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Researcher:
-    """A registered researcher: the key that signs tickets, and the studies they belong to."""
+    """A registered researcher: the keys that sign tickets, and the studies they belong to."""
 
     researcher_id: str
-    key: VerifyKey
+    keys: tuple[VerifyKey, ...]
     projects: frozenset[str]
 
 
@@ -96,9 +96,8 @@ def verify_ticket(
     if researcher is None or (caller is not None and caller != body.researcher_id):
         raise InvalidRequestError("UNKNOWN_RESEARCHER", researcher=body.researcher_id[:64])
     # 3
-    if signed.key_id != researcher.key.key_id:
-        raise InvalidRequestError("UNKNOWN_KEY", key=signed.key_id[:64], subject="ticket")
-    researcher.key.verify_signature(signed.ticket, signed.signature)
+    key = key_named(researcher.keys, signed.key_id, subject="ticket")
+    key.verify_signature(signed.ticket, signed.signature)
     # 4
     if body.project_id not in researcher.projects:
         raise InvalidRequestError("UNKNOWN_PROJECT", project=body.project_id[:64], researcher=body.researcher_id)

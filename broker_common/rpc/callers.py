@@ -30,9 +30,12 @@ ALLOWED_ROLES: Mapping[str, frozenset[Role]] = {
     "/tripartite.v1.HealthService/GetDictionary": _RESEARCHER,
     "/tripartite.v1.HealthService/Submit": _RESEARCHER,
     "/tripartite.v1.InboxService/Deliver": _CENSUS,
+    "/tripartite.v1.CardService/Exchange": _RESEARCHER | _HEALTH,
     "/grpc.health.v1.Health/Check": _EVERY_ROLE,
     "/grpc.health.v1.Health/Watch": _EVERY_ROLE,
     "/grpc.health.v1.Health/List": _EVERY_ROLE,
+    # Served only where the operator's configuration says so.
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _EVERY_ROLE,
 }
 
 _caller: ContextVar[Identity] = ContextVar("caller")

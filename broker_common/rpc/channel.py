@@ -20,15 +20,15 @@ KEEPALIVE_MS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Where another node listens and which certificate it must show."""
+    """Where another node listens and which certificates it may show."""
 
     role: Role
     address: str
-    certificate: PeerCertificate
+    certificates: tuple[PeerCertificate, ...]
 
 
 def open_channel(peer: Peer, own: TlsCredentials, clock: Clock) -> aio.Channel:
-    """A channel that only the holder of the pinned certificate's key can answer.
+    """A channel that only the holder of a pinned certificate's key can answer.
 
     Raises:
         InvalidRequestError: CERTIFICATE_EXPIRED, said here because a failed handshake says nothing.
@@ -36,11 +36,12 @@ def open_channel(peer: Peer, own: TlsCredentials, clock: Clock) -> aio.Channel:
     now_ms = clock()
     for subject, expiry_ms in (
         ("client", certificate_expiry_ms(own.certificate)),
-        (f"{peer.role} node", peer.certificate.expiry_ms),
+        (f"{peer.role} node", max((each.expiry_ms for each in peer.certificates), default=0)),
     ):
         if expiry_ms <= now_ms:
             raise InvalidRequestError("CERTIFICATE_EXPIRED", subject=subject)
-    credentials = grpc.ssl_channel_credentials(peer.certificate.pem, own.private_key, own.certificate)
+    pinned = b"".join(each.pem for each in peer.certificates)
+    credentials = grpc.ssl_channel_credentials(pinned, own.private_key, own.certificate)
     options = [
         ("grpc.ssl_target_name_override", server_name(peer.role)),
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),

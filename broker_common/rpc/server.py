@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from traceback import extract_tb
 from typing import Any
@@ -18,6 +18,7 @@ import grpc
 import structlog
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
 
 from broker_common.crypto.certificates import PeerCertificate, TlsCredentials
 from broker_common.errors import BrokerError, InternalError, RefusedError
@@ -31,6 +32,7 @@ __all__ = ["NodeServer", "StopSignal", "log_unforeseen"]
 
 _log = structlog.get_logger()
 _GRACE_SECONDS = 5.0
+_CARD_SERVICE = "tripartite.v1.CardService"
 
 
 class StopSignal:
@@ -50,14 +52,20 @@ class StopSignal:
 
 @dataclass(frozen=True, slots=True)
 class NodeServer:
-    """Everything a node's server needs besides its handlers."""
+    """Everything a node's server needs besides its handlers.
+
+    Own certificate and peers are asked for at every handshake and every call: a new peer may connect at once, and one that
+    is revoked is refused at its next call, on whatever connection.
+    """
 
     address: str
-    tls: TlsCredentials
+    tls: Callable[[], TlsCredentials]
     # Every peer that may connect.
-    peers: Sequence[PeerCertificate]
+    peers: Callable[[], Sequence[PeerCertificate]]
     service: str
     clock: Clock
+    # True: whoever may connect may also list the services and their messages.
+    reflection: bool = False
 
     async def run(
         self,
@@ -69,7 +77,7 @@ class NodeServer:
     ) -> None:
         """Serve until `stop`, then drain; raise the error that stopped the node, if one did."""
         server = aio.server(
-            interceptors=[_CallerInterceptor(register(self.peers), self.clock, stop)],
+            interceptors=[_CallerInterceptor(self.peers, self.clock, stop)],
             options=[
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -83,10 +91,15 @@ class NodeServer:
         add_services(server)
         probe = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(probe, server)
-        credentials = grpc.ssl_server_credentials(
-            [(self.tls.private_key, self.tls.certificate)],
-            b"".join(peer.pem for peer in self.peers),
-            require_client_auth=True,
+        if self.reflection:
+            names = [self.service, _CARD_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME]
+            reflection.enable_server_reflection(names, server)
+        # Said here, once: from inside a handshake nobody would hear it.
+        register(self.peers())
+        credentials = grpc.dynamic_ssl_server_credentials(
+            self._handshake(),
+            self._handshake_or_last,  # type: ignore[arg-type]  # None keeps the last, as its documentation says
+            require_client_authentication=True,
         )
         try:
             port = server.add_secure_port(self.address, credentials)
@@ -114,6 +127,21 @@ class NodeServer:
         if stop.error is not None:
             raise stop.error
 
+    def _handshake(self) -> grpc.ServerCertificateConfiguration:
+        """What the next handshake is made with."""
+        tls = self.tls()
+        # With nobody registered, only we could connect, and would be refused: TLS needs some certificate here.
+        roots = b"".join(peer.pem for peer in self.peers()) or tls.certificate
+        return grpc.ssl_server_certificate_configuration([(tls.private_key, tls.certificate)], roots)
+
+    def _handshake_or_last(self) -> grpc.ServerCertificateConfiguration | None:
+        try:
+            return self._handshake()
+        except BrokerError as error:
+            # The last good one stays; who calls is checked at every call all the same.
+            _log.error("certificates cannot be read", code=error.code)
+            return None
+
 
 def log_unforeseen(error: BaseException, **where: str) -> None:
     """Log a bug: its type and its place, never its message, which may quote what somebody asked or who they are."""
@@ -137,8 +165,8 @@ def _stop_on_failure(done: asyncio.Future[None], stop: StopSignal) -> None:
 class _CallerInterceptor(aio.ServerInterceptor):
     """Wraps every handler: who is calling, may they, is the message whole; and how a failure is said."""
 
-    def __init__(self, registered: Mapping[bytes, PeerCertificate], clock: Clock, stop: StopSignal) -> None:
-        self._registered = registered
+    def __init__(self, peers: Callable[[], Sequence[PeerCertificate]], clock: Clock, stop: StopSignal) -> None:
+        self._peers = peers
         self._clock = clock
         self._stop = stop
 
@@ -192,7 +220,8 @@ class _CallerInterceptor(aio.ServerInterceptor):
     @contextlib.asynccontextmanager
     async def _answering(self, context: Any, method: str) -> AsyncIterator[None]:
         try:
-            identity = verify_caller(context.auth_context(), self._registered, self._clock)
+            registered = register(await asyncio.to_thread(self._peers))
+            identity = verify_caller(context.auth_context(), registered, self._clock)
             verify_role(identity, method)
             set_caller(identity)
             yield

@@ -16,23 +16,13 @@ from typing import TypeVar
 
 import msgspec
 
-from broker_common.crypto.certificates import TlsCredentials
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.storage.durable import exclusive
 
-__all__ = ["Home", "TlsConfig"]
+__all__ = ["Home"]
 
 ValueT = TypeVar("ValueT")
 _MAX_FILE_BYTES = 1024 * 1024
-
-
-class TlsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Own certificate and key. Peers trust exactly this certificate, so giving it away is how to be recognised."""
-
-    # Reference to the PEM certificate.
-    certificate: str = "file:keys/tls.crt"
-    # Reference to the PEM private key.
-    private_key: str = "file:keys/tls.key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +70,23 @@ class Home:
                 raise self._missing(reference, "it is not a path") from error
         raise self._missing(reference, "it is not a reference")
 
-    def read_key(self, reference: str, parse: Callable[[str], ValueT]) -> ValueT:
-        """The key that a reference leads to, read by `parse`, whose ValueError never quotes the key."""
+    def read_keys(self, reference: str, parse: Callable[[str], ValueT]) -> list[ValueT]:
+        """The keys that a reference leads to, a line each, read by `parse`, whose ValueError never quotes a key."""
         try:
-            return parse(self.read(reference).decode("ascii"))
+            return [parse(line) for line in self.read(reference).decode("ascii").splitlines()]
         except ValueError as error:
-            raise self._missing(reference, "what is there is not a key of the kind expected") from error
+            raise self.no_key(reference) from error
 
-    def read_tls(self, config: TlsConfig) -> TlsCredentials:
-        return TlsCredentials(self.read(config.certificate), self.read(config.private_key))
+    def read_key(self, reference: str, parse: Callable[[str], ValueT]) -> ValueT:
+        """The one key that a reference leads to."""
+        keys = self.read_keys(reference, parse)
+        if len(keys) != 1:
+            raise self.no_key(reference)
+        return keys[0]
+
+    def no_key(self, reference: str) -> InvalidRequestError:
+        """The error for a reference that leads to no key of the kind expected."""
+        return self._missing(reference, "what is there is not a key of the kind expected")
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:

@@ -82,12 +82,14 @@ class Journal(Generic[StateT]):
         path: Path,
         *,
         fresh_state: Callable[[], StateT],
-        signer: NoteSigner,
+        signer: Callable[[StateT], NoteSigner],
         clock: Clock,
         tables: Callable[[Database], None],
         new: bool = False,
     ) -> None:
         """Open an existing journal: replay, verify the stored checkpoint, compare the stored state.
+
+        `signer` gives the keys that a log in a given state is signed with.
 
         `new` is for `create` alone: an empty file is a lost ledger everywhere else.
 
@@ -118,7 +120,7 @@ class Journal(Generic[StateT]):
         path: Path,
         *,
         fresh_state: Callable[[], StateT],
-        signer: NoteSigner,
+        signer: Callable[[StateT], NoteSigner],
         clock: Clock,
         tables: Callable[[Database], None],
     ) -> Journal[StateT]:
@@ -130,7 +132,8 @@ class Journal(Generic[StateT]):
         path.touch(mode=0o600)
         journal = cls(path, fresh_state=fresh_state, signer=signer, clock=clock, tables=tables, new=True)
         with journal.transaction() as transaction:
-            transaction.append(Opened(origin=signer.name, role=journal.state.role, format=FORMAT_VERSION))
+            origin = signer(journal.state).name
+            transaction.append(Opened(origin=origin, role=journal.state.role, format=FORMAT_VERSION))
         return journal
 
     def close(self) -> None:
@@ -180,7 +183,7 @@ class Journal(Generic[StateT]):
         with self._lock:
             # SECURITY: after an uncertain write the tree may hold entries that the file does not.
             self._verify_usable()
-            return self._signer.sign_checkpoint(self._tree.size, self._tree.root())
+            return self._signer(self.state).sign_checkpoint(self._tree.size, self._tree.root())
 
     def prove(self, index: int) -> Checkpointed:
         """The entry at `index`, with the signed checkpoint of the log that ends with it, and the proof.
@@ -191,7 +194,7 @@ class Journal(Generic[StateT]):
         with self._lock, _store_errors():
             self._verify_usable()
             (row,) = self.db.query("select entry from entries where sequence = ?", [index])
-            note = self._signer.sign_checkpoint(index + 1, self._tree.root(index + 1))
+            note = self._signer(self.state).sign_checkpoint(index + 1, self._tree.root(index + 1))
             return Checkpointed(note, index, self._tree.inclusion_proof(index, index + 1), bytes(row["entry"]))
 
     def now(self) -> int:
@@ -308,7 +311,7 @@ class Journal(Generic[StateT]):
         if head is None:
             raise InternalError("INTEGRITY", problem="the stored checkpoint is missing")
         try:
-            checkpoint = self._signer.verifier.verify_checkpoint(head["checkpoint"])
+            checkpoint = self._signer(self.state).verifier.verify_checkpoint(head["checkpoint"])
         except InvalidRequestError as error:
             raise InternalError("INTEGRITY", problem=f"the stored checkpoint is not ours, {error}") from error
         if (checkpoint.size, checkpoint.root) != (self._tree.size, self._tree.root()):

@@ -1,19 +1,46 @@
-"""Registered researchers, as a node's configuration names them: who may ask, for which studies, with which keys."""
+"""Registering and revoking peers, announcing one's own card: entries of an agency's log, made by its operator's commands.
+
+The log is the pointer here too: a node that is running obeys an entry at its next call, whichever process wrote it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
-from broker_common.crypto.certificates import PeerCertificate, Role
-from broker_common.crypto.signing import Purpose, VerifyKey
+from broker_common.crypto.cards import (
+    MAX_CARD_BYTES,
+    SignedCard,
+    VerifiedCard,
+    parse_signed_card,
+    verify_card,
+    verify_successor,
+)
+from broker_common.crypto.certificates import Identity, PeerCertificate, Role
+from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.query.ticket import Researcher
-from broker_common.storage.home import Home
+from broker_common.storage.journal import Journal, StateT
+from broker_common.tlog.entries import Announced, Registered, Revoked
+from broker_common.tlog.membership import Membership, Registration, peer_name
+from broker_common.values import Clock
 
-__all__ = ["Identifier", "LogName", "ResearcherPeer", "read_peer_certificate", "read_researchers"]
+__all__ = [
+    "Identifier",
+    "KnownPeers",
+    "LogName",
+    "announce",
+    "exchange",
+    "own_card",
+    "read_card",
+    "register",
+    "registered",
+    "revoke",
+]
 
 # As in the URI SAN of a certificate.
 Identifier = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9-]{0,62}\Z")]
@@ -21,51 +48,161 @@ Identifier = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9-]{0,62}\Z")]
 LogName = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"\A[^\s+]+\Z")]
 
 
-class ResearcherPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A registered researcher."""
-
-    # Their TLS certificate.
-    certificate: str
-    # The public key of their tickets.
-    ticket_key: str
-    # The studies they may ask for.
-    projects: list[Identifier]
-
-
-def read_peer_certificate(
-    home: Home, reference: str, role: Role, *, organisation: str | None = None, name: str | None = None
-) -> PeerCertificate:
-    """A peer's certificate, which names the peer that it is registered for.
-
-    SECURITY: whoever hands in a certificate chooses what it says. A researcher's that says "health", or another
-    researcher's name, must not become trusted.
+def read_card(path: Path, *, fingerprint: str | None = None) -> VerifiedCard:
+    """A card from a file, which agrees with itself and, where one is given, with a fingerprint.
 
     Raises:
-        InvalidRequestError: SECRET_MISSING; CONFIG_INVALID, it names somebody else.
+        InvalidRequestError: CARD_UNREADABLE, MALFORMED_MESSAGE, BAD_SIGNATURE or FINGERPRINT_MISMATCH.
     """
     try:
-        certificate = PeerCertificate.parse_pem(home.read(reference))
-    except ValueError as error:
-        raise _mismatch(home, reference, f"is not the certificate of a peer ({error})") from error
-    identity = certificate.identity
-    if identity.role != role or organisation not in {None, identity.organisation} or name not in {None, identity.name}:
-        raise _mismatch(home, reference, f"names {identity.uri}, not the {role} it is registered for")
-    return certificate
+        with path.open("rb") as file:
+            data = file.read(2 * MAX_CARD_BYTES + 2)
+    except OSError as error:
+        raise InvalidRequestError(
+            "CARD_UNREADABLE", file=str(path), problem=error.strerror or os.strerror(error.errno or 0)
+        ) from error
+    card = verify_card(parse_signed_card(data.removesuffix(b"\n")))
+    if fingerprint is not None and fingerprint.strip().lower() != card.fingerprint:
+        raise InvalidRequestError("FINGERPRINT_MISMATCH", found=card.fingerprint)
+    return card
 
 
-def _mismatch(home: Home, reference: str, problem: str) -> InvalidRequestError:
-    return InvalidRequestError(
-        "CONFIG_INVALID", file=str(home.path / "config.toml"), problem=f"the certificate {reference} {problem}"
-    )
+def own_card(membership: Membership) -> VerifiedCard:
+    """The node's own card.
+
+    Raises:
+        InvalidRequestError: CARD_MISSING.
+    """
+    if membership.own is None:
+        raise InvalidRequestError("CARD_MISSING")
+    return membership.own
 
 
-def read_researchers(home: Home, peers: Mapping[str, ResearcherPeer]) -> dict[str, Researcher]:
-    """The researchers with their keys, by id."""
+def announce(journal: Journal[StateT], signed: SignedCard) -> None:
+    """Log the node's own card; from here on its keys are the ones that are used."""
+    with journal.transaction() as transaction:
+        own = transaction.state.membership.own
+        if own is not None:
+            verify_successor(own, signed, journal.now())
+        transaction.append(Announced(card=signed))
 
-    def ticket_key(text: str) -> VerifyKey:
-        return VerifyKey.parse_text(text, Purpose.TICKET)
 
-    return {
-        name: Researcher(name, home.read_key(peer.ticket_key, ticket_key), frozenset(peer.projects))
-        for name, peer in peers.items()
-    }
+def register(
+    journal: Journal[StateT],
+    card: VerifiedCard,
+    *,
+    projects: Sequence[str] | None = None,
+    inbox: str | None = None,
+    replace: bool = False,
+) -> Registration:
+    """Log that a peer is known by a card; what is not given stays as it was.
+
+    Raises:
+        InvalidRequestError: CARD_OUTDATED; BAD_SIGNATURE, a known peer's card is no successor of the one that is known, and
+            `replace` is not given.
+    """
+    identity = card.card.identity
+    with journal.transaction() as transaction:
+        known = transaction.state.membership.peer(identity.role, peer_name(identity))
+        if known is not None and known.card.signed != card.signed and not replace:
+            verify_successor(known.card, card.signed, journal.now())
+        event = Registered(
+            card=card.signed,
+            projects=tuple(projects if projects is not None else known.projects if known is not None else ()),
+            inbox=inbox if inbox is not None else known.inbox if known is not None else "",
+        )
+        _verify_event(transaction.state, event)
+        transaction.append(event)
+        registration = transaction.state.membership.peer(identity.role, peer_name(identity))
+        assert registration is not None  # noqa: S101 - registered just now
+        return registration
+
+
+def _verify_event(state: StateT, event: Registered) -> None:
+    """What the log would refuse is the caller's mistake here, not a damaged log."""
+    trial = Membership.copy_of(state.membership)
+    trial.register(event, state.role)
+
+
+def revoke(journal: Journal[StateT], role: Role, name: str, note: str) -> None:
+    """Log that a peer is not known any more.
+
+    Raises:
+        InvalidRequestError: NOT_REGISTERED.
+    """
+    with journal.transaction() as transaction:
+        registered(transaction.state.membership, role, name)
+        transaction.append(Revoked(role=role, name=name, note=note))
+
+
+def registered(membership: Membership, role: Role, name: str) -> Registration:
+    """What is known of a peer.
+
+    Raises:
+        InvalidRequestError: NOT_REGISTERED.
+    """
+    registration = membership.peer(role, name)
+    if registration is None:
+        raise InvalidRequestError("NOT_REGISTERED", party=f"{role} {name[:64]}")
+    return registration
+
+
+def exchange(journal: Journal[StateT], caller: Identity, signed: SignedCard) -> SignedCard:
+    """Take a registered peer's newer card, if it is one; gives the node's own.
+
+    Raises:
+        InvalidRequestError: NOT_REGISTERED, MALFORMED_MESSAGE, WRONG_ORGANISATION or BAD_SIGNATURE.
+    """
+    with journal.reading() as state:
+        known = registered(state.membership, caller.role, peer_name(caller))
+        own = own_card(state.membership)
+    if known.card.signed != signed:
+        try:
+            register(journal, verify_successor(known.card, signed, journal.now()))
+        except InvalidRequestError as error:
+            # A peer that has not heard of its own newest card yet changes nothing, and learns ours.
+            if error.code != "CARD_OUTDATED":
+                raise
+    return own.signed
+
+
+class KnownPeers:
+    """A node's live view of the peers that its log names: asked at every call, so that an entry is obeyed at once."""
+
+    def __init__(self, journal: Journal[StateT], clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+
+    def own(self) -> VerifiedCard:
+        """The node's own card."""
+        with self._journal.reading() as state:
+            return own_card(state.membership)
+
+    def certificates(self) -> list[PeerCertificate]:
+        """Every certificate that is recognised now."""
+        with self._journal.reading() as state:
+            return state.membership.certificates(self._clock())
+
+    def card(self, role: Role, name: str) -> VerifiedCard:
+        """A peer's card. Raises NOT_REGISTERED."""
+        with self._journal.reading() as state:
+            return registered(state.membership, role, name).card
+
+    def agencies(self, role: Role) -> dict[str, VerifiedCard]:
+        """The cards of the agencies of a role, by organisation."""
+        with self._journal.reading() as state:
+            return {name: peer.card for name, peer in state.membership.peers(role).items()}
+
+    def researchers(self) -> dict[str, Researcher]:
+        """The registered researchers with the keys that are honoured now."""
+        now_ms = self._clock()
+        with self._journal.reading() as state:
+            return {
+                name: Researcher(name, tuple(peer.card.verify_keys(Purpose.TICKET, now_ms)), frozenset(peer.projects))
+                for name, peer in state.membership.peers("researcher").items()
+            }
+
+    def inboxes(self) -> dict[str, Registration]:
+        """The researchers who have an inbox."""
+        with self._journal.reading() as state:
+            return {name: peer for name, peer in state.membership.peers("researcher").items() if peer.inbox}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass, replace
 
-from broker_common.crypto.signing import VerifyKey
+from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import any_fits, price_units
 from broker_common.privacy.policy import Policy, parse_policy
@@ -37,9 +37,8 @@ class CensusState(LogState):
 
     role = "census"
 
-    def __init__(self, policy_key: VerifyKey) -> None:
-        super().__init__()
-        self._policy_key = policy_key
+    def __init__(self, identity_key: VerifyKey) -> None:
+        super().__init__(identity_key)
         self.policy: Policy | None = None
         self.adopted: Adopted | None = None
         self.load = ""
@@ -90,13 +89,16 @@ class CensusState(LogState):
             "shut_down": int(self.shut_down),
         }
 
-    def _take(self, entry: Entry, event: Event) -> None:
+    def apply(self, entry: Entry) -> None:
         self._require(
             entry,
-            not self._must_shut_down or isinstance(event, Shutdown),
+            not self._must_shut_down or isinstance(entry.event, Shutdown),
             "SHUTDOWN_MISSING",
             "no admissible scale fits any more, so a shutdown must follow",
         )
+        super().apply(entry)
+
+    def _take(self, entry: Entry, event: Event) -> None:
         match event:
             case Adopted():
                 self._adopt(entry, event)
@@ -124,10 +126,12 @@ class CensusState(LogState):
                 self._refuse(entry, "OTHER_LOG", "a census log holds no such entry")
 
     def _adopt(self, entry: Entry, event: Adopted) -> None:
-        self._require(entry, event.key_id == self._policy_key.key_id, "POLICY_INVALID", "another key is named")
+        key = self.membership.own_key(Purpose.POLICY, event.key_id, entry.time_ms)
+        if key is None:
+            self._refuse(entry, "POLICY_INVALID", "the key that is named is none of this agency's policy keys")
         try:
             signature = base64.b64decode(event.signature, validate=True)
-            self._policy_key.verify_signature(event.document.encode(), signature)
+            key.verify_signature(event.document.encode(), signature)
             policy = parse_policy(event.document.encode())
         except (InvalidRequestError, ValueError) as error:
             self._refuse(entry, "POLICY_INVALID", f"the policy is not one of this agency: {error}")
@@ -148,6 +152,13 @@ class CensusState(LogState):
         if policy is None:
             self._refuse(entry, "CHARGE_WITHOUT_POLICY", "no policy is in force")
         self._require(entry, not self.shut_down, "CHARGE_AFTER_SHUTDOWN", "the service is shut down")
+        self._require(
+            entry,
+            self.membership.peer("researcher", event.researcher) is not None
+            and self.membership.peer("health", event.health) is not None,
+            "NOT_REGISTERED",
+            "the researcher or the health agency is not registered",
+        )
         self._require(entry, event.load == self.load != "", "CHARGE_LOAD", "the load is not the one in force")
         self._require(entry, event.scale in policy.scales, "SCALE", "the policy does not admit this scale")
         self._require(

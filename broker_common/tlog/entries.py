@@ -12,10 +12,13 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from broker_common.crypto.cards import SignedCard
+
 __all__ = [
     "MAX_ENTRY_BYTES",
     "MAX_NOTE_CHARACTERS",
     "Adopted",
+    "Announced",
     "Charged",
     "Delivered",
     "Entry",
@@ -24,8 +27,10 @@ __all__ = [
     "Loaded",
     "Opened",
     "Refused",
+    "Registered",
     "Released",
     "ReportedCharge",
+    "Revoked",
     "Settled",
     "Shutdown",
     "Submitted",
@@ -48,6 +53,28 @@ class Opened(Struct, tag="opened", frozen=True, forbid_unknown_fields=True, kw_o
     origin: _Text
     role: _Text
     format: _Count
+
+
+class Announced(Struct, tag="announced", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Both: the node's own card, with the keys that it signs with from now on."""
+
+    card: SignedCard
+
+
+class Registered(Struct, tag="registered", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Both: a peer is known by this card. `projects` and `inbox` are a researcher's; the inbox only the census node's."""
+
+    card: SignedCard
+    projects: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=64)], ...], Meta(max_length=100)]
+    inbox: Annotated[str, Meta(max_length=256)]
+
+
+class Revoked(Struct, tag="revoked", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Both: a peer is not known any more."""
+
+    role: Annotated[str, Meta(pattern=r"\A(researcher|health|census)\Z")]
+    name: _Text
+    note: Annotated[str, Meta(min_length=1, max_length=MAX_NOTE_CHARACTERS)]
 
 
 class Adopted(Struct, tag="adopted", frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -145,6 +172,9 @@ class Settled(Struct, tag="settled", frozen=True, forbid_unknown_fields=True, kw
 
 Event: TypeAlias = (
     Opened
+    | Announced
+    | Registered
+    | Revoked
     | Adopted
     | Loaded
     | Charged

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from broker_common.crypto.signing import VerifyKey
 from broker_common.tlog.entries import (
     Entry,
     Event,
@@ -43,8 +44,8 @@ class HealthState(LogState):
 
     role = "health"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, identity_key: VerifyKey) -> None:
+        super().__init__(identity_key)
         self.load = ""
         self.release = ""
         # Of every load there ever was: open tickets may need an older one.
@@ -73,6 +74,12 @@ class HealthState(LogState):
                     entry, event.query not in self._ticket_of_query, "QUERY_REUSED", "one query id, one ticket"
                 )
                 self._require(entry, event.load == self.load != "", "LOAD", "the load is not the one in force")
+                self._require(
+                    entry,
+                    self.membership.peer("researcher", event.researcher) is not None,
+                    "NOT_REGISTERED",
+                    "the researcher is not registered",
+                )
                 self.tickets[event.ticket] = AcceptedTicket(event)
                 self.open_tickets[event.ticket] = None
                 self._ticket_of_query[event.query] = event.ticket

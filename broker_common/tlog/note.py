@@ -57,21 +57,19 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class NoteVerifier:
-    """A log's name and public key: enough to check its checkpoints."""
+    """A log's name and public keys: enough to check its checkpoints."""
 
     name: str
-    key: VerifyKey
-
-    @property
-    def key_hash(self) -> bytes:
-        return _key_hash(self.name, self.key)
+    keys: tuple[VerifyKey, ...]
 
     def to_text(self) -> str:
-        """The C2SP vkey: name+hash+base64(type || key)."""
-        return f"{self.name}+{self.key_hash.hex()}+{_base64(_ED25519 + self.key.raw)}"
+        """The C2SP vkeys, a line each: name+hash+base64(type || key)."""
+        return "\n".join(
+            f"{self.name}+{_key_hash(self.name, key).hex()}+{_base64(_ED25519 + key.raw)}" for key in self.keys
+        )
 
     def verify_checkpoint(self, note: str) -> Checkpoint:
-        """The checkpoint of `note`, if this key signed it and its origin is this key's name.
+        """The checkpoint of `note`, if one of these keys signed it, none of them wrongly, and its origin is this name.
 
         Raises:
             InvalidRequestError: BAD_SIGNATURE or MALFORMED_MESSAGE.
@@ -81,31 +79,38 @@ class NoteVerifier:
             checkpoint = Checkpoint.parse_text(text)
         except ValueError as error:
             raise InvalidRequestError("MALFORMED_MESSAGE", problem=f"not a signed checkpoint, {error}") from error
+        known = {_key_hash(self.name, key): key for key in self.keys}
+        verified = 0
         for name, blob in signatures:
-            if name == self.name and blob[:_KEY_HASH_BYTES] == self.key_hash:
-                self.key.verify_signature(text.encode(), blob[_KEY_HASH_BYTES:])
-                if checkpoint.origin != self.name:
-                    raise InvalidRequestError("BAD_SIGNATURE", subject="checkpoint")
-                return checkpoint
-        raise InvalidRequestError("BAD_SIGNATURE", subject="checkpoint")
+            key = known.get(blob[:_KEY_HASH_BYTES])
+            if name == self.name and key is not None:
+                key.verify_signature(text.encode(), blob[_KEY_HASH_BYTES:])
+                verified += 1
+        if not verified or checkpoint.origin != self.name:
+            raise InvalidRequestError("BAD_SIGNATURE", subject="checkpoint")
+        return checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class NoteSigner:
-    """A log's name and private key."""
+    """A log's name and private keys; while a key is being replaced there are two, so that either is enough to check."""
 
     name: str
-    key: SigningKey
+    keys: tuple[SigningKey, ...]
 
     @property
     def verifier(self) -> NoteVerifier:
-        return NoteVerifier(self.name, self.key.verify_key)
+        return NoteVerifier(self.name, tuple(key.verify_key for key in self.keys))
 
     def sign_checkpoint(self, size: int, root: bytes) -> str:
         """The signed note for a log of `size` entries with this root."""
         text = Checkpoint(self.name, size, root).to_text()
-        blob = self.verifier.key_hash + self.key.sign(text.encode())
-        return f"{text}\n{_SIGNATURE_PREFIX}{self.name} {_base64(blob)}\n"
+        lines = (self._signature_line(key, text) for key in self.keys)
+        return f"{text}\n{''.join(lines)}"
+
+    def _signature_line(self, key: SigningKey, text: str) -> str:
+        blob = _key_hash(self.name, key.verify_key) + key.sign(text.encode())
+        return f"{_SIGNATURE_PREFIX}{self.name} {_base64(blob)}\n"
 
 
 def _key_hash(name: str, key: VerifyKey) -> bytes:

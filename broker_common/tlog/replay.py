@@ -11,7 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import NoReturn, TypeVar
 
-from broker_common.tlog.entries import Entry, Event, Opened
+from broker_common.crypto.signing import VerifyKey
+from broker_common.errors import InvalidRequestError
+from broker_common.tlog.entries import Announced, Entry, Event, Opened, Registered, Revoked
+from broker_common.tlog.membership import Membership
 
 __all__ = ["FORMAT_VERSION", "LogState", "ReplayError", "replay"]
 
@@ -34,12 +37,14 @@ class LogState(ABC):
 
     role = ""
 
-    def __init__(self) -> None:
+    def __init__(self, identity_key: VerifyKey) -> None:
         self.size = 0
         self.time_ms = 0
         self.origin = ""
         # Hex hash of the policy in force; empty before the first one, and always in a log that adopts none.
         self.policy_hash = ""
+        # Whose log this is, and whom its node knows.
+        self.membership = Membership(identity_key)
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry.
@@ -58,6 +63,8 @@ class LogState(ABC):
             self._require(entry, event.role == self.role, "OTHER_LOG", f"this is the log of a {event.role} node")
             self._require(entry, event.format == FORMAT_VERSION, "FORMAT", f"format {event.format} is not known")
             self.origin = event.origin
+        elif isinstance(event, Announced | Registered | Revoked):
+            self._take_membership(entry, event)
         else:
             self._take(entry, event)
         self.size += 1
@@ -66,6 +73,19 @@ class LogState(ABC):
     def summary(self) -> dict[str, str | int]:
         """What the stored state must agree with at start-up; small, whatever the age of the log."""
         return {"size": self.size, "time_ms": self.time_ms, "policy": self.policy_hash}
+
+    def _take_membership(self, entry: Entry, event: Announced | Registered | Revoked) -> None:
+        try:
+            match event:
+                case Announced():
+                    self.membership.announce(event, self.role, self.origin, entry.time_ms)
+                case Registered():
+                    self.membership.register(event, self.role)
+                case Revoked():
+                    self.membership.revoke(event)
+        except InvalidRequestError as error:
+            code = "CARD_INVALID" if not isinstance(event, Revoked) else "NOT_REGISTERED"
+            self._refuse(entry, code, error.text)
 
     @abstractmethod
     def _take(self, entry: Entry, event: Event) -> None:

@@ -1,0 +1,58 @@
+"""The exchange of cards: what a node answers, and how a client takes the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from grpc import aio
+from grpc.aio import ServicerContext
+from tripartite.v1 import card_service_pb2, card_service_pb2_grpc
+
+from broker_common.crypto.cards import SignedCard, VerifiedCard, parse_signed_card, verify_successor
+from broker_common.crypto.certificates import Identity
+from broker_common.errors import BrokerError, PeerUnavailableError
+from broker_common.rpc.callers import caller
+from broker_common.rpc.status import calling
+
+__all__ = ["CardService", "fetch_card"]
+
+Context = ServicerContext[object, object]
+_TIMEOUT_SECONDS = 15.0
+
+
+class CardService(card_service_pb2_grpc.CardServiceServicer):
+    """tripartite.v1.CardService."""
+
+    def __init__(self, exchange: Callable[[Identity, SignedCard], SignedCard]) -> None:
+        self._exchange = exchange
+
+    async def Exchange(  # noqa: N802 - the name that the proto gives it
+        self, request: card_service_pb2.ExchangeRequest, context: Context
+    ) -> card_service_pb2.ExchangeResponse:
+        del context
+        own = await asyncio.to_thread(self._exchange, caller(), parse_signed_card(request.card))
+        return card_service_pb2.ExchangeResponse(card=own.to_bytes())
+
+
+async def fetch_card(channel: aio.Channel, own: SignedCard, known: VerifiedCard, now_ms: int) -> VerifiedCard | None:
+    """Tell a peer our card and hear its own; gives a newer one than is known, or None.
+
+    Raises:
+        PeerUnavailableError: PEER_MISBEHAVED, what it sent is no card of the peer that is known.
+    """
+    peer = known.card.role
+    request = card_service_pb2.ExchangeRequest(card=own.to_bytes())
+    stub = card_service_pb2_grpc.CardServiceStub(channel)
+    response = await calling(peer, stub.Exchange(request, timeout=_TIMEOUT_SECONDS))
+    try:
+        signed = parse_signed_card(response.card)
+        if signed == known.signed:
+            return None
+        return verify_successor(known, signed, now_ms)
+    except BrokerError as error:
+        if error.code == "CARD_OUTDATED":
+            return None
+        raise PeerUnavailableError(
+            "PEER_MISBEHAVED", peer=peer, problem="a card that does not follow its last"
+        ) from error

@@ -1,0 +1,196 @@
+"""A home's own private keys: which file holds them, which of them a card puts to use, and how a new one is made.
+
+A key file holds one key a line, the newest last (PEM blocks for TLS). Which of them serves is said by the home's own card,
+not by the file: a key that no card names yet is not used, one that no card names any more is removed at the next change.
+References are `file:` or `env:`; only files can be added to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from broker_common.crypto.cards import SAMPLE, SAMPLING, TLS, VerifiedCard
+from broker_common.crypto.certificates import (
+    Identity,
+    PeerCertificate,
+    TlsCredentials,
+    credentials_of,
+    make_certificate,
+)
+from broker_common.crypto.sampling import SamplingKey
+from broker_common.crypto.sealing import OpeningKey, SealingKey
+from broker_common.crypto.secret_text import parse_secret, secret_text
+from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
+from broker_common.errors import InvalidRequestError
+from broker_common.storage.durable import make_folder, replace_file
+from broker_common.storage.home import Home
+from broker_common.tlog.note import NoteSigner
+from broker_common.tlog.replay import LogState
+from broker_common.values import Clock
+
+__all__ = ["CERTIFICATE_DAYS", "Keyring", "log_signer"]
+
+CERTIFICATE_DAYS = 365
+_FILE = "file:"
+
+
+class Keyring:
+    """The private keys of one home, by purpose. Read when they are needed: a new card is obeyed at once."""
+
+    def __init__(self, home: Home, references: Mapping[str, str]) -> None:
+        self._home = home
+        self._references = references
+
+    # --- using keys ------------------------------------------------------------------------------------------------
+
+    def signing(self, card: VerifiedCard, purpose: Purpose, now_ms: int) -> SigningKey:
+        """The key that the home signs with now.
+
+        Raises:
+            InvalidRequestError: SECRET_MISSING.
+        """
+        return self._private(card.in_use(purpose.value, now_ms), purpose)
+
+    def every_signing(self, card: VerifiedCard, purpose: Purpose, now_ms: int) -> tuple[SigningKey, ...]:
+        """Every honoured key, for what is signed with all of them."""
+        return tuple(self._private(key, purpose) for key in card.verify_keys(purpose, now_ms))
+
+    def only_signing(self, purpose: Purpose) -> SigningKey:
+        """The one key there is, before any card."""
+        return self._home.read_key(self._reference(purpose.value), lambda text: SigningKey.parse_text(text, purpose))
+
+    def _private(self, public: object, purpose: Purpose) -> SigningKey:
+        reference = self._reference(purpose.value)
+        for key in self._home.read_keys(reference, lambda text: SigningKey.parse_text(text, purpose)):
+            if key.verify_key == public:
+                return key
+        raise self._home.no_key(reference)
+
+    def opening(self, card: VerifiedCard, now_ms: int) -> list[OpeningKey]:
+        """The keys that samples may be sealed to."""
+        reference = self._reference(SAMPLE)
+        honoured = {key.raw for key in card.honoured(SAMPLE, now_ms) if isinstance(key, SealingKey)}
+        keys = [
+            key for key in self._home.read_keys(reference, OpeningKey.parse_text) if key.sealing_key.raw in honoured
+        ]
+        if not keys:
+            raise self._home.no_key(reference)
+        return keys
+
+    def sampling(self, name: str) -> SamplingKey:
+        """The key that samples are drawn with under this public name, which a card has or had for it."""
+        reference = self._reference(SAMPLING)
+        for key in self._home.read_keys(reference, _parse_sampling):
+            if _secret_name(key) == name:
+                return key
+        raise self._home.no_key(reference)
+
+    def tls(self, card: VerifiedCard, now_ms: int) -> TlsCredentials:
+        """Certificate and key that the home shows now."""
+        certificate = card.in_use(TLS, now_ms)
+        if not isinstance(certificate, PeerCertificate):
+            raise self._home.no_key(self._reference(TLS))
+        try:
+            return credentials_of(certificate, self._home.read(self._reference(TLS)))
+        except ValueError as error:
+            raise self._home.no_key(self._reference(TLS)) from error
+
+    # --- making keys -----------------------------------------------------------------------------------------------
+
+    def make(self, purpose: str, identity: Identity, now_ms: int) -> str:
+        """Durably add a new key to its file; gives its public text, for a card.
+
+        CRASH: a key that no card names is not used.
+
+        Raises:
+            InvalidRequestError: INVALID_VALUE, the reference leads to no file.
+        """
+        if purpose == TLS:
+            made = make_certificate(identity, now_ms=now_ms, days=CERTIFICATE_DAYS)
+            self._append(purpose, made.private_key.decode("ascii"))
+            return PeerCertificate.parse_pem(made.certificate).pem.decode("ascii")
+        if purpose == SAMPLE:
+            opening = OpeningKey.generate(os.urandom)
+            self._append(purpose, f"{opening.to_text()}\n")
+            return opening.sealing_key.to_text()
+        if purpose == SAMPLING:
+            sampling = SamplingKey(os.urandom(32))
+            self._append(purpose, f"{secret_text(SAMPLING, sampling.expose())}\n")
+            return _secret_name(sampling)
+        signing = SigningKey.generate(Purpose(purpose), os.urandom)
+        self._append(purpose, f"{signing.to_text()}\n")
+        return signing.verify_key.to_text()
+
+    def _append(self, purpose: str, text: str) -> None:
+        path = self.file(purpose)
+        make_folder(path.parent)
+        before = path.read_bytes() if path.is_file() else b""
+        replace_file(path, before + text.encode("ascii"), mode=0o600)
+
+    def forget_except(self, card: VerifiedCard, purpose: str) -> None:
+        """Remove the keys of a purpose that its card does not list."""
+        path, reference = self.file(purpose), self._reference(purpose)
+        listed = [public for _, public in card.listed(purpose)]
+        if purpose == TLS:
+            blocks = [credentials_of(key, path.read_bytes()) for key in listed if isinstance(key, PeerCertificate)]
+            kept = b"".join(block.private_key for block in blocks)
+        elif purpose == SAMPLE:
+            raws = [key.raw for key in listed if isinstance(key, SealingKey)]
+            opening = self._home.read_keys(reference, OpeningKey.parse_text)
+            kept = "".join(f"{key.to_text()}\n" for key in opening if key.sealing_key.raw in raws).encode("ascii")
+        elif purpose == SAMPLING:
+            # Open questions may still be drawn with an earlier one.
+            return
+        else:
+            keys = [self._private(key, Purpose(purpose)) for key in listed if isinstance(key, VerifyKey)]
+            kept = "".join(f"{key.to_text()}\n" for key in keys).encode("ascii")
+        replace_file(path, kept, mode=0o600)
+
+    def file(self, purpose: str) -> Path:
+        """The file that holds the keys of a purpose.
+
+        Raises:
+            InvalidRequestError: INVALID_VALUE.
+        """
+        reference = self._reference(purpose)
+        if not reference.startswith(_FILE):
+            raise InvalidRequestError(
+                "INVALID_VALUE",
+                name=f"the reference {reference}",
+                problem="leads to no file that a key could be added to",
+                remedy="Keys that live in the environment are changed where they come from.",
+            )
+        return self._home.path / reference.removeprefix(_FILE)
+
+    def _reference(self, purpose: str) -> str:
+        try:
+            return self._references[purpose]
+        except KeyError:
+            raise InvalidRequestError(
+                "INVALID_VALUE",
+                name="PURPOSE",
+                problem=f"'{purpose[:32]}' is no kind of key that this home has",
+                remedy=f"It is one of: {', '.join(self._references)}.",
+            ) from None
+
+
+def log_signer(keyring: Keyring, origin: str, clock: Clock) -> Callable[[LogState], NoteSigner]:
+    """What a home's log is signed with: every honoured log key of its card, or the one there is before the first card."""
+
+    def signer(state: LogState) -> NoteSigner:
+        card = state.membership.own
+        if card is None:
+            return NoteSigner(origin, (keyring.only_signing(Purpose.LOG),))
+        return NoteSigner(origin, keyring.every_signing(card, Purpose.LOG, max(clock(), state.time_ms)))
+
+    return signer
+
+
+def _parse_sampling(text: str) -> SamplingKey:
+    return SamplingKey(parse_secret(text, SAMPLING))
+
+
+def _secret_name(key: SamplingKey) -> str:
+    return f"secret {key.key_id}"

@@ -1,0 +1,124 @@
+"""Who a node is and whom it knows: the part of every log's state that its `announced`, `registered` and `revoked` make.
+
+A peer is known by its organisation (an agency) or by its id (a researcher), one card at a time. Whoever is revoked is
+unknown from that entry on; registering again is an operator's act like the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker_common.crypto.cards import VerifiedCard, verify_card, verify_successor
+from broker_common.crypto.certificates import Identity, PeerCertificate, Role
+from broker_common.crypto.signing import Purpose, VerifyKey
+from broker_common.errors import InvalidRequestError
+from broker_common.tlog.entries import Announced, Registered, Revoked
+
+__all__ = ["Membership", "Registration", "peer_name"]
+
+# SECURITY: nobody else is ever recognised; a second census agency could read criteria.
+_PEER_ROLES: Mapping[str, frozenset[Role]] = {
+    "census": frozenset({"researcher", "health"}),
+    "health": frozenset({"researcher", "census"}),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Registration:
+    """One known peer."""
+
+    card: VerifiedCard
+    projects: tuple[str, ...] = ()
+    inbox: str = ""
+
+
+def peer_name(identity: Identity) -> str:
+    """What a peer is known by: a researcher by the id, an agency by its organisation."""
+    return identity.name if identity.role == "researcher" else identity.organisation
+
+
+class Membership:
+    """One node's card and its peers. Every method that changes it checks first and raises InvalidRequestError."""
+
+    def __init__(self, identity_key: VerifyKey) -> None:
+        # The root of everything the node says of itself.
+        self._identity_key = identity_key
+        self.own: VerifiedCard | None = None
+        self._peers: dict[tuple[str, str], Registration] = {}
+
+    @classmethod
+    def copy_of(cls, other: Membership) -> Membership:
+        """One that can be changed without changing the other."""
+        copy = cls(other._identity_key)
+        copy.own, copy._peers = other.own, dict(other._peers)
+        return copy
+
+    def announce(self, event: Announced, role: str, origin: str, now_ms: int) -> None:
+        """Take the node's own card.
+
+        Raises:
+            InvalidRequestError: it is not this node's, not signed by its identity key, or not newer.
+        """
+        if self.own is None:
+            card = verify_card(event.card)
+            keys = card.verify_keys(Purpose.IDENTITY, now_ms)
+            if self._identity_key not in keys:
+                raise InvalidRequestError("BAD_SIGNATURE", subject="card")
+        else:
+            card = verify_successor(self.own, event.card, now_ms)
+        if (card.card.role, card.card.origin) != (role, origin):
+            raise InvalidRequestError("WRONG_ORGANISATION", subject="card")
+        self.own = card
+
+    def register(self, event: Registered, role: str) -> None:
+        """Take a peer's card at a node of this role.
+
+        Raises:
+            InvalidRequestError: it does not agree with itself, is of nobody whom such a node knows, or hides another peer
+                from TLS.
+        """
+        card = verify_card(event.card)
+        identity = card.card.identity
+        if identity.role not in _PEER_ROLES.get(role, ()):
+            raise InvalidRequestError("WRONG_ORGANISATION", subject="card")
+        key = (identity.role, peer_name(identity))
+        _verify_subjects(card, [peer.card for name, peer in self._peers.items() if name != key])
+        self._peers[key] = Registration(card, event.projects, event.inbox)
+
+    def revoke(self, event: Revoked) -> None:
+        """Forget a peer.
+
+        Raises:
+            InvalidRequestError: NOT_REGISTERED.
+        """
+        if self._peers.pop((event.role, event.name), None) is None:
+            raise InvalidRequestError("NOT_REGISTERED", party=f"{event.role} {event.name[:64]}")
+
+    def peer(self, role: Role, name: str) -> Registration | None:
+        return self._peers.get((role, name))
+
+    def peers(self, role: Role) -> dict[str, Registration]:
+        """The known peers of a role, by name, in the order in which they became known."""
+        return {name: peer for (kind, name), peer in self._peers.items() if kind == role}
+
+    def everybody(self) -> list[Registration]:
+        """The known peers of every role."""
+        return list(self._peers.values())
+
+    def certificates(self, now_ms: int) -> list[PeerCertificate]:
+        """Every certificate that is recognised at this instant."""
+        return [certificate for peer in self._peers.values() for certificate in peer.card.certificates(now_ms)]
+
+    def own_key(self, purpose: Purpose, key_id: str, now_ms: int) -> VerifyKey | None:
+        """The node's own public key of this name, if it is honoured at this instant."""
+        if self.own is None:
+            return None
+        return next((key for key in self.own.verify_keys(purpose, now_ms) if key.key_id == key_id), None)
+
+
+def _verify_subjects(card: VerifiedCard, others: list[VerifiedCard]) -> None:
+    """TLS finds a trusted certificate by its subject: two with the same one would hide each other."""
+    taken = {certificate.subject for other in others for certificate in other.certificates(0)}
+    if any(certificate.subject in taken for certificate in card.certificates(0)):
+        raise InvalidRequestError("MALFORMED_MESSAGE", problem="the card: its certificate has another peer's subject")

@@ -1,0 +1,101 @@
+"""The way to the census node: a channel under the certificates of its present card, and the keys that the card lists.
+
+Asked anew for every attempt. When a card changes, ours or the census node's, a new channel is opened; streams that are under
+way on the old one go on until they end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+from grpc import aio
+from tripartite.v1 import census_service_pb2_grpc
+
+from broker_common.crypto.cards import SignedCard, VerifiedCard
+from broker_common.crypto.certificates import TlsCredentials
+from broker_common.crypto.sealing import SealingKey
+from broker_common.crypto.signing import Purpose, VerifyKey
+from broker_common.errors import BrokerError
+from broker_common.rpc.cards import fetch_card
+from broker_common.rpc.channel import Peer, open_channel
+from broker_common.tlog.note import NoteVerifier
+from broker_common.values import Clock
+
+__all__ = ["CensusLink"]
+
+_log = structlog.get_logger()
+_EXCHANGE_SECONDS = 300.0
+# After a failed exchange: the census node may be starting.
+_SOON_SECONDS = 5.0
+
+
+class CensusLink:
+    """One census node. Made inside a running event loop; `close` it."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        card: Callable[[], VerifiedCard],
+        own_card: Callable[[], SignedCard],
+        tls: Callable[[], TlsCredentials],
+        clock: Clock,
+    ) -> None:
+        self._address = address
+        self._card = card
+        self._own_card = own_card
+        self._tls = tls
+        self._clock = clock
+        self._channels: list[aio.Channel] = []
+        self._shown: tuple[Peer, bytes] | None = None
+
+    def _channel(self) -> aio.Channel:
+        peer = Peer("census", self._address, tuple(self._card().certificates(self._clock())))
+        own = self._tls()
+        if self._shown != (peer, own.certificate):
+            # The old channel is kept open for what is under way on it.
+            self._channels.append(open_channel(peer, own, self._clock))
+            self._shown = (peer, own.certificate)
+        return self._channels[-1]
+
+    def stub(self) -> census_service_pb2_grpc.CensusServiceAsyncStub:
+        """The census node's RPCs."""
+        return census_service_pb2_grpc.CensusServiceStub(self._channel())
+
+    @property
+    def sealing_key(self) -> SealingKey:
+        """What samples are sealed to now."""
+        return self._card().sealing_key(self._clock())
+
+    @property
+    def policy_keys(self) -> list[VerifyKey]:
+        return self._card().verify_keys(Purpose.POLICY, self._clock())
+
+    @property
+    def log(self) -> NoteVerifier:
+        """What checks the checkpoints of its log."""
+        card = self._card()
+        return NoteVerifier(card.card.origin, tuple(card.verify_keys(Purpose.LOG, self._clock())))
+
+    async def keep_cards_current(self, take: Callable[[VerifiedCard], object]) -> None:
+        """Exchange cards now and every few minutes; `take` keeps a newer one. Ends when cancelled."""
+        while True:
+            pause = _EXCHANGE_SECONDS
+            try:
+                newer = await fetch_card(self._channel(), self._own_card(), self._card(), self._clock())
+                if newer is not None:
+                    await asyncio.to_thread(take, newer)
+                    _log.info("the census agency has a new card", serial=newer.card.serial)
+            except BrokerError as error:
+                if error.stops_node:
+                    raise
+                _log.info("cards were not exchanged", code=error.code)
+                pause = _SOON_SECONDS
+            await asyncio.sleep(pause)
+
+    async def close(self) -> None:
+        """Close every channel."""
+        for channel in self._channels:
+            await channel.close()

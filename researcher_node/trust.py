@@ -1,0 +1,56 @@
+"""Whom the researcher knows: the card of each agency, a file each in `trust/`, replaced when a newer card is heard of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker_common.crypto.cards import VerifiedCard, verify_successor
+from broker_common.crypto.certificates import Role
+from broker_common.errors import InvalidRequestError
+from broker_common.storage.durable import make_folder, replace_file
+from broker_common.storage.registration import read_card
+from broker_common.values import Clock
+
+__all__ = ["Trust"]
+
+
+class Trust:
+    """The folder of cards. Read at every use: what another process has put there is obeyed at once."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+
+    def file(self, role: Role) -> Path:
+        """Where an agency's card lies."""
+        return self._folder / f"{role}.card"
+
+    def card(self, role: Role) -> VerifiedCard:
+        """An agency's card.
+
+        Raises:
+            InvalidRequestError: NOT_REGISTERED; or what is wrong with the file.
+        """
+        if not self.file(role).is_file():
+            raise InvalidRequestError("NOT_REGISTERED", party=f"the {role} agency")
+        card = read_card(self.file(role))
+        if card.card.role != role:
+            raise InvalidRequestError("WRONG_ORGANISATION", subject="card")
+        return card
+
+    def put(self, card: VerifiedCard, *, replace: bool = False) -> None:
+        """Keep a card in the place of the one before, which it must follow unless `replace` is given.
+
+        Raises:
+            InvalidRequestError: BAD_SIGNATURE, WRONG_ORGANISATION or CARD_OUTDATED.
+        """
+        role = card.card.role
+        if role not in {"health", "census"}:
+            raise InvalidRequestError("WRONG_ORGANISATION", subject="card")
+        if not replace and self.file(role).is_file():
+            before = self.card(role)
+            if before.signed == card.signed:
+                return
+            verify_successor(before, card.signed, self._clock())
+        make_folder(self._folder)
+        replace_file(self.file(role), card.signed.to_bytes() + b"\n")
