@@ -349,7 +349,8 @@ REASONS: Mapping[str, Reason] = {
     "PEER_UNAVAILABLE": Reason(
         PeerUnavailableError,
         "The {peer} node does not answer.",
-        "Check that it is running ('tripartite up DIR' starts all three on one machine), then try again.",
+        "Check that it is running ('tripartite up DIR' starts all three on one machine), that its operator has registered "
+        "your card, and that you have registered its present one; then try again.",
     ),
     "PEER_FAILED": Reason(
         PeerUnavailableError,

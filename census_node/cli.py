@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
     Progress,
     emit,
@@ -71,6 +72,10 @@ def load(home: Path, as_json: bool, max_rejected: int | None, release: str | Non
     emit(
         as_json, result, "\n".join(filter(None, [text, rejections_text(report.rejected.first, report.rejected.count)]))
     )
+
+
+commands.add_command(register_command(CensusHome, inboxes=True))
+commands.add_command(revoke_command(CensusHome, ("researcher", "health")))
 
 
 @commands.command()

@@ -95,6 +95,16 @@ class CensusHome(AgencyHome[CensusState]):
         """The key that signs policies now."""
         return self.keyring.signing(self.own_card(), Purpose.POLICY, system_clock())
 
+    def after_rotation(self, purpose: str) -> None:
+        """The policy in force is signed again by a new policy key: the one before will not be honoured for ever."""
+        if purpose != Purpose.POLICY.value:
+            return
+        newest = self.keyring.listed_signing(self.own_card().card, Purpose.POLICY)[-1]
+        with self.journal() as journal, journal.reading() as state:
+            policy = state.policy
+        if policy is not None:
+            self.adopt(policy, newest)
+
     def adopt(self, policy: Policy, key: SigningKey) -> None:
         """Sign a policy and put it in force.
 

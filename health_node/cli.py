@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
     Progress,
     emit,
@@ -71,6 +72,10 @@ def _release_in_force(opened: HealthHome) -> str:
             return state.release
     finally:
         journal.close()
+
+
+commands.add_command(register_command(HealthHome, inboxes=False))
+commands.add_command(revoke_command(HealthHome, ("researcher", "census")))
 
 
 @commands.command()

@@ -12,15 +12,18 @@ from typing import Any
 import click
 from tripartite.v1 import health_service_pb2
 
+from broker_common import card_texts
 from broker_common.cli import emit, home_option, json_option, lifeline_option, ready_line, say
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError
 from broker_common.privacy.accounting import epsilon_text
 from broker_common.privacy.discrete_laplace import margin
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
+from broker_common.storage.registration import IDENTIFIER, read_card
 from researcher_node import texts
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Dictionaries, Precision, Quoted, Wanted, parse_fraction
+from researcher_node.config import AgencyPeer, ResearcherConfig
 from researcher_node.opening import ResearcherHome
 
 __all__ = ["commands"]
@@ -188,6 +191,69 @@ async def _collect_pending(opened: ResearcherHome, query_id: str | None) -> None
                         raise
                     if asked.state == "pending":
                         say(f"{asked.query}: {error.text}")
+
+
+@commands.command()
+@home_option
+@json_option
+@click.option("--id", "researcher_id", required=True, help=texts.ID_HELP)
+@click.option("--organisation", required=True, help=texts.ORGANISATION_HELP)
+@click.option("--project", required=True, help=texts.USUAL_PROJECT_HELP)
+@click.option("--health", "health_address", required=True, metavar="HOST:PORT", help=texts.HEALTH_HELP)
+@click.option("--census", "census_address", required=True, metavar="HOST:PORT", help=texts.CENSUS_HELP)
+@click.option("--address", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT", help=texts.ADDRESS_HELP)
+def create(
+    home: Path,
+    as_json: bool,
+    researcher_id: str,
+    organisation: str,
+    project: str,
+    health_address: str,
+    census_address: str,
+    address: str,
+) -> None:
+    """Make a new researcher home, with keys of its own.
+
+    Next: hand its card ('keys card') to both agencies, whose operators register it, and 'register' the cards of both here.
+    """
+    config = ResearcherConfig(
+        role="researcher",
+        researcher_id=researcher_id,
+        organisation=organisation,
+        project=project,
+        health=AgencyPeer(address=health_address),
+        census=AgencyPeer(address=census_address),
+        address=address,
+    )
+    for name, value in (("--id", researcher_id), ("--organisation", organisation), ("--project", project)):
+        if not IDENTIFIER.fullmatch(value):
+            raise InvalidRequestError("INVALID_VALUE", name=name, problem=f"is {value!r}", remedy=texts.NAME_RULE)
+    own = ResearcherHome.create(home, config).own_card()
+    result = {"home": str(home), "researcher_id": researcher_id, "fingerprint": own.fingerprint}
+    emit(as_json, result, texts.CREATED.format_map(result))
+
+
+@commands.command()
+@home_option
+@json_option
+@click.argument("card", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--fingerprint", help=card_texts.FINGERPRINT_HELP)
+@click.option("--replace", is_flag=True, help=card_texts.REPLACE_HELP)
+def register(home: Path, as_json: bool, card: Path, fingerprint: str | None, replace: bool) -> None:
+    """Know an agency by the card that it printed with 'keys card'.
+
+    Newer cards of an agency are taken by themselves at every contact; this is for the first one, and after a loss of keys.
+    """
+    opened = ResearcherHome(home)
+    verified = read_card(card, fingerprint=fingerprint)
+    opened.trust.put(verified, replace=replace)
+    result = {
+        "role": verified.card.role,
+        "organisation": verified.card.organisation,
+        "serial": verified.card.serial,
+        "fingerprint": verified.fingerprint,
+    }
+    emit(as_json, result, texts.REGISTERED.format_map(result))
 
 
 @commands.command()

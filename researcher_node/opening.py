@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 from grpc import aio
 from tripartite.v1 import inbox_service_pb2_grpc
 
 from broker_common.crypto.cards import SignedCard, VerifiedCard
-from broker_common.crypto.certificates import TlsCredentials
+from broker_common.crypto.certificates import Identity, TlsCredentials
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.rpc.server import NodeServer, StopSignal
@@ -19,12 +20,13 @@ from broker_common.storage.durable import replace_file
 from broker_common.storage.home import Home
 from broker_common.storage.keyring import Keyring
 from broker_common.storage.registration import read_card
+from broker_common.tlog.membership import Registration
 from broker_common.tlog.note import NoteVerifier
 from researcher_node.answers import Answers, CensusKeys
 from researcher_node.asking import Party, Session
 from researcher_node.config import ResearcherConfig
 from researcher_node.service import InboxService
-from researcher_node.trust import Trust
+from researcher_node.trust import AGENCIES, Trust
 
 __all__ = ["ResearcherHome"]
 
@@ -41,6 +43,23 @@ class ResearcherHome:
         self.keyring = Keyring(self.home, self.config.keys.private)
         self.trust = Trust(path / "trust", system_clock)
 
+    @classmethod
+    def create(cls, path: Path, config: ResearcherConfig) -> ResearcherHome:
+        """A new home with fresh keys and a first card, in a folder that is new or empty.
+
+        Raises:
+            InvalidRequestError: HOME_INVALID.
+        """
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise InvalidRequestError("HOME_INVALID", home=str(path), role="new", problem="the folder is not empty")
+        path.chmod(0o700)
+        replace_file(path / "config.toml", msgspec.toml.encode(config))
+        made = cls(path)
+        identity = Identity(config.organisation, "researcher", config.researcher_id)
+        made.publish(made.keyring.first_card(identity, "", system_clock()).signed)
+        return made
+
     def own_card(self) -> VerifiedCard:
         """The researcher's own card.
 
@@ -54,6 +73,14 @@ class ResearcherHome:
     def publish(self, signed: SignedCard) -> None:
         """Make this the researcher's card; the agencies hear of it at the next contact."""
         replace_file(self._own_file, signed.to_bytes() + b"\n")
+
+    def after_rotation(self, purpose: str) -> None:
+        """Nothing: the agencies hear of a new key at the next contact."""
+        del purpose
+
+    def known(self) -> list[Registration]:
+        """The agencies whose cards are in `trust/`."""
+        return [Registration(self.trust.card(role)) for role in AGENCIES if self.trust.file(role).is_file()]
 
     @property
     def _own_file(self) -> Path:

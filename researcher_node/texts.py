@@ -46,5 +46,22 @@ AGAIN_HELP = "Submit the ticket of an earlier query again: one ticket, one charg
 WHERE_OR_AGAIN = "Give --where and --count, or --again with an earlier query id."
 QUOTING_AGAIN = "The quote is no longer held; quoting again. Nothing was charged."
 NO_ANSWERS = "Nothing has been asked yet."
+ID_HELP = "The id under which both agencies will register you; opaque, not your name."
+ORGANISATION_HELP = "Your organisation, as it will stand in your certificate."
+USUAL_PROJECT_HELP = "The study that questions belong to when none is named."
+HEALTH_HELP = "Where the health node listens."
+CENSUS_HELP = "Where the census node listens."
+ADDRESS_HELP = "Where your inbox will listen, if you run one."
+NAME_RULE = "Use small letters, digits and hyphens, at most 63."
+CREATED = """\
+A researcher home for {researcher_id} stands in {home}.
+  fingerprint of its card  {fingerprint}
+Next:
+  tripartite keys card --home {home} --to my.card       hand it to both agencies, whose operators register it
+  tripartite researcher register --home {home} CARD     once for each agency's card"""
+REGISTERED = """\
+The {role} agency is known by card {serial} of {organisation}, from now on.
+  fingerprint  {fingerprint}
+If the fingerprint was not compared with the agency yet, do it now."""
 READY = "researcher inbox ready on {address}"
 SCALE_OR_MARGIN = "Give --scale or --margin, not both."

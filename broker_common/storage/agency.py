@@ -56,6 +56,10 @@ class AgencyHome(ABC, Generic[StateT]):
         with self.journal() as journal:
             announce(journal, signed)
 
+    def after_rotation(self, purpose: str) -> None:
+        """What a new key of this purpose makes necessary."""
+        del purpose
+
     def known(self) -> list[Registration]:
         """Every registered peer."""
         with self.journal() as journal, journal.reading() as state:

@@ -11,7 +11,17 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from broker_common.crypto.cards import SAMPLE, SAMPLING, TLS, VerifiedCard
+from broker_common.crypto.cards import (
+    PURPOSES,
+    SAMPLE,
+    SAMPLING,
+    TLS,
+    Card,
+    CardKey,
+    VerifiedCard,
+    sign_card,
+    verify_card,
+)
 from broker_common.crypto.certificates import (
     Identity,
     PeerCertificate,
@@ -56,6 +66,11 @@ class Keyring:
     def every_signing(self, card: VerifiedCard, purpose: Purpose, now_ms: int) -> tuple[SigningKey, ...]:
         """Every honoured key, for what is signed with all of them."""
         return tuple(self._private(key, purpose) for key in card.verify_keys(purpose, now_ms))
+
+    def listed_signing(self, card: Card, purpose: Purpose) -> list[SigningKey]:
+        """The private halves of every key that a card of our own lists for a purpose, whether it is signed yet or not."""
+        listed = [VerifyKey.parse_text(key.key, purpose) for key in card.keys if key.purpose == purpose.value]
+        return [self._private(public, purpose) for public in listed]
 
     def only_signing(self, purpose: Purpose) -> SigningKey:
         """The one key there is, before any card."""
@@ -122,6 +137,22 @@ class Keyring:
         signing = SigningKey.generate(Purpose(purpose), os.urandom)
         self._append(purpose, f"{signing.to_text()}\n")
         return signing.verify_key.to_text()
+
+    def first_card(self, identity: Identity, origin: str, now_ms: int) -> VerifiedCard:
+        """A fresh key for each purpose of the role, on a card."""
+        keys = tuple(
+            CardKey(purpose=purpose, key=self.make(purpose, identity, now_ms), from_ms=now_ms, until_ms=0)
+            for purpose in PURPOSES[identity.role]
+        )
+        card = Card(
+            role=identity.role,
+            organisation=identity.organisation,
+            name=identity.name,
+            serial=1,
+            origin=origin,
+            keys=keys,
+        )
+        return verify_card(sign_card(card, [self.only_signing(Purpose.IDENTITY)]))
 
     def _append(self, purpose: str, text: str) -> None:
         path = self.file(purpose)
