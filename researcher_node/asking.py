@@ -169,6 +169,10 @@ class Session(AbstractAsyncContextManager["Session"]):
     async def _census(self) -> census_service_pb2_grpc.CensusServiceAsyncStub:
         return census_service_pb2_grpc.CensusServiceStub(await self._met("census"))
 
+    async def meet(self, role: Role) -> None:
+        """Exchange cards with a node, unless this session has."""
+        await self._met(role)
+
     async def _met(self, role: Role) -> aio.Channel:
         """The channel to a node with which cards have been exchanged."""
         known, now_ms = self._trust.card(role), self._clock()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import structlog
 from grpc import aio
 from tripartite.v1 import inbox_service_pb2_grpc
 
 from broker_common.crypto.cards import SignedCard, VerifiedCard
 from broker_common.crypto.certificates import Identity, TlsCredentials
 from broker_common.crypto.signing import Purpose
-from broker_common.errors import InvalidRequestError
+from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
@@ -32,6 +34,8 @@ __all__ = ["ResearcherHome"]
 
 _ANSWERS = "answers.db"
 _OWN_CARD = "own.card"
+_EXCHANGE_SECONDS = 300.0
+_log = structlog.get_logger()
 
 
 class ResearcherHome:
@@ -130,7 +134,19 @@ class ResearcherHome:
             clock=system_clock,
             reflection=self.config.reflection,
         )
+
+        async def keep_cards_current() -> None:
+            # An inbox hears of a new answer key before the first answer under it comes.
+            while True:
+                async with self.session(answers) as session:
+                    for role in AGENCIES:
+                        try:
+                            await session.meet(role)
+                        except BrokerError as error:
+                            _log.info("cards were not exchanged", peer=role, code=error.code)
+                await asyncio.sleep(_EXCHANGE_SECONDS)
+
         try:
-            await server.run(add_services, stop=StopSignal(), on_ready=on_ready)
+            await server.run(add_services, stop=StopSignal(), on_ready=on_ready, while_serving=keep_cards_current)
         finally:
             answers.close()
