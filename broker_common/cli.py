@@ -76,9 +76,9 @@ def _stop_at_end_of_input() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def rejections_text(rejected: Sequence[tuple[int, str]], count: int) -> str:
-    """The rows that a load left out, for a person: the first few with line and reason."""
-    shown = [f"  line {line}: {reason}" for line, reason in rejected[:_SHOWN_REJECTIONS]]
+def rejections_text(rejected: Sequence[tuple[int, str]], count: int, counted_by: str) -> str:
+    """The rows that a load left out, for a person: the first few with number and reason."""
+    shown = [f"  {counted_by} {line}: {reason}" for line, reason in rejected[:_SHOWN_REJECTIONS]]
     more = count - len(shown)
     return "\n".join(shown + ([f"  ... and {more} more"] if more > 0 else []))
 

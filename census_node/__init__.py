@@ -7,5 +7,5 @@ reservations  budget held by tickets on their way
 samples     files between charge and answer  delivery    pushes answers to inboxes
 slots       places in the noise sequence     timing      the instants at which anything may leave
 service     the RPCs                         node        the parts of one running node, put together
-loading     CSV to registry                  cli         the commands; texts: what they say
+loading     source to registry               cli         the commands; texts: what they say
 """

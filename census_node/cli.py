@@ -48,30 +48,31 @@ def commands() -> None:
 @json_option
 @max_rejected_option
 @click.option("--release", help=texts.RELEASE_HELP)
-@click.argument("source", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("source", required=False, type=click.Path(path_type=Path))
 def load(home: Path, as_json: bool, max_rejected: int | None, release: str | None, source: Path | None) -> None:
-    """Load the registry from a CSV file.
+    """Load the registry from a CSV or Parquet file.
 
-    SOURCE has one row per person; it is people.csv in the home if left out. Every row is checked, wrong ones are left out
-    and named, and what was loaded before stays in force until the end.
+    SOURCE has one row per person; it is people.csv in the home if left out. Its content tells CSV from Parquet, not its
+    name. Every row is checked, wrong ones are left out and named (by line in CSV, by row in Parquet, each counted from 1),
+    and what was loaded before stays in force until the end.
     """
     opened = CensusHome(home)
     release = release or _read(home, lambda state: state.release) or _FIRST_RELEASE
     report = opened.load(
         source or home / "people.csv", release, progress=Progress(texts.LOADING), max_rejected=max_rejected
     )
+    rejected = report.rejected
     result = {
         "release": release,
         "rows": report.rows,
         "linked": report.linked,
         "without_card": report.without_card,
-        "rejected": report.rejected.count,
-        "rejections": [{"line": line, "reason": reason} for line, reason in report.rejected.first],
+        "rejected": rejected.count,
+        "rejections": [{"line": line, "reason": reason} for line, reason in rejected.first],
     }
     text = texts.LOADED.format_map(result)
-    emit(
-        as_json, result, "\n".join(filter(None, [text, rejections_text(report.rejected.first, report.rejected.count)]))
-    )
+    left_out = rejections_text(rejected.first, rejected.count, rejected.counted_by)
+    emit(as_json, result, "\n".join(filter(None, [text, left_out])))
 
 
 commands.add_command(register_command(CensusHome, inboxes=True))

@@ -1,4 +1,4 @@
-"""Loading the registry: from a CSV source to columns, checked row by row and replaced whole.
+"""Loading the registry: from a CSV or Parquet source to columns, checked row by row and replaced whole.
 
 A row is loaded with all its values or not at all. A row without a health card cannot be linked and is left out, counted
 apart from the rows that are wrong. Of several rows with one card, or one person id, the first stays. Cards become
@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from broker_common.crypto.linkage import LinkageKey, parse_health_card
 from broker_common.errors import InvalidRequestError
-from broker_common.storage.source import Chunk, CsvSource, Progress, RejectedRows, ascending_without_repeats
+from broker_common.storage.source import Chunk, Progress, RejectedRows, ascending_without_repeats
+from broker_common.storage.source_kinds import open_source
 from broker_common.storage.source_values import ColumnReader
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.registry import NO_VALUE, Registry
@@ -37,7 +38,7 @@ class LoadReport:
 
 
 def read_registry(
-    csv_path: Path,
+    source_path: Path,
     load: str,
     linkage_key: LinkageKey,
     *,
@@ -50,7 +51,7 @@ def read_registry(
         InvalidRequestError: LOAD_REFUSED.
     """
     incoming = _Incoming(linkage_key)
-    source = CsvSource(csv_path, (_CARD, _PERSON, _HOUSEHOLD, *CENSUS_DICTIONARY.names))
+    source = open_source(source_path, (_CARD, _PERSON, _HOUSEHOLD), CENSUS_DICTIONARY.columns)
     for chunk in source.chunks(incoming.rejected, progress=progress):
         incoming.add(chunk)
     registry = incoming.registry(load)
@@ -123,6 +124,6 @@ class _Incoming:
             if not value or len(value) > _MAX_ID_CHARACTERS or not value.isprintable():
                 return f"{name} is empty, too long or not printable"
         if person in self._people:
-            return "repeats the person_id of an earlier line"
+            return "repeats the person_id of an earlier row"
         self._people.add(person)
         return ""

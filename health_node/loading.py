@@ -1,11 +1,11 @@
-"""Loading people: from a CSV source to a people store, checked row by row and replaced whole.
+"""Loading people: from a CSV or Parquet source to a people store, checked row by row and replaced whole.
 
 A row is loaded with all its values or not at all. A row without a health card cannot be linked and is left out, counted
 apart from the rows that are wrong. Of several rows with one card the first stays. The card itself becomes a pseudonym
 here and is kept nowhere. People are held in arrays, about 70 bytes each, so that a province fits in memory.
 
-What a faulty file or row is, is decided by `broker_common.storage.source` and `source_values`; how people are stored, by
-`people_store`. Until the last step the people loaded before stay in force.
+What a faulty file or row is, is decided by the sources in `broker_common.storage` and by `source_values`; how people are
+stored, by `people_store`. Until the last step the people loaded before stay in force.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from broker_common.crypto.linkage import LinkageKey, parse_health_card
 from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.durable import replacing
-from broker_common.storage.source import Chunk, CsvSource, Progress, RejectedRows, ascending_without_repeats
+from broker_common.storage.source import Chunk, Progress, RejectedRows, ascending_without_repeats
+from broker_common.storage.source_kinds import open_source
 from broker_common.storage.source_values import ColumnReader, Values
 from health_node.dictionary import HEALTH_CARD_COLUMN, HEALTH_DICTIONARY
 from health_node.people_store import People, build_people_store
@@ -40,7 +41,7 @@ class LoadReport:
 
 
 def load_people(
-    csv_path: Path,
+    source_path: Path,
     store_path: Path,
     linkage_key: LinkageKey,
     *,
@@ -48,14 +49,14 @@ def load_people(
     max_rejected: int | None = None,
     dictionary: Dictionary = HEALTH_DICTIONARY,
 ) -> LoadReport:
-    """Load the source at `csv_path` into a store that takes the place of `store_path`.
+    """Load the source at `source_path` into a store that takes the place of `store_path`.
 
     Raises:
         InvalidRequestError: LOAD_REFUSED; the old store stands.
         InternalError: STORE_FAILED; the old store stands.
     """
     incoming = _Incoming(linkage_key, dictionary)
-    source = CsvSource(csv_path, (HEALTH_CARD_COLUMN, *dictionary.names))
+    source = open_source(source_path, (HEALTH_CARD_COLUMN,), dictionary.columns)
     for chunk in source.chunks(incoming.rejected, progress=progress):
         incoming.add(chunk)
     people = incoming.people()

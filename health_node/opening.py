@@ -69,7 +69,7 @@ class HealthHome(AgencyHome[HealthState]):
     def load(
         self, source: Path, release: str, *, progress: Progress | None = None, max_rejected: int | None = None
     ) -> LoadReport:
-        """Load people from a CSV source and put them in force; a serving node takes them at the next question."""
+        """Load people from a source and put them in force; a serving node takes them at the next question."""
         linkage_key = self.linkage_key
         journal = self.open_journal()
         try:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pytest
+from fakes.disk import limited_files
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -217,3 +218,16 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: str) -> None:
     with pytest.raises(InternalError) as caught:
         Registry.read(file, "load1")
     assert caught.value.code == "INTEGRITY"
+
+
+def test_disk_that_takes_no_more_leaves_the_old_load(tmp_path: Path) -> None:
+    """A write that fails, at the first byte or later, is STORE_FAILED, and the file that was there is as it was."""
+    path = tmp_path / "load1.npz"
+    registry_of([bytes(16)]).write(path)
+    before = path.read_bytes()
+    for most in (0, 100, len(before) - 1):
+        with limited_files(most), pytest.raises(InternalError) as caught:
+            registry_of([bytes(15) + bytes([number]) for number in range(99)]).write(path)
+        assert caught.value.code == "STORE_FAILED"
+        assert path.read_bytes() == before
+        assert list(tmp_path.iterdir()) == [path]

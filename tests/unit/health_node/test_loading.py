@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from fakes.disk import limited_files
 
 from broker_common.crypto.linkage import LinkageKey, parse_health_card
 from broker_common.errors import InternalError, InvalidRequestError
@@ -112,7 +113,7 @@ def test_quoted_value_with_a_comma_is_one_value(tmp_path: Path) -> None:
         (f"{card(1)},1950,61,female,Ottawa,,,2010-02-30,0,0", "last_admission_date is not a date written YYYY-MM-DD"),
         (f"{card(1)},1950,61,female,Ottawa,,,31/12/2010,0,0", "last_admission_date is not a date written YYYY-MM-DD"),
         (f"{card(1)},1950,61,female,Ottawa,,,,100001,0", "hospital_visits is not between 0 and 100000"),
-        (f"{card(1)},1950,61,fem\0ale,Ottawa,,,,0,0", "sex holds a code that is not published"),
+        (f"{card(1)},1950,61,fem\x07ale,Ottawa,,,,0,0", "sex holds a code that is not published"),
         (f"{card(1)},1950,61,female", "has 4 fields instead of 10"),
         (f'{card(1)},1950,61,"female,Ottawa,,,,0,0', "has a quote in the wrong place or one that is not closed"),
     ],
@@ -186,6 +187,17 @@ def test_refused_load_leaves_the_old_store(tmp_path: Path) -> None:
     refusal(tmp_path, "nonsense")
     assert selected(tmp_path, "age = 61") == [KEY.pseudonym(card(1))]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["people.csv", "people.duckdb"]
+
+
+def test_disk_that_takes_no_more_leaves_the_old_store(tmp_path: Path) -> None:
+    """The engine's own writes fail, at the first byte or later; the load is lost, the old store answers."""
+    load(tmp_path, f"{card(1)},{REST}")
+    for most in (0, 4096, 16_384):
+        with limited_files(most), pytest.raises(InternalError) as caught:
+            load_people(tmp_path / "people.csv", tmp_path / "people.duckdb", KEY)
+        assert caught.value.code == "STORE_FAILED"
+        assert selected(tmp_path, "age = 61") == [KEY.pseudonym(card(1))]
+        assert sorted(file.name for file in tmp_path.iterdir()) == ["people.csv", "people.duckdb"]
 
 
 def test_failed_write_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
