@@ -10,7 +10,6 @@ from grpc import aio
 from sqlite_utils import Database
 from tripartite.v1 import census_service_pb2_grpc, health_service_pb2_grpc
 
-from broker_common.crypto.linkage import LinkageKey
 from broker_common.crypto.sampling import SamplingKey
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.secret_text import parse_secret
@@ -20,8 +19,10 @@ from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
+from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import read_peer_certificate, read_researchers
+from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.note import NoteSigner, NoteVerifier
@@ -30,6 +31,7 @@ from health_node.forwarding import Sender
 from health_node.loading import LoadReport, load_people
 from health_node.node import HealthNode, forget_old_loads
 from health_node.questions import Questions
+from health_node.relinking import relink_people
 from health_node.service import HealthService
 
 __all__ = ["HealthHome"]
@@ -47,8 +49,8 @@ class HealthHome:
         self.loads = LoadFolder(path / _LOADS, ".duckdb")
 
     @property
-    def linkage_key(self) -> LinkageKey:
-        return self.home.read_key(self.config.keys.linkage, lambda text: LinkageKey(parse_secret(text, "linkage")))
+    def linkage_keys(self) -> LinkageKeys:
+        return LinkageKeys(self.home, self.config.keys.linkage)
 
     def open_journal(self, *, create: bool = False) -> Journal[HealthState]:
         """The node's journal; `create` makes a new one and refuses to touch an old one."""
@@ -66,18 +68,28 @@ class HealthHome:
         self, source: Path, release: str, *, progress: Progress | None = None, max_rejected: int | None = None
     ) -> LoadReport:
         """Load people from a CSV source and put them in force; a serving node takes them at the next question."""
-        linkage_key = self.linkage_key
         journal = self.open_journal()
         try:
             with self.loads.loading(os.urandom) as load:
+                with journal.reading() as state:
+                    in_force = state.linkage
+                linkage = self.linkage_keys.chain(in_force)
                 report = load_people(
-                    source, self.loads.file(load), linkage_key, progress=progress, max_rejected=max_rejected
+                    source, self.loads.file(load), linkage, progress=progress, max_rejected=max_rejected
                 )
-                self.loads.put_in_force(journal, load, release, os.urandom)
+                self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
                 forget_old_loads(journal, self.loads)
         finally:
             journal.close()
         return report
+
+    def relink(self, source: NextKey, *, progress: Progress | None = None) -> RelinkReport:
+        """Change the linkage key of the people in force; a serving node takes it at the next question."""
+        journal = self.open_journal()
+        try:
+            return relink_people(journal, self.loads, self.linkage_keys, source, os.urandom, progress=progress)
+        finally:
+            journal.close()
 
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""

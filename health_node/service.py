@@ -250,7 +250,9 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
 
     async def _exchange(self, call: CountCall, accepted: Accepted, walk: _Walk) -> None:
         ticket_hash = accepted.ticket.hash.hex()
-        attempt = await asyncio.to_thread(Attempt, accepted.ticket, accepted.signed_ticket, self._sender)
+        attempt = await asyncio.to_thread(
+            Attempt, accepted.ticket, accepted.signed_ticket, accepted.linkage, self._sender
+        )
         await _write(call, attempt.header())
         await _expect(call, "proceed")
         sample = await asyncio.to_thread(self._node.sample, accepted)

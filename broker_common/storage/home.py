@@ -17,8 +17,8 @@ from typing import TypeVar
 import msgspec
 
 from broker_common.crypto.certificates import TlsCredentials
-from broker_common.errors import InvalidRequestError, RefusedError
-from broker_common.storage.durable import exclusive
+from broker_common.errors import InternalError, InvalidRequestError, RefusedError
+from broker_common.storage.durable import exclusive, replace_file
 
 __all__ = ["Home", "TlsConfig"]
 
@@ -86,6 +86,29 @@ class Home:
             return parse(self.read(reference).decode("ascii"))
         except ValueError as error:
             raise self._missing(reference, "what is there is not a key of the kind expected") from error
+
+    def replace_key(self, reference: str, text: str) -> None:
+        """Durably make the key file that a reference leads to hold `text`.
+
+        Raises:
+            InvalidRequestError: RELINK_REFUSED, the reference does not lead to a file, or it cannot be written.
+        """
+        kind, _, target = reference.partition(":")
+        if kind != "file":
+            raise InvalidRequestError(
+                "RELINK_REFUSED",
+                problem=f"'{reference}' is not a file that a key could be written to",
+                remedy="Put all keys behind it yourself, one a line, oldest first, and try again without a new key.",
+            )
+        # Resolved: where a link stands, the file that it leads to is replaced and not the link.
+        path = (self.path / target).resolve()
+        try:
+            # SECURITY: left by a process that was killed here; it holds keys.
+            for unfinished in path.parent.glob(f".{path.name}.*.part"):
+                unfinished.unlink()
+            replace_file(path, f"{text}\n".encode("ascii"), mode=0o600)
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
 
     def read_tls(self, config: TlsConfig) -> TlsCredentials:
         return TlsCredentials(self.read(config.certificate), self.read(config.private_key))

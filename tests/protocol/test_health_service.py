@@ -664,7 +664,7 @@ async def test_charge_is_found_again_after_a_night(parties: Parties) -> None:
     world.clock.advance(30 * 86_400_000)
     loads = LoadFolder(world.census_folder / "registries", ".npz")
     world.make_registry("f" * 16).write(loads.file("f" * 16))
-    loads.put_in_force(world.census.journal, "f" * 16, "2016", os.urandom)
+    loads.put_in_force(world.census.journal, "f" * 16, "2016", world.linkage, os.urandom)
     world.adopt(make_policy(max_belief="0.7", scales=(20,)))
     service = parties.health(node=world.crash_health())
     assert await submit(service, order) == STAGES

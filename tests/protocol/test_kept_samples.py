@@ -177,7 +177,7 @@ def other_registry(world: World, load: str = "f" * 16, release: str = "2016") ->
     """The operator loads another census."""
     loads = LoadFolder(world.census_folder / "registries", ".npz")
     world.make_registry(load).write(loads.file(load))
-    loads.put_in_force(world.census.journal, load, release, world.randomness)
+    loads.put_in_force(world.census.journal, load, release, world.linkage, world.randomness)
 
 
 BETWEEN_ADMISSION_AND_CHARGE: dict[str, Callable[[World], None]] = {

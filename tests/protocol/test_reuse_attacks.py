@@ -192,7 +192,7 @@ def reload_census(world: World) -> None:
     """The operator loads another census, under another release."""
     loads = LoadFolder(world.census_folder / "registries", ".npz")
     world.make_registry("f" * 16).write(loads.file("f" * 16))
-    loads.put_in_force(world.census.journal, "f" * 16, "2016", os.urandom)
+    loads.put_in_force(world.census.journal, "f" * 16, "2016", world.linkage, os.urandom)
 
 
 def adopt_another_policy(world: World) -> None:
