@@ -87,7 +87,15 @@ class HealthHome:
         """Change the linkage key of the people in force; a serving node takes it at the next question."""
         journal = self.open_journal()
         try:
-            return relink_people(journal, self.loads, self.linkage_keys, source, os.urandom, progress=progress)
+            return relink_people(
+                journal,
+                self.loads,
+                self.linkage_keys,
+                source,
+                os.urandom,
+                engine_threads=self.config.limits.engine_threads,
+                progress=progress,
+            )
         finally:
             journal.close()
 

@@ -100,6 +100,7 @@ OTHER_HEALTH = Identity("other-health-agency", "health", "node")
 CENSUS_ORIGIN = "census.example/test"
 HEALTH_ORIGIN = "health.example/test"
 _LOAD = "0123456789abcdef"
+_ENGINE_THREADS = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +190,11 @@ class World:
         for close in reversed(self._closing):
             close()
 
+    def follow(self, key: LinkageKey) -> None:
+        """From here on everybody goes by their pseudonym under the next key, as at agencies that have changed to it."""
+        self.secrets.linkage = self.secrets.linkage.with_key(key)
+        self.people, self.in_census = (_ascending(key.step(people)) for people in (self.people, self.in_census))
+
     # --- the census agency -----------------------------------------------------------------------------------------
 
     def _make_census(self) -> None:
@@ -221,7 +227,7 @@ class World:
         """The health operator changes the linkage key."""
         loads = LoadFolder(self.health_folder / "people", ".duckdb")
         with next_key_of(self.health_folder, "health", key) as (keys, source):
-            return relink_people(node.journal, loads, keys, source, os.urandom)
+            return relink_people(node.journal, loads, keys, source, os.urandom, engine_threads=_ENGINE_THREADS)
 
     def adopt(self, policy: Policy) -> None:
         """Sign a policy and put it in force."""
@@ -326,7 +332,7 @@ class World:
             researchers=self.researchers,
             sampling_key=self.secrets.sampling,
             loads=loads,
-            engine_threads=1,
+            engine_threads=_ENGINE_THREADS,
             clock=self.clock,
             randomness=os.urandom,
         )
@@ -618,8 +624,14 @@ def next_key_of(folder: Path, role: str, key: LinkageKey) -> Iterator[tuple[Link
 def make_pseudonyms(count: int, seed: int = 1) -> Pseudonyms:
     """`count` pseudonyms, strictly ascending; the same for the same arguments."""
     drawn = np.random.default_rng(seed).integers(0, 256, size=(count, 16), dtype=np.uint8)
-    unique: Pseudonyms = np.unique(drawn.view("V16").reshape(-1)).view(np.uint8).reshape(-1, 16)
+    unique = _ascending(drawn)
     assert len(unique) == count
+    return unique
+
+
+def _ascending(people: Pseudonyms) -> Pseudonyms:
+    """Everybody once, in ascending order."""
+    unique: Pseudonyms = np.unique(people.view("V16").reshape(-1)).view(np.uint8).reshape(-1, 16)
     return unique
 
 
