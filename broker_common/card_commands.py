@@ -62,6 +62,8 @@ class KeyHome(Protocol):
     def own_card(self) -> VerifiedCard: ...
     def publish(self, signed: SignedCard) -> None: ...
     def known(self) -> list[Registration]: ...
+    @property
+    def linkage(self) -> str: ...
     def after_rotation(self, purpose: str) -> None: ...
 
 
@@ -112,7 +114,11 @@ def list_keys(home: Path, as_json: bool) -> None:
     opened = _open(home)
     now_ms = system_clock()
     own = opened.own_card()
-    result = _card_json(own, now_ms) | {"peers": [_peer_json(peer, now_ms) for peer in opened.known()]}
+    result = (
+        _card_json(own, now_ms)
+        | {"linkage": opened.linkage or None}
+        | {"peers": [_peer_json(peer, now_ms) for peer in opened.known()]}
+    )
     emit(as_json, result, _list_text(result))
 
 
@@ -152,7 +158,7 @@ def rotate(home: Path, as_json: bool, wait_ms: int | None, honour_ms: int | None
             "INVALID_VALUE",
             name="PURPOSE",
             problem=f"'{purpose[:32]}' is no kind of key that this home has",
-            remedy=f"It is one of: {', '.join(PURPOSES[before.card.role])}.",
+            remedy=texts.PURPOSES.format(purposes=", ".join(PURPOSES[before.card.role])),
         )
     from_ms = now_ms + (usual.wait_ms if wait_ms is None else wait_ms)
     until_ms = from_ms + (usual.honour_ms if honour_ms is None else honour_ms)
@@ -348,6 +354,8 @@ def _key_id(public: PublicKey) -> str:
 
 def _list_text(result: _Row) -> str:
     parts = [texts.OWN.format_map(result), _key_table(result["keys"])]
+    if result["linkage"]:
+        parts.append(texts.LINKAGE.format_map(result))
     for peer in result["peers"]:
         projects = texts.PROJECTS.format(projects=", ".join(peer["projects"])) if peer.get("projects") else ""
         inbox = texts.INBOX.format(inbox=peer["inbox"]) if peer.get("inbox") else ""

@@ -284,6 +284,12 @@ REASONS: Mapping[str, Reason] = {
         "The ticket names census release '{asked}', the service answers on '{served}'.",
         "Quote again to see the census release in force, then ask again.",
     ),
+    "LINKAGE_MISMATCH": Reason(
+        RefusedError,
+        "The two agencies are changing the key that links their records, and only one of them has done so yet. Nothing was "
+        "charged.",
+        "Ask again when both have done so; their operators know when.",
+    ),
     "SLOT_UNUSABLE": Reason(
         InvalidRequestError,
         "The noise slot in the ticket is not reserved for this researcher.",
@@ -313,7 +319,7 @@ REASONS: Mapping[str, Reason] = {
     "NOTHING_LOADED": Reason(
         RefusedError, "No {what} has been loaded.", "The operator loads it with 'tripartite {role} load'."
     ),
-    "LOADING": Reason(RefusedError, "Another load is under way in this home.", "Wait for it to end, then load again."),
+    "LOADING": Reason(RefusedError, "Another load is under way in this home.", "Wait for it to end, then try again."),
     "POLICY_TOO_NARROW": Reason(
         RefusedError,
         "The census policy admits samples smaller than the health data.",
@@ -321,6 +327,9 @@ REASONS: Mapping[str, Reason] = {
     ),
     "LOAD_REFUSED": Reason(
         InvalidRequestError, "The file was not loaded: {problem}.", "{remedy} What was loaded before is still in force."
+    ),
+    "RELINK_REFUSED": Reason(
+        InvalidRequestError, "The linkage key was not changed: {problem}.", "{remedy} The key before is still in force."
     ),
     "ALREADY_RUNNING": Reason(
         RefusedError, "Another process already serves {home}.", "Stop it first, or use another --home."
@@ -339,6 +348,11 @@ REASONS: Mapping[str, Reason] = {
         InvalidRequestError,
         "The key reference '{reference}' leads nowhere: {problem}.",
         "References are 'file:PATH' (relative to the home) or 'env:NAME'.",
+    ),
+    "LINKAGE_KEY_MISSING": Reason(
+        InvalidRequestError,
+        "'{reference}' does not begin with the linkage keys that the log names (chain {chain}).",
+        "Put the keys back that were there, one a line, oldest first; the other agency has the same ones.",
     ),
     "NOT_INSTALLED": Reason(
         InvalidRequestError,

@@ -19,6 +19,7 @@ from broker_common.cli import (
     home_option,
     json_option,
     lifeline_option,
+    linkage_key_options,
     max_rejected_option,
     ready_line,
     rejections_text,
@@ -26,6 +27,7 @@ from broker_common.cli import (
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.belief import belief_of_units
 from broker_common.privacy.policy import Policy
+from broker_common.storage.linkage_keys import NextKey
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import MAX_NOTE_CHARACTERS, Shutdown
 from census_node import texts
@@ -77,6 +79,22 @@ def load(home: Path, as_json: bool, max_rejected: int | None, release: str | Non
 
 commands.add_command(register_command(CensusHome, inboxes=True))
 commands.add_command(revoke_command(CensusHome, ("researcher", "health")))
+
+
+@commands.command()
+@home_option
+@json_option
+@linkage_key_options
+def relink(home: Path, as_json: bool, source: NextKey) -> None:
+    """Change the key that links records across the agencies.
+
+    One agency makes the new key, the other takes its key file. Both do this, in any order and with the nodes up or down;
+    until both have, questions are refused and nothing is charged. What was charged before is still answered.
+    """
+    opened = CensusHome(home)
+    report = opened.relink(source, progress=Progress(texts.RELINKING))
+    result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
+    emit(as_json, result, texts.RELINKED.format_map({**result, "file": opened.linkage_keys.place}))
 
 
 @commands.command()

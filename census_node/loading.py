@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from broker_common.crypto.linkage import LinkageKey, parse_health_card
+from broker_common.crypto.linkage import LinkageChain, parse_health_card
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.source import Chunk, Progress, RejectedRows, ascending_without_repeats
 from broker_common.storage.source_kinds import open_source
@@ -40,7 +40,7 @@ class LoadReport:
 def read_registry(
     source_path: Path,
     load: str,
-    linkage_key: LinkageKey,
+    linkage: LinkageChain,
     *,
     progress: Progress | None = None,
     max_rejected: int | None = None,
@@ -50,7 +50,7 @@ def read_registry(
     Raises:
         InvalidRequestError: LOAD_REFUSED.
     """
-    incoming = _Incoming(linkage_key)
+    incoming = _Incoming(linkage)
     source = open_source(source_path, (_CARD, _PERSON, _HOUSEHOLD), CENSUS_DICTIONARY.columns)
     for chunk in source.chunks(incoming.rejected, progress=progress):
         incoming.add(chunk)
@@ -68,10 +68,10 @@ def read_registry(
 class _Incoming:
     """The rows read so far, in the order of the file."""
 
-    def __init__(self, linkage_key: LinkageKey) -> None:
+    def __init__(self, linkage: LinkageChain) -> None:
         self.rejected = RejectedRows()
         self.without_card = 0
-        self._linkage_key = linkage_key
+        self._linkage = linkage
         self._readers = {column.name: ColumnReader(column) for column in CENSUS_DICTIONARY.columns}
         self._people: set[str] = set()
         self._pseudonyms = bytearray()
@@ -112,7 +112,7 @@ class _Incoming:
                 self.without_card += 1
             else:
                 try:
-                    self._pseudonyms += self._linkage_key.pseudonym(parse_health_card(card))
+                    self._pseudonyms += self._linkage.pseudonym(parse_health_card(card))
                 except ValueError as error:
                     self.rejected.add(chunk.lines[at], str(error))
                 else:

@@ -60,6 +60,7 @@ class InForce:
 
     policy: Policy
     census_release: str
+    linkage: str
 
 
 class CensusNode:
@@ -101,12 +102,12 @@ class CensusNode:
             RefusedError: NOTHING_LOADED.
         """
         with self.journal.reading() as state:
-            policy, release = state.policy, state.release
+            policy, release, linkage = state.policy, state.release, state.linkage
         if policy is None:
             raise RefusedError("NOTHING_LOADED", what="policy", role="census")
         if not release:
             raise RefusedError("NOTHING_LOADED", what="registry", role="census")
-        return InForce(policy, release)
+        return InForce(policy, release, linkage)
 
     def signed_policy(self) -> policy_pb2.SignedPolicy:
         """The policy in force with the agency's signature, as it was adopted."""
@@ -128,6 +129,7 @@ class CensusNode:
             sample_keys=self._keys.sample(),
             policy=now.policy,
             census_release=now.census_release,
+            linkage=now.linkage,
             now_ms=self.journal.now(),
             verify_slot=self._verify_slot,
             is_charged=self._is_charged,

@@ -13,8 +13,6 @@ from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc
 
 from broker_common.crypto.certificates import TlsCredentials
-from broker_common.crypto.linkage import LinkageKey
-from broker_common.crypto.secret_text import parse_secret
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.policy import Policy
@@ -26,8 +24,10 @@ from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring, log_signer
+from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import KnownPeers, exchange
+from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Shutdown
@@ -36,6 +36,7 @@ from census_node.delivery import Courier
 from census_node.loading import LoadReport, read_registry
 from census_node.node import CensusNode, Keys, forget_old_loads
 from census_node.outbox import Outbox
+from census_node.relinking import relink_registry
 from census_node.samples import SampleFolder
 from census_node.service import CensusService
 
@@ -56,8 +57,8 @@ class CensusHome(AgencyHome[CensusState]):
         self.loads = LoadFolder(path / _LOADS, ".npz")
 
     @property
-    def linkage_key(self) -> LinkageKey:
-        return self.home.read_key(self.config.keys.linkage, lambda text: LinkageKey(parse_secret(text, "linkage")))
+    def linkage_keys(self) -> LinkageKeys:
+        return LinkageKeys(self.home, self.config.keys.linkage)
 
     def open_journal(self, *, create: bool = False) -> Journal[CensusState]:
         """The node's journal; `create` makes a new one and refuses to touch an old one."""
@@ -77,19 +78,27 @@ class CensusHome(AgencyHome[CensusState]):
         self, source: Path, release: str, *, progress: Progress | None = None, max_rejected: int | None = None
     ) -> LoadReport:
         """Load the registry from a CSV source and put it in force; a serving node takes it at the next question."""
-        linkage_key = self.linkage_key
         journal = self.open_journal()
         try:
             with self.loads.loading(os.urandom) as load:
-                registry, report = read_registry(
-                    source, load, linkage_key, progress=progress, max_rejected=max_rejected
-                )
+                with journal.reading() as state:
+                    in_force = state.linkage
+                linkage = self.linkage_keys.chain(in_force)
+                registry, report = read_registry(source, load, linkage, progress=progress, max_rejected=max_rejected)
                 registry.write(self.loads.file(load))
-                self.loads.put_in_force(journal, load, release, os.urandom)
+                self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
                 forget_old_loads(journal, self.loads)
         finally:
             journal.close()
         return report
+
+    def relink(self, source: NextKey, *, progress: Progress | None = None) -> RelinkReport:
+        """Change the linkage key of the registry in force; a serving node takes it at the next question."""
+        journal = self.open_journal()
+        try:
+            return relink_registry(journal, self.loads, self.linkage_keys, source, os.urandom, progress=progress)
+        finally:
+            journal.close()
 
     def policy_signing_key(self) -> SigningKey:
         """The key that signs policies now."""

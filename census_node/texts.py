@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LOADED", "POLICY", "READY", "SHUT_DOWN", "STATUS"]
+__all__ = ["LOADED", "POLICY", "READY", "RELINKED", "SHUT_DOWN", "STATUS"]
 
 READY = "census node ready on {address}"
 LOADING = "Loading the registry"
@@ -28,6 +28,12 @@ Policy {policy_hash}, signed by the census agency with key {key_id}
   sample            at most {max_sample} people
   answers           wait {answer_retention} for their researcher"""
 SHUT_DOWN = "The service is shut down. Answers charged before still go out."
+RELINKING = "Changing the linkage key"
+RELINKED = """\
+The linkage key is changed: {people} people have new pseudonyms. Chain {linkage} is in force, {previous} was before.
+Unless the health agency has this chain already: bring it {file}, out of band, and let it run
+  tripartite health relink --home HOME --key-file FILE
+Until both have changed, questions are refused and nothing is charged."""
 RELEASE_HELP = "Name of the census release; by default the name in force."
 REASON_LIMIT = "Say it in at most 4,096 characters; the log refers to longer documents."
 REASON_HELP = "Why, for the log; auditors read it."

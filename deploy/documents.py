@@ -148,7 +148,7 @@ def _example_log() -> str:
     """Two entries under a key that anybody can make: 32 bytes of 0x2a."""
     signer = NoteSigner("census.example/tripartite", (SigningKey(Purpose.LOG, b"*" * 32),))
     opened = Opened(origin=signer.name, role="census", format=FORMAT_VERSION)
-    loaded = Loaded(load="6f1d0c7be29a4458", release="2011", commitment="ab" * 32)
+    loaded = Loaded(load="6f1d0c7be29a4458", release="2011", linkage="5d0f6a1c9e3b7248", commitment="ab" * 32)
     tree, lines = MerkleTree(), []
     events: tuple[Event, ...] = (opened, loaded)
     for sequence, event in enumerate(events):

@@ -14,11 +14,13 @@ from broker_common.cli import (
     home_option,
     json_option,
     lifeline_option,
+    linkage_key_options,
     max_rejected_option,
     ready_line,
     rejections_text,
 )
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
+from broker_common.storage.linkage_keys import NextKey
 from health_node import texts
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.opening import HealthHome
@@ -77,6 +79,22 @@ def _release_in_force(opened: HealthHome) -> str:
 
 commands.add_command(register_command(HealthHome, inboxes=False))
 commands.add_command(revoke_command(HealthHome, ("researcher", "census")))
+
+
+@commands.command()
+@home_option
+@json_option
+@linkage_key_options
+def relink(home: Path, as_json: bool, source: NextKey) -> None:
+    """Change the key that links records across the agencies.
+
+    One agency makes the new key, the other takes its key file. Both do this, in any order and with the nodes up or down;
+    until both have, questions are refused and nothing is charged. What was charged before is still answered.
+    """
+    opened = HealthHome(home)
+    report = opened.relink(source, progress=Progress(texts.RELINKING))
+    result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
+    emit(as_json, result, texts.RELINKED.format_map({**result, "file": opened.linkage_keys.place}))
 
 
 @commands.command()

@@ -50,6 +50,8 @@ class Accepted:
 
     ticket: VerifiedTicket
     signed_ticket: ticket_pb2.SignedTicket
+    # Name of the linkage chain that the sample's pseudonyms come from: that of the load it was accepted on.
+    linkage: str
     # True when the answer is already out: there is nothing left to do.
     settled: bool
 
@@ -120,7 +122,8 @@ class HealthNode:
             if known is not None:
                 if known.refused:
                     raise error_for(known.refused, {"scale": str(ticket.body.scale)})
-                return Accepted(ticket, request.ticket, settled=known.settled)
+                linkage = state.linkages[known.submission.load]
+                return Accepted(ticket, request.ticket, linkage, settled=known.settled)
             if state.ticket_of_query(ticket.query_id.hex()) is not None:
                 raise InvalidRequestError("TICKET_REUSED")
             if state.membership.peer("researcher", ticket.body.researcher_id) is None:
@@ -148,18 +151,22 @@ class HealthNode:
                     sampling_key=self._sampling.in_use(),
                 )
             )
-        return Accepted(ticket, request.ticket, settled=False)
+            linkage = state.linkage
+        return Accepted(ticket, request.ticket, linkage, settled=False)
 
     def unfinished(self) -> list[Accepted]:
         """After a start: accepted tickets whose end is not known, to be forwarded again."""
         with self.journal.reading() as state:
             kept = [Questions(self.journal.db).get(ticket_hash) for ticket_hash in state.open_tickets]
+            linkages = dict(state.linkages)
         going_on = []
         for question in kept:
             assert question is not None  # noqa: S101 - written in the transaction that opened the ticket
             signed = parse_message(ticket_pb2.SignedTicket, question.signed_ticket)
             body = parse_message(ticket_pb2.Ticket, signed.ticket)
-            going_on.append(Accepted(VerifiedTicket(body, signed.ticket), signed, settled=False))
+            going_on.append(
+                Accepted(VerifiedTicket(body, signed.ticket), signed, linkages[question.load], settled=False)
+            )
         return going_on
 
     # --- its sample ------------------------------------------------------------------------------------------------

@@ -245,7 +245,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     async def _exchange(self, call: CountCall, accepted: Accepted, walk: _Walk) -> None:
         ticket_hash = accepted.ticket.hash.hex()
         sender = Sender(self._census.sealing_key, self._manifest_key(), self._randomness)
-        attempt = await asyncio.to_thread(Attempt, accepted.ticket, accepted.signed_ticket, sender)
+        attempt = await asyncio.to_thread(Attempt, accepted.ticket, accepted.signed_ticket, accepted.linkage, sender)
         await _write(call, attempt.header())
         await _expect(call, "proceed")
         sample = await asyncio.to_thread(self._node.sample, accepted)

@@ -87,6 +87,11 @@ class ResearcherHome:
         return [Registration(self.trust.card(role)) for role in AGENCIES if self.trust.file(role).is_file()]
 
     @property
+    def linkage(self) -> str:
+        """A researcher links nobody."""
+        return ""
+
+    @property
     def _own_file(self) -> Path:
         return self.home.path / _OWN_CARD
 

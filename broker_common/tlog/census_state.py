@@ -13,8 +13,8 @@ from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import any_fits, price_units
 from broker_common.privacy.policy import Policy, parse_policy
-from broker_common.tlog.entries import Adopted, Charged, Delivered, Entry, Event, Loaded, Released, Shutdown
-from broker_common.tlog.replay import LogState
+from broker_common.tlog.entries import Adopted, Charged, Delivered, Entry, Event, Loaded, Released, Relinked, Shutdown
+from broker_common.tlog.store_state import StoreState
 
 __all__ = ["CensusState", "ChargedTicket"]
 
@@ -32,7 +32,7 @@ class ChargedTicket:
     delivered: bool = False
 
 
-class CensusState(LogState):
+class CensusState(StoreState):
     """Replay of a census log under strict accounting: one counter for the whole service."""
 
     role = "census"
@@ -41,10 +41,6 @@ class CensusState(LogState):
         super().__init__(identity_key)
         self.policy: Policy | None = None
         self.adopted: Adopted | None = None
-        self.load = ""
-        self.release = ""
-        # Of every load there ever was: pending answers may need an older one.
-        self.commitments: dict[str, str] = {}
         self.charged_units = 0
         # Of the charges whose answers are out: what may be told to researchers at any instant.
         self.released_units = 0
@@ -102,10 +98,8 @@ class CensusState(LogState):
         match event:
             case Adopted():
                 self._adopt(entry, event)
-            case Loaded():
-                self._require(entry, event.load not in self.commitments, "LOAD_REPEATED", "a load is put in force once")
-                self.load, self.release = event.load, event.release
-                self.commitments[event.load] = event.commitment
+            case Loaded() | Relinked():
+                self._replace_store(entry, event)
             case Charged():
                 self._charge(entry, event)
             case Released():

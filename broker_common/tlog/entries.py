@@ -29,6 +29,7 @@ __all__ = [
     "Refused",
     "Registered",
     "Released",
+    "Relinked",
     "ReportedCharge",
     "Revoked",
     "Settled",
@@ -44,6 +45,7 @@ MAX_NOTE_CHARACTERS = 4096
 _Count = Annotated[int, Meta(ge=0, lt=2**53)]
 _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _HashOrNone = Annotated[str, Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
+_Linkage = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
 _Text = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
@@ -86,10 +88,26 @@ class Adopted(Struct, tag="adopted", frozen=True, forbid_unknown_fields=True, kw
 
 
 class Loaded(Struct, tag="loaded", frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Both: a store was loaded and replaced the one before. `commitment` fixes its content without telling it."""
+    """Both: a store was loaded and replaced the one before. `commitment` fixes its content without telling it.
+
+    `linkage` names the chain of linkage keys that its pseudonyms come from.
+    """
 
     load: _Text
     release: _Text
+    linkage: _Linkage
+    commitment: _Hash
+
+
+class Relinked(Struct, tag="relinked", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Both: the linkage key was changed, and a store of the same people and release replaced the one before.
+
+    Its pseudonyms come from chain `linkage`, those of the store before from chain `previous`.
+    """
+
+    load: _Text
+    previous: _Linkage
+    linkage: _Linkage
     commitment: _Hash
 
 
@@ -177,6 +195,7 @@ Event: TypeAlias = (
     | Revoked
     | Adopted
     | Loaded
+    | Relinked
     | Charged
     | Released
     | Delivered

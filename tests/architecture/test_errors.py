@@ -42,6 +42,7 @@ DETAILS = frozenset(
             "address",
             "file",
             "reference",
+            "chain",
             "package",
             "peer",
             "reason",

@@ -8,7 +8,7 @@ from typing import Any
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
-from broker_common.tlog.entries import Adopted, Charged, Loaded, Opened, Submitted
+from broker_common.tlog.entries import Adopted, Charged, Loaded, Opened, Relinked, Submitted
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import FORMAT_VERSION
 
@@ -18,11 +18,13 @@ __all__ = [
     "POLICY_KEY",
     "SIGNER",
     "adopted",
+    "chain_of",
     "charged",
     "hash_of",
     "loaded",
     "opened",
     "policy",
+    "relinked",
     "submitted",
 ]
 
@@ -54,6 +56,11 @@ def hash_of(number: int) -> str:
     return f"{number:064x}"
 
 
+def chain_of(number: int) -> str:
+    """The name of a linkage chain that stands for the number."""
+    return f"{number:016x}"
+
+
 def opened(role: str = "census", **changes: Any) -> Opened:
     """The opening of a log."""
     fields: dict[str, Any] = {"origin": ORIGIN, "role": role, "format": FORMAT_VERSION}
@@ -73,7 +80,14 @@ def adopted(rules: Policy | None = None, key: SigningKey = POLICY_KEY, **changes
 
 def loaded(load: str = "load1", **changes: Any) -> Loaded:
     """A load that replaces the one before."""
-    return Loaded(**{"load": load, "release": "2021", "commitment": hash_of(1)} | changes)
+    fields = {"load": load, "release": "2021", "linkage": chain_of(1), "commitment": hash_of(1)}
+    return Loaded(**fields | changes)
+
+
+def relinked(load: str = "load2", **changes: Any) -> Relinked:
+    """The change of the linkage key that follows on `loaded()`."""
+    fields = {"load": load, "previous": chain_of(1), "linkage": chain_of(2), "commitment": hash_of(6)}
+    return Relinked(**fields | changes)
 
 
 def charged(number: int, *, before: int = 0, scale: int = 30, **changes: Any) -> Charged:

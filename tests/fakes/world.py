@@ -28,6 +28,7 @@ from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sa
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, commit_set, hash_bytes, hash_set
 from broker_common.crypto.frames import FrameSealer
+from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
 from broker_common.crypto.sealing import OpeningKey, SealingKey, sample_info
 from broker_common.crypto.signing import Purpose, SigningKey
@@ -41,8 +42,11 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.question import parse_question
 from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket
 from broker_common.storage.clock import system_clock
+from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
+from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
+from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source_values import MISSING, Values
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Charged, Entry, parse_entry
@@ -56,12 +60,14 @@ from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode, Keys
 from census_node.outbox import Outbox
 from census_node.registry import Registry
+from census_node.relinking import relink_registry
 from census_node.samples import SampleFolder
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Attempt, Sample, Sender
 from health_node.node import HealthNode
 from health_node.people_store import People, build_people_store
 from health_node.questions import Questions
+from health_node.relinking import relink_people
 from researcher_node.answers import Answers, AskedQuestion, CensusKeys
 
 __all__ = [
@@ -94,6 +100,7 @@ OTHER_HEALTH = Identity("other-health-agency", "health", "node")
 CENSUS_ORIGIN = "census.example/test"
 HEALTH_ORIGIN = "health.example/test"
 _LOAD = "0123456789abcdef"
+_ENGINE_THREADS = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +155,7 @@ class Secrets:
     other_manifest: SigningKey = field(default_factory=lambda: _signing(Purpose.MANIFEST))
     health_log: SigningKey = field(default_factory=lambda: _signing(Purpose.LOG))
     sample: OpeningKey = field(default_factory=lambda: OpeningKey.generate(os.urandom))
+    linkage: LinkageChain = field(default_factory=lambda: LinkageChain([LinkageKey(os.urandom(32))]))
     sampling: SamplingKey = field(default_factory=lambda: SamplingKey(os.urandom(32)))
     ticket: dict[str, SigningKey] = field(
         default_factory=lambda: {name: _signing(Purpose.TICKET) for name in (RESEARCHER, OTHER_RESEARCHER)}
@@ -182,6 +190,11 @@ class World:
         for close in reversed(self._closing):
             close()
 
+    def follow(self, key: LinkageKey) -> None:
+        """From here on everybody goes by their pseudonym under the next key, as at agencies that have changed to it."""
+        self.secrets.linkage = self.secrets.linkage.with_key(key)
+        self.people, self.in_census = (_ascending(key.step(people)) for people in (self.people, self.in_census))
+
     # --- the census agency -----------------------------------------------------------------------------------------
 
     def _make_census(self) -> None:
@@ -191,8 +204,30 @@ class World:
         self.make_registry(_LOAD).write(loads.file(_LOAD))
         journal = self._census_journal(create=True)
         self._adopt(journal, self.policy)
-        loads.put_in_force(journal, _LOAD, RELEASE, os.urandom)
+        loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom)
         journal.close()
+        self._write_keys(self.census_folder)
+
+    def _write_keys(self, folder: Path) -> None:
+        (folder / "keys").mkdir()
+        (folder / "keys" / "linkage.key").write_text(self.secrets.linkage.to_text())
+
+    @property
+    def linkage(self) -> str:
+        """The name of the chain that everybody's pseudonyms come from until somebody changes the key."""
+        return self.secrets.linkage.chain_id
+
+    def relink_census(self, key: LinkageKey) -> RelinkReport:
+        """The census operator changes the linkage key."""
+        loads = LoadFolder(self.census_folder / "registries", ".npz")
+        with next_key_of(self.census_folder, "census", key) as (keys, source):
+            return relink_registry(self.census.journal, loads, keys, source, os.urandom)
+
+    def relink_health(self, node: HealthNode, key: LinkageKey) -> RelinkReport:
+        """The health operator changes the linkage key."""
+        loads = LoadFolder(self.health_folder / "people", ".duckdb")
+        with next_key_of(self.health_folder, "health", key) as (keys, source):
+            return relink_people(node.journal, loads, keys, source, os.urandom, engine_threads=_ENGINE_THREADS)
 
     def adopt(self, policy: Policy) -> None:
         """Sign a policy and put it in force."""
@@ -290,13 +325,14 @@ class World:
         )
         self._closing.append(journal.close)
         if create:
-            loads.put_in_force(journal, _LOAD, RELEASE, os.urandom)
+            loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom)
+            self._write_keys(self.health_folder)
         return HealthNode(
             journal,
             researchers=self.researchers,
             sampling_key=self.secrets.sampling,
             loads=loads,
-            engine_threads=1,
+            engine_threads=_ENGINE_THREADS,
             clock=self.clock,
             randomness=os.urandom,
         )
@@ -375,9 +411,11 @@ class World:
         salt = os.urandom(SALT_BYTES) if salt is None else salt
         return OrderedSample(order, Sample(chosen, salt, commit_set(salt, order.hash, hash_set(chosen.tobytes()))))
 
-    def messages(self, ordered: OrderedSample, sender: Sender | None = None) -> list[census_service_pb2.CountRequest]:
+    def messages(
+        self, ordered: OrderedSample, sender: Sender | None = None, linkage: str = ""
+    ) -> list[census_service_pb2.CountRequest]:
         """One attempt to hand a sample over: header, frames, manifest."""
-        attempt = Attempt(ordered.order.verified, ordered.order.signed, sender or self.sender)
+        attempt = Attempt(ordered.order.verified, ordered.order.signed, linkage or self.linkage, sender or self.sender)
         frames = list(attempt.frames(ordered.sample))
         return [attempt.header(), *frames, attempt.manifest(ordered.sample)[1]]
 
@@ -396,11 +434,11 @@ class World:
         """An attempt of a health node that lies: any frames, any manifest, any key; by default the rest is right."""
         sealer = FrameSealer(os.urandom)
         sealed_key = (census_key or self.secrets.sample.sealing_key).seal(
-            sealer.frame_key, sample_info(order.hash, order.body.policy_hash) if info is None else info
+            sealer.frame_key, sample_info(order.hash, order.body.policy_hash, self.linkage) if info is None else info
         )
         requests = [
             census_service_pb2.CountRequest(
-                header=sample_pb2.SampleHeader(ticket=order.signed, sealed_frame_key=sealed_key)
+                header=sample_pb2.SampleHeader(ticket=order.signed, sealed_frame_key=sealed_key, linkage=self.linkage)
             )
         ]
         for index, last, plaintext in frames:
@@ -574,11 +612,26 @@ def make_policy(  # the tests' policy: everything at once, unless a test is abou
     )
 
 
+@contextlib.contextmanager
+def next_key_of(folder: Path, role: str, key: LinkageKey) -> Iterator[tuple[LinkageKeys, NextKey]]:
+    """The keys of a home, and `key` as the other agency's key file brings it."""
+    file = folder / "brought.key"
+    file.write_text(LinkageChain([key]).to_text())
+    yield LinkageKeys(Home(folder, role), "file:keys/linkage.key"), NextKey(file=file)
+    file.unlink()
+
+
 def make_pseudonyms(count: int, seed: int = 1) -> Pseudonyms:
     """`count` pseudonyms, strictly ascending; the same for the same arguments."""
     drawn = np.random.default_rng(seed).integers(0, 256, size=(count, 16), dtype=np.uint8)
-    unique: Pseudonyms = np.unique(drawn.view("V16").reshape(-1)).view(np.uint8).reshape(-1, 16)
+    unique = _ascending(drawn)
     assert len(unique) == count
+    return unique
+
+
+def _ascending(people: Pseudonyms) -> Pseudonyms:
+    """Everybody once, in ascending order."""
+    unique: Pseudonyms = np.unique(people.view("V16").reshape(-1)).view(np.uint8).reshape(-1, 16)
     return unique
 
 

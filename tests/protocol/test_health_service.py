@@ -18,6 +18,7 @@ from grpc.aio import AioRpcError, Metadata
 from tripartite.v1 import census_service_pb2, health_service_pb2, policy_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.certificates import Identity
+from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import (
     BrokerError,
     InternalError,
@@ -425,6 +426,12 @@ def part_ways(world: World) -> Order:
     return world.order()
 
 
+def change_linkage_key(world: World) -> Order:
+    """An order that comes when the census agency has changed the linkage key and the health agency has not."""
+    world.relink_census(LinkageKey(bytes(32)))
+    return world.order()
+
+
 CONDEMNED: dict[str, tuple[Callable[[World], Order], str]] = {
     "a slot that nobody reserved": (lambda world: world.order(slot=4711), "SLOT_UNUSABLE"),
     "a slot of another researcher": (borrow_slot, "SLOT_UNUSABLE"),
@@ -434,6 +441,7 @@ CONDEMNED: dict[str, tuple[Callable[[World], Order], str]] = {
         lambda world: world.order(change=lambda body: setattr(body, "census_release", "2016")),
         "RELEASE_MISMATCH",
     ),
+    "another linkage chain": (change_linkage_key, "LINKAGE_MISMATCH"),
     "a scale that is not admitted": (lambda world: world.order(scale=51), "SCALE_REFUSED"),
     "an unknown variable": (ask_for("religion", "French"), "UNKNOWN_VARIABLE"),
     "an unknown value": (ask_for("mother_tongue", "Klingon"), "UNKNOWN_VALUE"),
@@ -664,7 +672,7 @@ async def test_charge_is_found_again_after_a_night(parties: Parties) -> None:
     world.clock.advance(30 * 86_400_000)
     loads = LoadFolder(world.census_folder / "registries", ".npz")
     world.make_registry("f" * 16).write(loads.file("f" * 16))
-    loads.put_in_force(world.census.journal, "f" * 16, "2016", os.urandom)
+    loads.put_in_force(world.census.journal, "f" * 16, "2016", world.linkage, os.urandom)
     world.adopt(make_policy(max_belief="0.7", scales=(20,)))
     service = parties.health(node=world.crash_health())
     assert await submit(service, order) == STAGES

@@ -12,8 +12,10 @@ from fakes.disk import limited_files
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import InternalError
 from broker_common.query.question import EVERYONE, Question
+from broker_common.storage.relinking import rekey
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.registry import NO_VALUE, Registry
 
@@ -231,3 +233,33 @@ def test_disk_that_takes_no_more_leaves_the_old_load(tmp_path: Path) -> None:
         assert caught.value.code == "STORE_FAILED"
         assert path.read_bytes() == before
         assert list(tmp_path.iterdir()) == [path]
+
+
+@given(world=worlds, data=st.data())
+def test_relinked_registry_holds_the_same_people_under_their_next_pseudonyms(
+    world: list[bytes], data: st.DataObject
+) -> None:
+    """Each person is found by the new pseudonym with all their values, and every count about anybody stays what it was."""
+    key = LinkageKey(bytes(range(32)))
+    values = {
+        column.name: data.draw(
+            st.lists(st.sampled_from([NO_VALUE, *range(len(column.codes))]), min_size=len(world), max_size=len(world))
+        )
+        for column in CENSUS_DICTIONARY.columns
+    }
+    before = registry_of(world, values)
+    after = before.relinked("load2", rekey(before.high, before.low, [key]))
+    assert after.load == "load2"
+    people = rows_from(sorted(world))
+    rows = after.rows_of(key.step(people))
+    assert sorted(rows.tolist()) == list(range(len(world)))
+    for name in CENSUS_DICTIONARY.names:
+        assert after.columns[name][rows].tolist() == before.columns[name].tolist()
+        assert after.columns[name].dtype == np.uint8
+    everybody = after.rows_of(key.step(people[::2]))
+    for question in (EVERYONE, Question("mother_tongue", ("French",))):
+        counts = [
+            registry.count(found, question).reveal_to_mechanism()
+            for registry, found in ((before, before.rows_of(people[::2])), (after, everybody))
+        ]
+        assert counts[0] == counts[1]

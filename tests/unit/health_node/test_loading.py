@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from fakes.disk import limited_files
 
-from broker_common.crypto.linkage import LinkageKey, parse_health_card
+from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card
 from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.query.criteria import parse_condition
 from deploy.synthetic.population import write_sources
-from health_node import loading
+from health_node import people_store
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.loading import LoadReport, load_people
 from health_node.people_store import PeopleStore
 
-KEY = LinkageKey(bytes(range(32)))
+KEY = LinkageChain([LinkageKey(bytes(range(32)))])
 HEADER = (
     "health_card,birth_year,age,sex,census_division,diagnosis,procedure,"
     "last_admission_date,hospital_visits,emergency_visits"
@@ -209,7 +209,7 @@ def test_failed_write_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.M
         path.with_name(path.name + ".wal").write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(loading, "build_people_store", fail)
+    monkeypatch.setattr(people_store, "build_people_store", fail)
     with pytest.raises(InternalError) as caught:
         load(tmp_path, f"{card(2)},{REST}")
     assert caught.value.code == "STORE_FAILED"

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from fakes.logs import POLICY_KEY, adopted, charged, hash_of, loaded, opened, policy, submitted
+from fakes.logs import POLICY_KEY, adopted, chain_of, charged, hash_of, loaded, opened, policy, relinked, submitted
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import UNITS_PER_NAT, price_units
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Delivered, Entry, Event, Released, Settled, Shutdown
 from broker_common.tlog.replay import LogState, ReplayError, replay
+from broker_common.tlog.store_state import StoreState
 
 PRICE_30 = price_units(30)
 PRICE_1 = price_units(1)
@@ -55,6 +56,7 @@ def refusal(state: LogState, entry: Entry) -> str:
 
 
 READY: tuple[Event, ...] = (opened(), adopted(), loaded())
+RELINKED: tuple[Event, ...] = (*READY, relinked())
 CHARGED: tuple[Event, ...] = (*READY, charged(1))
 RELEASE = Released(ticket=hash_of(1), answer=hash_of(77))
 RELEASED: tuple[Event, ...] = (*CHARGED, RELEASE)
@@ -107,6 +109,18 @@ BREACHES = [
     Breach("LOAD_REPEATED", READY, loaded()),
     Breach("LOAD_REPEATED", (*READY, loaded("load2")), loaded()),
     Breach("LOAD_REPEATED", (*READY, loaded("load2")), loaded(commitment=hash_of(9))),
+    Breach("LOAD_REPEATED", RELINKED, loaded(linkage=chain_of(2))),
+    Breach("LOAD_REPEATED", RELINKED, relinked(previous=chain_of(2), linkage=chain_of(3))),
+    Breach("LINKAGE", READY, loaded("load2", linkage=chain_of(2))),
+    # A load that began before the key was changed and ended afterwards.
+    Breach("LINKAGE", RELINKED, loaded("load3")),
+    Breach("LINKAGE_PREVIOUS", (opened(),), relinked()),
+    Breach("LINKAGE_PREVIOUS", READY, relinked(previous=chain_of(3))),
+    Breach("LINKAGE_PREVIOUS", RELINKED, relinked("load3", linkage=chain_of(3))),
+    Breach("LINKAGE_REPEATED", READY, relinked(linkage=chain_of(1))),
+    Breach("LINKAGE_REPEATED", RELINKED, relinked("load3", previous=chain_of(2), linkage=chain_of(1))),
+    Breach("CHARGE_LOAD", RELINKED, charged(1)),
+    Breach("SHUTDOWN_MISSING", EXHAUSTED, relinked()),
     Breach("CHARGE_WITHOUT_POLICY", (opened(), loaded()), charged(1)),
     Breach("CHARGE_AFTER_SHUTDOWN", SHUT, charged(2, before=PRICE_30)),
     Breach("CHARGE_LOAD", (opened(), adopted()), charged(1)),
@@ -150,7 +164,7 @@ def test_every_rule_has_a_breach() -> None:
     """The table above names every code that the product's source can raise."""
     codes = {
         constant
-        for method in (*vars(CensusState).values(), *vars(LogState).values())
+        for method in (*vars(CensusState).values(), *vars(StoreState).values(), *vars(LogState).values())
         if hasattr(method, "__code__")
         for constant in method.__code__.co_consts
         if isinstance(constant, str) and constant.isupper()

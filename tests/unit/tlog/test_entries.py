@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from fakes.logs import adopted, charged, hash_of, loaded, opened, submitted
+from fakes.logs import adopted, charged, hash_of, loaded, opened, relinked, submitted
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +26,7 @@ from broker_common.tlog.entries import (
     Opened,
     Refused,
     Released,
+    Relinked,
     ReportedCharge,
     Settled,
     Shutdown,
@@ -36,6 +37,7 @@ from broker_common.tlog.entries import (
 
 counts = st.integers(0, 2**53 - 1)
 hashes = st.binary(min_size=32, max_size=32).map(bytes.hex)
+chains = st.binary(min_size=8, max_size=8).map(bytes.hex)
 queries = st.binary(min_size=16, max_size=16).map(bytes.hex)
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=50)
 
@@ -51,7 +53,8 @@ EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
             key_id=texts,
         ),
     ),
-    Loaded: ("loaded", st.builds(Loaded, load=texts, release=texts, commitment=hashes)),
+    Loaded: ("loaded", st.builds(Loaded, load=texts, release=texts, linkage=chains, commitment=hashes)),
+    Relinked: ("relinked", st.builds(Relinked, load=texts, previous=chains, linkage=chains, commitment=hashes)),
     Charged: (
         "charged",
         st.builds(
@@ -245,6 +248,9 @@ UNREADABLE: dict[str, Event] = {
     "negative scale": charged(1, scale=30, units=-1),
     "ticket in capitals": submitted(1, ticket="AB" * 32),
     "empty load": loaded(""),
+    "load of no linkage chain": loaded(linkage=""),
+    "linkage chain in capitals": loaded(linkage="AB" * 8),
+    "linkage key changed from nothing": relinked(previous=""),
     "endless origin": opened(origin="x" * 5000),
     "endless policy": adopted(document="x" * 32_769),
     "checkpoint that doubles when escaped": ReportedCharge(ticket=hash_of(1), log_index=1, checkpoint="\x01" * 16_384),
