@@ -22,8 +22,14 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     answer: str = "file:keys/answer.key"
     # Opens the frame keys of samples (HPKE).
     sample: str = "file:keys/sample.key"
-    # Checks the policy's signature; the private half need not be on this machine.
+    # Checks the policy's signature.
     policy: str = "file:keys/policy.pub"
+    # Signs policies. Needed to propose one, never to serve: keep it off this machine.
+    policy_private: str = "file:keys/policy.key"
+    # Checks the operator's orders.
+    operator: str = "file:keys/operator.pub"
+    # Signs the operator's orders. Needed to shut down, to reopen and to confirm a weaker policy, never to serve.
+    operator_private: str = "file:keys/operator.key"
     # Shared with the health agency, out of band. Needed to load a registry, never to serve.
     linkage: str = "file:keys/linkage.key"
 

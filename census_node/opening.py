@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from grpc import aio
 from sqlite_utils import Database
@@ -17,8 +17,7 @@ from broker_common.crypto.linkage import LinkageKey
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.secret_text import parse_secret
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.errors import InvalidRequestError, RefusedError
-from broker_common.privacy.policy import Policy
+from broker_common.errors import InvalidRequestError
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.storage.clock import system_clock
@@ -28,13 +27,14 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import read_peer_certificate, read_researchers
 from broker_common.storage.source import Progress
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Adopted, Shutdown
 from broker_common.tlog.note import NoteSigner
 from census_node.config import CensusConfig
 from census_node.delivery import Courier
 from census_node.loading import LoadReport, read_registry
 from census_node.node import CensusNode, Keys, forget_old_loads
+from census_node.operating import Confirmation, Done, adopt
 from census_node.outbox import Outbox
+from census_node.proposals import Proposal, ProposalFolder
 from census_node.samples import SampleFolder
 from census_node.service import CensusService
 
@@ -43,6 +43,8 @@ __all__ = ["CensusHome"]
 _JOURNAL = "journal.db"
 _LOADS = "registries"
 _SAMPLES = "samples"
+_PROPOSALS = "proposals"
+ResultT = TypeVar("ResultT")
 
 
 class CensusHome:
@@ -52,10 +54,44 @@ class CensusHome:
         self.home = Home(path, "census")
         self.config = self.home.load_config(CensusConfig)
         self.loads = LoadFolder(path / _LOADS, ".npz")
+        self.proposals = ProposalFolder(path / _PROPOSALS)
 
     @property
     def policy_key(self) -> VerifyKey:
         return self.home.read_key(self.config.keys.policy, lambda text: VerifyKey.parse_text(text, Purpose.POLICY))
+
+    @property
+    def operator_key(self) -> VerifyKey:
+        return self.home.read_key(self.config.keys.operator, lambda text: VerifyKey.parse_text(text, Purpose.OPERATOR))
+
+    def private_policy_key(self) -> SigningKey:
+        """The key that signs policies.
+
+        Raises:
+            InvalidRequestError: KEY_MISSING; UNKNOWN_KEY, it is not the one that this node checks policies with.
+        """
+        return self._private_key("policy_private", self.config.keys.policy_private, self.policy_key)
+
+    def private_operator_key(self) -> SigningKey:
+        """The key that signs the operator's orders.
+
+        Raises:
+            InvalidRequestError: KEY_MISSING; UNKNOWN_KEY, it is not the one that this node checks orders with.
+        """
+        return self._private_key("operator_private", self.config.keys.operator_private, self.operator_key)
+
+    def _private_key(self, setting: str, reference: str, public: VerifyKey) -> SigningKey:
+        what = public.purpose.value
+        try:
+            key = self.home.read_key(reference, lambda text: SigningKey.parse_text(text, public.purpose))
+        except InvalidRequestError as error:
+            problem = error.details.get("problem", "")
+            raise InvalidRequestError(
+                "KEY_MISSING", what=what, reference=reference, problem=problem, name=setting
+            ) from error
+        if key.verify_key != public:
+            raise InvalidRequestError("UNKNOWN_KEY", key=key.key_id, subject=what)
+        return key
 
     @property
     def linkage_key(self) -> LinkageKey:
@@ -63,12 +99,12 @@ class CensusHome:
 
     def open_journal(self, *, create: bool = False) -> Journal[CensusState]:
         """The node's journal; `create` makes a new one and refuses to touch an old one."""
-        policy_key = self.policy_key
+        policy_key, operator_key = self.policy_key, self.operator_key
         log_key = self.home.read_key(self.config.keys.log, lambda text: SigningKey.parse_text(text, Purpose.LOG))
         make = Journal.create if create else Journal
         return make(
             self.home.path / _JOURNAL,
-            fresh_state=lambda: CensusState(policy_key),
+            fresh_state=lambda: CensusState(policy_key, operator_key),
             signer=NoteSigner(self.config.origin, log_key),
             clock=system_clock,
             tables=_create_tables,
@@ -92,32 +128,20 @@ class CensusHome:
             journal.close()
         return report
 
-    def adopt(self, policy: Policy, key: SigningKey) -> None:
-        """Sign a policy and put it in force.
-
-        Raises:
-            RefusedError: SERVICE_SHUT_DOWN.
-            InvalidRequestError: INVALID_VALUE, it would raise the cap.
-        """
+    def read(self, view: Callable[[CensusState], ResultT]) -> ResultT:
+        """What `view` makes of the log as it is now; works with the node up or down."""
         journal = self.open_journal()
         try:
-            with journal.transaction() as transaction:
-                before = transaction.state.policy
-                if transaction.state.shut_down:
-                    raise RefusedError("SERVICE_SHUT_DOWN")
-                if before is not None and policy.cap > before.cap:
-                    raise InvalidRequestError(
-                        "INVALID_VALUE", name="max_belief", problem="would raise the cap", remedy="A cap may only fall."
-                    )
-                transaction.append(
-                    Adopted(
-                        document=policy.document.decode(),
-                        signature=b64encode(key.sign(policy.document)).decode("ascii"),
-                        key_id=key.key_id,
-                    )
-                )
-                if transaction.state.must_shut_down:
-                    transaction.append(Shutdown(reason="budget", note="nothing fits under this policy"))
+            with journal.reading() as state:
+                return view(state)
+        finally:
+            journal.close()
+
+    def adopt(self, proposal: Proposal, confirmation: Confirmation | None = None) -> Done:
+        """Put a proposed policy in force; see `operating.adopt`."""
+        journal = self.open_journal()
+        try:
+            return adopt(journal, proposal, self.policy_key, confirmation)
         finally:
             journal.close()
 

@@ -26,6 +26,7 @@ from broker_common.privacy.policy import Policy
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
 from census_node.opening import CensusHome
+from census_node.proposals import make_proposal
 from deploy.synthetic.population import write_sources
 from health_node.opening import HealthHome
 
@@ -134,6 +135,7 @@ def _introduce(directory: Path) -> SigningKey:
     census_log = census.make_signing("log", Purpose.LOG)
     answer = census.make_signing("answer", Purpose.ANSWER)
     policy = census.make_signing("policy", Purpose.POLICY)
+    operator = census.make_signing("operator", Purpose.OPERATOR)
     sample = OpeningKey.generate(os.urandom)
     census.write("keys/sample.key", sample.to_text(), secret=True)
     health.write("keys/sampling.key", secret_text("sampling", os.urandom(32)), secret=True)
@@ -142,6 +144,7 @@ def _introduce(directory: Path) -> SigningKey:
         home.write("keys/linkage.key", linkage, secret=True)
 
     census.write("keys/policy.pub", policy.verify_key.to_text())
+    census.write("keys/operator.pub", operator.verify_key.to_text())
     for home in (health, researcher):
         home.write("trust/census.crt", census_tls)
         home.write("trust/census-policy.pub", policy.verify_key.to_text())
@@ -157,6 +160,7 @@ def _introduce(directory: Path) -> SigningKey:
     for name, key in (
         ("census-log", census_log),
         ("census-policy", policy),
+        ("census-operator", operator),
         ("census-answer", answer),
         ("health-log", health_log),
         ("health-manifest", manifest),
@@ -184,7 +188,7 @@ def _fill(directory: Path, plan: Plan, policy: Policy, policy_key: SigningKey, r
         path.chmod(0o600)
     health.open_journal(create=True).close()
     census.open_journal(create=True).close()
-    census.adopt(policy, policy_key)
+    census.adopt(make_proposal(policy, policy_key))
     health.load(sources["health"], RELEASE, progress=report("Loading health data"))
     census.load(sources["census"], RELEASE, progress=report("Loading the census registry"))
 
