@@ -146,7 +146,7 @@ class Consequences:
     is_shut: bool
     # Why the operator has to confirm it; empty when they need not.
     weaker: tuple[str, ...]
-    # What shows more than before, or keeps the service from working, and needs no confirmation.
+    # What shows more than before, is less than it looks, or keeps the service from working; needs no confirmation.
     warnings: tuple[str, ...]
 
     @property
@@ -167,12 +167,15 @@ def consequences(policy: Policy, state: CensusState) -> Consequences:
         fits=any_fits(policy.cap, state.charged_units, policy.scales),
         is_shut=state.shut_down,
         weaker=() if before is None else policy.weakens(before),
-        warnings=_warnings(policy, before),
+        warnings=_warnings(policy, state),
     )
 
 
-def _warnings(policy: Policy, before: Policy | None) -> tuple[str, ...]:
-    found = [texts.WARN_TICK_0] if policy.release_tick_ms == 0 else []
+def _warnings(policy: Policy, state: CensusState) -> tuple[str, ...]:
+    before = state.policy
+    found = [texts.WARN_CHARGED] if state.charged_units > policy.cap else []
+    if policy.release_tick_ms == 0:
+        found.append(texts.WARN_TICK_0)
     if before is not None:
         found += [
             texts.WARN_SHORTER.format(setting=name, old=getattr(before, name), new=getattr(policy, name))

@@ -214,7 +214,9 @@ def test_what_weakens_is_said() -> None:
 def test_an_exhausted_service_counts_nothing_left() -> None:
     """Charges beyond a lowered cap leave nothing, and no negative number."""
     state = take(ready(30), adopted(policy(max_belief="0.6", scales=(30,))), Shutdown(reason="budget", note=""))
-    assert consequences(policy(max_belief="0.55", scales=(30,)), state).answers_left == 0
+    meaning = consequences(policy(max_belief="0.55", scales=(30,)), state)
+    assert meaning.answers_left == 0
+    assert meaning.warnings[0].startswith("what has been charged passes this cap already")
 
 
 SLOW = {"release_tick_ms": 250, "forward_delay_ms": 250, "answer_delay_ms": 250}
