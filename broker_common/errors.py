@@ -310,8 +310,28 @@ REASONS: Mapping[str, Reason] = {
         RefusedError,
         "The service has shut down: the census agency has stopped it, or one more answer could let somebody become surer of "
         "one person's language than the limit that the agency has set.",
-        "No further question will be answered. Answers already charged can still be fetched with "
+        "No question is answered unless the census agency reopens it. Answers already charged can still be fetched with "
         "'tripartite researcher answers'.",
+    ),
+    "POLICY_IN_FORCE": Reason(
+        RefusedError,
+        "The policy {what} is in force already.",
+        "Nothing was changed. 'tripartite census policy show' prints it; 'census policy propose --help' lists what can be "
+        "changed.",
+    ),
+    "POLICY_WEAKER": Reason(
+        RefusedError,
+        "The policy protects people less than the one in force: {problem}.",
+        'Propose something stricter, or, if it is meant, give --confirm --reason "..." where the operator\'s key is. Nothing '
+        "was changed.",
+    ),
+    "NOTHING_FITS": Reason(
+        RefusedError,
+        "The service stays shut down: no scale that the policy admits fits what has been charged.",
+        "Adopt a policy that admits a larger scale or, with --confirm, a higher cap; then reopen.",
+    ),
+    "NOT_SHUT_DOWN": Reason(
+        RefusedError, "The service is not shut down.", "There is nothing to reopen; 'tripartite census status' says so."
     ),
     "BUSY": Reason(
         RefusedError, "The node has as many questions in hand as it accepts.", "Try again in {retry_seconds} seconds."
@@ -353,6 +373,12 @@ REASONS: Mapping[str, Reason] = {
         InvalidRequestError,
         "'{reference}' does not begin with the linkage keys that the log names (chain {chain}).",
         "Put the keys back that were there, one a line, oldest first; the other agency has the same ones.",
+    ),
+    "KEY_MISSING": Reason(
+        InvalidRequestError,
+        "The private {what} key is needed for this and is not here: '{reference}', {problem}.",
+        "Put it there for this one command, or name another place as {name} under [keys] in config.toml, 'file:PATH' or "
+        "'env:NAME'.",
     ),
     "NOT_INSTALLED": Reason(
         InvalidRequestError,

@@ -181,7 +181,12 @@ def _verify_in_force(ticket: VerifiedTicket, gate: Gate) -> None:
 
 
 def scales_text(scales: Sequence[int]) -> str:
-    """Scales for a sentence: a range where they are one, a list otherwise."""
-    if len(scales) > 2 and list(scales) == list(range(scales[0], scales[-1] + 1)):  # noqa: PLR2004 - two are a list
-        return f"{scales[0]} to {scales[-1]}"
-    return ", ".join(map(str, scales))
+    """Ascending scales for a sentence: a range for each run of three or more, the others one by one."""
+    runs: list[list[int]] = []
+    for scale in scales:
+        if runs and scale == runs[-1][-1] + 1:
+            runs[-1].append(scale)
+        else:
+            runs.append([scale])
+    parts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]  # noqa: PLR2004
+    return ", ".join(parts)

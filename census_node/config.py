@@ -28,7 +28,8 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sample: str = "file:keys/sample.key"
     # Signs policies. Needed to propose one, never to serve.
     policy: str = "file:keys/policy.key"
-    # Signs the operator's orders. Needed to give one, never to serve.
+    # Signs the operator's orders. Needed to shut down, to reopen and to confirm a weaker policy, never to
+    # serve.
     operator: str = "file:keys/operator.key"
     # Shared with the health agency, out of band. Needed to load a registry, never to serve.
     linkage: str = "file:keys/linkage.key"

@@ -27,7 +27,9 @@ def verify_affordable(state: CensusState, scale: int, *, reserved_units: int = 0
     """Return only if one more answer at `scale` may be charged beside what others have reserved.
 
     SECURITY: charged and reserved units count alike, and a shutdown for want of budget is told when the answers before
-    it are out. When exactly another query was charged shows in nothing that is said here.
+    it are out. When exactly another query was charged shows in nothing that is said here. Until such a shutdown is told
+    nothing fits, also when a higher cap has been adopted since: accepted here, a sample would be drawn for nothing and
+    its charge refused.
 
     Raises:
         RefusedError: SERVICE_SHUT_DOWN or BUDGET_EXHAUSTED.
@@ -36,7 +38,7 @@ def verify_affordable(state: CensusState, scale: int, *, reserved_units: int = 0
         raise RefusedError("NOTHING_LOADED", what="policy", role="census")
     if _is_seen_shut(state, lost):
         raise RefusedError("SERVICE_SHUT_DOWN")
-    if not fits(state.policy.cap, state.charged_units + reserved_units, scale):
+    if state.shut_down or not fits(state.policy.cap, state.charged_units + reserved_units, scale):
         raise RefusedError("BUDGET_EXHAUSTED", scale=scale)
 
 

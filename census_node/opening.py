@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from grpc import aio
 from sqlite_utils import Database
@@ -14,8 +14,7 @@ from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc
 
 from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.errors import InvalidRequestError, RefusedError
-from broker_common.privacy.policy import Policy
+from broker_common.errors import InvalidRequestError
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal
@@ -30,12 +29,13 @@ from broker_common.storage.registration import KnownPeers, exchange
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Adopted, Shutdown
 from census_node.config import CensusConfig
 from census_node.delivery import Courier
 from census_node.loading import LoadReport, read_registry
 from census_node.node import CensusNode, Keys, forget_old_loads
+from census_node.operating import Confirmation, Done, adopt
 from census_node.outbox import Outbox
+from census_node.proposals import Proposal, ProposalFolder, make_proposal
 from census_node.relinking import relink_registry
 from census_node.samples import SampleFolder
 from census_node.service import CensusService
@@ -45,6 +45,8 @@ __all__ = ["CensusHome"]
 _JOURNAL = "journal.db"
 _LOADS = "registries"
 _SAMPLES = "samples"
+_PROPOSALS = "proposals"
+ResultT = TypeVar("ResultT")
 
 
 class CensusHome(AgencyHome[CensusState]):
@@ -55,10 +57,40 @@ class CensusHome(AgencyHome[CensusState]):
         self.config = home.load_config(CensusConfig)
         super().__init__(home, Keyring(home, self.config.keys.private))
         self.loads = LoadFolder(path / _LOADS, ".npz")
+        self.proposals = ProposalFolder(path / _PROPOSALS)
 
     @property
     def linkage_keys(self) -> LinkageKeys:
         return LinkageKeys(self.home, self.config.keys.linkage)
+
+    def policy_keys(self) -> list[VerifyKey]:
+        """What a policy may be signed with now."""
+        return self.own_card().verify_keys(Purpose.POLICY, system_clock())
+
+    def private_policy_key(self) -> SigningKey:
+        """The key that signs policies.
+
+        Raises:
+            InvalidRequestError: KEY_MISSING, it is not on this machine, or what is there is another key.
+        """
+        return self._offline_key(Purpose.POLICY)
+
+    def private_operator_key(self) -> SigningKey:
+        """The key that signs the operator's orders.
+
+        Raises:
+            InvalidRequestError: KEY_MISSING, it is not on this machine, or what is there is another key.
+        """
+        return self._offline_key(Purpose.OPERATOR)
+
+    def _offline_key(self, purpose: Purpose) -> SigningKey:
+        try:
+            return self.keyring.signing(self.own_card(), purpose, system_clock())
+        except InvalidRequestError as error:
+            if error.code != "SECRET_MISSING":
+                raise
+            details = {name: error.details[name] for name in ("reference", "problem")}
+            raise InvalidRequestError("KEY_MISSING", what=purpose.value, name=purpose.value, **details) from error
 
     def open_journal(self, *, create: bool = False) -> Journal[CensusState]:
         """The node's journal; `create` makes a new one and refuses to touch an old one."""
@@ -100,10 +132,6 @@ class CensusHome(AgencyHome[CensusState]):
         finally:
             journal.close()
 
-    def policy_signing_key(self) -> SigningKey:
-        """The key that signs policies now."""
-        return self.keyring.signing(self.own_card(), Purpose.POLICY, system_clock())
-
     def after_rotation(self, purpose: str) -> None:
         """The policy in force is signed again by a new policy key: the one before will not be honoured for ever."""
         if purpose != Purpose.POLICY.value:
@@ -112,34 +140,22 @@ class CensusHome(AgencyHome[CensusState]):
         with self.journal() as journal, journal.reading() as state:
             policy = state.policy
         if policy is not None:
-            self.adopt(policy, newest)
+            self.adopt(make_proposal(policy, newest))
 
-    def adopt(self, policy: Policy, key: SigningKey) -> None:
-        """Sign a policy and put it in force.
-
-        Raises:
-            RefusedError: SERVICE_SHUT_DOWN.
-            InvalidRequestError: INVALID_VALUE, it would raise the cap.
-        """
+    def read(self, view: Callable[[CensusState], ResultT]) -> ResultT:
+        """What `view` makes of the log as it is now; works with the node up or down."""
         journal = self.open_journal()
         try:
-            with journal.transaction() as transaction:
-                before = transaction.state.policy
-                if transaction.state.shut_down:
-                    raise RefusedError("SERVICE_SHUT_DOWN")
-                if before is not None and policy.cap > before.cap:
-                    raise InvalidRequestError(
-                        "INVALID_VALUE", name="max_belief", problem="would raise the cap", remedy="A cap may only fall."
-                    )
-                transaction.append(
-                    Adopted(
-                        document=policy.document.decode(),
-                        signature=b64encode(key.sign(policy.document)).decode("ascii"),
-                        key_id=key.key_id,
-                    )
-                )
-                if transaction.state.must_shut_down:
-                    transaction.append(Shutdown(reason="budget", note="nothing fits under this policy"))
+            with journal.reading() as state:
+                return view(state)
+        finally:
+            journal.close()
+
+    def adopt(self, proposal: Proposal, confirmation: Confirmation | None = None) -> Done:
+        """Put a proposed policy in force; see `operating.adopt`."""
+        journal = self.open_journal()
+        try:
+            return adopt(journal, proposal, self.policy_keys(), confirmation)
         finally:
             journal.close()
 

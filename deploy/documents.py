@@ -32,6 +32,7 @@ from broker_common.rpc.status import STATUS_OF_REASON
 from broker_common.tlog.entries import Entry, Event, Loaded, Opened, encode_entry
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner
+from broker_common.tlog.orders import Order
 from broker_common.tlog.replay import FORMAT_VERSION
 from deploy.local import census_config, health_config, researcher_config
 
@@ -160,12 +161,21 @@ def _example_log() -> str:
     return f"```\n{entries}\n```\n\n```\n{note}```\n\n```\n{signer.verifier.to_text()}\n```\n"
 
 
+def _example_order() -> str:
+    """A reopening's document and signature, under the same key."""
+    key = SigningKey(Purpose.OPERATOR, b"*" * 32)
+    order = Order(act="reopen", log="census.example/tripartite", note="the drill is over", policy="ab" * 32, sequence=7)
+    return f"```\n{order.document.decode()}\n```\n\n```\n{key.sign_text(order.document)}\n```\n"
+
+
 _BLOCKS: Mapping[str, Callable[[], str]] = {
     "help": _help,
     "help-ask": lambda: _help("researcher", "ask"),
     "help-init": lambda: _help("init"),
+    "help-propose": lambda: _help("census", "policy", "propose"),
     "callers": _callers,
     "example-log": _example_log,
+    "example-order": _example_order,
     "errors": _errors,
     "settings-policy": lambda: _settings(broker_common.privacy.policy, "Policy"),
     "settings-census": lambda: _settings(census_node.config, "CensusConfig", "KeyConfig", "LimitConfig"),

@@ -26,6 +26,7 @@ from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
 from broker_common.tlog.membership import peer_name
 from census_node.opening import CensusHome
+from census_node.proposals import make_proposal
 from deploy.synthetic.population import write_sources
 from health_node.opening import HealthHome
 from researcher_node.opening import ResearcherHome
@@ -163,7 +164,7 @@ def _fill(directory: Path, plan: Plan, policy: Policy, report: Report) -> None:
     health, census = HealthHome(directory / "health"), CensusHome(directory / "census")
     for path in sources.values():
         path.chmod(0o600)
-    census.adopt(policy, census.policy_signing_key())
+    census.adopt(make_proposal(policy, census.private_policy_key()))
     health.load(sources["health"], RELEASE, progress=report("Loading health data"))
     census.load(sources["census"], RELEASE, progress=report("Loading the census registry"))
 

@@ -53,7 +53,6 @@ from researcher_node.trust import Trust
 __all__ = ["Dictionaries", "Party", "Precision", "Quoted", "Session", "Wanted", "parse_fraction"]
 
 _CALL_SECONDS = 15.0
-_DEFAULT_SCALE = 30
 _COLLECT_HOLD_MS = 10_000
 # Between looks for an answer while the census node is away, or has not heard of the query yet.
 _PAUSE_SECONDS = 0.25
@@ -86,7 +85,7 @@ class Precision:
         if self.scale is not None:
             return self.scale
         if self.margin is None:
-            return _DEFAULT_SCALE if _DEFAULT_SCALE in policy.scales else policy.scales[-1]
+            return policy.usual_scale
         scale = largest_scale_within(self.margin, policy.scales)
         if scale is None:
             smallest = margin(policy.scales[0])

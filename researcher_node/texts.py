@@ -31,7 +31,7 @@ One answer at scale {scale} (epsilon {epsilon}):
   policy     {policy}
   valid      until {expires}"""
 
-REMAINING_COUNT = "{count} such answers before the service shuts down for good"
+REMAINING_COUNT = "{count} such answers before the service shuts down"
 REMAINING_UNTOLD = "not told: it would show something about who was asked about before"
 
 SCALE_HELP = "Noise scale b; a larger scale costs less and is less precise. Usually 30."

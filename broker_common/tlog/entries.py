@@ -30,6 +30,7 @@ __all__ = [
     "Registered",
     "Released",
     "Relinked",
+    "Reopened",
     "ReportedCharge",
     "Revoked",
     "Settled",
@@ -47,6 +48,8 @@ _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _HashOrNone = Annotated[str, Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
 _Linkage = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
 _Text = Annotated[str, Meta(min_length=1, max_length=4096)]
+_TextOrNone = Annotated[str, Meta(max_length=4096)]
+_Note = Annotated[str, Meta(max_length=MAX_NOTE_CHARACTERS)]
 
 
 class Opened(Struct, tag="opened", frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -80,11 +83,18 @@ class Revoked(Struct, tag="revoked", frozen=True, forbid_unknown_fields=True, kw
 
 
 class Adopted(Struct, tag="adopted", frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Census: a policy came into force. Its text is here whole, so replay needs nothing else."""
+    """Census: a policy came into force. Its text is here whole, so replay needs nothing else.
+
+    `confirmation`, its key and the `note` are the operator's order to adopt a weaker policy than the one before it;
+    empty for every other policy.
+    """
 
     document: Annotated[str, Meta(min_length=2, max_length=32_768)]
     signature: _Text
     key_id: _Text
+    note: _Note = ""
+    confirmation: _TextOrNone = ""
+    confirmation_key_id: _TextOrNone = ""
 
 
 class Loaded(Struct, tag="loaded", frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -144,10 +154,20 @@ class Delivered(Struct, tag="delivered", frozen=True, forbid_unknown_fields=True
 
 
 class Shutdown(Struct, tag="shutdown", frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Census: no further charge. `reason` is `budget` or `operator`."""
+    """Census: no further charge. `reason` is `budget` or `operator`; an operator's is a signed order, a budget's is not."""
 
     reason: Annotated[str, Meta(pattern=r"\A(budget|operator)\Z")]
-    note: Annotated[str, Meta(max_length=MAX_NOTE_CHARACTERS)]
+    note: _Note
+    signature: _TextOrNone = ""
+    key_id: _TextOrNone = ""
+
+
+class Reopened(Struct, tag="reopened", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Census: charges are taken again, by the operator's signed order; what was charged before goes on counting."""
+
+    note: _Note
+    signature: _Text
+    key_id: _Text
 
 
 class Submitted(Struct, tag="submitted", frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -200,6 +220,7 @@ Event: TypeAlias = (
     | Released
     | Delivered
     | Shutdown
+    | Reopened
     | Submitted
     | Forwarded
     | ReportedCharge

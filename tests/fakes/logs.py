@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import Any
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
-from broker_common.tlog.entries import Adopted, Charged, Loaded, Opened, Relinked, Submitted
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Adopted, Charged, Loaded, Opened, Relinked, Reopened, Shutdown, Submitted
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import FORMAT_VERSION
 
 __all__ = [
     "LOG_KEY",
+    "OPERATOR_KEY",
     "ORIGIN",
     "POLICY_KEY",
     "SIGNER",
     "adopted",
     "chain_of",
+    "census_state",
     "charged",
+    "confirmed",
     "hash_of",
     "loaded",
     "opened",
     "policy",
     "relinked",
+    "reopened",
+    "shut_down",
     "submitted",
 ]
 
 ORIGIN = "census.test/log"
 POLICY_KEY = SigningKey(Purpose.POLICY, bytes(range(32)))
 LOG_KEY = SigningKey(Purpose.LOG, bytes(range(1, 33)))
+OPERATOR_KEY = SigningKey(Purpose.OPERATOR, bytes(range(2, 34)))
 SIGNER = NoteSigner(ORIGIN, LOG_KEY)
 
 
@@ -49,6 +55,11 @@ def policy(**changes: Any) -> Policy:
         "answer_retention_ms": 86_400_000,
     }
     return Policy(**fields | changes)
+
+
+def census_state() -> CensusState:
+    """A census log that nothing stands in, under the keys of this module."""
+    return CensusState(POLICY_KEY.verify_key, OPERATOR_KEY.verify_key)
 
 
 def hash_of(number: int) -> str:
@@ -72,10 +83,28 @@ def adopted(rules: Policy | None = None, key: SigningKey = POLICY_KEY, **changes
     document = (policy() if rules is None else rules).document
     fields = {
         "document": document.decode(),
-        "signature": b64encode(key.sign(document)).decode("ascii"),
+        "signature": key.sign_text(document),
         "key_id": key.key_id,
     }
     return Adopted(**fields | changes)
+
+
+def confirmed(state: CensusState, rules: Policy, note: str = "a drill", key: SigningKey = OPERATOR_KEY) -> Adopted:
+    """The adoption of `rules` as the next entry, with the operator's confirmation."""
+    order = state.order("adopt", note, adopting=rules)
+    return adopted(rules, note=note, confirmation=key.sign_text(order.document), confirmation_key_id=key.key_id)
+
+
+def shut_down(state: CensusState, note: str = "a drill", key: SigningKey = OPERATOR_KEY) -> Shutdown:
+    """The operator's shutdown as the next entry."""
+    order = state.order("shutdown", note)
+    return Shutdown(reason="operator", note=note, signature=key.sign_text(order.document), key_id=key.key_id)
+
+
+def reopened(state: CensusState, note: str = "the drill is over", key: SigningKey = OPERATOR_KEY) -> Reopened:
+    """The operator's reopening as the next entry."""
+    order = state.order("reopen", note)
+    return Reopened(note=note, signature=key.sign_text(order.document), key_id=key.key_id)
 
 
 def loaded(load: str = "load1", **changes: Any) -> Loaded:

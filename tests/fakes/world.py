@@ -7,7 +7,6 @@ honest query that is answered afterwards. Logs are read with a connection of the
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import itertools
 import os
@@ -21,6 +20,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import pytest
+from fakes import logs
 from fakes.clock import FakeClock
 from sqlite_utils import Database
 from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sample_pb2, ticket_pb2
@@ -34,7 +34,7 @@ from broker_common.crypto.sealing import OpeningKey, SealingKey, sample_info
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief, price_units
-from broker_common.privacy.policy import Policy
+from broker_common.privacy.policy import Policy, parse_policy
 from broker_common.query.answer import open_answer
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition import Condition
@@ -150,6 +150,7 @@ class Secrets:
 
     log: SigningKey = field(default_factory=lambda: _signing(Purpose.LOG))
     policy: SigningKey = field(default_factory=lambda: _signing(Purpose.POLICY))
+    operator: SigningKey = field(default_factory=lambda: _signing(Purpose.OPERATOR))
     answer: SigningKey = field(default_factory=lambda: _signing(Purpose.ANSWER))
     manifest: SigningKey = field(default_factory=lambda: _signing(Purpose.MANIFEST))
     other_manifest: SigningKey = field(default_factory=lambda: _signing(Purpose.MANIFEST))
@@ -234,10 +235,22 @@ class World:
         self._adopt(self.census.journal, policy)
 
     def _adopt(self, journal: Journal[CensusState], policy: Policy) -> None:
-        document, key = policy.document, self.secrets.policy
-        signature = base64.b64encode(key.sign(document)).decode("ascii")
         with journal.transaction() as transaction:
-            transaction.append(Adopted(document=document.decode(), signature=signature, key_id=key.key_id))
+            transaction.append(logs.adopted(policy, self.secrets.policy))
+
+    def shut_down(self) -> None:
+        """The operator ends the service."""
+        with self.census.journal.transaction() as transaction:
+            transaction.append(logs.shut_down(transaction.state, key=self.secrets.operator))
+
+    def reopen(self) -> None:
+        """The operator opens it again."""
+        with self.census.journal.transaction() as transaction:
+            transaction.append(logs.reopened(transaction.state, key=self.secrets.operator))
+
+    def census_state(self) -> CensusState:
+        """A census log that nothing stands in."""
+        return CensusState(self.secrets.policy.verify_key, self.secrets.operator.verify_key)
 
     def make_registry(self, load: str) -> Registry:
         """Everybody in the census, their language told by their place: French is every fourth from the second on."""
@@ -255,7 +268,7 @@ class World:
 
         journal = (Journal.create if create else Journal)(
             self.census_folder / "journal.db",
-            fresh_state=lambda: CensusState(self.secrets.policy.verify_key),
+            fresh_state=self.census_state,
             signer=self.census_log,
             clock=self.clock,
             tables=tables,
@@ -546,10 +559,9 @@ class World:
 
     def verify_log(self) -> CensusState:
         """Return the replayed census log, if it keeps every rule and leads to its signed checkpoint."""
-        state = verify_stored_log(
-            self.census_folder / "journal.db", CensusState(self.secrets.policy.verify_key), self.census_log
-        )
-        assert state.charged_units <= self.policy.cap
+        state = verify_stored_log(self.census_folder / "journal.db", self.census_state(), self.census_log)
+        caps = [parse_policy(adopted.document.encode()).cap for adopted in self.events(Adopted)]
+        assert state.charged_units <= max(caps)
         assert state.charged_units == sum(price_units(charge.scale) for charge in self.charges())
         return state
 

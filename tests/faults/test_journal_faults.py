@@ -17,7 +17,19 @@ from typing import Any
 
 import pytest
 from fakes.clock import FakeClock
-from fakes.logs import LOG_KEY, ORIGIN, POLICY_KEY, SIGNER, adopted, charged, hash_of, loaded
+from fakes.logs import (
+    LOG_KEY,
+    OPERATOR_KEY,
+    ORIGIN,
+    POLICY_KEY,
+    SIGNER,
+    adopted,
+    census_state,
+    charged,
+    hash_of,
+    loaded,
+    shut_down,
+)
 from sqlite_utils import Database
 
 from broker_common.crypto.signing import Purpose, SigningKey
@@ -25,7 +37,7 @@ from broker_common.errors import BrokerError, InternalError, InvalidRequestError
 from broker_common.privacy.accounting import price_units
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Delivered, Opened, Released, Shutdown, parse_entry
+from broker_common.tlog.entries import Delivered, Opened, Released, parse_entry
 from broker_common.tlog.merkle import MerkleTree, root_from_inclusion
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import replay
@@ -44,7 +56,7 @@ def open_journal(path: Path, clock: FakeClock | None = None, signer: NoteSigner 
     """Open the journal as a node does."""
     return Journal(
         path,
-        fresh_state=lambda: CensusState(POLICY_KEY.verify_key),
+        fresh_state=census_state,
         signer=signer,
         clock=clock or FakeClock(),
         tables=create_tables,
@@ -55,7 +67,7 @@ def create_journal(path: Path) -> Journal[CensusState]:
     """Make a new journal."""
     return Journal.create(
         path,
-        fresh_state=lambda: CensusState(POLICY_KEY.verify_key),
+        fresh_state=census_state,
         signer=SIGNER,
         clock=FakeClock(),
         tables=create_tables,
@@ -100,7 +112,7 @@ def stored(path: Path) -> tuple[int, set[str]]:
         rows = {row[0] for row in connection.execute("select ticket from pending")}
     finally:
         connection.close()
-    state = replay(map(parse_entry, entries), CensusState(POLICY_KEY.verify_key))
+    state = replay(map(parse_entry, entries), census_state())
     # One transaction wrote both, so the charges and the rows are the same tickets.
     assert set(state.tickets) == rows
     return state.size, rows
@@ -261,7 +273,7 @@ def test_an_entry_that_could_not_be_read_back_is_not_written(path: Path) -> None
     """An operator's endless remark must not keep the node from ever starting again."""
     with opened_journal(path) as journal:
         with pytest.raises(InternalError) as caught, journal.transaction() as transaction:
-            transaction.append(Shutdown(reason="operator", note="x" * 5000))
+            transaction.append(shut_down(transaction.state, "x" * 5000))
         assert caught.value.code == "INTERNAL"
         with journal.transaction() as transaction:
             charge(transaction, 1)
@@ -302,7 +314,7 @@ def test_a_proof_does_not_show_how_far_the_log_has_grown(path: Path) -> None:
                 charge(transaction, number)
             at_once.append(journal.prove(READY - 1 + number))
         with opened_journal(path) as other, other.transaction() as transaction:
-            transaction.append(Shutdown(reason="operator", note=""))
+            transaction.append(shut_down(transaction.state))
         enter_reading(journal)
         assert [journal.prove(READY + number) for number in range(5)] == at_once
     with opened_journal(path) as journal:
@@ -350,7 +362,7 @@ def test_what_another_process_appended_is_folded_in_before_deciding(path: Path) 
             charge(transaction, 1)
         with operator.transaction() as transaction:
             assert transaction.state.answers == 2
-            transaction.append(Shutdown(reason="operator", note=""))
+            transaction.append(shut_down(transaction.state))
         with node.transaction() as transaction:
             assert transaction.state.shut_down
         with operator.transaction() as transaction:
@@ -402,7 +414,7 @@ def test_an_append_by_another_process_during_opening_is_no_contradiction(path: P
 
         beside: Journal[CensusState] = Journal(
             path,
-            fresh_state=lambda: Busy(POLICY_KEY.verify_key),
+            fresh_state=lambda: Busy(POLICY_KEY.verify_key, OPERATOR_KEY.verify_key),
             signer=SIGNER,
             clock=FakeClock(),
             tables=create_tables,
@@ -754,7 +766,7 @@ def test_a_lock_that_is_let_go_in_time_is_waited_for(path: Path) -> None:
             with operator.transaction() as transaction:
                 holding.set()
                 done.wait(0.2)
-                transaction.append(Shutdown(reason="operator", note=""))
+                transaction.append(shut_down(transaction.state))
 
         holder = threading.Thread(target=hold)
         holder.start()

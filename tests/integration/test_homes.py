@@ -120,7 +120,9 @@ async def test_homes_serve_a_question_to_its_answer_and_shut_at_the_cap(deployme
         assert await ask(researcher, 50) == price_units(50)
     census_journal, health_journal = census.open_journal(), health.open_journal()
     state = verify_stored_log(
-        deployment / "census" / "journal.db", CensusState(census.policy_key), census_journal._signer
+        deployment / "census" / "journal.db",
+        CensusState(census.policy_key, census.operator_key),
+        census_journal._signer,
     )
     assert state.charged_units == price_units(1) + price_units(50)
     assert not verify_stored_log(

@@ -32,7 +32,7 @@ from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.storage.loads import LoadFolder
-from broker_common.tlog.entries import Forwarded, Shutdown
+from broker_common.tlog.entries import Forwarded
 from census_node.config import LimitConfig as CensusLimits
 from census_node.samples import KeptSample, SampleFolder
 from census_node.service import CensusService
@@ -403,8 +403,7 @@ def outlive_quote(world: World) -> Order:
 def shut_down(world: World) -> Order:
     """An order that comes after the end."""
     order = world.order()
-    with world.census.journal.transaction() as transaction:
-        transaction.append(Shutdown(reason="operator", note="a drill"))
+    world.shut_down()
     return order
 
 

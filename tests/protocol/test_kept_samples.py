@@ -15,7 +15,7 @@ from broker_common.crypto.commitments import commit_set, hash_set
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import BrokerError, InternalError, RefusedError, StateUnknownError
 from broker_common.storage.loads import LoadFolder
-from broker_common.tlog.entries import Released, Shutdown
+from broker_common.tlog.entries import Released
 from census_node.ledger import quotable_answers
 from census_node.node import CensusNode
 from census_node.samples import KeptSample, SampleFolder
@@ -165,8 +165,7 @@ def test_every_charge_has_a_noise_secret_of_its_own(world: World, kept: list[Kep
 
 def shut(world: World) -> None:
     """The operator ends the service."""
-    with world.census.journal.transaction() as transaction:
-        transaction.append(Shutdown(reason="operator", note="a drill"))
+    world.shut_down()
 
 
 def other_policy(world: World) -> None:

@@ -16,7 +16,7 @@ from broker_common.crypto.commitments import hash_bytes
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError, StateUnknownError
 from broker_common.query.question import Question
 from broker_common.rpc.server import StopSignal
-from broker_common.tlog.entries import Charged, Released, Shutdown
+from broker_common.tlog.entries import Charged, Released
 from broker_common.values import ExactCount
 from census_node.config import LimitConfig
 from census_node.registry import Registry
@@ -78,8 +78,7 @@ def test_retry_counts_nothing(world: World, touched: list[Touch]) -> None:
 def test_refused_charge_counts_nothing(world: World, touched: list[Touch]) -> None:
     """If the charge is refused, the registry is not touched."""
     admitted = world.admit(world.messages(world.sample(world.order())))
-    with world.census.journal.transaction() as transaction:
-        transaction.append(Shutdown(reason="operator", note="a drill"))
+    world.shut_down()
     with world.unchanged(), pytest.raises(BrokerError, match="SERVICE_SHUT_DOWN"):
         world.census.charge_and_answer(admitted)
     assert touched == []

@@ -15,7 +15,7 @@ from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import BrokerError
 from broker_common.storage.journal import Checkpointed
 from broker_common.storage.loads import LoadFolder
-from broker_common.tlog.entries import Charged, Released, Shutdown
+from broker_common.tlog.entries import Charged, Released
 from census_node.node import CensusNode
 
 
@@ -208,8 +208,7 @@ def adopt_another_policy(world: World) -> None:
 
 def shut_down(world: World) -> None:
     """The operator ends the service."""
-    with world.census.journal.transaction() as transaction:
-        transaction.append(Shutdown(reason="operator", note="a drill"))
+    world.shut_down()
 
 
 def restart(world: World) -> None:

@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import base64
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
-from fakes.logs import POLICY_KEY, adopted, chain_of, charged, hash_of, loaded, opened, policy, relinked, submitted
+from fakes.logs import (
+    OPERATOR_KEY,
+    adopted,
+    census_state,
+    chain_of,
+    charged,
+    confirmed,
+    hash_of,
+    loaded,
+    opened,
+    policy,
+    relinked,
+    reopened,
+    shut_down,
+    submitted,
+)
+from msgspec import structs
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import UNITS_PER_NAT, price_units
+from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Delivered, Entry, Event, Released, Settled, Shutdown
+from broker_common.tlog.entries import Delivered, Entry, Event, Released, Reopened, Settled, Shutdown
+from broker_common.tlog.orders import Act
 from broker_common.tlog.replay import LogState, ReplayError, replay
 from broker_common.tlog.store_state import StoreState
 
@@ -23,6 +41,9 @@ PRICE_1 = price_units(1)
 # One answer at scale 1 and one at scale 2 empty this cap but for less than any admissible price.
 TIGHT = policy(scales=(1, 2))
 OTHER_AGENCY = SigningKey(Purpose.POLICY, bytes(32))
+OTHER_OPERATOR = SigningKey(Purpose.OPERATOR, bytes(32))
+# What comes next in a log; what the operator signs depends on the place where it stands.
+Step: TypeAlias = Event | Callable[[CensusState], Event]
 
 
 def entry_after(state: LogState, event: Event, **changes: Any) -> Entry:
@@ -31,17 +52,22 @@ def entry_after(state: LogState, event: Event, **changes: Any) -> Entry:
     return Entry(**fields | changes, event=event)
 
 
-def state_after(*events: Event) -> CensusState:
-    """The state that the events lead to."""
-    state = CensusState(POLICY_KEY.verify_key)
-    for event in events:
-        state.apply(entry_after(state, event))
+def event_of(state: CensusState, step: Step) -> Event:
+    """What the step is in this state."""
+    return step(state) if callable(step) else step
+
+
+def state_after(*steps: Step) -> CensusState:
+    """The state that the steps lead to."""
+    state = census_state()
+    for step in steps:
+        state.apply(entry_after(state, event_of(state, step)))
     return state
 
 
 def contents(state: LogState) -> dict[str, Any]:
     """Everything a state holds, apart from what it is shared with."""
-    return copy.deepcopy({name: value for name, value in vars(state).items() if name != "_policy_key"})
+    return copy.deepcopy({name: value for name, value in vars(state).items() if not name.endswith("_key")})
 
 
 def refusal(state: LogState, entry: Entry) -> str:
@@ -55,17 +81,76 @@ def refusal(state: LogState, entry: Entry) -> str:
     return caught.value.code
 
 
-READY: tuple[Event, ...] = (opened(), adopted(), loaded())
-RELINKED: tuple[Event, ...] = (*READY, relinked())
-CHARGED: tuple[Event, ...] = (*READY, charged(1))
+READY: tuple[Step, ...] = (opened(), adopted(), loaded())
+RELINKED: tuple[Step, ...] = (*READY, relinked())
+CHARGED: tuple[Step, ...] = (*READY, charged(1))
 RELEASE = Released(ticket=hash_of(1), answer=hash_of(77))
-RELEASED: tuple[Event, ...] = (*CHARGED, RELEASE)
+RELEASED: tuple[Step, ...] = (*CHARGED, RELEASE)
 DELIVERY = Delivered(ticket=hash_of(1), by="inbox")
 BY_BUDGET = Shutdown(reason="budget", note="")
-BY_OPERATOR = Shutdown(reason="operator", note="audit")
 # Scale 1 leaves 0.386 nat, so nothing of scales 1 and 2 fits.
-EXHAUSTED: tuple[Event, ...] = (opened(), adopted(TIGHT), loaded(), charged(1, scale=1))
-SHUT: tuple[Event, ...] = (*CHARGED, BY_OPERATOR)
+EXHAUSTED: tuple[Step, ...] = (opened(), adopted(TIGHT), loaded(), charged(1, scale=1))
+SHUT: tuple[Step, ...] = (*CHARGED, shut_down)
+SPENT: tuple[Step, ...] = (*EXHAUSTED, BY_BUDGET)
+# Under it a scale fits what EXHAUSTED has charged, within the same cap.
+COARSER = policy(scales=(1, 2, 30))
+HIGHER = policy(max_belief="0.81")
+
+
+def unconfirmed(rules: Policy) -> Step:
+    """The adoption of a weaker policy by whoever has the policy key alone."""
+    return adopted(rules)
+
+
+@dataclass(frozen=True)
+class Forgery:
+    """How an order that the operator did not give here comes to stand here."""
+
+    lies: dict[str, Any]
+    key: SigningKey = OPERATOR_KEY
+    named: SigningKey = OPERATOR_KEY
+
+
+def forged(act: Act, forgery: Forgery, rules: Policy = HIGHER) -> Step:
+    """The act with a signature over another order than the one that belongs here, or by another key."""
+
+    def event(state: CensusState) -> Event:
+        order = state.order(act, "a drill", adopting=rules if act == "adopt" else None)
+        signature = forgery.key.sign_text(structs.replace(order, **forgery.lies).document)
+        key_id = forgery.named.key_id
+        match act:
+            case "adopt":
+                return adopted(rules, note=order.note, confirmation=signature, confirmation_key_id=key_id)
+            case "reopen":
+                return Reopened(note=order.note, signature=signature, key_id=key_id)
+            case "shutdown":
+                return Shutdown(reason="operator", note=order.note, signature=signature, key_id=key_id)
+
+    return event
+
+
+def changed(step: Callable[[CensusState], Event], **changes: str) -> Step:
+    """The operator's own act, altered after it was signed."""
+    return lambda state: structs.replace(step(state), **changes)
+
+
+FORGERIES = [
+    *(Forgery({"sequence": sequence}) for sequence in (0, 2, 6, 99)),
+    Forgery({"log": "census.test/other"}),
+    Forgery({"note": "an emergency"}),
+    Forgery({"policy": hash_of(7)}),
+    Forgery({"policy": ""}),
+    Forgery({}, OTHER_OPERATOR),
+    Forgery({}, OTHER_OPERATOR, OTHER_OPERATOR),
+    # The same raw key, registered for policies as well.
+    Forgery({}, SigningKey(Purpose.POLICY, OPERATOR_KEY.expose())),
+]
+ACTS: dict[Act, tuple[str, Sequence[Step]]] = {
+    "adopt": ("CAP_RAISED", READY),
+    "reopen": ("ORDER_INVALID", SHUT),
+    "shutdown": ("ORDER_INVALID", CHARGED),
+}
+OTHER_ACT: dict[Act, Act] = {"adopt": "reopen", "reopen": "shutdown", "shutdown": "reopen"}
 
 # Other base64 texts of the very same 64 bytes; the last letter before the padding has four bits to spare.
 SIGNATURE = adopted().signature
@@ -84,8 +169,8 @@ class Breach:
     """After these events, this one breaks the rule of this code, and no rule checked before it."""
 
     code: str
-    after: Sequence[Event]
-    event: Event
+    after: Sequence[Step]
+    event: Step
 
 
 BREACHES = [
@@ -104,8 +189,22 @@ BREACHES = [
     Breach("POLICY_INVALID", (opened(),), adopted(policy(scales=(30, 1)))),
     *(Breach("POLICY_INVALID", (opened(),), adopted(key_id=name)) for name in ("x", "", OTHER_AGENCY.key_id)),
     *(Breach("POLICY_INVALID", (opened(),), adopted(signature=spelling)) for spelling in RESPELLED),
-    Breach("POLICY_AFTER_SHUTDOWN", SHUT, adopted(policy(max_belief="0.7"))),
-    Breach("CAP_RAISED", READY, adopted(policy(max_belief="0.81"))),
+    Breach("CAP_RAISED", READY, unconfirmed(HIGHER)),
+    Breach("CAP_RAISED", SHUT, unconfirmed(HIGHER)),
+    # Back to what was in force before is a raise like any other.
+    Breach("CAP_RAISED", (*READY, adopted(policy(max_belief="0.7"))), unconfirmed(policy())),
+    Breach("CAP_RAISED", READY, lambda state: confirmed(state, HIGHER, note="")),
+    Breach("CAP_RAISED", READY, lambda state: adopted(HIGHER, note=confirmed(state, HIGHER).note)),
+    *(
+        Breach("CAP_RAISED", READY, changed(lambda state: confirmed(state, HIGHER), **change))
+        for change in ({"confirmation": ""}, {"confirmation_key_id": ""}, {"note": "another"}, {"confirmation": "x"})
+    ),
+    Breach("ORDER_UNASKED", (opened(),), lambda state: confirmed(state, policy())),
+    Breach("ORDER_UNASKED", READY, lambda state: confirmed(state, policy(max_belief="0.7"))),
+    Breach("ORDER_UNASKED", READY, adopted(policy(max_belief="0.7"), note="why not")),
+    Breach("ORDER_UNASKED", READY, adopted(policy(max_belief="0.7"), confirmation_key_id=OPERATOR_KEY.key_id)),
+    Breach("ORDER_UNASKED", EXHAUSTED, changed(shut_down, reason="budget")),
+    Breach("ORDER_UNASKED", EXHAUSTED, Shutdown(reason="budget", note="", key_id=OPERATOR_KEY.key_id)),
     Breach("LOAD_REPEATED", READY, loaded()),
     Breach("LOAD_REPEATED", (*READY, loaded("load2")), loaded()),
     Breach("LOAD_REPEATED", (*READY, loaded("load2")), loaded(commitment=hash_of(9))),
@@ -146,10 +245,39 @@ BREACHES = [
     Breach("SHUTDOWN_MISSING", EXHAUSTED, charged(2, before=PRICE_1, scale=2)),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, loaded("load2")),
     Breach("SHUTDOWN_MISSING", (*CHARGED, adopted(policy(max_belief="0.51", scales=(30,)))), RELEASE),
-    Breach("SHUTDOWN_REPEATED", SHUT, BY_OPERATOR),
-    Breach("SHUTDOWN_REPEATED", (*EXHAUSTED, BY_BUDGET), BY_BUDGET),
+    Breach("SHUTDOWN_MISSING", EXHAUSTED, reopened),
+    Breach("SHUTDOWN_REPEATED", SHUT, shut_down),
+    Breach("SHUTDOWN_REPEATED", SPENT, BY_BUDGET),
+    Breach("SHUTDOWN_REPEATED", SPENT, shut_down),
     Breach("SHUTDOWN_REASON", CHARGED, BY_BUDGET),
-    Breach("SHUTDOWN_REASON", EXHAUSTED, BY_OPERATOR),
+    Breach("SHUTDOWN_REASON", EXHAUSTED, shut_down),
+    Breach("REOPENED_WHILE_OPEN", CHARGED, reopened),
+    Breach("REOPENED_WHILE_OPEN", (*SHUT, reopened), reopened),
+    Breach("NOTHING_FITS", SPENT, reopened),
+    Breach("NOTHING_FITS", (*SPENT, adopted(policy(max_belief="0.7", scales=(2,)))), reopened),
+    Breach("NOTHING_FITS", (opened(), shut_down), reopened),
+    Breach("ORDER_WITHOUT_REASON", CHARGED, lambda state: shut_down(state, note="")),
+    Breach("ORDER_WITHOUT_REASON", SHUT, lambda state: reopened(state, note="")),
+    Breach("ORDER_INVALID", CHARGED, Shutdown(reason="operator", note="audit")),
+    *(
+        Breach("ORDER_INVALID", after, changed(act, **change))
+        for after, act in ((CHARGED, shut_down), (SHUT, reopened))
+        for change in ({"signature": ""}, {"key_id": ""}, {"note": "another"}, {"signature": "\u00e9"})
+    ),
+    *(
+        Breach(code, after, forged(act, forgery))
+        for act, (code, after) in ACTS.items()
+        for forgery in (*FORGERIES, Forgery({"act": OTHER_ACT[act]}))
+    ),
+    # A good order of an earlier reopening or shutdown, once more.
+    Breach("ORDER_INVALID", (*SHUT, reopened, shut_down), lambda _: reopened(state_after(*SHUT))),
+    Breach("ORDER_INVALID", (*SHUT, reopened), lambda _: shut_down(state_after(*CHARGED))),
+    # A good confirmation of the same policy, once more, after the agency had become stricter again.
+    Breach(
+        "CAP_RAISED",
+        (*READY, lambda state: confirmed(state, HIGHER), adopted(policy())),
+        lambda _: confirmed(state_after(*READY), HIGHER),
+    ),
 ]
 
 
@@ -157,7 +285,14 @@ BREACHES = [
 def test_an_entry_that_breaks_a_rule_is_refused_and_changes_nothing(breach: Breach) -> None:
     """Each rule of the census log, broken alone, is named by its own code."""
     state = state_after(*breach.after)
-    assert refusal(state, entry_after(state, breach.event)) == breach.code
+    assert refusal(state, entry_after(state, event_of(state, breach.event))) == breach.code
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_what_the_forgeries_start_from_is_a_good_order(act: Act) -> None:
+    """With no lie in it each is taken, so that the breaches above are about their lies."""
+    state = state_after(*ACTS[act][1])
+    state.apply(entry_after(state, event_of(state, forged(act, Forgery({})))))
 
 
 def test_every_rule_has_a_breach() -> None:
@@ -169,7 +304,8 @@ def test_every_rule_has_a_breach() -> None:
         for constant in method.__code__.co_consts
         if isinstance(constant, str) and constant.isupper()
     }
-    assert codes - {"SEQUENCE", "TIME_BACKWARDS", "POLICY"} == {breach.code for breach in BREACHES}
+    tested_below = {"SEQUENCE", "TIME_BACKWARDS", "POLICY", "CHARGE_LOWERED"}
+    assert codes - tested_below == {breach.code for breach in BREACHES}
 
 
 @pytest.mark.parametrize("sequence", [0, 2, 4, 2**52])
@@ -211,6 +347,79 @@ def test_a_lower_cap_may_be_adopted() -> None:
     state = state_after(*CHARGED, adopted(policy(max_belief="0.7")), adopted(policy(max_belief="0.7", open_quotes=5)))
     assert state.policy == policy(max_belief="0.7", open_quotes=5)
     assert not state.shut_down
+
+
+def test_a_higher_cap_may_be_adopted_when_the_operator_confirms_it() -> None:
+    """Signed for this policy and this entry; more may then be charged, on top of what was charged."""
+    after = (*READY, charged(1, scale=1))
+    state = state_after(*after, lambda state: confirmed(state, policy(max_belief="0.9")))
+    assert state.policy == policy(max_belief="0.9")
+    assert state.charged_units == PRICE_1
+    state.apply(entry_after(state, charged(2, before=PRICE_1, scale=1)))
+    assert policy().cap < state.charged_units == 2 * PRICE_1 <= policy(max_belief="0.9").cap
+
+
+def test_the_first_policy_takes_no_confirmation() -> None:
+    """There is nothing that it could weaken."""
+    assert state_after(opened(), adopted(policy(max_belief="0.99"))).policy == policy(max_belief="0.99")
+
+
+def test_lowering_a_charge_takes_the_operators_confirmation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As raising the cap does, under a code of its own; what weakens a policy is the policy's to say."""
+    rules = policy(open_quotes=5)
+    monkeypatch.setattr(Policy, "weakens", lambda *_: ("it lowers the charge",))
+    state = state_after(opened(), adopted())
+    for event in (adopted(rules), forged("adopt", Forgery({"sequence": 9}), rules)):
+        entry = entry_after(state, event_of(state, event))
+        assert refusal(state, entry) == "CHARGE_LOWERED"
+    with pytest.raises(ReplayError, match="it lowers the charge; the operator did not confirm it"):
+        state.apply(entry_after(state, adopted(rules)))
+    state.apply(entry_after(state, confirmed(state, rules)))
+    assert state.policy == rules
+
+
+def test_a_policy_adopted_while_shut_leaves_it_shut() -> None:
+    """Whether or not something fits under it, and without a second shutdown."""
+    for after in (SHUT, SPENT):
+        for rules in (COARSER, policy(max_belief="0.7", scales=(2,)), policy(max_belief="0.51", scales=(30,))):
+            state = state_after(*after)
+            before = state.shutdown_reason
+            if state.policy != rules:
+                state.apply(entry_after(state, adopted(rules)))
+            assert (state.policy, state.shut_down, state.must_shut_down) == (rules, True, False)
+            assert state.shutdown_reason == before
+            entry = entry_after(state, charged(9, before=state.charged_units, scale=30))
+            assert refusal(state, entry) == "CHARGE_AFTER_SHUTDOWN"
+
+
+def test_a_reopened_service_goes_on_where_it_was() -> None:
+    """Charges, tickets and slots are kept; what fits is charged again, and when nothing fits it is shut again."""
+    state = state_after(*SPENT, adopted(COARSER), reopened)
+    assert (state.shut_down, state.shutdown_reason, state.must_shut_down) == (False, "", False)
+    assert (state.charged_units, state.answers) == (PRICE_1, 1)
+    total = PRICE_1
+    for number in range(2, 13):
+        state.apply(entry_after(state, charged(number, before=total)))
+        total += PRICE_30
+    assert state.must_shut_down
+    state.apply(entry_after(state, BY_BUDGET))
+    assert (state.shut_down, state.shutdown_reason) == (True, "budget")
+    assert refusal(state, entry_after(state, reopened(state))) == "NOTHING_FITS"
+    for again in ({"ticket": hash_of(1)}, {"query": f"{1:032x}"}, {"slot": 1}):
+        assert refusal(state, entry_after(state, charged(20, before=total, **again))) == "CHARGE_AFTER_SHUTDOWN"
+
+
+def test_a_service_is_shut_and_reopened_as_often_as_its_operator_orders() -> None:
+    """Each order is a new one; in between everything is as ever."""
+    state = state_after(*CHARGED)
+    total = PRICE_30
+    for number in range(2, 5):
+        state.apply(entry_after(state, shut_down(state)))
+        assert refusal(state, entry_after(state, charged(number, before=total))) == "CHARGE_AFTER_SHUTDOWN"
+        state.apply(entry_after(state, reopened(state)))
+        state.apply(entry_after(state, charged(number, before=total)))
+        total += PRICE_30
+    assert (state.charged_units, state.answers) == (total, 4)
 
 
 def test_an_adoption_has_one_spelling() -> None:
@@ -347,14 +556,14 @@ def test_the_summary_says_what_start_up_compares() -> None:
 def test_replay_is_the_fold_of_apply() -> None:
     """`replay` stops at the first entry that breaks a rule and names it."""
     log: list[Entry] = []
-    state = CensusState(POLICY_KEY.verify_key)
-    for event in RELEASED:
-        log.append(entry_after(state, event))
+    state = census_state()
+    for step in RELEASED:
+        log.append(entry_after(state, event_of(state, step)))
         state.apply(log[-1])
-    again = replay(log, CensusState(POLICY_KEY.verify_key))
+    again = replay(log, census_state())
     assert contents(again) == contents(state)
     with pytest.raises(ReplayError) as caught:
-        replay([*log, log[-1]], CensusState(POLICY_KEY.verify_key))
+        replay([*log, log[-1]], census_state())
     assert (caught.value.code, caught.value.sequence) == ("SEQUENCE", 4)
 
 
