@@ -130,7 +130,8 @@ class CensusHome:
         await asyncio.to_thread(node.read_registry)
         recovered = await asyncio.to_thread(node.recover)
         tls = self.home.read_tls(self.config.tls)
-        courier = Courier(node, self._inboxes(), tls)
+        inboxes = self._inboxes()
+        courier = Courier(node, lambda: inboxes, lambda: tls, self.config.limits)
 
         def add_services(server: aio.Server) -> None:
             census_service_pb2_grpc.add_CensusServiceServicer_to_server(service, server)

@@ -20,6 +20,7 @@ __all__ = [
     "Delivered",
     "Entry",
     "Event",
+    "Expired",
     "Forwarded",
     "Loaded",
     "Opened",
@@ -98,6 +99,12 @@ class Delivered(Struct, tag="delivered", frozen=True, forbid_unknown_fields=True
     by: Annotated[str, Meta(pattern=r"\A(inbox|collect)\Z")]
 
 
+class Expired(Struct, tag="expired", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Census: an answer that nobody fetched was removed after its retention."""
+
+    ticket: _Hash
+
+
 class Shutdown(Struct, tag="shutdown", frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Census: no further charge. `reason` is `budget` or `operator`."""
 
@@ -150,6 +157,7 @@ Event: TypeAlias = (
     | Charged
     | Released
     | Delivered
+    | Expired
     | Shutdown
     | Submitted
     | Forwarded

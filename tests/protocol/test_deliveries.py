@@ -18,6 +18,7 @@ from broker_common.errors import InternalError, InvalidRequestError, StateUnknow
 from broker_common.rpc.channel import Peer
 from broker_common.tlog.entries import Delivered
 from broker_common.values import Clock
+from census_node.config import LimitConfig
 from census_node.delivery import Courier
 
 Deliver = Callable[[inbox_service_pb2.DeliverRequest], Awaitable[inbox_service_pb2.DeliverResponse]]
@@ -84,7 +85,7 @@ async def test_failing_inbox_stops_nobody(world: World, monkeypatch: pytest.Monk
     troubled, other = world.order(), world.order(OTHER_RESEARCHER)
     world.answer(troubled)
     world.answer(other)
-    courier = asyncio.create_task(Courier(world.census, peers, OWN).run())
+    courier = asyncio.create_task(Courier(world.census, lambda: peers, lambda: OWN, LimitConfig()).run())
     try:
         async with asyncio.timeout(10):
             while not world.events(Delivered):  # noqa: ASYNC110 - no event tells of a delivery
@@ -96,5 +97,5 @@ async def test_failing_inbox_stops_nobody(world: World, monkeypatch: pytest.Monk
         with contextlib.suppress(asyncio.CancelledError):
             await courier
     # The sealed answer waits for its researcher all the same.
-    assert world.census.undelivered([RESEARCHER]) == [troubled.body.query_id.hex()]
+    assert world.census.undelivered([RESEARCHER]) == {RESEARCHER: [troubled.body.query_id.hex()]}
     assert world.open(troubled, world.sealed(troubled)).scale == 30
