@@ -238,7 +238,7 @@ REASONS: Mapping[str, Reason] = {
     "UNKNOWN_QUERY": Reason(
         InvalidRequestError,
         "No query {query} is known here.",
-        "Check the query id; answers are kept until they expire. 'tripartite researcher answers' lists yours.",
+        "Check the query id: 'tripartite researcher answers' lists yours.",
     ),
     "ANSWER_EXPIRED": Reason(
         InvalidRequestError,
