@@ -164,6 +164,7 @@ def _example_log() -> str:
 
 _BLOCKS: Mapping[str, Callable[[], str]] = {
     "help": _help,
+    "help-answers": lambda: _help("researcher", "answers"),
     "help-ask": lambda: _help("researcher", "ask"),
     "help-init": lambda: _help("init"),
     "callers": _callers,
