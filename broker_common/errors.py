@@ -263,7 +263,12 @@ REASONS: Mapping[str, Reason] = {
     "UNKNOWN_QUERY": Reason(
         InvalidRequestError,
         "No query {query} is known here.",
-        "Check the query id; answers are kept until they expire. 'tripartite researcher answers' lists yours.",
+        "Check the query id: 'tripartite researcher answers' lists yours.",
+    ),
+    "ANSWER_EXPIRED": Reason(
+        InvalidRequestError,
+        "The answer to {query} was kept until its retention ended and has been removed.",
+        "It cannot be fetched any more. A new question gets a new answer and is charged again.",
     ),
     # --- tickets ---------------------------------------------------------------------------------------------------
     "TICKET_EXPIRED": Reason(

@@ -179,7 +179,7 @@ class CensusHome(AgencyHome[CensusState]):
                 for name, peer in known.inboxes().items()
             }
 
-        courier = Courier(node, inboxes, tls)
+        courier = Courier(node, inboxes, tls, self.config.limits)
 
         def add_services(server: aio.Server) -> None:
             census_service_pb2_grpc.add_CensusServiceServicer_to_server(service, server)

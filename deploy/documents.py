@@ -170,6 +170,7 @@ def _example_order() -> str:
 
 _BLOCKS: Mapping[str, Callable[[], str]] = {
     "help": _help,
+    "help-answers": lambda: _help("researcher", "answers"),
     "help-ask": lambda: _help("researcher", "ask"),
     "help-init": lambda: _help("init"),
     "help-propose": lambda: _help("census", "policy", "propose"),

@@ -63,15 +63,15 @@ class Transaction(Generic[StateT]):
         """The state including what this transaction has appended so far."""
         return self._journal.state
 
-    def append(self, event: Event) -> Entry:
-        """Log `event` as the next entry.
+    def append(self, event: Event, *, not_before_ms: int = 0) -> Entry:
+        """Log `event` as the next entry; `not_before_ms` is the instant that was decided on, if one was.
 
         Raises:
             InternalError: INTEGRITY, the event breaks a rule of the log; INTERNAL, it does not fit into an entry.
                 The transaction must not go on.
         """
         self.appended = True
-        return self._journal._append(event)  # noqa: SLF001 - a transaction is the journal's own hand
+        return self._journal._append(event, not_before_ms)  # noqa: SLF001 - a transaction is the journal's own hand
 
 
 class Journal(Generic[StateT]):
@@ -207,11 +207,11 @@ class Journal(Generic[StateT]):
         """True after a failure that closed the journal for good."""
         return self._broken is not None
 
-    def _append(self, event: Event) -> Entry:
+    def _append(self, event: Event, not_before_ms: int) -> Entry:
         entry = Entry(
             sequence=self.state.size,
             # The log's own time never runs backwards, whatever the clock does.
-            time_ms=max(self._clock(), self.state.time_ms),
+            time_ms=max(self._clock(), self.state.time_ms, not_before_ms),
             policy=self.state.policy_hash,
             event=event,
         )

@@ -3,7 +3,8 @@
 Ledger invariants held here (DESIGN 5): a release has a charge before it; the sum of charges never passes the cap; one
 ticket has one charge and one answer; nothing is charged while the service is shut down, while answers charged before
 still go out. Nothing lowers a charge: neither a policy nor a reopening. What would let more be learned than before, a
-reopening or a weaker policy, takes an order that the operator signed for this very entry.
+reopening or a weaker policy, takes an order that the operator signed for this very entry. An
+answer that nobody fetched is kept as long as the policy under which it was released promised.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from broker_common.tlog.entries import (
     Delivered,
     Entry,
     Event,
+    Expired,
     Loaded,
     Released,
     Relinked,
@@ -43,7 +45,11 @@ class ChargedTicket:
     policy_hash: str
     # Hash of the released sealed answer; empty before the release.
     answer: str = ""
+    # Until when the released answer is kept for its researcher: release time and the retention then in force.
+    kept_until_ms: int = 0
     delivered: bool = False
+    # Removed without having been delivered.
+    expired: bool = False
 
 
 class CensusState(StoreState):
@@ -63,7 +69,7 @@ class CensusState(StoreState):
         self.shutdown_reason = ""
         # By ticket hash, in the order of the charges.
         self.tickets: dict[str, ChargedTicket] = {}
-        # Charged and not released; released and not delivered. Ordered, and small however old the log is.
+        # Charged and not released; released, not delivered and not expired. Ordered, small however old the log is.
         self.unreleased: dict[str, None] = {}
         self.undelivered: dict[str, None] = {}
         self._ticket_of_query: dict[str, str] = {}
@@ -131,6 +137,8 @@ class CensusState(StoreState):
                 self._release(entry, event)
             case Delivered():
                 self._deliver(entry, event)
+            case Expired():
+                self._expire(entry, event)
             case Shutdown():
                 self._shut_down(entry, event)
             case Reopened():
@@ -236,7 +244,9 @@ class CensusState(StoreState):
         if ticket is None:
             self._refuse(entry, "RELEASE_WITHOUT_CHARGE", "an answer was released that was never charged")
         self._require(entry, not ticket.answer, "RELEASED_TWICE", "one ticket, one answer")
-        self.tickets[event.ticket] = replace(ticket, answer=event.answer)
+        assert self.policy is not None  # noqa: S101 - there was one at the charge
+        kept_until_ms = entry.time_ms + self.policy.answer_retention_ms
+        self.tickets[event.ticket] = replace(ticket, answer=event.answer, kept_until_ms=kept_until_ms)
         del self.unreleased[event.ticket]
         self.released_units += ticket.charge.units
         self.undelivered[event.ticket] = None
@@ -246,5 +256,18 @@ class CensusState(StoreState):
         if ticket is None or not ticket.answer:
             self._refuse(entry, "DELIVERY_WITHOUT_RELEASE", "an answer was delivered that was never released")
         self._require(entry, not ticket.delivered, "DELIVERED_TWICE", "a delivery is logged once")
+        self._require(entry, not ticket.expired, "DELIVERY_AFTER_EXPIRY", "an answer was delivered that was removed")
         self.tickets[event.ticket] = replace(ticket, delivered=True)
+        del self.undelivered[event.ticket]
+
+    def _expire(self, entry: Entry, event: Expired) -> None:
+        ticket = self.tickets.get(event.ticket)
+        if ticket is None or not ticket.answer:
+            self._refuse(entry, "EXPIRY_WITHOUT_RELEASE", "an answer expired that was never released")
+        self._require(entry, not ticket.expired, "EXPIRED_TWICE", "an expiry is logged once")
+        self._require(entry, not ticket.delivered, "EXPIRY_AFTER_DELIVERY", "an answer expired that was delivered")
+        self._require(
+            entry, entry.time_ms >= ticket.kept_until_ms, "EXPIRED_EARLY", "an answer was removed before its time"
+        )
+        self.tickets[event.ticket] = replace(ticket, expired=True)
         del self.undelivered[event.ticket]

@@ -23,6 +23,7 @@ __all__ = [
     "Delivered",
     "Entry",
     "Event",
+    "Expired",
     "Forwarded",
     "Loaded",
     "Opened",
@@ -153,6 +154,12 @@ class Delivered(Struct, tag="delivered", frozen=True, forbid_unknown_fields=True
     by: Annotated[str, Meta(pattern=r"\A(inbox|collect)\Z")]
 
 
+class Expired(Struct, tag="expired", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Census: an answer that nobody fetched was removed after its retention."""
+
+    ticket: _Hash
+
+
 class Shutdown(Struct, tag="shutdown", frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Census: no further charge. `reason` is `budget` or `operator`; an operator's is a signed order, a budget's is not."""
 
@@ -219,6 +226,7 @@ Event: TypeAlias = (
     | Charged
     | Released
     | Delivered
+    | Expired
     | Shutdown
     | Reopened
     | Submitted

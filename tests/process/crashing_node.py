@@ -25,9 +25,9 @@ def _die_at(step: str, when: str) -> None:
     append, commit, put_answer, replace = Journal._append, Journal._commit, Outbox.put_answer, Path.replace
     in_transaction: set[str] = set()
 
-    def appending(journal: Journal[LogState], event: Event) -> Entry:
+    def appending(journal: Journal[LogState], event: Event, not_before_ms: int) -> Entry:
         in_transaction.add(type(event).__struct_config__.tag)  # type: ignore[arg-type]
-        return append(journal, event)
+        return append(journal, event, not_before_ms)
 
     def putting(outbox: Outbox, answer: WaitingAnswer) -> None:
         in_transaction.add(_ANSWER)

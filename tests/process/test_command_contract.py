@@ -52,7 +52,7 @@ DOCUMENTED = {
     "researcher dictionary": "--home --json",
     "researcher quote": "--home --json --count --scale --margin",
     "researcher ask": "--home --json --where --count --scale --margin --fraction --wait --again",
-    "researcher answers": "--home --json --collect",
+    "researcher answers": "--home --json --collect --state --project --since --until --last",
     "researcher serve": "--home",
 }
 

@@ -163,14 +163,14 @@ def test_death_after_the_release(world: World, finish: Finish) -> None:
     world.crash_census()
     finish(world, sample)
     query = order.body.query_id.hex()
-    assert world.census.undelivered([RESEARCHER]) == [query]
+    assert world.census.undelivered([RESEARCHER]) == {RESEARCHER: [query]}
     waiting = world.census.waiting_answer(query)
     assert waiting is not None
     assert waiting.sealed == sealed
     world.census.delivered(order.hash.hex(), "inbox")
     world.crash_census()
     world.census.delivered(order.hash.hex(), "collect")
-    assert world.census.undelivered([RESEARCHER]) == []
+    assert world.census.undelivered([RESEARCHER]) == {}
     assert world.events(Delivered) == [Delivered(ticket=order.hash.hex(), by="inbox")]
     assert verify_one_answer(world, order) == sealed
 

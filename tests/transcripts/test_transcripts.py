@@ -2,9 +2,9 @@
 
 Each `.txt` file is a dialogue. `$` begins a command, `|` a line on stdout, `!` a line on stderr; `exit` is the exit code
 and ends the command. Lines before the first `$` are remarks, of which `deployment: NAME` chooses what the commands talk
-to: `serving`, `shutdown` (shut down by its operator), `governed` (under a limit that one answer uses up) or `stopped` (no
-node runs). DIR stands for its folder, NEWEST for the hash of the newest proposal, and what differs from run to run stands
-as a placeholder in angle brackets; see `PLACEHOLDERS`.
+to: `serving`, `shutdown` (shut down by its operator), `governed` (under a limit that one answer uses up), `stopped` (no node
+runs) or `asked` (no node runs any more; what was asked is below). DIR stands for its folder, NEWEST for the hash of the
+newest proposal, and what differs from run to run stands as a placeholder in angle brackets; see `PLACEHOLDERS`.
 
 After a change of wording, write the files anew and read the difference before it is committed:
 
@@ -21,7 +21,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.deployment import Deployment, make, run_here
+from fakes.deployment import FRENCH, Deployment, make, run_here
+
+from researcher_node.asking import Precision, Wanted
 
 pytestmark = pytest.mark.process
 
@@ -35,6 +37,7 @@ PLACEHOLDERS = [
     (re.compile(r"(?<!\.)\b[0-9a-f]{16}\b"), "<key id>"),
     (re.compile(r"(?<=Noisy count )-?\d+"), "<count>"),
     (re.compile(r'(?<="noisy_count": )-?\d+'), "<count>"),
+    (re.compile(r"-?\d+(?= ± )"), "<count>"),
     (re.compile(r'(?<="checkpoint": )"[^"]+"'), "<signed note>"),
 ]
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
@@ -47,6 +50,8 @@ def deployments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     made["governed"] = make(tmp_path_factory.mktemp("governed") / "d", "--max-belief", "0.51", population=1000)
     made["stopped"] = make(tmp_path_factory.mktemp("stopped") / "d", population=10)
     made["shutdown"].json("census", "shutdown", "--reason", "a drill")
+    made["asked"] = make(tmp_path_factory.mktemp("asked") / "d", population=1000)
+    ask_before(made["asked"])
     with (
         made["serving"].node("census"),
         made["serving"].node("health"),
@@ -56,6 +61,18 @@ def deployments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
         made["governed"].node("health"),
     ):
         yield made
+
+
+def ask_before(deployment: Deployment) -> None:
+    """An answer, a refusal, an answer to long criteria, and a question that was never submitted."""
+    ask = ("researcher", "ask", "--home", deployment.home("researcher"), "--scale", "10", "--count", "all")
+    long = "age between 0 and 130 and not procedure in ('angioplasty', 'hip_replacement')"
+    with deployment.node("census"), deployment.node("health"):
+        assert run_here(*ask, "--where", "age >= 0").code == 0
+        assert run_here(*ask, "--where", "age >= 65", "--project", "another-study").code == 3
+        assert run_here(*ask, "--where", long).code == 0
+        never_sent = Wanted("age >= 65", FRENCH, Precision(30), 1_000_000, "official-languages")
+        deployment.in_session(lambda session: session.prepare(never_sent))
 
 
 def shown(text: str, directory: Path) -> str:

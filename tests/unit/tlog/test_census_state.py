@@ -31,7 +31,7 @@ from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import UNITS_PER_NAT, price_units
 from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Delivered, Entry, Event, Released, Reopened, Settled, Shutdown
+from broker_common.tlog.entries import Delivered, Entry, Event, Expired, Released, Reopened, Settled, Shutdown
 from broker_common.tlog.orders import Act
 from broker_common.tlog.replay import LogState, ReplayError, replay
 from broker_common.tlog.store_state import StoreState
@@ -87,6 +87,10 @@ CHARGED: tuple[Step, ...] = (*READY, charged(1))
 RELEASE = Released(ticket=hash_of(1), answer=hash_of(77))
 RELEASED: tuple[Step, ...] = (*CHARGED, RELEASE)
 DELIVERY = Delivered(ticket=hash_of(1), by="inbox")
+EXPIRY = Expired(ticket=hash_of(1))
+RETENTION_MS = policy().answer_retention_ms
+# The shortest retention that a policy can promise.
+BRIEF = policy(answer_retention_ms=60_000)
 BY_BUDGET = Shutdown(reason="budget", note="")
 # Scale 1 leaves 0.386 nat, so nothing of scales 1 and 2 fits.
 EXHAUSTED: tuple[Step, ...] = (opened(), adopted(TIGHT), loaded(), charged(1, scale=1))
@@ -171,6 +175,8 @@ class Breach:
     code: str
     after: Sequence[Step]
     event: Step
+    # How long after the entry before it.
+    later_ms: int = 0
 
 
 BREACHES = [
@@ -241,6 +247,13 @@ BREACHES = [
     Breach("DELIVERY_WITHOUT_RELEASE", READY, DELIVERY),
     Breach("DELIVERY_WITHOUT_RELEASE", CHARGED, DELIVERY),
     Breach("DELIVERED_TWICE", (*RELEASED, DELIVERY), DELIVERY),
+    Breach("EXPIRY_WITHOUT_RELEASE", READY, EXPIRY, RETENTION_MS),
+    Breach("EXPIRY_WITHOUT_RELEASE", CHARGED, EXPIRY, RETENTION_MS),
+    Breach("EXPIRY_AFTER_DELIVERY", (*RELEASED, DELIVERY), EXPIRY, RETENTION_MS),
+    Breach("EXPIRED_EARLY", RELEASED, EXPIRY),
+    Breach("EXPIRED_EARLY", RELEASED, EXPIRY, RETENTION_MS - 1),
+    # What a later policy keeps for a shorter time, it keeps so for answers that come out under it.
+    Breach("EXPIRED_EARLY", (*RELEASED, adopted(BRIEF)), EXPIRY, RETENTION_MS - 1),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, RELEASE),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, charged(2, before=PRICE_1, scale=2)),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, loaded("load2")),
@@ -285,7 +298,10 @@ BREACHES = [
 def test_an_entry_that_breaks_a_rule_is_refused_and_changes_nothing(breach: Breach) -> None:
     """Each rule of the census log, broken alone, is named by its own code."""
     state = state_after(*breach.after)
-    assert refusal(state, entry_after(state, event_of(state, breach.event))) == breach.code
+    assert (
+        refusal(state, entry_after(state, event_of(state, breach.event), time_ms=state.time_ms + breach.later_ms))
+        == breach.code
+    )
 
 
 @pytest.mark.parametrize("act", ACTS)
@@ -293,6 +309,29 @@ def test_what_the_forgeries_start_from_is_a_good_order(act: Act) -> None:
     """With no lie in it each is taken, so that the breaches above are about their lies."""
     state = state_after(*ACTS[act][1])
     state.apply(entry_after(state, event_of(state, forged(act, Forgery({})))))
+
+
+def test_an_answer_expires_once_and_is_delivered_no_more() -> None:
+    """To the millisecond its retention after its release, and then it is owed to nobody."""
+    state = state_after(*CHARGED)
+    state.apply(entry_after(state, RELEASE, time_ms=1000))
+    assert state.tickets[hash_of(1)].kept_until_ms == 1000 + RETENTION_MS
+    state.apply(entry_after(state, EXPIRY, time_ms=1000 + RETENTION_MS))
+    assert state.tickets[hash_of(1)].expired
+    assert not state.undelivered
+    assert refusal(state, entry_after(state, EXPIRY)) == "EXPIRED_TWICE"
+    assert refusal(state, entry_after(state, DELIVERY)) == "DELIVERY_AFTER_EXPIRY"
+    assert refusal(state, entry_after(state, RELEASE)) == "RELEASED_TWICE"
+
+
+def test_an_answer_is_kept_as_the_policy_at_its_release_promised() -> None:
+    """A longer retention that is adopted between charge and release holds; one that is adopted later changes nothing."""
+    state = state_after(*READY, charged(1), charged(2, before=PRICE_30))
+    state.apply(entry_after(state, RELEASE, time_ms=500))
+    state.apply(entry_after(state, adopted(BRIEF)))
+    state.apply(entry_after(state, Released(ticket=hash_of(2), answer=hash_of(78)), time_ms=700))
+    kept = [ticket.kept_until_ms for ticket in state.tickets.values()]
+    assert kept == [500 + RETENTION_MS, 700 + BRIEF.answer_retention_ms]
 
 
 def test_every_rule_has_a_breach() -> None:
@@ -305,7 +344,8 @@ def test_every_rule_has_a_breach() -> None:
         if isinstance(constant, str) and constant.isupper()
     }
     tested_below = {"SEQUENCE", "TIME_BACKWARDS", "POLICY", "CHARGE_LOWERED"}
-    assert codes - tested_below == {breach.code for breach in BREACHES}
+    once = {"EXPIRED_TWICE", "DELIVERY_AFTER_EXPIRY"}  # need time to pass before them; see the test of expiry
+    assert codes - tested_below == {breach.code for breach in BREACHES} | once
 
 
 @pytest.mark.parametrize("sequence", [0, 2, 4, 2**52])

@@ -21,6 +21,7 @@ from broker_common.tlog.entries import (
     Delivered,
     Entry,
     Event,
+    Expired,
     Forwarded,
     Loaded,
     Opened,
@@ -81,6 +82,7 @@ EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
     ),
     Released: ("released", st.builds(Released, ticket=hashes, answer=hashes)),
     Delivered: ("delivered", st.builds(Delivered, ticket=hashes, by=st.sampled_from(["inbox", "collect"]))),
+    Expired: ("expired", st.builds(Expired, ticket=hashes)),
     Shutdown: (
         "shutdown",
         st.builds(
