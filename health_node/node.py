@@ -25,7 +25,7 @@ from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Event, Forwarded, Refused, ReportedCharge, Settled, Submitted
-from broker_common.tlog.health_state import HealthState
+from broker_common.tlog.health_state import AcceptedTicket, HealthState
 from broker_common.values import Clock, Randomness
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Sample, VerifiedCharge
@@ -110,8 +110,7 @@ class HealthNode:
             state = transaction.state
             known = state.tickets.get(ticket_hash)
             if known is not None:
-                if known.refused:
-                    raise error_for(known.refused, {"scale": str(ticket.body.scale)})
+                _verify_not_refused(known, ticket)
                 return Accepted(ticket, request.ticket, settled=known.settled)
             if state.ticket_of_query(ticket.query_id.hex()) is not None:
                 raise InvalidRequestError("TICKET_REUSED")
@@ -138,17 +137,20 @@ class HealthNode:
             )
         return Accepted(ticket, request.ticket, settled=False)
 
-    def unfinished(self) -> list[Accepted]:
-        """After a start: accepted tickets whose end is not known, to be forwarded again."""
+    def unfinished(self) -> list[str]:
+        """After a start: hashes of accepted tickets whose end is not known, oldest first; each is to be resumed."""
         with self.journal.reading() as state:
-            kept = [Questions(self.journal.db).get(ticket_hash) for ticket_hash in state.open_tickets]
-        going_on = []
-        for question in kept:
-            assert question is not None  # noqa: S101 - written in the transaction that opened the ticket
-            signed = parse_message(ticket_pb2.SignedTicket, question.signed_ticket)
-            body = parse_message(ticket_pb2.Ticket, signed.ticket)
-            going_on.append(Accepted(VerifiedTicket(body, signed.ticket), signed, settled=False))
-        return going_on
+            return list(state.open_tickets)
+
+    def resume(self, ticket_hash: str) -> Accepted:
+        """A ticket that was accepted before, as it stands now."""
+        with self.journal.reading() as state:
+            known, question = state.tickets[ticket_hash], Questions(self.journal.db).get(ticket_hash)
+        assert question is not None  # noqa: S101 - written in the transaction that opened the ticket
+        signed = parse_message(ticket_pb2.SignedTicket, question.signed_ticket)
+        ticket = VerifiedTicket(parse_message(ticket_pb2.Ticket, signed.ticket), signed.ticket)
+        _verify_not_refused(known, ticket)
+        return Accepted(ticket, signed, settled=known.settled)
 
     # --- its sample ------------------------------------------------------------------------------------------------
 
@@ -203,6 +205,12 @@ class HealthNode:
     def _log(self, event: Event) -> None:
         with self.journal.transaction() as transaction:
             transaction.append(event)
+
+
+def _verify_not_refused(known: AcceptedTicket, ticket: VerifiedTicket) -> None:
+    """A ticket that the census node refused is refused again, in the same words."""
+    if known.refused:
+        raise error_for(known.refused, {"scale": str(ticket.body.scale)})
 
 
 def forget_old_loads(journal: Journal[HealthState], loads: LoadFolder) -> None:
