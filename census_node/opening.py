@@ -21,7 +21,7 @@ from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal
-from broker_common.storage.clock import system_clock
+from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
@@ -52,6 +52,7 @@ class CensusHome:
         self.home = Home(path, "census")
         self.config = self.home.load_config(CensusConfig)
         self.loads = LoadFolder(path / _LOADS, ".npz")
+        self._clock = SteadyClock()
 
     @property
     def policy_key(self) -> VerifyKey:
@@ -65,14 +66,20 @@ class CensusHome:
         """The node's journal; `create` makes a new one and refuses to touch an old one."""
         policy_key = self.policy_key
         log_key = self.home.read_key(self.config.keys.log, lambda text: SigningKey.parse_text(text, Purpose.LOG))
+        log_time = SteadyClock()
         make = Journal.create if create else Journal
-        return make(
+        journal = make(
             self.home.path / _JOURNAL,
             fresh_state=lambda: CensusState(policy_key),
             signer=NoteSigner(self.config.origin, log_key),
-            clock=system_clock,
+            clock=log_time,
             tables=_create_tables,
         )
+        # What has expired by the log stays expired, and what is quoted now expires in its time, however far the wall
+        # clock is behind the log. Certificates and ticks go by the wall clock: a clock that was ahead once must not end
+        # them.
+        log_time.not_before(journal.now())
+        return journal
 
     def load(
         self, source: Path, release: str, *, progress: Progress | None = None, max_rejected: int | None = None
@@ -144,7 +151,7 @@ class CensusHome:
             tls=tls,
             peers=self._peers(),
             service="tripartite.v1.CensusService",
-            clock=system_clock,
+            clock=self._clock,
         )
         try:
             await server.run(add_services, stop=stop, on_ready=on_ready, while_serving=while_serving)
@@ -167,7 +174,7 @@ class CensusHome:
             researchers=read_researchers(self.home, self.config.researchers),
             loads=self.loads,
             samples=SampleFolder(self.home.path / _SAMPLES),
-            clock=system_clock,
+            clock=self._clock,
             randomness=os.urandom,
         )
 

@@ -17,7 +17,7 @@ from broker_common.crypto.secret_text import parse_secret
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.rpc.channel import Peer, open_channel
 from broker_common.rpc.server import NodeServer, StopSignal
-from broker_common.storage.clock import system_clock
+from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
@@ -45,6 +45,7 @@ class HealthHome:
         self.home = Home(path, "health")
         self.config = self.home.load_config(HealthConfig)
         self.loads = LoadFolder(path / _LOADS, ".duckdb")
+        self._clock = SteadyClock()
 
     @property
     def linkage_key(self) -> LinkageKey:
@@ -58,7 +59,7 @@ class HealthHome:
             self.home.path / _JOURNAL,
             fresh_state=HealthState,
             signer=NoteSigner(self.config.origin, log_key),
-            clock=system_clock,
+            clock=self._clock,
             tables=_create_tables,
         )
 
@@ -87,7 +88,7 @@ class HealthHome:
         census = self.config.census
         census_peer = Peer("census", census.address, read_peer_certificate(self.home, census.certificate, "census"))
         read, keys = self.home.read_key, self.config.keys
-        channel = open_channel(census_peer, tls, system_clock)
+        channel = open_channel(census_peer, tls, self._clock)
         service = HealthService(
             self._node(journal),
             census=census_service_pb2_grpc.CensusServiceStub(channel),
@@ -115,7 +116,7 @@ class HealthHome:
                 for name, peer in self.config.researchers.items()
             ],
             service="tripartite.v1.HealthService",
-            clock=system_clock,
+            clock=self._clock,
         )
         try:
             await server.run(add_services, stop=stop, on_ready=on_ready, while_serving=service.recover)
@@ -132,7 +133,7 @@ class HealthHome:
             sampling_key=read(self.config.keys.sampling, lambda text: SamplingKey(parse_secret(text, "sampling"))),
             loads=self.loads,
             engine_threads=self.config.limits.engine_threads,
-            clock=system_clock,
+            clock=self._clock,
             randomness=os.urandom,
         )
 

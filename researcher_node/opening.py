@@ -13,7 +13,7 @@ from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal
-from broker_common.storage.clock import system_clock
+from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
 from broker_common.storage.registration import read_peer_certificate
 from broker_common.tlog.note import NoteVerifier
@@ -33,6 +33,7 @@ class ResearcherHome:
     def __init__(self, path: Path) -> None:
         self.home = Home(path, "researcher")
         self.config = self.home.load_config(ResearcherConfig)
+        self._clock = SteadyClock()
 
     def _verify_key(self, reference: str, purpose: Purpose) -> VerifyKey:
         return self.home.read_key(reference, lambda text: VerifyKey.parse_text(text, purpose))
@@ -47,7 +48,7 @@ class ResearcherHome:
             answer=self._verify_key(census.answer_key, Purpose.ANSWER),
             log=NoteVerifier(census.origin, self._verify_key(census.log_key, Purpose.LOG)),
         )
-        return Answers(self.home.path / _ANSWERS, keys, system_clock)
+        return Answers(self.home.path / _ANSWERS, keys, self._clock)
 
     def session(self, answers: Answers) -> Session:
         """A session with both nodes, to be entered."""
@@ -60,7 +61,7 @@ class ResearcherHome:
             census=self._peer("census", config.census),
             tls=self.home.read_tls(config.tls),
             answers=answers,
-            clock=system_clock,
+            clock=self._clock,
             randomness=os.urandom,
         )
 
@@ -76,7 +77,7 @@ class ResearcherHome:
             tls=self.home.read_tls(self.config.tls),
             peers=[self._peer("census", self.config.census).certificate],
             service="tripartite.v1.InboxService",
-            clock=system_clock,
+            clock=self._clock,
         )
         try:
             await server.run(add_services, stop=StopSignal(), on_ready=on_ready)
