@@ -368,7 +368,8 @@ REASONS: Mapping[str, Reason] = {
     "STATE_UNKNOWN": Reason(
         StateUnknownError,
         "The node cannot know whether its last write happened, so it stopped.",
-        "Start it again: it reads its log and goes on from there. Ask with the same query id to fetch the answer.",
+        "The operator sees to it that the disk has space and is sound, and starts the node again: it reads its log and goes "
+        "on from there. Ask with the same query id to fetch the answer.",
     ),
 }
 

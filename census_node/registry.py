@@ -74,9 +74,16 @@ class Registry:
         return ExactCount(int(np.count_nonzero(asked[self.columns[question.variable][rows]])))
 
     def write(self, path: Path) -> None:
-        """Store the load durably, as one file."""
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, high=self.high, low=self.low, **self.columns)
+        """Store the load durably, as one file.
+
+        Raises:
+            InternalError: STORE_FAILED; what was there before still is.
+        """
+        try:
+            with replacing(path) as temporary, temporary.open("wb") as file:
+                np.savez(file, allow_pickle=False, high=self.high, low=self.low, **self.columns)
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
 
     @classmethod
     def read(cls, path: Path, load: str) -> Registry:

@@ -16,7 +16,7 @@ from tripartite.v1 import condition_pb2, health_service_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, commit_set, hash_set, verify_commitment
 from broker_common.crypto.sampling import SamplingKey
-from broker_common.errors import InvalidRequestError, RefusedError, error_for
+from broker_common.errors import InternalError, InvalidRequestError, RefusedError, error_for
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition_wire import condition_from_wire
@@ -80,14 +80,14 @@ class HealthNode:
         """
         ticket = verify_ticket(request.ticket, researchers=self._researchers, caller=caller)
         with self.journal.reading() as state:
-            known, load = ticket.hash.hex() in state.tickets, state.load
+            known = ticket.hash.hex() in state.tickets
         # A ticket that was accepted once goes on to its end, whatever has expired or changed meanwhile.
         if not known:
             # Early, and by this clock: whether a ticket has expired is decided by the census node, whose quote it is, and
             # whose log may be ahead. Only here a clock that was wrong once must not refuse everything for as long.
             ticket.verify_unexpired(self.clock())
             ticket.verify_policy(policy.hash)
-            if load and self._store(load).size > policy.max_sample:
+            if self._people() > policy.max_sample:
                 raise RefusedError("POLICY_TOO_NARROW")
         condition = condition_from_wire(request.criteria, HEALTH_DICTIONARY)
         if len(request.criteria_nonce) != SALT_BYTES:
@@ -166,6 +166,21 @@ class HealthNode:
         pseudonyms = draw_sample(self._store(kept.load), condition, ticket.body.fraction_millionths, self._sampling_key)
         commitment = commit_set(kept.set_salt, ticket.hash, hash_set(pseudonyms.data))
         return Sample(pseudonyms, kept.set_salt, commitment)
+
+    def _people(self) -> int:
+        """How many people the load in force holds; none where nothing is loaded."""
+        while True:
+            load = self._load_in_force()
+            try:
+                return self._store(load).size if load else 0
+            except InternalError:
+                # Another load took its place meanwhile, and nobody needs its file any more.
+                if load == self._load_in_force():
+                    raise
+
+    def _load_in_force(self) -> str:
+        with self.journal.reading() as state:
+            return state.load
 
     def _store(self, load: str) -> PeopleStore:
         with self.journal.reading() as state:

@@ -22,6 +22,7 @@ from broker_common.errors import BrokerError, InternalError, InvalidRequestError
 from broker_common.privacy.accounting import price_units
 from broker_common.query.answer import open_answer
 from broker_common.query.messages import parse_message
+from broker_common.storage.journal import store_errors
 from broker_common.tlog.entries import Charged, parse_entry
 from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import NoteVerifier
@@ -117,6 +118,7 @@ class Answers:
     def close(self) -> None:
         self._db.close()
 
+    @store_errors()
     def put(self, asked: AskedQuestion, opening_key: OpeningKey) -> None:
         """Remember a question before its ticket leaves."""
         self._db.table("questions").insert(
@@ -137,6 +139,7 @@ class Answers:
             }
         )
 
+    @store_errors()
     def refuse(self, query: str, code: str) -> None:
         """Remember that a question was refused."""
         self._db.table("questions").update(query, {"refused": code})
@@ -149,10 +152,12 @@ class Answers:
         """
         return _asked(self._row(query))
 
+    @store_errors()
     def all(self) -> list[AskedQuestion]:
         """Every question, oldest first."""
         return [_asked(row) for row in self._db.query("select * from questions order by asked_ms, rowid")]
 
+    @store_errors()
     def receive(self, sealed: answer_pb2.SealedAnswer) -> AskedQuestion:
         """Verify and keep an answer; receiving it again changes nothing.
 
@@ -212,6 +217,7 @@ class Answers:
         if (event.ticket, event.scale, event.units) != (answer.ticket_hash.hex(), answer.scale, answer.charged):
             raise ValueError("the charge in the log is not the answer's")
 
+    @store_errors()
     def _row(self, query: str) -> dict[str, Any]:
         row = next(iter(self._db.query("select * from questions where query = ?", [query])), None)
         if row is None:
