@@ -218,7 +218,8 @@ REASONS: Mapping[str, Reason] = {
     "CERTIFICATE_EXPIRED": Reason(
         InvalidRequestError,
         "The TLS certificate of the {subject} has expired.",
-        "Its owner makes a new one and gives the certificate to the peers. Nothing was charged.",
+        "Its owner makes a new one and gives the certificate to the peers. Nothing was charged. If its time has not come, the "
+        "node's clock is wrong: 'When the clock was wrong' in deploy/README.md.",
     ),
     "CARD_OUTDATED": Reason(
         InvalidRequestError,
@@ -272,7 +273,10 @@ REASONS: Mapping[str, Reason] = {
     ),
     # --- tickets ---------------------------------------------------------------------------------------------------
     "TICKET_EXPIRED": Reason(
-        InvalidRequestError, "The ticket has expired.", "Ask again: a new quote and a new ticket are made for you."
+        InvalidRequestError,
+        "The ticket has expired.",
+        "Ask again: a new quote and a new ticket are made for you. If that one has expired as well, a node's clock is wrong: "
+        "tell the operators, who find 'When the clock was wrong' in deploy/README.md.",
     ),
     "TICKET_REUSED": Reason(
         InvalidRequestError,
@@ -435,7 +439,8 @@ REASONS: Mapping[str, Reason] = {
     "STATE_UNKNOWN": Reason(
         StateUnknownError,
         "The node cannot know whether its last write happened, so it stopped.",
-        "Start it again: it reads its log and goes on from there. Ask with the same query id to fetch the answer.",
+        "The operator sees to it that the disk has space and is sound, and starts the node again: it reads its log and goes "
+        "on from there. Ask with the same query id to fetch the answer.",
     ),
 }
 

@@ -152,11 +152,11 @@ class CensusNode:
         with self._reserving:
             with self.journal.reading() as state:
                 if ticket_hash not in state.tickets:
-                    reserved = self._reservations.units(charged=state.tickets, but=ticket_hash, now_ms=now_ms)
+                    reserved = self._reservations.units(charged=state.tickets, but=ticket_hash)
                     verify_affordable(state, body.scale, reserved_units=reserved, lost=self.lost)
                     if not self.slots.claim(body.noise_slot.number, body.researcher_id, ticket_hash, now_ms):
                         raise InvalidRequestError("SLOT_UNUSABLE")
-            self._reservations.hold(ticket_hash, price_units(body.scale), body.expires_ms)
+            self._reservations.hold(ticket_hash, price_units(body.scale))
 
     def let_go(self, ticket_hash: str) -> None:
         """An attempt that was accepted is over, however it ended."""

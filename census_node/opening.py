@@ -19,7 +19,7 @@ from broker_common.rpc.cards import CardService
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.storage.agency import AgencyHome
-from broker_common.storage.clock import system_clock
+from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring, log_signer
@@ -58,6 +58,7 @@ class CensusHome(AgencyHome[CensusState]):
         super().__init__(home, Keyring(home, self.config.keys.private))
         self.loads = LoadFolder(path / _LOADS, ".npz")
         self.proposals = ProposalFolder(path / _PROPOSALS)
+        self._clock = SteadyClock()
 
     @property
     def linkage_keys(self) -> LinkageKeys:
@@ -65,7 +66,7 @@ class CensusHome(AgencyHome[CensusState]):
 
     def policy_keys(self) -> list[VerifyKey]:
         """What a policy may be signed with now."""
-        return self.own_card().verify_keys(Purpose.POLICY, system_clock())
+        return self.own_card().verify_keys(Purpose.POLICY, self._clock())
 
     def private_policy_key(self) -> SigningKey:
         """The key that signs policies.
@@ -85,7 +86,7 @@ class CensusHome(AgencyHome[CensusState]):
 
     def _offline_key(self, purpose: Purpose) -> SigningKey:
         try:
-            return self.keyring.signing(self.own_card(), purpose, system_clock())
+            return self.keyring.signing(self.own_card(), purpose, self._clock())
         except InvalidRequestError as error:
             if error.code != "SECRET_MISSING":
                 raise
@@ -97,14 +98,20 @@ class CensusHome(AgencyHome[CensusState]):
         identity_key = self.home.read_key(
             self.config.keys.identity, lambda text: VerifyKey.parse_text(text, Purpose.IDENTITY)
         )
+        log_time = SteadyClock()
         make = Journal.create if create else Journal
-        return make(
+        journal = make(
             self.home.path / _JOURNAL,
             fresh_state=lambda: CensusState(identity_key),
-            signer=log_signer(self.keyring, self.config.origin, system_clock),
-            clock=system_clock,
+            signer=log_signer(self.keyring, self.config.origin, self._clock),
+            clock=log_time,
             tables=_create_tables,
         )
+        # What has expired by the log stays expired, and what is quoted now expires in its time, however far the wall
+        # clock is behind the log. Certificates and ticks go by the wall clock: a clock that was ahead once must not end
+        # them.
+        log_time.not_before(journal.now())
+        return journal
 
     def load(
         self, source: Path, release: str, *, progress: Progress | None = None, max_rejected: int | None = None
@@ -167,13 +174,13 @@ class CensusHome(AgencyHome[CensusState]):
         service = CensusService(node, self.config.limits, stop)
         await asyncio.to_thread(node.read_registry)
         recovered = await asyncio.to_thread(node.recover)
-        known = KnownPeers(journal, system_clock)
+        known = KnownPeers(journal, self._clock)
 
         def tls() -> TlsCredentials:
-            return self.keyring.tls(known.own(), system_clock())
+            return self.keyring.tls(known.own(), self._clock())
 
         def inboxes() -> dict[str, Peer]:
-            now_ms = system_clock()
+            now_ms = self._clock()
             return {
                 name: Peer("researcher", peer.inbox, tuple(peer.card.certificates(now_ms)))
                 for name, peer in known.inboxes().items()
@@ -195,7 +202,7 @@ class CensusHome(AgencyHome[CensusState]):
             tls=tls,
             peers=known.certificates,
             service="tripartite.v1.CensusService",
-            clock=system_clock,
+            clock=self._clock,
             reflection=self.config.reflection,
         )
         try:
@@ -205,23 +212,23 @@ class CensusHome(AgencyHome[CensusState]):
             journal.close()
 
     def _node(self, journal: Journal[CensusState]) -> CensusNode:
-        known = KnownPeers(journal, system_clock)
+        known = KnownPeers(journal, self._clock)
 
         def manifest_keys() -> dict[str, list[VerifyKey]]:
-            now_ms = system_clock()
+            now_ms = self._clock()
             return {name: card.verify_keys(Purpose.MANIFEST, now_ms) for name, card in known.agencies("health").items()}
 
         return CensusNode(
             journal,
             keys=Keys(
-                answer=lambda: self.keyring.signing(known.own(), Purpose.ANSWER, system_clock()),
-                sample=lambda: self.keyring.opening(known.own(), system_clock()),
+                answer=lambda: self.keyring.signing(known.own(), Purpose.ANSWER, self._clock()),
+                sample=lambda: self.keyring.opening(known.own(), self._clock()),
                 manifest=manifest_keys,
                 researchers=known.researchers,
             ),
             loads=self.loads,
             samples=SampleFolder(self.home.path / _SAMPLES),
-            clock=system_clock,
+            clock=self._clock,
             randomness=os.urandom,
         )
 

@@ -16,7 +16,7 @@ from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.storage.agency import AgencyHome
-from broker_common.storage.clock import system_clock
+from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring, log_signer
@@ -48,6 +48,7 @@ class HealthHome(AgencyHome[HealthState]):
         self.config = home.load_config(HealthConfig)
         super().__init__(home, Keyring(home, self.config.keys.private))
         self.loads = LoadFolder(path / _LOADS, ".duckdb")
+        self._clock = SteadyClock()
 
     @property
     def linkage_keys(self) -> LinkageKeys:
@@ -62,8 +63,8 @@ class HealthHome(AgencyHome[HealthState]):
         return make(
             self.home.path / _JOURNAL,
             fresh_state=lambda: HealthState(identity_key),
-            signer=log_signer(self.keyring, self.config.origin, system_clock),
-            clock=system_clock,
+            signer=log_signer(self.keyring, self.config.origin, self._clock),
+            clock=self._clock,
             tables=_create_tables,
         )
 
@@ -106,23 +107,23 @@ class HealthHome(AgencyHome[HealthState]):
         """Serve until a signal, or until an error that stops the node, which is raised."""
         journal = self.open_journal()
         stop = StopSignal()
-        known = KnownPeers(journal, system_clock)
+        known = KnownPeers(journal, self._clock)
         census_name = self.config.census.organisation
 
         def tls() -> TlsCredentials:
-            return self.keyring.tls(known.own(), system_clock())
+            return self.keyring.tls(known.own(), self._clock())
 
         link = CensusLink(
             self.config.census.address,
             card=lambda: known.card("census", census_name),
             own_card=lambda: known.own().signed,
             tls=tls,
-            clock=system_clock,
+            clock=self._clock,
         )
         service = HealthService(
             self._node(journal),
             census=link,
-            manifest_key=lambda: self.keyring.signing(known.own(), Purpose.MANIFEST, system_clock()),
+            manifest_key=lambda: self.keyring.signing(known.own(), Purpose.MANIFEST, self._clock()),
             randomness=os.urandom,
             limits=self.config.limits,
             stop=stop,
@@ -142,7 +143,7 @@ class HealthHome(AgencyHome[HealthState]):
             tls=tls,
             peers=known.certificates,
             service="tripartite.v1.HealthService",
-            clock=system_clock,
+            clock=self._clock,
             reflection=self.config.reflection,
         )
         try:
@@ -153,16 +154,16 @@ class HealthHome(AgencyHome[HealthState]):
             journal.close()
 
     def _node(self, journal: Journal[HealthState]) -> HealthNode:
-        known = KnownPeers(journal, system_clock)
+        known = KnownPeers(journal, self._clock)
         return HealthNode(
             journal,
             researchers=known.researchers,
             sampling=SamplingKeys(
-                in_use=lambda: str(known.own().in_use(SAMPLING, system_clock())), named=self.keyring.sampling
+                in_use=lambda: str(known.own().in_use(SAMPLING, self._clock())), named=self.keyring.sampling
             ),
             loads=self.loads,
             engine_threads=self.config.limits.engine_threads,
-            clock=system_clock,
+            clock=self._clock,
             randomness=os.urandom,
         )
 

@@ -27,6 +27,7 @@ from broker_common.errors import BrokerError, InternalError, InvalidRequestError
 from broker_common.privacy.accounting import price_units
 from broker_common.query.answer import open_answer
 from broker_common.query.messages import parse_message
+from broker_common.storage.journal import store_errors
 from broker_common.tlog.entries import Charged, parse_entry
 from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import NoteVerifier
@@ -160,6 +161,7 @@ class Answers:
         with self._lock:
             self._db.close()
 
+    @store_errors()
     def put(self, asked: AskedQuestion, opening_key: OpeningKey) -> None:
         """Remember a question before its ticket leaves."""
         row = {
@@ -181,6 +183,7 @@ class Answers:
         with self._lock, _store_errors():
             self._db.table("questions").insert(row)
 
+    @store_errors()
     def refuse(self, query: str, code: str) -> None:
         """Remember that a question was refused."""
         self._settle(query, {"refused": code})
@@ -224,12 +227,14 @@ class Answers:
         """
         return _asked(self._row(query))
 
+    @store_errors()
     def all(self) -> list[AskedQuestion]:
         """Every question, oldest first."""
         with self._lock, _store_errors():
             rows = list(self._db.query("select * from questions order by asked_ms, rowid"))
         return [_asked(row) for row in rows]
 
+    @store_errors()
     def receive(self, sealed: answer_pb2.SealedAnswer) -> AskedQuestion:
         """Verify and keep an answer; receiving it again changes nothing.
 
@@ -291,6 +296,7 @@ class Answers:
         if (event.ticket, event.scale, event.units) != (answer.ticket_hash.hex(), answer.scale, answer.charged):
             raise ValueError("the charge in the log is not the answer's")
 
+    @store_errors()
     def _row(self, query: str) -> dict[str, Any]:
         with self._lock, _store_errors():
             rows = list(self._db.query("select * from questions where query = ?", [query]))

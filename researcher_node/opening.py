@@ -17,7 +17,7 @@ from broker_common.crypto.certificates import Identity, TlsCredentials
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.rpc.server import NodeServer, StopSignal
-from broker_common.storage.clock import system_clock
+from broker_common.storage.clock import SteadyClock
 from broker_common.storage.durable import replace_file
 from broker_common.storage.home import Home
 from broker_common.storage.keyring import Keyring
@@ -45,7 +45,8 @@ class ResearcherHome:
         self.home = Home(path, "researcher")
         self.config = self.home.load_config(ResearcherConfig)
         self.keyring = Keyring(self.home, self.config.keys.private)
-        self.trust = Trust(path / "trust", system_clock)
+        self._clock = SteadyClock()
+        self.trust = Trust(path / "trust", self._clock)
 
     @classmethod
     def create(cls, path: Path, config: ResearcherConfig) -> ResearcherHome:
@@ -61,7 +62,7 @@ class ResearcherHome:
         replace_file(path / "config.toml", msgspec.toml.encode(config))
         made = cls(path)
         identity = Identity(config.organisation, "researcher", config.researcher_id)
-        made.publish(made.keyring.first_card(identity, "", system_clock()).signed)
+        made.publish(made.keyring.first_card(identity, "", made._clock()).signed)
         return made
 
     def own_card(self) -> VerifiedCard:
@@ -96,31 +97,31 @@ class ResearcherHome:
         return self.home.path / _OWN_CARD
 
     def _tls(self) -> TlsCredentials:
-        return self.keyring.tls(self.own_card(), system_clock())
+        return self.keyring.tls(self.own_card(), self._clock())
 
     def open_answers(self) -> Answers:
         """The researcher's own store."""
 
         def log() -> NoteVerifier:
             card = self.trust.card("census")
-            return NoteVerifier(card.card.origin, tuple(card.verify_keys(Purpose.LOG, system_clock())))
+            return NoteVerifier(card.card.origin, tuple(card.verify_keys(Purpose.LOG, self._clock())))
 
-        keys = CensusKeys(answer=lambda: self.trust.card("census").verify_keys(Purpose.ANSWER, system_clock()), log=log)
-        return Answers(self.home.path / _ANSWERS, keys, system_clock)
+        keys = CensusKeys(answer=lambda: self.trust.card("census").verify_keys(Purpose.ANSWER, self._clock()), log=log)
+        return Answers(self.home.path / _ANSWERS, keys, self._clock)
 
     def session(self, answers: Answers) -> Session:
         """A session with both nodes, to be entered."""
         config = self.config
         return Session(
             researcher_id=config.researcher_id,
-            ticket_key=lambda: self.keyring.signing(self.own_card(), Purpose.TICKET, system_clock()),
+            ticket_key=lambda: self.keyring.signing(self.own_card(), Purpose.TICKET, self._clock()),
             health=Party("health", config.health.address),
             census=Party("census", config.census.address),
             own_card=self.own_card,
             trust=self.trust,
             tls=self._tls,
             answers=answers,
-            clock=system_clock,
+            clock=self._clock,
             randomness=os.urandom,
         )
 
@@ -134,9 +135,9 @@ class ResearcherHome:
         server = NodeServer(
             address=self.config.address,
             tls=self._tls,
-            peers=lambda: self.trust.card("census").certificates(system_clock()),
+            peers=lambda: self.trust.card("census").certificates(self._clock()),
             service="tripartite.v1.InboxService",
-            clock=system_clock,
+            clock=self._clock,
             reflection=self.config.reflection,
         )
 

@@ -52,8 +52,12 @@ class LoadFolder:
 
         Raises:
             RefusedError: LOADING, another process is at it.
+            InternalError: STORE_FAILED.
         """
-        make_folder(self.path)
+        try:
+            make_folder(self.path)
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
         with exclusive(self.path.with_suffix(".lock")) as held:
             if not held:
                 raise RefusedError("LOADING")
@@ -112,9 +116,12 @@ class LoadFolder:
     def forget_except(self, kept: Collection[str]) -> None:
         """Remove every load that is not among those kept."""
         files = {self.file(load) for load in kept}
-        for path in self.path.glob(f"*{self.suffix}"):
-            if path not in files:
-                path.unlink(missing_ok=True)
+        try:
+            for path in self.path.glob(f"*{self.suffix}"):
+                if path not in files:
+                    path.unlink(missing_ok=True)
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
 
     def _commit(self, load: str, randomness: Randomness) -> tuple[bytes, str]:
         """A fresh salt, and the commitment to a load's file under it."""

@@ -54,7 +54,7 @@ from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import LogState, replay
-from broker_common.values import QUERY_ID_BYTES, Randomness
+from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from census_node.admission import Admission, AdmittedSample
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode, Keys
@@ -166,10 +166,21 @@ class Secrets:
 class World:
     """Three agencies that know each other's public keys. `close` it."""
 
-    def __init__(self, directory: Path, policy: Policy | None = None, *, people: int = 400) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        policy: Policy | None = None,
+        *,
+        people: int = 400,
+        census_clock: Clock | None = None,
+        health_clock: Clock | None = None,
+    ) -> None:
         self.directory = directory
         self.policy = make_policy() if policy is None else policy
+        # Everybody's, unless a test is about clocks that differ.
         self.clock = FakeClock(system_clock())
+        self.census_clock = self.clock if census_clock is None else census_clock
+        self.health_clock = self.clock if health_clock is None else health_clock
         self.randomness: Randomness = os.urandom
         self.secrets = Secrets()
         self.people = make_pseudonyms(people)
@@ -270,7 +281,7 @@ class World:
             self.census_folder / "journal.db",
             fresh_state=self.census_state,
             signer=self.census_log,
-            clock=self.clock,
+            clock=self.census_clock,
             tables=tables,
         )
         self._closing.append(journal.close)
@@ -291,7 +302,7 @@ class World:
             researchers=dict(self.researchers),
             loads=LoadFolder(self.census_folder / "registries", ".npz"),
             samples=SampleFolder(self.census_folder / "samples"),
-            clock=self.clock,
+            clock=self.census_clock,
             randomness=self._draw,
         )
         return self.census
@@ -333,7 +344,7 @@ class World:
             self.health_folder / "journal.db",
             fresh_state=HealthState,
             signer=self.health_log,
-            clock=self.clock,
+            clock=self.health_clock,
             tables=tables,
         )
         self._closing.append(journal.close)
@@ -346,7 +357,7 @@ class World:
             sampling_key=self.secrets.sampling,
             loads=loads,
             engine_threads=_ENGINE_THREADS,
-            clock=self.clock,
+            clock=self.health_clock,
             randomness=os.urandom,
         )
 
@@ -375,7 +386,7 @@ class World:
         """A noise slot, as a quote reserves it."""
         with self.census.journal.reading() as state:
             next_slot = state.next_slot
-        now_ms = self.clock()
+        now_ms = self.census.journal.now()
         return self.census.slots.reserve(
             researcher,
             not_below=next_slot,
@@ -396,7 +407,7 @@ class World:
             fraction_millionths=WHOLE_MILLIONTHS,
             policy_hash=self.policy.hash,
             noise_slot=ticket_pb2.NoiseSlot(number=self.reserve(researcher) if slot is None else slot),
-            expires_ms=self.clock() + self.policy.quote_lifetime_ms,
+            expires_ms=self.census.journal.now() + self.policy.quote_lifetime_ms,
         )
 
     def order(

@@ -342,6 +342,24 @@ async def test_price_of_a_header_that_took_longer_than_the_deadline_is_free_agai
     assert await Sender(service, world, world.order(scale=1)).header() == "proceed"
 
 
+async def test_last_answer_stays_with_a_header_whose_ticket_ends_meanwhile(
+    worlds: dict[str, World], last: CensusService
+) -> None:
+    """A researcher who gives a ticket an early end, or a clock set forward, starts no race between two samples."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    ends_ms = world.clock() + 1000
+    large = Sender(
+        last, world, world.order(scale=1, change=lambda body: setattr(body, "expires_ms", ends_ms)), make_pseudonyms(9)
+    )
+    assert await large.header() == "proceed"
+    world.clock.now_ms = ends_ms
+    small = Sender(last, world, world.order(scale=1), make_pseudonyms(0))
+    assert await small.header() == "BUDGET_EXHAUSTED"
+    assert await large.rest() == "charged"
+    assert await large.released() == "released"
+    assert len(world.charges()) == 1
+
+
 async def test_header_that_is_refused_holds_nothing(worlds: dict[str, World], last: CensusService) -> None:
     """Nobody keeps others from the budget with tickets that do not hold."""
     world = worlds["SERVICE_SHUT_DOWN"]

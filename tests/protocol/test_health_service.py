@@ -722,6 +722,94 @@ async def test_start_goes_on_with_what_was_accepted(parties: Parties) -> None:
     assert not world.verify_health_log().open_tickets
 
 
+class Crowd:
+    """A link that counts how many samples are on their way at once, and holds them until it is told to go on."""
+
+    def __init__(self, parties: Parties) -> None:
+        self.link = parties.lying(self._counted)
+        self.go_on = asyncio.Event()
+        self.most = 0
+        self._now = 0
+
+    async def _counted(self, requests: Requests) -> Responses:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        try:
+            await self.go_on.wait()
+            async for response in self.link.honestly(requests):
+                yield response
+        finally:
+            self._now -= 1
+
+
+async def open_tickets(parties: Parties, number: int) -> list[Order]:
+    """Questions that the health node accepted and could not bring to their end."""
+    orders = [parties.world.order() for _ in range(number)]
+    for order in orders:
+        assert (await failure(parties.health(parties.lying(gone)), order)).code == "PEER_UNAVAILABLE"
+    return orders
+
+
+async def test_start_takes_up_no_more_at_once_than_there_are_places(parties: Parties) -> None:
+    """After an outage what was accepted goes first, a few at a time; what is new is told to come back until then."""
+    world = parties.world
+    orders = await open_tickets(parties, 7)
+    crowd = Crowd(parties)
+    service = parties.health(crowd.link, LimitConfig(max_queries=2), world.crash_health())
+    recovering = asyncio.create_task(service.recover())
+    async with asyncio.timeout(10):
+        while crowd.link.attempts < 2:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.005)
+        new = world.order()
+        for _ in range(3):
+            assert (await failure(service, new)).code == "BUSY"
+        # The next in line may be watched; those further behind are told to come back as well.
+        watching = asyncio.create_task(submit(service, orders[2]))
+        assert (await failure(service, orders[-1])).code == "BUSY"
+        assert not recovering.done()
+        crowd.go_on.set()
+        assert await watching == STAGES
+        await recovering
+        await service.drain()
+        assert await submit(service, new) == STAGES
+    assert crowd.most == 2
+    assert not world.verify_health_log().open_tickets
+    assert {charge.ticket for charge in world.charges()} == {order.hash.hex() for order in [*orders, new]}
+
+
+async def test_start_with_the_census_node_away_gives_every_question_its_turn(parties: Parties) -> None:
+    """A walk that ends in failure leaves its place: nobody waits for ever, and new questions are taken again."""
+    world = parties.world
+    orders = await open_tickets(parties, 5)
+    link = parties.lying(gone)
+    service = parties.health(link, LimitConfig(max_queries=1, forward_deadline_ms=0), world.crash_health())
+    async with asyncio.timeout(10):
+        await service.recover()
+        await service.drain()
+    assert link.attempts == len(orders)
+    assert len(world.verify_health_log().open_tickets) == len(orders)
+    link.scripts.append(link.honestly)
+    assert await submit(service, world.order()) == STAGES
+
+
+async def test_question_that_ended_before_its_turn_is_not_forwarded_again(parties: Parties) -> None:
+    """Submitted again by its researcher while the node was still reading what is open, it is at its end by its turn."""
+    world = parties.world
+    orders = await open_tickets(parties, 2)
+    node = world.crash_health()
+    stale = node.unfinished()
+    service = parties.health(limits=LimitConfig(max_queries=1), node=node)
+    assert await submit(service, orders[0]) == STAGES
+    node.unfinished = lambda: stale  # type: ignore[method-assign]  # as if it had been read before
+    await service.recover()
+    await service.drain()
+    assert parties.stop.error is None
+    state = world.verify_health_log()
+    assert not state.open_tickets
+    assert [state.tickets[order.hash.hex()].attempts for order in orders] == [1, 1]
+    assert len(world.charges()) == 2
+
+
 # --- researchers -----------------------------------------------------------------------------------------------------
 
 
