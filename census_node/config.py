@@ -24,7 +24,7 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sample: str = "file:keys/sample.key"
     # Checks the policy's signature; the private half need not be on this machine.
     policy: str = "file:keys/policy.pub"
-    # Shared with the health agency, out of band. Needed to load a registry, never to serve.
+    # Shared with the health agency, out of band; one line a key, oldest first. Needed to load and to relink, never to serve.
     linkage: str = "file:keys/linkage.key"
 
 
