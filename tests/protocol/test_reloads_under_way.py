@@ -18,6 +18,7 @@ from fakes.world import RELEASE, Order, World
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.census_state import ChargedTicket
 from broker_common.tlog.entries import Loaded, Submitted
+from census_node import answering
 from census_node import node as census_node
 from census_node.outbox import Pending
 from census_node.registry import Registry
@@ -42,7 +43,7 @@ class Counted:
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     """Looks over the shoulder of whoever makes answers."""
-    seen, seal = Counted(), census_node.seal_answer
+    seen, seal = Counted(), answering.seal_answer
 
     def watched(
         pending: Pending, kept: KeptSample, ticket: ChargedTicket, proof: Any, registry: Registry, key: Any
@@ -191,10 +192,31 @@ async def test_charge_is_counted_on_its_own_registry_after_a_reload_and_a_crash(
     verify_files(world)
 
 
+async def test_sample_is_drawn_from_its_own_people_after_reloads_and_a_crash(
+    world: World, counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They outlive two loads and a start of the health node, until their ticket is at its end."""
+    pair = Pair(world, forward_deadline_ms=0)
+
+    def load_twice_and_die() -> None:
+        world.load_health(OTHER_PEOPLE)
+        world.load_health(OTHER_PEOPLE + 1)
+        raise gone()
+
+    order, _ = await ask_while(pair, monkeypatch, "accepted", load_twice_and_die)
+    assert len(list((world.health_folder / "people").glob("*"))) == 2
+    await pair.restart_health()
+    await pair.settle()
+    assert [row[3] for row in counted.rows] == [PEOPLE]
+    pair.verify(order, answered=True)
+    verify_files(world)
+
+
 async def test_load_that_ends_beside_a_question_stops_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The health node looks for people whose file the operator's load has just removed: it looks again."""
     pair = Pair(world)
-    verify, loaded = LoadFolder.verify, []
+    verify = LoadFolder.verify
+    loaded: list[str] = []
 
     def loading_meanwhile(loads: LoadFolder, journal: Any, load: str, commitments: Any) -> None:
         if loads.suffix == ".duckdb" and not loaded:
