@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from types import TracebackType
 from typing import Self
 
@@ -52,6 +53,7 @@ _DEFAULT_SCALE = 30
 _COLLECT_HOLD_MS = 10_000
 # Between looks for an answer while the census node is away, or has not heard of the query yet.
 _PAUSE_SECONDS = 0.25
+_SMALLEST_FRACTION = Decimal("0.000001")
 
 StageHandler = Callable[[health_service_pb2.Stage.ValueType], None]
 
@@ -329,12 +331,14 @@ def parse_fraction(text: str) -> int:
         InvalidRequestError: INVALID_VALUE.
     """
     try:
-        millionths = Decimal(text) * WHOLE_MILLIONTHS
+        fraction = Decimal(text)
         # Before any integer is made of it: Decimal can hold numbers that would not fit into memory.
-        fits = 1 <= millionths <= WHOLE_MILLIONTHS and millionths == int(millionths)
+        in_range = _SMALLEST_FRACTION <= fraction <= 1
     except ArithmeticError:
-        fits = False
-    if not fits:
+        in_range = False
+    # Decimal's own product would be rounded to its context's digits.
+    millionths = Fraction(fraction) * WHOLE_MILLIONTHS if in_range else Fraction(0)
+    if millionths < 1 or millionths.denominator != 1:
         raise InvalidRequestError(
             "INVALID_VALUE",
             name="--fraction",
