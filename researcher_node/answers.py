@@ -25,7 +25,7 @@ from broker_common.query.messages import parse_message
 from broker_common.tlog.entries import Charged, parse_entry
 from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import NoteVerifier
-from broker_common.values import Clock
+from broker_common.values import QUERY_ID_BYTES, Clock
 
 __all__ = ["Answers", "AskedQuestion", "CensusKeys"]
 
@@ -215,7 +215,8 @@ class Answers:
     def _row(self, query: str) -> dict[str, Any]:
         row = next(iter(self._db.query("select * from questions where query = ?", [query])), None)
         if row is None:
-            raise InvalidRequestError("UNKNOWN_QUERY", query=query)
+            # The id is a stranger's, and may be as long as a message.
+            raise InvalidRequestError("UNKNOWN_QUERY", query=query[: 2 * QUERY_ID_BYTES])
         return row
 
 
