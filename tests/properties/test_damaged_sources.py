@@ -59,7 +59,8 @@ def flipped(place: float, bit: int) -> Damage:
 
     def damage(content: bytes) -> bytes:
         at = min(int(place * len(content)), len(content) - 1)
-        return content[:at] + bytes([content[at] ^ (1 << bit)]) + content[at + 1 :]
+        # Other damage may have left nothing to flip.
+        return content[:at] + bytes([content[at] ^ (1 << bit)]) + content[at + 1 :] if content else content
 
     return damage
 
