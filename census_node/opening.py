@@ -116,7 +116,7 @@ class CensusHome(AgencyHome[CensusState]):
     def load(
         self, source: Path, release: str, *, progress: Progress | None = None, max_rejected: int | None = None
     ) -> LoadReport:
-        """Load the registry from a CSV source and put it in force; a serving node takes it at the next question."""
+        """Load the registry from a source and put it in force; a serving node takes it at the next question."""
         journal = self.open_journal()
         try:
             with self.loads.loading(os.urandom) as load:
