@@ -21,16 +21,18 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import pytest
+from fakes.cards import Party, PrivateKey
 from fakes.clock import FakeClock
 from sqlite_utils import Database
 from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sample_pb2, ticket_pb2
 
+from broker_common.crypto.cards import SAMPLE, SAMPLING
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, commit_set, hash_bytes, hash_set
 from broker_common.crypto.frames import FrameSealer
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
 from broker_common.crypto.sealing import OpeningKey, SealingKey, sample_info
-from broker_common.crypto.signing import Purpose, SigningKey
+from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import BrokerError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief, price_units
 from broker_common.privacy.policy import Policy
@@ -43,12 +45,13 @@ from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
+from broker_common.storage.registration import KnownPeers, announce, register
 from broker_common.storage.source_values import MISSING, Values
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Charged, Entry, parse_entry
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.merkle import MerkleTree
-from broker_common.tlog.note import NoteSigner
+from broker_common.tlog.note import NoteSigner, NoteVerifier
 from broker_common.tlog.replay import LogState, replay
 from broker_common.values import QUERY_ID_BYTES, Randomness
 from census_node.admission import Admission, AdmittedSample
@@ -59,16 +62,21 @@ from census_node.registry import Registry
 from census_node.samples import SampleFolder
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Attempt, Sample, Sender
-from health_node.node import HealthNode
+from health_node.node import HealthNode, SamplingKeys
 from health_node.people_store import People, build_people_store
 from health_node.questions import Questions
 from researcher_node.answers import Answers, AskedQuestion, CensusKeys
 
 __all__ = [
+    "CENSUS",
+    "CENSUS_ORIGIN",
     "FRENCH",
     "HEALTH",
+    "HEALTH_ORIGIN",
+    "OTHER",
     "OTHER_HEALTH",
     "OTHER_RESEARCHER",
+    "OWNER",
     "PROJECT",
     "RELEASE",
     "RESEARCHER",
@@ -82,6 +90,7 @@ __all__ = [
 
 ItemT = TypeVar("ItemT")
 EventT = TypeVar("EventT")
+StateT = TypeVar("StateT", bound=LogState)
 Pseudonyms = npt.NDArray[np.uint8]
 Frame = tuple[int, bool, bytes]
 
@@ -89,8 +98,11 @@ RESEARCHER, OTHER_RESEARCHER = "researcher-1", "researcher-2"
 PROJECT = "official-languages"
 RELEASE = "2011"
 FRENCH = "mother_tongue = 'French'"
+CENSUS = Identity("census-agency", "census", "node")
 HEALTH = Identity("health-agency", "health", "node")
 OTHER_HEALTH = Identity("other-health-agency", "health", "node")
+OWNER = Identity("university", "researcher", RESEARCHER)
+OTHER = Identity("university", "researcher", OTHER_RESEARCHER)
 CENSUS_ORIGIN = "census.example/test"
 HEALTH_ORIGIN = "health.example/test"
 _LOAD = "0123456789abcdef"
@@ -139,7 +151,7 @@ class OrderedSample:
 
 @dataclass
 class Secrets:
-    """Every private key of this world; tests take what a liar would need."""
+    """The private keys that this world begins with; tests take what a liar would need."""
 
     log: SigningKey = field(default_factory=lambda: _signing(Purpose.LOG))
     policy: SigningKey = field(default_factory=lambda: _signing(Purpose.POLICY))
@@ -153,9 +165,19 @@ class Secrets:
         default_factory=lambda: {name: _signing(Purpose.TICKET) for name in (RESEARCHER, OTHER_RESEARCHER)}
     )
 
+    def of(self, identity: Identity) -> dict[str, PrivateKey]:
+        """One party's keys, by what its card calls their purpose. TLS and identity keys are its own to make."""
+        if identity.role == "researcher":
+            return {"ticket": self.ticket[identity.name]}
+        if identity.role == "census":
+            return {"log": self.log, "policy": self.policy, "answer": self.answer, SAMPLE: self.sample}
+        if identity == OTHER_HEALTH:
+            return {"manifest": self.other_manifest}
+        return {"log": self.health_log, "manifest": self.manifest, SAMPLING: self.sampling}
+
 
 class World:
-    """Three agencies that know each other's public keys. `close` it."""
+    """Three agencies that know each other's cards. `close` it."""
 
     def __init__(self, directory: Path, policy: Policy | None = None, *, people: int = 400) -> None:
         self.directory = directory
@@ -166,11 +188,16 @@ class World:
         self.people = make_pseudonyms(people)
         # Three of four, spread through the health agency's people, as in life.
         self.in_census = self.people[np.arange(len(self.people)) % 4 != 3]
-        self.researchers = {
-            name: Researcher(name, key.verify_key, frozenset({PROJECT})) for name, key in self.secrets.ticket.items()
+        origins = {CENSUS: CENSUS_ORIGIN, HEALTH: HEALTH_ORIGIN, OTHER_HEALTH: "other-health.example/test"}
+        self.parties = {
+            identity: Party(identity, origins.get(identity, ""), given=self.secrets.of(identity))
+            for identity in (CENSUS, HEALTH, OTHER_HEALTH, OWNER, OTHER)
         }
-        self.census_log = NoteSigner(CENSUS_ORIGIN, self.secrets.log)
-        self.health_log = NoteSigner(HEALTH_ORIGIN, self.secrets.health_log)
+        # The identity key of each party's first card.
+        self.roots = {identity: party.signing(Purpose.IDENTITY).verify_key for identity, party in self.parties.items()}
+        # The keys that each agency's first card gives its log.
+        self.census_log = NoteSigner(CENSUS_ORIGIN, (self.secrets.log,))
+        self.health_log = NoteSigner(HEALTH_ORIGIN, (self.secrets.health_log,))
         self._copies = itertools.count(1)
         self._closing: list[Callable[[], None]] = []
         self.census_folder = directory / "census"
@@ -182,6 +209,32 @@ class World:
         for close in reversed(self._closing):
             close()
 
+    @property
+    def researchers(self) -> dict[str, Researcher]:
+        """Whom the census node knows as researchers."""
+        return self.known(self.census).researchers()
+
+    def known(self, node: CensusNode | HealthNode) -> KnownPeers:
+        """A node's view of who it is and whom it knows, as the product gives it to the node's parts."""
+        return KnownPeers(node.journal, self.clock)
+
+    def _introduce(self, journal: Journal[StateT], own: Identity, *peers: Identity) -> None:
+        """Log whose log this is, and whom its node knows."""
+        announce(journal, self.parties[own].card.signed)
+        for peer in peers:
+            register(journal, self.parties[peer].card, projects=[PROJECT] if peer.role == "researcher" else None)
+
+    def _signer(self, own: Identity) -> Callable[[LogState], NoteSigner]:
+        """What a party's log is signed with: the keys that its card honours, or the one there is before any card."""
+        party = self.parties[own]
+
+        def signer(state: LogState) -> NoteSigner:
+            card, now_ms = state.membership.own, max(self.clock(), state.time_ms)
+            public = (party.card if card is None else card).verify_keys(Purpose.LOG, now_ms)
+            return NoteSigner(party.card.card.origin, tuple(party.private(key.to_text(), SigningKey) for key in public))
+
+        return signer
+
     # --- the census agency -----------------------------------------------------------------------------------------
 
     def _make_census(self) -> None:
@@ -190,6 +243,7 @@ class World:
         loads.path.mkdir()
         self.make_registry(_LOAD).write(loads.file(_LOAD))
         journal = self._census_journal(create=True)
+        self._introduce(journal, CENSUS, HEALTH, OTHER_HEALTH, OWNER, OTHER)
         self._adopt(journal, self.policy)
         loads.put_in_force(journal, _LOAD, RELEASE, os.urandom)
         journal.close()
@@ -220,8 +274,8 @@ class World:
 
         journal = (Journal.create if create else Journal)(
             self.census_folder / "journal.db",
-            fresh_state=lambda: CensusState(self.secrets.policy.verify_key),
-            signer=self.census_log,
+            fresh_state=lambda: CensusState(self.roots[CENSUS]),
+            signer=self._signer(CENSUS),
             clock=self.clock,
             tables=tables,
         )
@@ -230,17 +284,25 @@ class World:
 
     def open_census(self) -> CensusNode:
         """Start a census node on what is on disk; it becomes `self.census`."""
+        journal = self._census_journal()
+        known, party = KnownPeers(journal, self.clock), self.parties[CENSUS]
+
+        def answer() -> SigningKey:
+            key = known.own().in_use("answer", self.clock())
+            assert isinstance(key, VerifyKey)
+            return party.private(key.to_text(), SigningKey)
+
+        def sample() -> list[OpeningKey]:
+            keys = known.own().honoured(SAMPLE, self.clock())
+            return [party.private(key.to_text(), OpeningKey) for key in keys if isinstance(key, SealingKey)]
+
+        def manifest() -> dict[str, list[VerifyKey]]:
+            cards = known.agencies("health").items()
+            return {name: card.verify_keys(Purpose.MANIFEST, self.clock()) for name, card in cards}
+
         self.census = CensusNode(
-            self._census_journal(),
-            keys=Keys(
-                answer=self.secrets.answer,
-                sample=self.secrets.sample,
-                manifest={
-                    HEALTH.organisation: self.secrets.manifest.verify_key,
-                    OTHER_HEALTH.organisation: self.secrets.other_manifest.verify_key,
-                },
-            ),
-            researchers=dict(self.researchers),
+            journal,
+            keys=Keys(answer=answer, sample=sample, manifest=manifest, researchers=known.researchers),
             loads=LoadFolder(self.census_folder / "registries", ".npz"),
             samples=SampleFolder(self.census_folder / "samples"),
             clock=self.clock,
@@ -283,18 +345,23 @@ class World:
 
         journal = (Journal.create if create else Journal)(
             self.health_folder / "journal.db",
-            fresh_state=HealthState,
-            signer=self.health_log,
+            fresh_state=lambda: HealthState(self.roots[HEALTH]),
+            signer=self._signer(HEALTH),
             clock=self.clock,
             tables=tables,
         )
         self._closing.append(journal.close)
         if create:
+            self._introduce(journal, HEALTH, CENSUS, OWNER, OTHER)
             loads.put_in_force(journal, _LOAD, RELEASE, os.urandom)
+        known, party = KnownPeers(journal, self.clock), self.parties[HEALTH]
         return HealthNode(
             journal,
-            researchers=self.researchers,
-            sampling_key=self.secrets.sampling,
+            researchers=known.researchers,
+            sampling=SamplingKeys(
+                in_use=lambda: str(known.own().in_use(SAMPLING, self.clock())),
+                named=lambda name: party.private(name, SamplingKey),
+            ),
             loads=loads,
             engine_threads=1,
             clock=self.clock,
@@ -463,14 +530,18 @@ class World:
             sealed,
             opening_key=order.opening_key,
             ticket_hash=order.hash,
-            census_key=self.secrets.answer.verify_key,
+            census_keys=[self.secrets.answer.verify_key],
         ).body
 
     # --- the researcher --------------------------------------------------------------------------------------------
 
     def open_answers(self, name: str = "answers.db") -> Answers:
         """The researcher's store."""
-        keys = CensusKeys(self.secrets.answer.verify_key, self.census_log.verifier)
+        party = self.parties[CENSUS]
+        keys = CensusKeys(
+            answer=lambda: party.card.verify_keys(Purpose.ANSWER, self.clock()),
+            log=lambda: NoteVerifier(CENSUS_ORIGIN, tuple(party.card.verify_keys(Purpose.LOG, self.clock()))),
+        )
         answers = Answers(self.directory / name, keys, self.clock)
         self._closing.append(answers.close)
         return answers
@@ -508,9 +579,7 @@ class World:
 
     def verify_log(self) -> CensusState:
         """Return the replayed census log, if it keeps every rule and leads to its signed checkpoint."""
-        state = verify_stored_log(
-            self.census_folder / "journal.db", CensusState(self.secrets.policy.verify_key), self.census_log
-        )
+        state = verify_stored_log(self.census_folder / "journal.db", CensusState(self.roots[CENSUS]), self.census_log)
         assert state.charged_units <= self.policy.cap
         assert state.charged_units == sum(price_units(charge.scale) for charge in self.charges())
         return state
@@ -521,7 +590,7 @@ class World:
 
     def verify_health_log(self) -> HealthState:
         """Return the replayed health log, if it keeps every rule and leads to its signed checkpoint."""
-        return verify_stored_log(self.health_folder / "journal.db", HealthState(), self.health_log)
+        return verify_stored_log(self.health_folder / "journal.db", HealthState(self.roots[HEALTH]), self.health_log)
 
     def verify_honest_query(self) -> None:
         """An honest query is charged once, answered, and its answer opens."""
@@ -606,9 +675,6 @@ def rows(path: Path, table: str) -> list[tuple[object, ...]]:
 def read_log(path: Path) -> list[Entry]:
     """The entries of a journal, read by a connection of its own."""
     return [parse_entry(bytes(data)) for _, data in sorted(_entry_rows(path))]
-
-
-StateT = TypeVar("StateT", bound=LogState)
 
 
 def verify_stored_log(path: Path, state: StateT, signer: NoteSigner) -> StateT:

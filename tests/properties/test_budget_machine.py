@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from fakes.logs import POLICY_KEY, adopted, charged, hash_of, loaded, opened, policy
+from fakes.logs import CENSUS, adopted, beginning, charged, hash_of, loaded, policy, root
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -35,7 +35,7 @@ class Overspending(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = CensusState(POLICY_KEY.verify_key)
+        self.state = CensusState(root(CENSUS))
         self.log: list[Entry] = []
         self.spent = Fraction(0)
         # The limit in force, and the budget of the first one.
@@ -57,7 +57,8 @@ class Overspending(RuleBasedStateMachine):
 
     @initialize(max_belief=st.sampled_from(sorted(NATS)))
     def open(self, max_belief: str) -> None:
-        assert self.offer(opened())
+        for event in beginning():
+            assert self.offer(event)
         assert self.offer(adopted(rules(max_belief)))
         assert self.offer(loaded())
         self.limit, self.highest = max_belief, NATS[max_belief]
@@ -134,7 +135,7 @@ class Overspending(RuleBasedStateMachine):
     @invariant()
     def the_log_replays_to_the_same_state(self) -> None:
         """What was accepted one by one is accepted again from its bytes."""
-        again = replay(map(parse_entry, map(encode_entry, self.log)), CensusState(POLICY_KEY.verify_key))
+        again = replay(map(parse_entry, map(encode_entry, self.log)), CensusState(root(CENSUS)))
         assert again.summary() == self.state.summary()
         assert again.tickets == self.state.tickets
 

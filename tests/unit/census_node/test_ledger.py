@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes.logs import POLICY_KEY, adopted, charged, hash_of, loaded, opened, policy
+from fakes.logs import CENSUS, adopted, beginning, charged, hash_of, loaded, policy, root
 
 from broker_common.errors import RefusedError
 from broker_common.privacy.accounting import answers_left, price_units
@@ -26,7 +26,7 @@ def take(state: CensusState, *events: Event) -> CensusState:
 
 def ready() -> CensusState:
     """A service that has answered nothing."""
-    return take(CensusState(POLICY_KEY.verify_key), opened(), adopted(RULES), loaded())
+    return take(CensusState(root(CENSUS)), *beginning(), adopted(RULES), loaded())
 
 
 def charge(number: int) -> Event:
@@ -107,7 +107,7 @@ def test_an_operators_shutdown_shows_at_once() -> None:
 def test_a_scale_that_the_rest_does_not_pay_for_is_refused() -> None:
     """By what is out; a dearer scale may be refused while a cheaper one is quoted."""
     rules = policy()
-    state = take(CensusState(POLICY_KEY.verify_key), opened(), adopted(rules), loaded(), charged(0, scale=1))
+    state = take(CensusState(root(CENSUS)), *beginning(), adopted(rules), loaded(), charged(0, scale=1))
     assert quotable_answers(state, rules, 1) == 1
     take(state, release(0))
     with pytest.raises(RefusedError) as caught:
