@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from grpc import StatusCode
 from grpc.aio import EOF, AioRpcError, Metadata
 from tripartite.v1 import census_service_pb2, census_service_pb2_grpc, policy_pb2
 
+from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Identity
 from broker_common.errors import BrokerError
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.status import trailing_metadata
+from broker_common.values import Clock
 from census_node.service import CensusService
+from health_node.census_link import CensusLink
 
 __all__ = ["NO_CONTEXT", "CountCall", "CountScript", "InMemoryCensus", "LyingCensus", "count", "on_the_wire", "stream"]
 
@@ -149,6 +152,10 @@ class InMemoryCensus:
     def stub(self) -> census_service_pb2_grpc.CensusServiceAsyncStub:
         return cast("census_service_pb2_grpc.CensusServiceAsyncStub", self)
 
+    def link(self, card: Callable[[], VerifiedCard], clock: Clock) -> CensusLink:
+        """A health node's way to this census node, whose card it knows; the channel alone is not the product's."""
+        return _InMemoryLink(self.stub, card, clock)
+
     async def GetPolicy(  # noqa: N802 - the name that the proto gives it
         self,
         request: census_service_pb2.GetPolicyRequest,
@@ -168,6 +175,20 @@ class InMemoryCensus:
     ) -> AsyncIterator[census_service_pb2.CountResponse]:
         """A script: what the real service says."""
         return count(self._service, requests, self._sender)
+
+
+class _InMemoryLink(CensusLink):
+    def __init__(
+        self, stub: census_service_pb2_grpc.CensusServiceAsyncStub, card: Callable[[], VerifiedCard], clock: Clock
+    ) -> None:
+        def no_channel() -> NoReturn:
+            raise AssertionError("there is no channel here")
+
+        super().__init__("in memory", card=card, own_card=no_channel, tls=no_channel, clock=clock)
+        self._stub = stub
+
+    def stub(self) -> census_service_pb2_grpc.CensusServiceAsyncStub:
+        return self._stub
 
 
 class LyingCensus(InMemoryCensus):

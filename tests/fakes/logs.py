@@ -110,7 +110,8 @@ def announced(party: Party = CENSUS) -> Announced:
 
 def registered(party: Party, **changes: Any) -> Registered:
     """A peer's present card, in the log of a node that knows it."""
-    return Registered(**{"card": party.card.signed, "projects": (), "inbox": ""} | changes)
+    fields: dict[str, Any] = {"card": party.card.signed, "projects": (), "inbox": ""}
+    return Registered(**fields | changes)
 
 
 def revoked(party: Party, **changes: Any) -> Revoked:

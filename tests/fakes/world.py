@@ -212,11 +212,11 @@ class World:
     @property
     def researchers(self) -> dict[str, Researcher]:
         """Whom the census node knows as researchers."""
-        return self.known(self.census).researchers()
+        return self.known(self.census.journal).researchers()
 
-    def known(self, node: CensusNode | HealthNode) -> KnownPeers:
+    def known(self, journal: Journal[StateT]) -> KnownPeers:
         """A node's view of who it is and whom it knows, as the product gives it to the node's parts."""
-        return KnownPeers(node.journal, self.clock)
+        return KnownPeers(journal, self.clock)
 
     def _introduce(self, journal: Journal[StateT], own: Identity, *peers: Identity) -> None:
         """Log whose log this is, and whom its node knows."""
@@ -285,7 +285,7 @@ class World:
     def open_census(self) -> CensusNode:
         """Start a census node on what is on disk; it becomes `self.census`."""
         journal = self._census_journal()
-        known, party = KnownPeers(journal, self.clock), self.parties[CENSUS]
+        known, party = self.known(journal), self.parties[CENSUS]
 
         def answer() -> SigningKey:
             key = known.own().in_use("answer", self.clock())
@@ -354,7 +354,7 @@ class World:
         if create:
             self._introduce(journal, HEALTH, CENSUS, OWNER, OTHER)
             loads.put_in_force(journal, _LOAD, RELEASE, os.urandom)
-        known, party = KnownPeers(journal, self.clock), self.parties[HEALTH]
+        known, party = self.known(journal), self.parties[HEALTH]
         return HealthNode(
             journal,
             researchers=known.researchers,

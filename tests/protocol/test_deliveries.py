@@ -73,7 +73,7 @@ TROUBLES: dict[str, Deliver] = {
 async def test_failing_inbox_stops_nobody(world: World, monkeypatch: pytest.MonkeyPatch, trouble: str) -> None:
     """Whatever an inbox says, even that its store is broken: the courier goes on, and others have their answers."""
     inboxes = {RESEARCHER: TROUBLES[trouble], OTHER_RESEARCHER: take}
-    peers = {name: Peer("researcher", name, None) for name in inboxes}  # type: ignore[arg-type]  # no TLS here
+    peers = {name: Peer("researcher", name, ()) for name in inboxes}
 
     @contextlib.asynccontextmanager
     async def open_channel(peer: Peer, own: TlsCredentials, clock: Clock) -> AsyncIterator[Inbox]:
@@ -84,7 +84,7 @@ async def test_failing_inbox_stops_nobody(world: World, monkeypatch: pytest.Monk
     troubled, other = world.order(), world.order(OTHER_RESEARCHER)
     world.answer(troubled)
     world.answer(other)
-    courier = asyncio.create_task(Courier(world.census, peers, OWN).run())
+    courier = asyncio.create_task(Courier(world.census, lambda: peers, lambda: OWN).run())
     try:
         async with asyncio.timeout(10):
             while not world.events(Delivered):  # noqa: ASYNC110 - no event tells of a delivery

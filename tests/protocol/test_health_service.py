@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fakes.links import NO_CONTEXT, CountScript, InMemoryCensus, LyingCensus, count, on_the_wire, stream
-from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
+from fakes.world import CENSUS, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 from tripartite.v1 import census_service_pb2, health_service_pb2, policy_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.certificates import Identity
+from broker_common.crypto.signing import Purpose
 from broker_common.errors import (
     BrokerError,
     InternalError,
@@ -31,6 +32,7 @@ from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.storage.loads import LoadFolder
+from broker_common.storage.registration import revoke
 from broker_common.tlog.entries import Forwarded, Shutdown
 from census_node.config import LimitConfig as CensusLimits
 from census_node.samples import KeptSample, SampleFolder
@@ -70,12 +72,15 @@ class Parties:
         self, link: InMemoryCensus | None = None, limits: LimitConfig = ONCE, node: HealthNode | None = None
     ) -> HealthService:
         """The health service over a link to the census."""
+        node = self.node if node is None else node
+        known = self.world.known(node.journal)
         return HealthService(
-            self.node if node is None else node,
-            census=(self.honest() if link is None else link).stub,
-            sender=self.world.sender,
-            policy_key=self.world.secrets.policy.verify_key,
-            census_log=self.world.census_log.verifier,
+            node,
+            census=(self.honest() if link is None else link).link(
+                lambda: known.card("census", CENSUS.organisation), self.world.clock
+            ),
+            manifest_key=lambda: self.world.parties[HEALTH].signing(Purpose.MANIFEST),
+            randomness=os.urandom,
             limits=limits,
             stop=self.stop,
         )
@@ -415,13 +420,13 @@ def spend(world: World) -> Order:
 
 def strike_off(world: World) -> Order:
     """An order of a researcher whom the census agency does not know."""
-    del world.census._researchers[RESEARCHER]
+    revoke(world.census.journal, "researcher", RESEARCHER, "the study is over")
     return world.order()
 
 
 def part_ways(world: World) -> Order:
     """The census agency takes no samples of the health agency any more."""
-    del world.census._keys.manifest[HEALTH.organisation]
+    revoke(world.census.journal, "health", HEALTH.organisation, "the agreement has ended")
     return world.order()
 
 
