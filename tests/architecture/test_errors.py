@@ -43,6 +43,7 @@ DETAILS = frozenset(
             "file",
             "reference",
             "package",
+            "party",
             "peer",
             "reason",
         ),

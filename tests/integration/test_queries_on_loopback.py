@@ -449,7 +449,7 @@ async def test_inbox_that_claims_a_broken_store_does_not_stop_the_census_node(lo
         loopback.registered,
         lambda server: inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(inbox, server),
     ) as peer:
-        courier = Courier(world.census, {RESEARCHER: peer}, loopback.tls[CENSUS])
+        courier = Courier(world.census, lambda: {RESEARCHER: peer}, lambda: loopback.tls[CENSUS])
         running = asyncio.create_task(courier.run())
         await asyncio.wait_for(inbox.visited.wait(), SECONDS)
         # The visit is over when the courier has noted when to come again.
@@ -464,7 +464,7 @@ async def test_answer_is_pushed_to_the_inbox_and_logged_once(loopback: Loopback)
     """The courier delivers what is released to the registered inbox, which verifies before it says thanks."""
     world, order = loopback.world, loopback.world.order()
     query = world.remember(loopback.answers, order)
-    courier = Courier(world.census, {RESEARCHER: loopback.peers["researcher"]}, loopback.tls[CENSUS])
+    courier = Courier(world.census, lambda: {RESEARCHER: loopback.peers["researcher"]}, lambda: loopback.tls[CENSUS])
     running = asyncio.create_task(courier.run())
     await asyncio.to_thread(world.answer, order)
     await until(lambda: not world.census.undelivered([RESEARCHER]))
@@ -502,7 +502,7 @@ async def test_inbox_that_hangs_keeps_only_its_own_answers_waiting(loopback: Loo
         lambda server: inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(inbox, server),
     ) as hanging:
         inboxes = {OTHER_RESEARCHER: hanging, RESEARCHER: loopback.peers["researcher"]}
-        courier = Courier(world.census, inboxes, loopback.tls[CENSUS])
+        courier = Courier(world.census, lambda: inboxes, lambda: loopback.tls[CENSUS])
         running = asyncio.create_task(courier.run())
         await asyncio.wait_for(inbox.visited.wait(), SECONDS)
         order = world.order()
@@ -526,7 +526,7 @@ async def test_answer_is_not_given_to_an_impostors_inbox(loopback: Loopback) -> 
         lambda server: inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(inbox, server),
     ) as impostor:
         registered = Peer("researcher", impostor.address, loopback.peers["researcher"].certificates)
-        courier = Courier(world.census, {RESEARCHER: registered}, loopback.tls[CENSUS])
+        courier = Courier(world.census, lambda: {RESEARCHER: registered}, lambda: loopback.tls[CENSUS])
         running = asyncio.create_task(courier.run())
         await until(lambda: bool(courier._pauses))
         running.cancel()

@@ -5,14 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.logs import LOG_KEY, ORIGIN, POLICY_KEY, charged, loaded, policy
+from fakes.logs import ALICE, CENSUS, HEALTH, LOG_KEY, ORIGIN, POLICY_KEY, charged, loaded, policy, root
 
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
 from broker_common.storage.journal import Transaction
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Adopted, Charged, Entry, Event, Loaded, Opened, Shutdown, parse_entry
+from broker_common.tlog.entries import (
+    Adopted,
+    Announced,
+    Charged,
+    Entry,
+    Event,
+    Loaded,
+    Opened,
+    Registered,
+    Shutdown,
+    parse_entry,
+)
 from census_node.opening import CensusHome
 
 # Pays for one answer at scale 30, and not for a second one.
@@ -21,13 +32,15 @@ NARROW = policy(max_belief="0.51", scales=(30,))
 
 @pytest.fixture
 def home(tmp_path: Path) -> CensusHome:
-    """A home with a journal that nothing but its opening stands in."""
+    """A home with a journal that says no more than whose it is, and whom its node knows."""
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "log.key").write_text(LOG_KEY.to_text())
-    (tmp_path / "keys" / "policy.pub").write_text(POLICY_KEY.verify_key.to_text())
-    (tmp_path / "config.toml").write_text(f'organisation = "census-ca"\norigin = "{ORIGIN}"\n')
+    (tmp_path / "keys" / "identity.pub").write_text(root(CENSUS).to_text())
+    (tmp_path / "config.toml").write_text(f'role = "census"\norganisation = "census-ca"\norigin = "{ORIGIN}"\n')
     made = CensusHome(tmp_path)
-    made.open_journal(create=True).close()
+    made.create(CENSUS.card.signed)
+    made.register(HEALTH.card)
+    made.register(ALICE.card, projects=["study"])
     return made
 
 
@@ -50,8 +63,10 @@ def log_of(home: CensusHome) -> list[Entry]:
 
 
 def kinds(home: CensusHome) -> list[type[Event]]:
-    """What the log's entries are about."""
-    return [type(entry.event) for entry in log_of(home)]
+    """What the log's entries are about, after those that say who is who."""
+    found = [type(entry.event) for entry in log_of(home)]
+    assert found[:4] == [Opened, Announced, Registered, Registered]
+    return found[4:]
 
 
 def state_of(home: CensusHome) -> CensusState:
@@ -65,11 +80,11 @@ def state_of(home: CensusHome) -> CensusState:
 def test_a_policy_is_put_in_force(home: CensusHome) -> None:
     """Signed, whole, and in force from the next entry on; nothing else follows while something fits."""
     home.adopt(policy(), POLICY_KEY)
-    assert kinds(home) == [Opened, Adopted]
+    assert kinds(home) == [Adopted]
     assert state_of(home).policy == policy()
     charge(home, 1)
     home.adopt(policy(max_belief="0.7", scales=(2, 30)), POLICY_KEY)
-    assert kinds(home) == [Opened, Adopted, Loaded, Charged, Adopted]
+    assert kinds(home) == [Adopted, Loaded, Charged, Adopted]
     assert not state_of(home).shut_down
 
 
@@ -81,7 +96,7 @@ def test_a_lower_cap_under_which_nothing_fits_shuts_the_service_down(
     home.adopt(policy(), POLICY_KEY)
     charge(home, answers)
     home.adopt(NARROW, POLICY_KEY)
-    assert kinds(home) == [Opened, Adopted, Loaded, *[Charged] * answers, Adopted, *([Shutdown] if shut else [])]
+    assert kinds(home) == [Adopted, Loaded, *[Charged] * answers, Adopted, *([Shutdown] if shut else [])]
     state = state_of(home)
     assert (state.shut_down, state.must_shut_down, state.policy) == (shut, False, NARROW)
     if shut:
