@@ -5,6 +5,7 @@ What a party signs is made with the product's own code; what it may not sign is 
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
@@ -90,6 +91,12 @@ class Party:
             ),
         )
         self.card: VerifiedCard = verify_card(self.sign(card))
+
+    def copy(self) -> Party:
+        """The same party, which may go on to other cards."""
+        again = copy.copy(self)
+        again._private = dict(self._private)
+        return again
 
     def hold(self, key: PrivateKey) -> str:
         """Keep a private key; gives its public text."""
