@@ -6,6 +6,7 @@ DESIGN 10. Exit codes are `ExitCode`. A role whose package is absent has no comm
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ import click
 import structlog
 
 from broker_common.errors import BrokerError, ExitCode, InternalError, InvalidRequestError
+from broker_common.storage.linkage_keys import NextKey
 
 __all__ = [
     "Progress",
@@ -28,6 +30,7 @@ __all__ = [
     "home_option",
     "json_option",
     "lifeline_option",
+    "linkage_key_options",
     "main",
     "max_rejected_option",
     "ready_line",
@@ -58,6 +61,24 @@ lifeline_option = click.option(
 )
 
 
+def linkage_key_options(command: Callable[..., None]) -> Callable[..., None]:
+    """`--new-key` and `--key-file`, given to the command as one `source`: a `NextKey`."""
+
+    @functools.wraps(command)
+    def with_source(*, new_key: bool, key_file: Path | None, **others: Any) -> None:
+        if new_key and key_file is not None:
+            raise click.UsageError("--new-key and --key-file cannot be combined.", click.get_current_context())
+        command(source=NextKey(new=new_key, file=key_file), **others)
+
+    new = click.option("--new-key", is_flag=True, help="Make the new key here, for the other agency to take.")
+    file = click.option(
+        "--key-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Take the new key from the other agency's key file.",
+    )
+    return new(file(with_source))
+
+
 def ready_line(text: str, *, lifeline: bool) -> Callable[[str], None]:
     """What a serving command calls with its address: prints the ready line, then holds to its lifeline."""
 
@@ -76,9 +97,9 @@ def _stop_at_end_of_input() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def rejections_text(rejected: Sequence[tuple[int, str]], count: int) -> str:
-    """The rows that a load left out, for a person: the first few with line and reason."""
-    shown = [f"  line {line}: {reason}" for line, reason in rejected[:_SHOWN_REJECTIONS]]
+def rejections_text(rejected: Sequence[tuple[int, str]], count: int, counted_by: str) -> str:
+    """The rows that a load left out, for a person: the first few with number and reason."""
+    shown = [f"  {counted_by} {line}: {reason}" for line, reason in rejected[:_SHOWN_REJECTIONS]]
     more = count - len(shown)
     return "\n".join(shown + ([f"  ... and {more} more"] if more > 0 else []))
 

@@ -218,7 +218,8 @@ REASONS: Mapping[str, Reason] = {
     "CERTIFICATE_EXPIRED": Reason(
         InvalidRequestError,
         "The TLS certificate of the {subject} has expired.",
-        "Its owner makes a new one and gives the certificate to the peers. Nothing was charged.",
+        "Its owner makes a new one and gives the certificate to the peers. Nothing was charged. If its time has not come, the "
+        "node's clock is wrong: 'When the clock was wrong' in deploy/README.md.",
     ),
     "CARD_OUTDATED": Reason(
         InvalidRequestError,
@@ -263,11 +264,19 @@ REASONS: Mapping[str, Reason] = {
     "UNKNOWN_QUERY": Reason(
         InvalidRequestError,
         "No query {query} is known here.",
-        "Check the query id; answers are kept until they expire. 'tripartite researcher answers' lists yours.",
+        "Check the query id: 'tripartite researcher answers' lists yours.",
+    ),
+    "ANSWER_EXPIRED": Reason(
+        InvalidRequestError,
+        "The answer to {query} was kept until its retention ended and has been removed.",
+        "It cannot be fetched any more. A new question gets a new answer and is charged again.",
     ),
     # --- tickets ---------------------------------------------------------------------------------------------------
     "TICKET_EXPIRED": Reason(
-        InvalidRequestError, "The ticket has expired.", "Ask again: a new quote and a new ticket are made for you."
+        InvalidRequestError,
+        "The ticket has expired.",
+        "Ask again: a new quote and a new ticket are made for you. If that one has expired as well, a node's clock is wrong: "
+        "tell the operators, who find 'When the clock was wrong' in deploy/README.md.",
     ),
     "TICKET_REUSED": Reason(
         InvalidRequestError,
@@ -283,6 +292,12 @@ REASONS: Mapping[str, Reason] = {
         InvalidRequestError,
         "The ticket names census release '{asked}', the service answers on '{served}'.",
         "Quote again to see the census release in force, then ask again.",
+    ),
+    "LINKAGE_MISMATCH": Reason(
+        RefusedError,
+        "The two agencies are changing the key that links their records, and only one of them has done so yet. Nothing was "
+        "charged.",
+        "Ask again when both have done so; their operators know when.",
     ),
     "SLOT_UNUSABLE": Reason(
         InvalidRequestError,
@@ -304,8 +319,28 @@ REASONS: Mapping[str, Reason] = {
         RefusedError,
         "The service has shut down: the census agency has stopped it, or one more answer could let somebody become surer of "
         "one person's language than the limit that the agency has set.",
-        "No further question will be answered. Answers already charged can still be fetched with "
+        "No question is answered unless the census agency reopens it. Answers already charged can still be fetched with "
         "'tripartite researcher answers'.",
+    ),
+    "POLICY_IN_FORCE": Reason(
+        RefusedError,
+        "The policy {what} is in force already.",
+        "Nothing was changed. 'tripartite census policy show' prints it; 'census policy propose --help' lists what can be "
+        "changed.",
+    ),
+    "POLICY_WEAKER": Reason(
+        RefusedError,
+        "The policy protects people less than the one in force: {problem}.",
+        'Propose something stricter, or, if it is meant, give --confirm --reason "..." where the operator\'s key is. Nothing '
+        "was changed.",
+    ),
+    "NOTHING_FITS": Reason(
+        RefusedError,
+        "The service stays shut down: no scale that the policy admits fits what has been charged.",
+        "Adopt a policy that admits a larger scale or, with --confirm, a higher cap; then reopen.",
+    ),
+    "NOT_SHUT_DOWN": Reason(
+        RefusedError, "The service is not shut down.", "There is nothing to reopen; 'tripartite census status' says so."
     ),
     "BUSY": Reason(
         RefusedError, "The node has as many questions in hand as it accepts.", "Try again in {retry_seconds} seconds."
@@ -313,7 +348,7 @@ REASONS: Mapping[str, Reason] = {
     "NOTHING_LOADED": Reason(
         RefusedError, "No {what} has been loaded.", "The operator loads it with 'tripartite {role} load'."
     ),
-    "LOADING": Reason(RefusedError, "Another load is under way in this home.", "Wait for it to end, then load again."),
+    "LOADING": Reason(RefusedError, "Another load is under way in this home.", "Wait for it to end, then try again."),
     "POLICY_TOO_NARROW": Reason(
         RefusedError,
         "The census policy admits samples smaller than the health data.",
@@ -321,6 +356,9 @@ REASONS: Mapping[str, Reason] = {
     ),
     "LOAD_REFUSED": Reason(
         InvalidRequestError, "The file was not loaded: {problem}.", "{remedy} What was loaded before is still in force."
+    ),
+    "RELINK_REFUSED": Reason(
+        InvalidRequestError, "The linkage key was not changed: {problem}.", "{remedy} The key before is still in force."
     ),
     "ALREADY_RUNNING": Reason(
         RefusedError, "Another process already serves {home}.", "Stop it first, or use another --home."
@@ -340,6 +378,17 @@ REASONS: Mapping[str, Reason] = {
         "The key reference '{reference}' leads nowhere: {problem}.",
         "References are 'file:PATH' (relative to the home) or 'env:NAME'.",
     ),
+    "LINKAGE_KEY_MISSING": Reason(
+        InvalidRequestError,
+        "'{reference}' does not begin with the linkage keys that the log names (chain {chain}).",
+        "Put the keys back that were there, one a line, oldest first; the other agency has the same ones.",
+    ),
+    "KEY_MISSING": Reason(
+        InvalidRequestError,
+        "The private {what} key is needed for this and is not here: '{reference}', {problem}.",
+        "Put it there for this one command, or name another place as {name} under [keys] in config.toml, 'file:PATH' or "
+        "'env:NAME'.",
+    ),
     "NOT_INSTALLED": Reason(
         InvalidRequestError,
         "'{role}' cannot be used: the package '{package}' is not installed here.",
@@ -349,7 +398,8 @@ REASONS: Mapping[str, Reason] = {
     "PEER_UNAVAILABLE": Reason(
         PeerUnavailableError,
         "The {peer} node does not answer.",
-        "Check that it is running ('tripartite up DIR' starts all three on one machine), then try again.",
+        "Check that it is running ('tripartite up DIR' starts all three on one machine), that its operator has registered "
+        "your card, and that you have registered its present one; then try again.",
     ),
     "PEER_FAILED": Reason(
         PeerUnavailableError,
@@ -389,7 +439,8 @@ REASONS: Mapping[str, Reason] = {
     "STATE_UNKNOWN": Reason(
         StateUnknownError,
         "The node cannot know whether its last write happened, so it stopped.",
-        "Start it again: it reads its log and goes on from there. Ask with the same query id to fetch the answer.",
+        "The operator sees to it that the disk has space and is sound, and starts the node again: it reads its log and goes "
+        "on from there. Ask with the same query id to fetch the answer.",
     ),
 }
 

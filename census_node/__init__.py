@@ -7,5 +7,7 @@ reservations  budget held by tickets on their way
 samples     files between charge and answer  delivery    pushes answers to inboxes
 slots       places in the noise sequence     timing      the instants at which anything may leave
 service     the RPCs                         node        the parts of one running node, put together
-loading     CSV to registry                  cli         the commands; texts: what they say
+loading     source to registry               operating   adopt, shut down, reopen: what an operator does to the log
+proposals   signed policies not yet in force cli         the commands (policy_commands: those about rules)
+texts       what the commands say            opening     from a home folder to all of these
 """

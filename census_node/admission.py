@@ -1,7 +1,7 @@
 """Admission: is this sample what it claims to be? Every check, in DESIGN's order, before anything may be charged.
 
     1 ticket signature, researcher, project             4 HPKE: the frame key opens; slot and price are held
-    2 expiry, policy, release, question, scale, slot    5 frames: ascending, one last, padding zero
+    2 expiry, policy, release, linkage, scale, slot     5 frames: ascending, one last, padding zero
     3 the sender's organisation                         6 manifest: signature, hashes, set commitment
 
 Steps 1 to 4 need the header alone: a ticket that they refuse never makes anybody draw a sample. A ticket that was charged
@@ -31,7 +31,7 @@ from broker_common.query.question import Question, question_from_wire
 from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
 from census_node.dictionary import CENSUS_DICTIONARY
 
-__all__ = ["Admission", "AdmittedSample", "Gate", "scales_text"]
+__all__ = ["Admission", "AdmittedSample", "Gate", "scales_text", "verify_linkage"]
 
 _MOST_PEOPLE = 2**32 - 1
 
@@ -45,6 +45,8 @@ class Gate:
     sample_keys: Sequence[OpeningKey]
     policy: Policy
     census_release: str
+    # Name of the linkage chain in force.
+    linkage: str
     now_ms: int
     # Raises when the ticket's slot does not serve it.
     verify_slot: Callable[[VerifiedTicket], None]
@@ -61,6 +63,8 @@ class AdmittedSample:
     ticket: VerifiedTicket
     question: Question
     organisation: str
+    # Name of the linkage chain that the pseudonyms come from.
+    linkage: str
     manifest_hash: bytes
     set_commitment: bytes
     set_hash: bytes
@@ -81,7 +85,8 @@ class Admission:
         # 2
         body = self._ticket.body
         self._question = question_from_wire(body.question, CENSUS_DICTIONARY)
-        charged = _is_charged_or_in_force(self._ticket, gate)
+        charged = _is_charged_or_in_force(self._ticket, header.linkage, gate)
+        self._linkage = header.linkage
         # 3
         manifest_keys = gate.manifest_keys.get(sender.organisation)
         if manifest_keys is None:
@@ -92,7 +97,7 @@ class Admission:
         frame_key = open_with_any(
             gate.sample_keys,
             header.sealed_frame_key,
-            sample_info(self._ticket.hash, body.policy_hash),
+            sample_info(self._ticket.hash, body.policy_hash, header.linkage),
             subject="frame key",
         )
         self._encapsulation_hash = hash_bytes(header.sealed_frame_key)
@@ -129,6 +134,7 @@ class Admission:
             ticket=self._ticket,
             question=self._question,
             organisation=self._organisation,
+            linkage=self._linkage,
             manifest_hash=hash_bytes(signed.manifest),
             set_commitment=commitment,
             set_hash=self._opener.set_hash,
@@ -137,12 +143,25 @@ class Admission:
         )
 
 
-def _is_charged_or_in_force(ticket: VerifiedTicket, gate: Gate) -> bool:
-    """True for a ticket that was charged; otherwise it must be good now."""
+def verify_linkage(linkage: str, in_force: str) -> None:
+    """Return only if a sample of chain `linkage` can be looked up in the registry in force.
+
+    SECURITY: of two chains nobody links, so that an answer would be noise around zero, paid for and believed.
+
+    Raises:
+        RefusedError: LINKAGE_MISMATCH.
+    """
+    if linkage != in_force:
+        raise RefusedError("LINKAGE_MISMATCH")
+
+
+def _is_charged_or_in_force(ticket: VerifiedTicket, linkage: str, gate: Gate) -> bool:
+    """True for a ticket that was charged; otherwise it, and what its sample is made with, must be good now."""
     if gate.is_charged(ticket):
         return True
     try:
         _verify_in_force(ticket, gate)
+        verify_linkage(linkage, gate.linkage)
     except (InvalidRequestError, RefusedError):
         # A first attempt may have charged it since: then it is good for ever.
         if not gate.is_charged(ticket):
@@ -162,7 +181,12 @@ def _verify_in_force(ticket: VerifiedTicket, gate: Gate) -> None:
 
 
 def scales_text(scales: Sequence[int]) -> str:
-    """Scales for a sentence: a range where they are one, a list otherwise."""
-    if len(scales) > 2 and list(scales) == list(range(scales[0], scales[-1] + 1)):  # noqa: PLR2004 - two are a list
-        return f"{scales[0]} to {scales[-1]}"
-    return ", ".join(map(str, scales))
+    """Ascending scales for a sentence: a range for each run of three or more, the others one by one."""
+    runs: list[list[int]] = []
+    for scale in scales:
+        if runs and scale == runs[-1][-1] + 1:
+            runs[-1].append(scale)
+        else:
+            runs.append([scale])
+    parts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]  # noqa: PLR2004
+    return ", ".join(parts)

@@ -5,36 +5,38 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
-import msgspec
 
+from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
     Progress,
     emit,
     home_option,
     json_option,
     lifeline_option,
+    linkage_key_options,
     max_rejected_option,
     ready_line,
     rejections_text,
 )
-from broker_common.errors import InvalidRequestError, RefusedError
+from broker_common.crypto.signing import SigningKey
 from broker_common.privacy.belief import belief_of_units
 from broker_common.privacy.policy import Policy
+from broker_common.storage.journal import Journal
+from broker_common.storage.linkage_keys import NextKey
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import MAX_NOTE_CHARACTERS, Shutdown
 from census_node import texts
-from census_node.admission import scales_text
 from census_node.opening import CensusHome
+from census_node.operating import Done, shut_down, verify_reason
+from census_node.operating import reopen as reopen_service
+from census_node.policy_commands import number, policy, policy_in_force
 
 __all__ = ["commands"]
 
 _FIRST_RELEASE = "first"
-ResultT = TypeVar("ResultT")
 
 
 @click.group()
@@ -47,30 +49,51 @@ def commands() -> None:
 @json_option
 @max_rejected_option
 @click.option("--release", help=texts.RELEASE_HELP)
-@click.argument("source", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("source", required=False, type=click.Path(path_type=Path))
 def load(home: Path, as_json: bool, max_rejected: int | None, release: str | None, source: Path | None) -> None:
-    """Load the registry from a CSV file.
+    """Load the registry from a CSV or Parquet file.
 
-    SOURCE has one row per person; it is people.csv in the home if left out. Every row is checked, wrong ones are left out
-    and named, and what was loaded before stays in force until the end.
+    SOURCE has one row per person; it is people.csv in the home if left out. Its content tells CSV from Parquet, not its
+    name. Every row is checked, wrong ones are left out and named (by line in CSV, by row in Parquet, each counted from 1),
+    and what was loaded before stays in force until the end.
     """
     opened = CensusHome(home)
-    release = release or _read(home, lambda state: state.release) or _FIRST_RELEASE
+    release = release or opened.read(lambda state: state.release) or _FIRST_RELEASE
     report = opened.load(
         source or home / "people.csv", release, progress=Progress(texts.LOADING), max_rejected=max_rejected
     )
+    rejected = report.rejected
     result = {
         "release": release,
         "rows": report.rows,
         "linked": report.linked,
         "without_card": report.without_card,
-        "rejected": report.rejected.count,
-        "rejections": [{"line": line, "reason": reason} for line, reason in report.rejected.first],
+        "rejected": rejected.count,
+        "rejections": [{"line": line, "reason": reason} for line, reason in rejected.first],
     }
     text = texts.LOADED.format_map(result)
-    emit(
-        as_json, result, "\n".join(filter(None, [text, rejections_text(report.rejected.first, report.rejected.count)]))
-    )
+    left_out = rejections_text(rejected.first, rejected.count, rejected.counted_by)
+    emit(as_json, result, "\n".join(filter(None, [text, left_out])))
+
+
+commands.add_command(register_command(CensusHome, inboxes=True))
+commands.add_command(revoke_command(CensusHome, ("researcher", "health")))
+
+
+@commands.command()
+@home_option
+@json_option
+@linkage_key_options
+def relink(home: Path, as_json: bool, source: NextKey) -> None:
+    """Change the key that links records across the agencies.
+
+    One agency makes the new key, the other takes its key file. Both do this, in any order and with the nodes up or down;
+    until both have, questions are refused and nothing is charged. What was charged before is still answered.
+    """
+    opened = CensusHome(home)
+    report = opened.relink(source, progress=Progress(texts.RELINKING))
+    result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
+    emit(as_json, result, texts.RELINKED.format_map({**result, "file": opened.linkage_keys.place}))
 
 
 @commands.command()
@@ -88,21 +111,20 @@ def serve(home: Path, lifeline: bool) -> None:
 @json_option
 def status(home: Path, as_json: bool) -> None:
     """What was charged, and how sure anybody can have become. Replays the log; works with the node up or down."""
-    result = _read(home, _status)
+    result = CensusHome(home).read(_status)
     emit(as_json, result, texts.STATUS.format_map(result))
 
 
 def _status(state: CensusState) -> dict[str, Any]:
-    policy = _policy_in_force(state)
+    rules = policy_in_force(state)
     return {
         "state": "shutdown" if state.shut_down else "serving",
-        "accounting": policy.accounting,
-        "max_belief": policy.max_belief,
-        "param": _number(policy.param),
+        "accounting": rules.accounting,
+        "max_belief": rules.max_belief,
+        "param": number(rules.param),
         "answers": state.answers,
         "worst_charged": state.charged_units,
-        # Rounded up, and the cap where rounding would pass it: charges never do.
-        "worst_belief": float(min(belief_of_units(state.charged_units), Decimal(policy.max_belief))),
+        "worst_belief": float(_worst_belief(state.charged_units, rules)),
         # Strict accounting charges everyone alike: there are no persons to count.
         "people_charged": None,
         "people_exhausted": None,
@@ -111,91 +133,52 @@ def _status(state: CensusState) -> dict[str, Any]:
     }
 
 
-@commands.group(invoke_without_command=True)
-@click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="The census node's folder.")
-@json_option
-@click.pass_context
-def policy(context: click.Context, home: Path | None, as_json: bool) -> None:
-    """The rules in force (the same as 'policy show')."""
-    if context.invoked_subcommand is None:
-        if home is None:
-            raise click.UsageError("Missing option '--home'.", context)
-        _show_policy(home, as_json)
-
-
-@policy.command()
-@home_option
-@json_option
-def show(home: Path, as_json: bool) -> None:
-    """The policy in force, as it was signed and logged."""
-    _show_policy(home, as_json)
-
-
-def _show_policy(home: Path, as_json: bool) -> None:
-    result = _read(home, _policy)
-    shown = {
-        "scales": scales_text(result["scales"]),
-        "quote_lifetime": _duration(result["quote_lifetime_ms"]),
-        "answer_retention": _duration(result["answer_retention_ms"]),
-    }
-    emit(as_json, result, texts.POLICY.format_map(result | shown))
-
-
-def _policy(state: CensusState) -> dict[str, Any]:
-    in_force = _policy_in_force(state)
-    assert state.adopted is not None  # noqa: S101 - a policy in force was adopted
-    return {
-        **msgspec.to_builtins(in_force),
-        "policy_hash": state.policy_hash,
-        "key_id": state.adopted.key_id,
-        "param": _number(in_force.param),
-        "cap": in_force.cap,
-    }
+def _worst_belief(units: int, rules: Policy) -> Decimal:
+    """Rounded up, and the limit where rounding alone would pass it. Under a limit that was lowered since, charges do."""
+    belief = belief_of_units(units)
+    return min(belief, Decimal(rules.max_belief)) if units <= rules.cap else belief
 
 
 @commands.command()
 @home_option
 @json_option
-@click.option("--reason", default="", help=texts.REASON_HELP)
+@click.option("--reason", required=True, help=texts.REASON_HELP)
 def shutdown(home: Path, as_json: bool, reason: str) -> None:
-    """Stop answering, durably. Answers charged before still go out; the node keeps running to hand them out."""
-    if len(reason) > MAX_NOTE_CHARACTERS:
-        raise InvalidRequestError("INVALID_VALUE", name="--reason", problem="is too long", remedy=texts.REASON_LIMIT)
-    opened = CensusHome(home)
+    """Stop answering, durably, until it is reopened.
+
+    Signed with the operator's key and logged with its reason; a running node follows at once. Answers charged before still
+    go out, and the node keeps running to hand them out. A service that is shut down already is left as it is.
+    """
+    done = _give(CensusHome(home), shut_down, reason)
+    _emit_state(as_json, done, texts.SHUT_DOWN if done.changed else texts.SHUT_DOWN_BEFORE)
+
+
+@commands.command()
+@home_option
+@json_option
+@click.option("--reason", required=True, help=texts.REASON_HELP)
+def reopen(home: Path, as_json: bool, reason: str) -> None:
+    """Answer again after a shutdown, while something still fits.
+
+    Signed with the operator's key and logged with its reason; a running node follows at once. What was charged before goes
+    on counting. Refused while no scale that the policy admits fits: adopt another policy first.
+    """
+    _emit_state(as_json, _give(CensusHome(home), reopen_service, reason), texts.REOPENED)
+
+
+def _give(opened: CensusHome, act: Callable[[Journal[CensusState], str, SigningKey], Done], reason: str) -> Done:
+    """Do what the operator orders, signed."""
+    verify_reason(reason)
+    key = opened.private_operator_key()
     journal = opened.open_journal()
     try:
-        with journal.transaction() as transaction:
-            if not transaction.state.shut_down:
-                transaction.append(Shutdown(reason="operator", note=reason))
-            result = {"state": "shutdown", "log_size": transaction.state.size}
-    finally:
-        journal.close()
-    emit(as_json, result, texts.SHUT_DOWN)
-
-
-def _read(home: Path, view: Callable[[CensusState], ResultT]) -> ResultT:
-    journal = CensusHome(home).open_journal()
-    try:
-        with journal.reading() as state:
-            return view(state)
+        return act(journal, reason, key)
     finally:
         journal.close()
 
 
-def _policy_in_force(state: CensusState) -> Policy:
-    if state.policy is None:
-        raise RefusedError("NOTHING_LOADED", what="policy", role="census")
-    return state.policy
+def _emit_state(as_json: bool, done: Done, text: str) -> None:
+    emit(as_json, {"state": done.state, "log_size": done.log_size}, text)
 
 
-def _duration(milliseconds: int) -> str:
-    """For display: in the largest unit that comes out whole."""
-    for unit, size in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("seconds", 1000)):
-        if milliseconds % size == 0:
-            return f"{milliseconds // size} {unit}"
-    return f"{milliseconds} ms"
-
-
-def _number(value: Fraction) -> int | float:
-    """For display: whole where it is whole."""
-    return value.numerator if value.denominator == 1 else float(value)
+commands.add_command(policy)

@@ -28,7 +28,8 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sample: str = "file:keys/sample.key"
     # Signs policies. Needed to propose one, never to serve.
     policy: str = "file:keys/policy.key"
-    # Signs the operator's orders. Needed to give one, never to serve.
+    # Signs the operator's orders. Needed to shut down, to reopen and to confirm a weaker policy, never to
+    # serve.
     operator: str = "file:keys/operator.key"
     # Shared with the health agency, out of band. Needed to load a registry, never to serve.
     linkage: str = "file:keys/linkage.key"
@@ -58,6 +59,8 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     sample_deadline_ms: Annotated[int, Meta(ge=1000, le=3_600_000)] = 120_000
     # How long Collect may hold a call open for an answer that is not out yet.
     collect_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 20_000
+    # Researchers whose inboxes are pushed to at the same time; the others wait for their turn.
+    max_pushes: Annotated[int, Meta(ge=1, le=1024)] = 16
 
 
 class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

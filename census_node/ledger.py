@@ -17,7 +17,7 @@ from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Charged, Shutdown
 from broker_common.values import Randomness
-from census_node.admission import AdmittedSample
+from census_node.admission import AdmittedSample, verify_linkage
 from census_node.outbox import Outbox, Pending
 
 __all__ = ["charge", "quotable_answers", "verify_affordable"]
@@ -27,7 +27,9 @@ def verify_affordable(state: CensusState, scale: int, *, reserved_units: int = 0
     """Return only if one more answer at `scale` may be charged beside what others have reserved.
 
     SECURITY: charged and reserved units count alike, and a shutdown for want of budget is told when the answers before
-    it are out. When exactly another query was charged shows in nothing that is said here.
+    it are out. When exactly another query was charged shows in nothing that is said here. Until such a shutdown is told
+    nothing fits, also when a higher cap has been adopted since: accepted here, a sample would be drawn for nothing and
+    its charge refused.
 
     Raises:
         RefusedError: SERVICE_SHUT_DOWN or BUDGET_EXHAUSTED.
@@ -36,7 +38,7 @@ def verify_affordable(state: CensusState, scale: int, *, reserved_units: int = 0
         raise RefusedError("NOTHING_LOADED", what="policy", role="census")
     if _is_seen_shut(state, lost):
         raise RefusedError("SERVICE_SHUT_DOWN")
-    if not fits(state.policy.cap, state.charged_units + reserved_units, scale):
+    if state.shut_down or not fits(state.policy.cap, state.charged_units + reserved_units, scale):
         raise RefusedError("BUDGET_EXHAUSTED", scale=scale)
 
 
@@ -69,7 +71,7 @@ def charge(journal: Journal[CensusState], sample: AdmittedSample, kept_as: str, 
     `kept_as` names the file that keeps the sample.
 
     Raises:
-        RefusedError: the budget or the service's state forbids it. Nothing was charged.
+        RefusedError: the budget, the linkage key or the service's state forbids it. Nothing was charged.
         InvalidRequestError: TICKET_REUSED, POLICY_MISMATCH or SLOT_UNUSABLE. Nothing was charged.
         StateUnknownError: the node must stop; the log will tell.
     """
@@ -82,13 +84,14 @@ def charge(journal: Journal[CensusState], sample: AdmittedSample, kept_as: str, 
             raise RefusedError("SERVICE_SHUT_DOWN")
         verify_affordable(state, body.scale)
         assert state.policy is not None  # noqa: S101 - verify_affordable has seen it
-        # Between admission and this lock an operator may have adopted a policy, loaded a registry, or revoked somebody.
+        # Between admission and this lock an operator may have adopted a policy, loaded or relinked a registry, or revoked somebody.
         if state.membership.peer("researcher", body.researcher_id) is None:
             raise InvalidRequestError("UNKNOWN_RESEARCHER", researcher=body.researcher_id)
         if state.membership.peer("health", sample.organisation) is None:
             raise InvalidRequestError("WRONG_ORGANISATION", subject="sample")
         ticket.verify_policy(state.policy.hash)
         ticket.verify_release(state.release)
+        verify_linkage(sample.linkage, state.linkage)
         if state.slot_is_used(body.noise_slot.number):
             raise InvalidRequestError("SLOT_UNUSABLE")
         units = price_units(body.scale)

@@ -1,4 +1,4 @@
-"""Loading the registry: from a CSV source to columns, checked row by row and replaced whole.
+"""Loading the registry: from a CSV or Parquet source to columns, checked row by row and replaced whole.
 
 A row is loaded with all its values or not at all. A row without a health card cannot be linked and is left out, counted
 apart from the rows that are wrong. Of several rows with one card, or one person id, the first stays. Cards become
@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from broker_common.crypto.linkage import LinkageKey, parse_health_card
+from broker_common.crypto.linkage import LinkageChain, parse_health_card
 from broker_common.errors import InvalidRequestError
-from broker_common.storage.source import Chunk, CsvSource, Progress, RejectedRows, ascending_without_repeats
+from broker_common.storage.source import Chunk, Progress, RejectedRows, ascending_without_repeats
+from broker_common.storage.source_kinds import open_source
 from broker_common.storage.source_values import ColumnReader
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.registry import NO_VALUE, Registry
@@ -37,9 +38,9 @@ class LoadReport:
 
 
 def read_registry(
-    csv_path: Path,
+    source_path: Path,
     load: str,
-    linkage_key: LinkageKey,
+    linkage: LinkageChain,
     *,
     progress: Progress | None = None,
     max_rejected: int | None = None,
@@ -49,8 +50,8 @@ def read_registry(
     Raises:
         InvalidRequestError: LOAD_REFUSED.
     """
-    incoming = _Incoming(linkage_key)
-    source = CsvSource(csv_path, (_CARD, _PERSON, _HOUSEHOLD, *CENSUS_DICTIONARY.names))
+    incoming = _Incoming(linkage)
+    source = open_source(source_path, (_CARD, _PERSON, _HOUSEHOLD), CENSUS_DICTIONARY.columns)
     for chunk in source.chunks(incoming.rejected, progress=progress):
         incoming.add(chunk)
     registry = incoming.registry(load)
@@ -67,10 +68,10 @@ def read_registry(
 class _Incoming:
     """The rows read so far, in the order of the file."""
 
-    def __init__(self, linkage_key: LinkageKey) -> None:
+    def __init__(self, linkage: LinkageChain) -> None:
         self.rejected = RejectedRows()
         self.without_card = 0
-        self._linkage_key = linkage_key
+        self._linkage = linkage
         self._readers = {column.name: ColumnReader(column) for column in CENSUS_DICTIONARY.columns}
         self._people: set[str] = set()
         self._pseudonyms = bytearray()
@@ -111,7 +112,7 @@ class _Incoming:
                 self.without_card += 1
             else:
                 try:
-                    self._pseudonyms += self._linkage_key.pseudonym(parse_health_card(card))
+                    self._pseudonyms += self._linkage.pseudonym(parse_health_card(card))
                 except ValueError as error:
                     self.rejected.add(chunk.lines[at], str(error))
                 else:
@@ -123,6 +124,6 @@ class _Incoming:
             if not value or len(value) > _MAX_ID_CHARACTERS or not value.isprintable():
                 return f"{name} is empty, too long or not printable"
         if person in self._people:
-            return "repeats the person_id of an earlier line"
+            return "repeats the person_id of an earlier row"
         self._people.add(person)
         return ""

@@ -1,6 +1,7 @@
 """One running census node: its parts put together, and the walk of one query from admission to release.
 
-    admitted -> kept (sample and noise secret in a file) -> charged -> answered (sealed) -> released -> delivered
+    admitted -> kept (sample and noise secret in a file) -> charged -> answered (sealed) -> released
+        -> delivered, or removed when its retention has ended
 
 Each arrow is one durable step. A crash between two of them leaves a state from which `recover` goes on; it never goes
 back. Before the charge nobody is looked up in the census.
@@ -26,7 +27,7 @@ from broker_common.query.ticket import Researcher, VerifiedTicket
 from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Delivered, Released
+from broker_common.tlog.entries import Delivered, Expired, Released
 from broker_common.values import Clock, Randomness
 from census_node.admission import AdmittedSample, Gate
 from census_node.answering import seal_answer
@@ -60,6 +61,7 @@ class InForce:
 
     policy: Policy
     census_release: str
+    linkage: str
 
 
 class CensusNode:
@@ -101,12 +103,12 @@ class CensusNode:
             RefusedError: NOTHING_LOADED.
         """
         with self.journal.reading() as state:
-            policy, release = state.policy, state.release
+            policy, release, linkage = state.policy, state.release, state.linkage
         if policy is None:
             raise RefusedError("NOTHING_LOADED", what="policy", role="census")
         if not release:
             raise RefusedError("NOTHING_LOADED", what="registry", role="census")
-        return InForce(policy, release)
+        return InForce(policy, release, linkage)
 
     def signed_policy(self) -> policy_pb2.SignedPolicy:
         """The policy in force with the agency's signature, as it was adopted."""
@@ -128,6 +130,7 @@ class CensusNode:
             sample_keys=self._keys.sample(),
             policy=now.policy,
             census_release=now.census_release,
+            linkage=now.linkage,
             now_ms=self.journal.now(),
             verify_slot=self._verify_slot,
             is_charged=self._is_charged,
@@ -149,11 +152,11 @@ class CensusNode:
         with self._reserving:
             with self.journal.reading() as state:
                 if ticket_hash not in state.tickets:
-                    reserved = self._reservations.units(charged=state.tickets, but=ticket_hash, now_ms=now_ms)
+                    reserved = self._reservations.units(charged=state.tickets, but=ticket_hash)
                     verify_affordable(state, body.scale, reserved_units=reserved, lost=self.lost)
                     if not self.slots.claim(body.noise_slot.number, body.researcher_id, ticket_hash, now_ms):
                         raise InvalidRequestError("SLOT_UNUSABLE")
-            self._reservations.hold(ticket_hash, price_units(body.scale), body.expires_ms)
+            self._reservations.hold(ticket_hash, price_units(body.scale))
 
     def let_go(self, ticket_hash: str) -> None:
         """An attempt that was accepted is over, however it ended."""
@@ -245,11 +248,10 @@ class CensusNode:
             if ticket.answer:
                 return
             waiting = outbox.answer(ticket.charge.query)
-            if waiting is None or state.policy is None:
+            if waiting is None:
                 raise InternalError("INTEGRITY", problem="an answer to release is missing")
-            released = transaction.append(Released(ticket=ticket_hash, answer=hash_bytes(waiting.sealed).hex()))
-            outbox.start_retention(waiting.query, released.time_ms + state.policy.answer_retention_ms)
-            outbox.forget_expired(released.time_ms)
+            transaction.append(Released(ticket=ticket_hash, answer=hash_bytes(waiting.sealed).hex()))
+            outbox.start_retention(waiting.query, state.tickets[ticket_hash].kept_until_ms)
 
     def recover(self) -> list[str]:
         """Before serving: answer what was charged; gives the tickets whose answers are to be released now.
@@ -299,7 +301,7 @@ class CensusNode:
         SECURITY: one result for all of them. Whether a query has been charged shows when its answer is out, not before.
 
         Raises:
-            InvalidRequestError: UNKNOWN_QUERY, the answer was out and has expired.
+            InvalidRequestError: ANSWER_EXPIRED, the researcher's own answer was out and has been removed.
         """
         with self.journal.reading() as state:
             ticket_hash = state.ticket_of_query(query)
@@ -308,14 +310,18 @@ class CensusNode:
                 return None
             answer = Outbox(self.journal.db).answer(query)
         if answer is None:
-            raise InvalidRequestError("UNKNOWN_QUERY", query=query)
+            raise InvalidRequestError("ANSWER_EXPIRED", query=query)
         return answer
 
-    def undelivered(self, researchers: Collection[str]) -> list[str]:
-        """Queries of these researchers whose answers are released and that they do not have yet."""
+    def undelivered(self, researchers: Collection[str]) -> dict[str, list[str]]:
+        """By researcher, for these of them: queries whose answers are out and that they do not have, oldest first."""
+        waiting: dict[str, list[str]] = {}
         with self.journal.reading() as state:
-            charges = (state.tickets[ticket_hash].charge for ticket_hash in state.undelivered)
-            return [charge.query for charge in charges if charge.researcher in researchers]
+            for ticket_hash in state.undelivered:
+                charge = state.tickets[ticket_hash].charge
+                if charge.researcher in researchers:
+                    waiting.setdefault(charge.researcher, []).append(charge.query)
+        return waiting
 
     def waiting_answer(self, query: str) -> WaitingAnswer | None:
         """The sealed answer to a query, unless it has expired."""
@@ -323,10 +329,31 @@ class CensusNode:
             return Outbox(self.journal.db).answer(query)
 
     def delivered(self, ticket_hash: str, by: str) -> None:
-        """Log, once, that the researcher has the answer."""
+        """Log, once, that the researcher has the answer.
+
+        Raises:
+            InvalidRequestError: ANSWER_EXPIRED, it was removed meanwhile, and the log says so.
+        """
         with self.journal.transaction() as transaction:
-            if not transaction.state.tickets[ticket_hash].delivered:
+            ticket = transaction.state.tickets[ticket_hash]
+            if ticket.expired:
+                raise InvalidRequestError("ANSWER_EXPIRED", query=ticket.charge.query)
+            if not ticket.delivered:
                 transaction.append(Delivered(ticket=ticket_hash, by=by))
+
+    def forget_expired(self) -> None:
+        """Remove answers whose retention has ended, and log those of them that nobody fetched."""
+        now_ms = self.journal.now()
+        with self.journal.reading():
+            if not Outbox(self.journal.db).expired(now_ms):
+                return
+        with self.journal.transaction() as transaction:
+            outbox, undelivered = Outbox(transaction.db), transaction.state.undelivered
+            for ticket_hash in [ticket_hash for ticket_hash in outbox.expired(now_ms) if ticket_hash in undelivered]:
+                # Not before the instant they were found at: a clock that is set back meanwhile must not make it early.
+                transaction.append(Expired(ticket=ticket_hash), not_before_ms=now_ms)
+            outbox.forget_expired(now_ms)
+            # CRASH: entries and removals stand together or not at all.
 
 
 def forget_old_loads(journal: Journal[CensusState], loads: LoadFolder) -> None:

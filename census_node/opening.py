@@ -4,38 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import os
-from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from grpc import aio
 from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc
 
 from broker_common.crypto.certificates import TlsCredentials
-from broker_common.crypto.linkage import LinkageKey
-from broker_common.crypto.secret_text import parse_secret
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.errors import InvalidRequestError, RefusedError
-from broker_common.privacy.policy import Policy
+from broker_common.errors import InvalidRequestError
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.storage.agency import AgencyHome
-from broker_common.storage.clock import system_clock
+from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring, log_signer
+from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import KnownPeers, exchange
+from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Adopted, Shutdown
 from census_node.config import CensusConfig
 from census_node.delivery import Courier
 from census_node.loading import LoadReport, read_registry
 from census_node.node import CensusNode, Keys, forget_old_loads
+from census_node.operating import Confirmation, Done, adopt
 from census_node.outbox import Outbox
+from census_node.proposals import Proposal, ProposalFolder, make_proposal
+from census_node.relinking import relink_registry
 from census_node.samples import SampleFolder
 from census_node.service import CensusService
 
@@ -44,6 +45,8 @@ __all__ = ["CensusHome"]
 _JOURNAL = "journal.db"
 _LOADS = "registries"
 _SAMPLES = "samples"
+_PROPOSALS = "proposals"
+ResultT = TypeVar("ResultT")
 
 
 class CensusHome(AgencyHome[CensusState]):
@@ -54,73 +57,112 @@ class CensusHome(AgencyHome[CensusState]):
         self.config = home.load_config(CensusConfig)
         super().__init__(home, Keyring(home, self.config.keys.private))
         self.loads = LoadFolder(path / _LOADS, ".npz")
+        self.proposals = ProposalFolder(path / _PROPOSALS)
+        self._clock = SteadyClock()
 
     @property
-    def linkage_key(self) -> LinkageKey:
-        return self.home.read_key(self.config.keys.linkage, lambda text: LinkageKey(parse_secret(text, "linkage")))
+    def linkage_keys(self) -> LinkageKeys:
+        return LinkageKeys(self.home, self.config.keys.linkage)
+
+    def policy_keys(self) -> list[VerifyKey]:
+        """What a policy may be signed with now."""
+        return self.own_card().verify_keys(Purpose.POLICY, self._clock())
+
+    def private_policy_key(self) -> SigningKey:
+        """The key that signs policies.
+
+        Raises:
+            InvalidRequestError: KEY_MISSING, it is not on this machine, or what is there is another key.
+        """
+        return self._offline_key(Purpose.POLICY)
+
+    def private_operator_key(self) -> SigningKey:
+        """The key that signs the operator's orders.
+
+        Raises:
+            InvalidRequestError: KEY_MISSING, it is not on this machine, or what is there is another key.
+        """
+        return self._offline_key(Purpose.OPERATOR)
+
+    def _offline_key(self, purpose: Purpose) -> SigningKey:
+        try:
+            return self.keyring.signing(self.own_card(), purpose, self._clock())
+        except InvalidRequestError as error:
+            if error.code != "SECRET_MISSING":
+                raise
+            details = {name: error.details[name] for name in ("reference", "problem")}
+            raise InvalidRequestError("KEY_MISSING", what=purpose.value, name=purpose.value, **details) from error
 
     def open_journal(self, *, create: bool = False) -> Journal[CensusState]:
         """The node's journal; `create` makes a new one and refuses to touch an old one."""
         identity_key = self.home.read_key(
             self.config.keys.identity, lambda text: VerifyKey.parse_text(text, Purpose.IDENTITY)
         )
+        log_time = SteadyClock()
         make = Journal.create if create else Journal
-        return make(
+        journal = make(
             self.home.path / _JOURNAL,
             fresh_state=lambda: CensusState(identity_key),
-            signer=log_signer(self.keyring, self.config.origin, system_clock),
-            clock=system_clock,
+            signer=log_signer(self.keyring, self.config.origin, self._clock),
+            clock=log_time,
             tables=_create_tables,
         )
+        # What has expired by the log stays expired, and what is quoted now expires in its time, however far the wall
+        # clock is behind the log. Certificates and ticks go by the wall clock: a clock that was ahead once must not end
+        # them.
+        log_time.not_before(journal.now())
+        return journal
 
     def load(
         self, source: Path, release: str, *, progress: Progress | None = None, max_rejected: int | None = None
     ) -> LoadReport:
         """Load the registry from a CSV source and put it in force; a serving node takes it at the next question."""
-        linkage_key = self.linkage_key
         journal = self.open_journal()
         try:
             with self.loads.loading(os.urandom) as load:
-                registry, report = read_registry(
-                    source, load, linkage_key, progress=progress, max_rejected=max_rejected
-                )
+                with journal.reading() as state:
+                    in_force = state.linkage
+                linkage = self.linkage_keys.chain(in_force)
+                registry, report = read_registry(source, load, linkage, progress=progress, max_rejected=max_rejected)
                 registry.write(self.loads.file(load))
-                self.loads.put_in_force(journal, load, release, os.urandom)
+                self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
                 forget_old_loads(journal, self.loads)
         finally:
             journal.close()
         return report
 
-    def policy_signing_key(self) -> SigningKey:
-        """The key that signs policies now."""
-        return self.keyring.signing(self.own_card(), Purpose.POLICY, system_clock())
-
-    def adopt(self, policy: Policy, key: SigningKey) -> None:
-        """Sign a policy and put it in force.
-
-        Raises:
-            RefusedError: SERVICE_SHUT_DOWN.
-            InvalidRequestError: INVALID_VALUE, it would raise the cap.
-        """
+    def relink(self, source: NextKey, *, progress: Progress | None = None) -> RelinkReport:
+        """Change the linkage key of the registry in force; a serving node takes it at the next question."""
         journal = self.open_journal()
         try:
-            with journal.transaction() as transaction:
-                before = transaction.state.policy
-                if transaction.state.shut_down:
-                    raise RefusedError("SERVICE_SHUT_DOWN")
-                if before is not None and policy.cap > before.cap:
-                    raise InvalidRequestError(
-                        "INVALID_VALUE", name="max_belief", problem="would raise the cap", remedy="A cap may only fall."
-                    )
-                transaction.append(
-                    Adopted(
-                        document=policy.document.decode(),
-                        signature=b64encode(key.sign(policy.document)).decode("ascii"),
-                        key_id=key.key_id,
-                    )
-                )
-                if transaction.state.must_shut_down:
-                    transaction.append(Shutdown(reason="budget", note="nothing fits under this policy"))
+            return relink_registry(journal, self.loads, self.linkage_keys, source, os.urandom, progress=progress)
+        finally:
+            journal.close()
+
+    def after_rotation(self, purpose: str) -> None:
+        """The policy in force is signed again by a new policy key: the one before will not be honoured for ever."""
+        if purpose != Purpose.POLICY.value:
+            return
+        newest = self.keyring.listed_signing(self.own_card().card, Purpose.POLICY)[-1]
+        with self.journal() as journal, journal.reading() as state:
+            policy = state.policy
+        if policy is not None:
+            self.adopt(make_proposal(policy, newest))
+
+    def read(self, view: Callable[[CensusState], ResultT]) -> ResultT:
+        """What `view` makes of the log as it is now; works with the node up or down."""
+        journal = self.open_journal()
+        try:
+            with journal.reading() as state:
+                return view(state)
+        finally:
+            journal.close()
+
+    def adopt(self, proposal: Proposal, confirmation: Confirmation | None = None) -> Done:
+        """Put a proposed policy in force; see `operating.adopt`."""
+        journal = self.open_journal()
+        try:
+            return adopt(journal, proposal, self.policy_keys(), confirmation)
         finally:
             journal.close()
 
@@ -132,19 +174,19 @@ class CensusHome(AgencyHome[CensusState]):
         service = CensusService(node, self.config.limits, stop)
         await asyncio.to_thread(node.read_registry)
         recovered = await asyncio.to_thread(node.recover)
-        known = KnownPeers(journal, system_clock)
+        known = KnownPeers(journal, self._clock)
 
         def tls() -> TlsCredentials:
-            return self.keyring.tls(known.own(), system_clock())
+            return self.keyring.tls(known.own(), self._clock())
 
         def inboxes() -> dict[str, Peer]:
-            now_ms = system_clock()
+            now_ms = self._clock()
             return {
                 name: Peer("researcher", peer.inbox, tuple(peer.card.certificates(now_ms)))
                 for name, peer in known.inboxes().items()
             }
 
-        courier = Courier(node, inboxes, tls)
+        courier = Courier(node, inboxes, tls, self.config.limits)
 
         def add_services(server: aio.Server) -> None:
             census_service_pb2_grpc.add_CensusServiceServicer_to_server(service, server)
@@ -160,7 +202,7 @@ class CensusHome(AgencyHome[CensusState]):
             tls=tls,
             peers=known.certificates,
             service="tripartite.v1.CensusService",
-            clock=system_clock,
+            clock=self._clock,
             reflection=self.config.reflection,
         )
         try:
@@ -170,23 +212,23 @@ class CensusHome(AgencyHome[CensusState]):
             journal.close()
 
     def _node(self, journal: Journal[CensusState]) -> CensusNode:
-        known = KnownPeers(journal, system_clock)
+        known = KnownPeers(journal, self._clock)
 
         def manifest_keys() -> dict[str, list[VerifyKey]]:
-            now_ms = system_clock()
+            now_ms = self._clock()
             return {name: card.verify_keys(Purpose.MANIFEST, now_ms) for name, card in known.agencies("health").items()}
 
         return CensusNode(
             journal,
             keys=Keys(
-                answer=lambda: self.keyring.signing(known.own(), Purpose.ANSWER, system_clock()),
-                sample=lambda: self.keyring.opening(known.own(), system_clock()),
+                answer=lambda: self.keyring.signing(known.own(), Purpose.ANSWER, self._clock()),
+                sample=lambda: self.keyring.opening(known.own(), self._clock()),
                 manifest=manifest_keys,
                 researchers=known.researchers,
             ),
             loads=self.loads,
             samples=SampleFolder(self.home.path / _SAMPLES),
-            clock=system_clock,
+            clock=self._clock,
             randomness=os.urandom,
         )
 

@@ -125,5 +125,11 @@ class Outbox:
         """From its release on an answer is kept until `expires_ms`."""
         self._db.table("answers").update(query, {"expires_ms": expires_ms})
 
+    def expired(self, now_ms: int) -> list[str]:
+        """Tickets whose answers have been kept long enough, oldest first."""
+        due = self._db.query("select ticket from answers where expires_ms <= ? order by expires_ms, rowid", [now_ms])
+        return [row["ticket"] for row in due]
+
     def forget_expired(self, now_ms: int) -> None:
+        """Remove exactly what `expired` names."""
         self._db.table("answers").delete_where("expires_ms <= ?", [now_ms])

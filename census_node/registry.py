@@ -20,6 +20,7 @@ import numpy.typing as npt
 from broker_common.errors import InternalError
 from broker_common.query.question import Question
 from broker_common.storage.durable import replacing
+from broker_common.storage.relinking import Rekeyed
 from broker_common.values import ExactCount
 from census_node.dictionary import CENSUS_DICTIONARY
 
@@ -73,10 +74,22 @@ class Registry:
         asked[[positions[value] for value in question.values]] = True
         return ExactCount(int(np.count_nonzero(asked[self.columns[question.variable][rows]])))
 
+    def relinked(self, load: str, rekeyed: Rekeyed) -> Registry:
+        """The same people under other pseudonyms."""
+        columns = {name: column[rekeyed.rows] for name, column in self.columns.items()}
+        return Registry(load, rekeyed.high, rekeyed.low, columns)
+
     def write(self, path: Path) -> None:
-        """Store the load durably, as one file."""
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, high=self.high, low=self.low, **self.columns)
+        """Store the load durably, as one file.
+
+        Raises:
+            InternalError: STORE_FAILED; what was at `path` still is.
+        """
+        try:
+            with replacing(path) as temporary, temporary.open("wb") as file:
+                np.savez(file, allow_pickle=False, high=self.high, low=self.low, **self.columns)
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
 
     @classmethod
     def read(cls, path: Path, load: str) -> Registry:

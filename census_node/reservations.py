@@ -17,7 +17,6 @@ __all__ = ["Reservations"]
 @dataclass(slots=True)
 class _Held:
     units: int
-    expires_ms: int
     attempts: int
 
 
@@ -28,10 +27,14 @@ class Reservations:
         self._lock = threading.Lock()
         self._held: dict[str, _Held] = {}
 
-    def hold(self, ticket_hash: str, units: int, expires_ms: int) -> None:
-        """Hold the price of a ticket; several attempts of one ticket hold it once."""
+    def hold(self, ticket_hash: str, units: int) -> None:
+        """Hold the price of a ticket; several attempts of one ticket hold it once.
+
+        SECURITY: until the last of them is over, whatever expires meanwhile. A hold that ended with its ticket would leave
+        the last of the budget to the smaller sample after all: a researcher names the ticket's end.
+        """
         with self._lock:
-            held = self._held.setdefault(ticket_hash, _Held(units, expires_ms, 0))
+            held = self._held.setdefault(ticket_hash, _Held(units, 0))
             held.attempts += 1
 
     def let_go(self, ticket_hash: str) -> None:
@@ -43,8 +46,7 @@ class Reservations:
                 if held.attempts <= 0:
                     del self._held[ticket_hash]
 
-    def units(self, *, charged: Container[str], but: str, now_ms: int) -> int:
+    def units(self, *, charged: Container[str], but: str) -> int:
         """Units held by tickets that are not charged yet, other than `but`."""
         with self._lock:
-            self._held = {name: held for name, held in self._held.items() if held.expires_ms > now_ms}
             return sum(held.units for name, held in self._held.items() if name != but and name not in charged)

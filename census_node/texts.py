@@ -2,7 +2,50 @@
 
 from __future__ import annotations
 
-__all__ = ["LOADED", "POLICY", "READY", "SHUT_DOWN", "STATUS"]
+__all__ = [
+    "ADOPTED",
+    "ADOPT_WITH",
+    "CHANGE_HEAD",
+    "CHANGE_ROW",
+    "CONFIRM_AND_REASON",
+    "CONFIRM_HELP",
+    "CONFIRM_REMEDY",
+    "CONFIRM_WORDS",
+    "CONSEQUENCES",
+    "COULD_REOPEN",
+    "FROM_HELP",
+    "FROM_REMEDY",
+    "LOADED",
+    "LOADING",
+    "MAX_BELIEF_HELP",
+    "NO_VALUE",
+    "POLICY",
+    "PROPOSAL",
+    "PROPOSAL_AGAIN",
+    "PROPOSAL_NAMES",
+    "PROPOSAL_PREFIX",
+    "READY",
+    "REASON_HELP",
+    "REASON_LIMIT",
+    "RELEASE_HELP",
+    "RELINKED",
+    "REOPENED",
+    "SCALES_FORM",
+    "SCALES_HELP",
+    "SCALES_RANGE",
+    "SETTING_HELP",
+    "SHUTS_DOWN",
+    "SHUT_DOWN",
+    "SHUT_DOWN_BEFORE",
+    "STATUS",
+    "STAYS_SHUT",
+    "WARNING",
+    "WARN_CHARGED",
+    "WARN_MAX_SAMPLE",
+    "WARN_SHORTER",
+    "WARN_TICK_0",
+    "WEAKER",
+]
 
 READY = "census node ready on {address}"
 LOADING = "Loading the registry"
@@ -28,6 +71,66 @@ Policy {policy_hash}, signed by the census agency with key {key_id}
   sample            at most {max_sample} people
   answers           wait {answer_retention} for their researcher"""
 SHUT_DOWN = "The service is shut down. Answers charged before still go out."
+RELINKING = "Changing the linkage key"
+RELINKED = """\
+The linkage key is changed: {people} people have new pseudonyms. Chain {linkage} is in force, {previous} was before.
+Unless the health agency has this chain already: bring it {file}, out of band, and let it run
+  tripartite health relink --home HOME --key-file FILE
+Until both have changed, questions are refused and nothing is charged."""
+SHUT_DOWN_BEFORE = "The service was shut down already; nothing was changed."
+REOPENED = "The service answers again. What was charged before goes on counting."
+
+PROPOSAL = """\
+Proposal {policy_hash}, signed with key {key_id}
+  file              {file}
+Changes"""
+CHANGE_ROW = "  {setting:<20}{old:<24}{new}"
+CHANGE_HEAD = {"setting": "", "old": "in force", "new": "proposed"}
+NO_VALUE = "nothing"
+CONSEQUENCES = """\
+Consequences
+  cap               {cap} units: no belief about one person above {max_belief} (odds move by at most {param})
+  charged so far    {charged} units
+  answers left      {answers_left} at scale {scale}"""
+SHUTS_DOWN = "  shutdown          at once: nothing that it admits fits what has been charged"
+COULD_REOPEN = "  shutdown          the service stays shut down; 'census reopen' would be possible"
+STAYS_SHUT = "  shutdown          the service stays shut down: nothing that it admits fits what has been charged"
+WEAKER = "  to be confirmed   {sentence}"
+WARNING = "  warning           {sentence}"
+ADOPT_WITH = """\
+Nothing is in force or logged yet. To put it in force:
+  tripartite census policy adopt {hash} --home {home}{confirm}"""
+CONFIRM_WORDS = ' --confirm --reason "WHY"'
+WARN_CHARGED = "what has been charged passes this cap already: the limit holds for no answer that was given before"
+WARN_TICK_0 = "release tick 0 voids every fixed instant, so that timing can tell; for tests and benchmarks only"
+WARN_SHORTER = "{setting} falls from {old} to {new}: timing can tell the size of a sample that does not keep up with it"
+WARN_MAX_SAMPLE = "max_sample falls from {old} to {new}: a health node with more people refuses every question"
+ADOPTED = {
+    "serving": "Policy {policy_hash} is in force. Tickets quoted under the one before are refused, uncharged.",
+    "shutdown": "Policy {policy_hash} is in force. The service is shut down.",
+}
+PROPOSAL_PREFIX = "Give at least its first 8 digits, or a file as ./NAME."
+PROPOSAL_NAMES = "Give the hash that 'census policy propose' said, or the proposal's file."
+PROPOSAL_AGAIN = "Make it again with 'census policy propose'."
+FROM_REMEDY = "Give a file with a whole policy as JSON, every setting named; see 'Policy' in deploy/README.md."
+CONFIRM_REMEDY = "Leave --confirm and --reason out: this policy is no weaker than the one in force."
+CONFIRM_AND_REASON = "Give --confirm and --reason together, or neither."
+
 RELEASE_HELP = "Name of the census release; by default the name in force."
-REASON_LIMIT = "Say it in at most 4,096 characters; the log refers to longer documents."
+REASON_LIMIT = "Say why in 1 to 4,096 characters; the log refers to longer documents."
 REASON_HELP = "Why, for the log; auditors read it."
+CONFIRM_HELP = "Adopt a policy that is weaker than the one in force; signed with the operator's key."
+MAX_BELIEF_HELP = "No belief about one person may pass this; an exact decimal between 0.5 and 1."
+SCALES_HELP = "Noise scales that may be asked for, like 10-50 or 5,10,30."
+FROM_HELP = "Start from this file, a whole policy as JSON, instead of the policy in force."
+SETTING_HELP = {
+    "release_tick_ms": "Everything leaves the census node on a multiple of this.",
+    "forward_delay_ms": "The health node forwards a sample this long after the question.",
+    "answer_delay_ms": "A charge is told this long after its header, at the next tick.",
+    "quote_lifetime_ms": "How long a quote stands.",
+    "open_quotes": "Open quotes per researcher.",
+    "max_sample": "People in one sample at most; never below the population.",
+    "answer_retention_ms": "How long an answer waits for its researcher.",
+}
+SCALES_FORM = "'{part}' is neither a scale nor a range like 10-50."
+SCALES_RANGE = "'{part}' is no range of at most {most} ascending scales."

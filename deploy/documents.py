@@ -32,6 +32,7 @@ from broker_common.rpc.status import STATUS_OF_REASON
 from broker_common.tlog.entries import Entry, Event, Loaded, Opened, encode_entry
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner
+from broker_common.tlog.orders import Order
 from broker_common.tlog.replay import FORMAT_VERSION
 from deploy.local import census_config, health_config, researcher_config
 
@@ -148,7 +149,7 @@ def _example_log() -> str:
     """Two entries under a key that anybody can make: 32 bytes of 0x2a."""
     signer = NoteSigner("census.example/tripartite", (SigningKey(Purpose.LOG, b"*" * 32),))
     opened = Opened(origin=signer.name, role="census", format=FORMAT_VERSION)
-    loaded = Loaded(load="6f1d0c7be29a4458", release="2011", commitment="ab" * 32)
+    loaded = Loaded(load="6f1d0c7be29a4458", release="2011", linkage="5d0f6a1c9e3b7248", commitment="ab" * 32)
     tree, lines = MerkleTree(), []
     events: tuple[Event, ...] = (opened, loaded)
     for sequence, event in enumerate(events):
@@ -160,12 +161,22 @@ def _example_log() -> str:
     return f"```\n{entries}\n```\n\n```\n{note}```\n\n```\n{signer.verifier.to_text()}\n```\n"
 
 
+def _example_order() -> str:
+    """A reopening's document and signature, under the same key."""
+    key = SigningKey(Purpose.OPERATOR, b"*" * 32)
+    order = Order(act="reopen", log="census.example/tripartite", note="the drill is over", policy="ab" * 32, sequence=7)
+    return f"```\n{order.document.decode()}\n```\n\n```\n{key.sign_text(order.document)}\n```\n"
+
+
 _BLOCKS: Mapping[str, Callable[[], str]] = {
     "help": _help,
+    "help-answers": lambda: _help("researcher", "answers"),
     "help-ask": lambda: _help("researcher", "ask"),
     "help-init": lambda: _help("init"),
+    "help-propose": lambda: _help("census", "policy", "propose"),
     "callers": _callers,
     "example-log": _example_log,
+    "example-order": _example_order,
     "errors": _errors,
     "settings-policy": lambda: _settings(broker_common.privacy.policy, "Policy"),
     "settings-census": lambda: _settings(census_node.config, "CensusConfig", "KeyConfig", "LimitConfig"),

@@ -16,7 +16,6 @@ from typing import Any
 
 import tomli_w
 
-from broker_common.crypto.cards import PURPOSES, Card, CardKey, VerifiedCard, sign_card, verify_card
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.secret_text import secret_text
 from broker_common.crypto.signing import Purpose
@@ -25,9 +24,9 @@ from broker_common.privacy.accounting import cap_units, default_scales, param_of
 from broker_common.privacy.policy import Policy
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
-from broker_common.storage.keyring import Keyring
 from broker_common.tlog.membership import peer_name
 from census_node.opening import CensusHome
+from census_node.proposals import make_proposal
 from deploy.synthetic.population import write_sources
 from health_node.opening import HealthHome
 from researcher_node.opening import ResearcherHome
@@ -132,9 +131,10 @@ def _introduce(directory: Path) -> None:
 
     researcher = ResearcherHome(directory / "researcher")
     health, census = HealthHome(directory / "health"), CensusHome(directory / "census")
-    researcher_card = _first_card(researcher.keyring, Identity("university", "researcher", RESEARCHER_ID), "")
-    health_card = _first_card(health.keyring, Identity("health-agency", "health", "node"), HEALTH_ORIGIN)
-    census_card = _first_card(census.keyring, Identity("census-agency", "census", "node"), CENSUS_ORIGIN)
+    now_ms = system_clock()
+    researcher_card = researcher.keyring.first_card(Identity("university", "researcher", RESEARCHER_ID), "", now_ms)
+    health_card = health.keyring.first_card(Identity("health-agency", "health", "node"), HEALTH_ORIGIN, now_ms)
+    census_card = census.keyring.first_card(Identity("census-agency", "census", "node"), CENSUS_ORIGIN, now_ms)
 
     researcher.publish(researcher_card.signed)
     for home, own in ((health, health_card), (census, census_card)):
@@ -152,24 +152,6 @@ def _introduce(directory: Path) -> None:
         replace_file(directory / "auditor" / "trust" / f"{name}.card", card.signed.to_bytes() + b"\n")
 
 
-def _first_card(keyring: Keyring, identity: Identity, origin: str) -> VerifiedCard:
-    """A fresh key for each purpose of the role, on a card."""
-    now_ms = system_clock()
-    keys = tuple(
-        CardKey(purpose=purpose, key=keyring.make(purpose, identity, now_ms), from_ms=now_ms, until_ms=0)
-        for purpose in PURPOSES[identity.role]
-    )
-    card = Card(
-        role=identity.role,
-        organisation=identity.organisation,
-        name=identity.name,
-        serial=1,
-        origin=origin,
-        keys=keys,
-    )
-    return verify_card(sign_card(card, [keyring.only_signing(Purpose.IDENTITY)]))
-
-
 def _fill(directory: Path, plan: Plan, policy: Policy, report: Report) -> None:
     sources = {role: directory / role / "people.csv" for role in ("health", "census")}
     write_sources(
@@ -182,7 +164,7 @@ def _fill(directory: Path, plan: Plan, policy: Policy, report: Report) -> None:
     health, census = HealthHome(directory / "health"), CensusHome(directory / "census")
     for path in sources.values():
         path.chmod(0o600)
-    census.adopt(policy, census.policy_signing_key())
+    census.adopt(make_proposal(policy, census.private_policy_key()))
     health.load(sources["health"], RELEASE, progress=report("Loading health data"))
     census.load(sources["census"], RELEASE, progress=report("Loading the census registry"))
 

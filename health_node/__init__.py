@@ -4,5 +4,5 @@ config      what an operator sets              people_store   health records by 
 dictionary  what may be asked                  cohort         criteria to pseudonyms
 sampling    cohort to sample                   forwarding     one sample to the census node, retried until charged
 service     the RPCs                           node           the parts of one running node, put together
-loading     CSV to store                       cli            the commands; texts: what they say
+loading     source to store                    cli            the commands; texts: what they say
 """

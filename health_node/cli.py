@@ -7,17 +7,20 @@ from pathlib import Path
 
 import click
 
+from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
     Progress,
     emit,
     home_option,
     json_option,
     lifeline_option,
+    linkage_key_options,
     max_rejected_option,
     ready_line,
     rejections_text,
 )
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
+from broker_common.storage.linkage_keys import NextKey
 from health_node import texts
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.opening import HealthHome
@@ -38,30 +41,31 @@ def commands() -> None:
 @json_option
 @max_rejected_option
 @click.option("--release", help=texts.RELEASE_HELP)
-@click.argument("source", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("source", required=False, type=click.Path(path_type=Path))
 def load(home: Path, as_json: bool, max_rejected: int | None, release: str | None, source: Path | None) -> None:
-    """Load health data from a CSV file.
+    """Load health data from a CSV or Parquet file.
 
-    SOURCE has one row per person; it is people.csv in the home if left out. Every row is checked, wrong ones are left out
-    and named, and what was loaded before stays in force until the end.
+    SOURCE has one row per person; it is people.csv in the home if left out. Its content tells CSV from Parquet, not its
+    name. Every row is checked, wrong ones are left out and named (by line in CSV, by row in Parquet, each counted from 1),
+    and what was loaded before stays in force until the end.
     """
     opened = HealthHome(home)
     release = release or _release_in_force(opened) or _FIRST_RELEASE
     report = opened.load(
         source or home / "people.csv", release, progress=Progress(texts.LOADING), max_rejected=max_rejected
     )
+    rejected = report.rejected
     result = {
         "release": release,
         "rows": report.rows,
         "loaded": report.loaded,
         "without_card": report.without_card,
-        "rejected": report.rejected.count,
-        "rejections": [{"line": line, "reason": reason} for line, reason in report.rejected.first],
+        "rejected": rejected.count,
+        "rejections": [{"line": line, "reason": reason} for line, reason in rejected.first],
     }
     text = texts.LOADED.format_map(result)
-    emit(
-        as_json, result, "\n".join(filter(None, [text, rejections_text(report.rejected.first, report.rejected.count)]))
-    )
+    left_out = rejections_text(rejected.first, rejected.count, rejected.counted_by)
+    emit(as_json, result, "\n".join(filter(None, [text, left_out])))
 
 
 def _release_in_force(opened: HealthHome) -> str:
@@ -71,6 +75,26 @@ def _release_in_force(opened: HealthHome) -> str:
             return state.release
     finally:
         journal.close()
+
+
+commands.add_command(register_command(HealthHome, inboxes=False))
+commands.add_command(revoke_command(HealthHome, ("researcher", "census")))
+
+
+@commands.command()
+@home_option
+@json_option
+@linkage_key_options
+def relink(home: Path, as_json: bool, source: NextKey) -> None:
+    """Change the key that links records across the agencies.
+
+    One agency makes the new key, the other takes its key file. Both do this, in any order and with the nodes up or down;
+    until both have, questions are refused and nothing is charged. What was charged before is still answered.
+    """
+    opened = HealthHome(home)
+    report = opened.relink(source, progress=Progress(texts.RELINKING))
+    result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
+    emit(as_json, result, texts.RELINKED.format_map({**result, "file": opened.linkage_keys.place}))
 
 
 @commands.command()

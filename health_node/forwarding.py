@@ -56,18 +56,23 @@ class VerifiedCharge:
 class Attempt:
     """What one attempt sends: header, frames, manifest, under a frame key that exists in this object only."""
 
-    def __init__(self, ticket: VerifiedTicket, signed_ticket: ticket_pb2.SignedTicket, sender: Sender) -> None:
+    def __init__(
+        self, ticket: VerifiedTicket, signed_ticket: ticket_pb2.SignedTicket, linkage: str, sender: Sender
+    ) -> None:
         self._ticket = ticket
         self._signed_ticket = signed_ticket
+        self._linkage = linkage
         self._sender = sender
         self._sealer = FrameSealer(sender.randomness)
-        info = sample_info(ticket.hash, ticket.body.policy_hash)
+        info = sample_info(ticket.hash, ticket.body.policy_hash, linkage)
         self._sealed_key = sender.census_key.seal(self._sealer.frame_key, info)
 
     def header(self) -> census_service_pb2.CountRequest:
         """The first message; needs no sample."""
         return census_service_pb2.CountRequest(
-            header=sample_pb2.SampleHeader(ticket=self._signed_ticket, sealed_frame_key=self._sealed_key)
+            header=sample_pb2.SampleHeader(
+                ticket=self._signed_ticket, sealed_frame_key=self._sealed_key, linkage=self._linkage
+            )
         )
 
     def frames(self, sample: Sample) -> Iterator[census_service_pb2.CountRequest]:

@@ -1,11 +1,11 @@
-"""Loading people: from a CSV source to a people store, checked row by row and replaced whole.
+"""Loading people: from a CSV or Parquet source to a people store, checked row by row and replaced whole.
 
 A row is loaded with all its values or not at all. A row without a health card cannot be linked and is left out, counted
 apart from the rows that are wrong. Of several rows with one card the first stays. The card itself becomes a pseudonym
 here and is kept nowhere. People are held in arrays, about 70 bytes each, so that a province fits in memory.
 
-What a faulty file or row is, is decided by `broker_common.storage.source` and `source_values`; how people are stored, by
-`people_store`. Until the last step the people loaded before stay in force.
+What a faulty file or row is, is decided by the sources in `broker_common.storage` and by `source_values`; how people are
+stored, by `people_store`. Until the last step the people loaded before stay in force.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from broker_common.crypto.linkage import LinkageKey, parse_health_card
-from broker_common.errors import InternalError, InvalidRequestError
+from broker_common.crypto.linkage import LinkageChain, parse_health_card
+from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Dictionary
-from broker_common.storage.durable import replacing
-from broker_common.storage.source import Chunk, CsvSource, Progress, RejectedRows, ascending_without_repeats
+from broker_common.storage.source import Chunk, Progress, RejectedRows, ascending_without_repeats
+from broker_common.storage.source_kinds import open_source
 from broker_common.storage.source_values import ColumnReader, Values
 from health_node.dictionary import HEALTH_CARD_COLUMN, HEALTH_DICTIONARY
-from health_node.people_store import People, build_people_store
+from health_node.people_store import People, replace_people_store
 
 __all__ = ["LoadReport", "load_people"]
 
@@ -40,22 +40,22 @@ class LoadReport:
 
 
 def load_people(
-    csv_path: Path,
+    source_path: Path,
     store_path: Path,
-    linkage_key: LinkageKey,
+    linkage: LinkageChain,
     *,
     progress: Progress | None = None,
     max_rejected: int | None = None,
     dictionary: Dictionary = HEALTH_DICTIONARY,
 ) -> LoadReport:
-    """Load the source at `csv_path` into a store that takes the place of `store_path`.
+    """Load the source at `source_path` into a store that takes the place of `store_path`.
 
     Raises:
         InvalidRequestError: LOAD_REFUSED; the old store stands.
         InternalError: STORE_FAILED; the old store stands.
     """
-    incoming = _Incoming(linkage_key, dictionary)
-    source = CsvSource(csv_path, (HEALTH_CARD_COLUMN, *dictionary.names))
+    incoming = _Incoming(linkage, dictionary)
+    source = open_source(source_path, (HEALTH_CARD_COLUMN,), dictionary.columns)
     for chunk in source.chunks(incoming.rejected, progress=progress):
         incoming.add(chunk)
     people = incoming.people()
@@ -66,17 +66,17 @@ def load_people(
         raise InvalidRequestError(
             "LOAD_REFUSED", problem="none of its rows can be linked", remedy="Rows need a health_card."
         )
-    _replace_store(store_path, people, dictionary)
+    replace_people_store(store_path, people, dictionary)
     return LoadReport(rows, people.size, incoming.without_card, rejected)
 
 
 class _Incoming:
     """The rows read so far, in the order of the file."""
 
-    def __init__(self, linkage_key: LinkageKey, dictionary: Dictionary) -> None:
+    def __init__(self, linkage: LinkageChain, dictionary: Dictionary) -> None:
         self.rejected = RejectedRows()
         self.without_card = 0
-        self._linkage_key = linkage_key
+        self._linkage = linkage
         self._readers = {column.name: ColumnReader(column) for column in dictionary.columns}
         self._pseudonyms = bytearray()
         self._lines: list[NDArray[np.uint32]] = []
@@ -118,22 +118,10 @@ class _Incoming:
             if at in wrong:
                 self.rejected.add(chunk.lines[at], wrong[at])
                 continue
-            self._pseudonyms += self._linkage_key.pseudonym(card)
+            self._pseudonyms += self._linkage.pseudonym(card)
             kept.append(at)
         return kept
 
 
 def _joined(pieces: list[Values]) -> Values:
     return cast("Values", np.concatenate(pieces))
-
-
-def _replace_store(store_path: Path, people: People, dictionary: Dictionary) -> None:
-    try:
-        with replacing(store_path) as temporary:
-            try:
-                build_people_store(temporary, people, dictionary)
-            finally:
-                # DuckDB's own journal: empty and gone after a good end, worthless after a bad one.
-                temporary.with_name(f"{temporary.name}.wal").unlink(missing_ok=True)
-    except OSError as error:
-        raise InternalError("STORE_FAILED") from error

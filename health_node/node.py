@@ -16,7 +16,7 @@ from tripartite.v1 import condition_pb2, health_service_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, commit_set, hash_set, verify_commitment
 from broker_common.crypto.sampling import SamplingKey
-from broker_common.errors import InvalidRequestError, RefusedError, error_for
+from broker_common.errors import InternalError, InvalidRequestError, RefusedError, error_for
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition_wire import condition_from_wire
@@ -25,7 +25,7 @@ from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Event, Forwarded, Refused, ReportedCharge, Settled, Submitted
-from broker_common.tlog.health_state import HealthState
+from broker_common.tlog.health_state import AcceptedTicket, HealthState
 from broker_common.values import Clock, Randomness
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Sample, VerifiedCharge
@@ -50,6 +50,8 @@ class Accepted:
 
     ticket: VerifiedTicket
     signed_ticket: ticket_pb2.SignedTicket
+    # Name of the linkage chain that the sample's pseudonyms come from: that of the load it was accepted on.
+    linkage: str
     # True when the answer is already out: there is nothing left to do.
     settled: bool
 
@@ -88,12 +90,14 @@ class HealthNode:
         """
         ticket = verify_ticket(request.ticket, researchers=self._researchers(), caller=caller)
         with self.journal.reading() as state:
-            known, load = ticket.hash.hex() in state.tickets, state.load
+            known = ticket.hash.hex() in state.tickets
         # A ticket that was accepted once goes on to its end, whatever has expired or changed meanwhile.
         if not known:
-            ticket.verify_fresh(self.journal.now())
+            # Early, and by this clock: whether a ticket has expired is decided by the census node, whose quote it is, and
+            # whose log may be ahead. Only here a clock that was wrong once must not refuse everything for as long.
+            ticket.verify_unexpired(self.clock())
             ticket.verify_policy(policy.hash)
-            if load and self._store(load).size > policy.max_sample:
+            if self._people() > policy.max_sample:
                 raise RefusedError("POLICY_TOO_NARROW")
         condition = condition_from_wire(request.criteria, HEALTH_DICTIONARY)
         if len(request.criteria_nonce) != SALT_BYTES:
@@ -118,9 +122,9 @@ class HealthNode:
             state = transaction.state
             known = state.tickets.get(ticket_hash)
             if known is not None:
-                if known.refused:
-                    raise error_for(known.refused, {"scale": str(ticket.body.scale)})
-                return Accepted(ticket, request.ticket, settled=known.settled)
+                _verify_not_refused(known, ticket)
+                linkage = state.linkages[known.submission.load]
+                return Accepted(ticket, request.ticket, linkage, settled=known.settled)
             if state.ticket_of_query(ticket.query_id.hex()) is not None:
                 raise InvalidRequestError("TICKET_REUSED")
             if state.membership.peer("researcher", ticket.body.researcher_id) is None:
@@ -148,19 +152,24 @@ class HealthNode:
                     sampling_key=self._sampling.in_use(),
                 )
             )
-        return Accepted(ticket, request.ticket, settled=False)
+            linkage = state.linkage
+        return Accepted(ticket, request.ticket, linkage, settled=False)
 
-    def unfinished(self) -> list[Accepted]:
-        """After a start: accepted tickets whose end is not known, to be forwarded again."""
+    def unfinished(self) -> list[str]:
+        """After a start: hashes of accepted tickets whose end is not known, oldest first; each is to be resumed."""
         with self.journal.reading() as state:
-            kept = [Questions(self.journal.db).get(ticket_hash) for ticket_hash in state.open_tickets]
-        going_on = []
-        for question in kept:
-            assert question is not None  # noqa: S101 - written in the transaction that opened the ticket
-            signed = parse_message(ticket_pb2.SignedTicket, question.signed_ticket)
-            body = parse_message(ticket_pb2.Ticket, signed.ticket)
-            going_on.append(Accepted(VerifiedTicket(body, signed.ticket), signed, settled=False))
-        return going_on
+            return list(state.open_tickets)
+
+    def resume(self, ticket_hash: str) -> Accepted:
+        """A ticket that was accepted before, as it stands now."""
+        with self.journal.reading() as state:
+            known, question = state.tickets[ticket_hash], Questions(self.journal.db).get(ticket_hash)
+            linkage = state.linkages[known.submission.load]
+        assert question is not None  # noqa: S101 - written in the transaction that opened the ticket
+        signed = parse_message(ticket_pb2.SignedTicket, question.signed_ticket)
+        ticket = VerifiedTicket(parse_message(ticket_pb2.Ticket, signed.ticket), signed.ticket)
+        _verify_not_refused(known, ticket)
+        return Accepted(ticket, signed, linkage, settled=known.settled)
 
     # --- its sample ------------------------------------------------------------------------------------------------
 
@@ -175,6 +184,21 @@ class HealthNode:
         pseudonyms = draw_sample(self._store(kept.load), condition, ticket.body.fraction_millionths, key)
         commitment = commit_set(kept.set_salt, ticket.hash, hash_set(pseudonyms.data))
         return Sample(pseudonyms, kept.set_salt, commitment)
+
+    def _people(self) -> int:
+        """How many people the load in force holds; none where nothing is loaded."""
+        while True:
+            load = self._load_in_force()
+            try:
+                return self._store(load).size if load else 0
+            except InternalError:
+                # Another load took its place meanwhile, and nobody needs its file any more.
+                if load == self._load_in_force():
+                    raise
+
+    def _load_in_force(self) -> str:
+        with self.journal.reading() as state:
+            return state.load
 
     def _store(self, load: str) -> PeopleStore:
         with self.journal.reading() as state:
@@ -216,6 +240,12 @@ class HealthNode:
     def _log(self, event: Event) -> None:
         with self.journal.transaction() as transaction:
             transaction.append(event)
+
+
+def _verify_not_refused(known: AcceptedTicket, ticket: VerifiedTicket) -> None:
+    """A ticket that the census node refused is refused again, in the same words."""
+    if known.refused:
+        raise error_for(known.refused, {"scale": str(ticket.body.scale)})
 
 
 def forget_old_loads(journal: Journal[HealthState], loads: LoadFolder) -> None:

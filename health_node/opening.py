@@ -12,18 +12,18 @@ from tripartite.v1 import card_service_pb2_grpc, health_service_pb2_grpc
 
 from broker_common.crypto.cards import SAMPLING
 from broker_common.crypto.certificates import TlsCredentials
-from broker_common.crypto.linkage import LinkageKey
-from broker_common.crypto.secret_text import parse_secret
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.storage.agency import AgencyHome
-from broker_common.storage.clock import system_clock
+from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring, log_signer
+from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import KnownPeers, exchange, register
+from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
 from broker_common.tlog.health_state import HealthState
 from health_node.census_link import CensusLink
@@ -31,6 +31,7 @@ from health_node.config import HealthConfig
 from health_node.loading import LoadReport, load_people
 from health_node.node import HealthNode, SamplingKeys, forget_old_loads
 from health_node.questions import Questions
+from health_node.relinking import relink_people
 from health_node.service import HealthService
 
 __all__ = ["HealthHome"]
@@ -47,10 +48,11 @@ class HealthHome(AgencyHome[HealthState]):
         self.config = home.load_config(HealthConfig)
         super().__init__(home, Keyring(home, self.config.keys.private))
         self.loads = LoadFolder(path / _LOADS, ".duckdb")
+        self._clock = SteadyClock()
 
     @property
-    def linkage_key(self) -> LinkageKey:
-        return self.home.read_key(self.config.keys.linkage, lambda text: LinkageKey(parse_secret(text, "linkage")))
+    def linkage_keys(self) -> LinkageKeys:
+        return LinkageKeys(self.home, self.config.keys.linkage)
 
     def open_journal(self, *, create: bool = False) -> Journal[HealthState]:
         """The node's journal; `create` makes a new one and refuses to touch an old one."""
@@ -61,49 +63,67 @@ class HealthHome(AgencyHome[HealthState]):
         return make(
             self.home.path / _JOURNAL,
             fresh_state=lambda: HealthState(identity_key),
-            signer=log_signer(self.keyring, self.config.origin, system_clock),
-            clock=system_clock,
+            signer=log_signer(self.keyring, self.config.origin, self._clock),
+            clock=self._clock,
             tables=_create_tables,
         )
 
     def load(
         self, source: Path, release: str, *, progress: Progress | None = None, max_rejected: int | None = None
     ) -> LoadReport:
-        """Load people from a CSV source and put them in force; a serving node takes them at the next question."""
-        linkage_key = self.linkage_key
+        """Load people from a source and put them in force; a serving node takes them at the next question."""
         journal = self.open_journal()
         try:
             with self.loads.loading(os.urandom) as load:
+                with journal.reading() as state:
+                    in_force = state.linkage
+                linkage = self.linkage_keys.chain(in_force)
                 report = load_people(
-                    source, self.loads.file(load), linkage_key, progress=progress, max_rejected=max_rejected
+                    source, self.loads.file(load), linkage, progress=progress, max_rejected=max_rejected
                 )
-                self.loads.put_in_force(journal, load, release, os.urandom)
+                self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
                 forget_old_loads(journal, self.loads)
         finally:
             journal.close()
         return report
 
+    def relink(self, source: NextKey, *, progress: Progress | None = None) -> RelinkReport:
+        """Change the linkage key of the people in force; a serving node takes it at the next question."""
+        journal = self.open_journal()
+        try:
+            return relink_people(
+                journal,
+                self.loads,
+                self.linkage_keys,
+                source,
+                os.urandom,
+                engine_threads=self.config.limits.engine_threads,
+                progress=progress,
+            )
+        finally:
+            journal.close()
+
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""
         journal = self.open_journal()
         stop = StopSignal()
-        known = KnownPeers(journal, system_clock)
+        known = KnownPeers(journal, self._clock)
         census_name = self.config.census.organisation
 
         def tls() -> TlsCredentials:
-            return self.keyring.tls(known.own(), system_clock())
+            return self.keyring.tls(known.own(), self._clock())
 
         link = CensusLink(
             self.config.census.address,
             card=lambda: known.card("census", census_name),
             own_card=lambda: known.own().signed,
             tls=tls,
-            clock=system_clock,
+            clock=self._clock,
         )
         service = HealthService(
             self._node(journal),
             census=link,
-            manifest_key=lambda: self.keyring.signing(known.own(), Purpose.MANIFEST, system_clock()),
+            manifest_key=lambda: self.keyring.signing(known.own(), Purpose.MANIFEST, self._clock()),
             randomness=os.urandom,
             limits=self.config.limits,
             stop=stop,
@@ -123,7 +143,7 @@ class HealthHome(AgencyHome[HealthState]):
             tls=tls,
             peers=known.certificates,
             service="tripartite.v1.HealthService",
-            clock=system_clock,
+            clock=self._clock,
             reflection=self.config.reflection,
         )
         try:
@@ -134,16 +154,16 @@ class HealthHome(AgencyHome[HealthState]):
             journal.close()
 
     def _node(self, journal: Journal[HealthState]) -> HealthNode:
-        known = KnownPeers(journal, system_clock)
+        known = KnownPeers(journal, self._clock)
         return HealthNode(
             journal,
             researchers=known.researchers,
             sampling=SamplingKeys(
-                in_use=lambda: str(known.own().in_use(SAMPLING, system_clock())), named=self.keyring.sampling
+                in_use=lambda: str(known.own().in_use(SAMPLING, self._clock())), named=self.keyring.sampling
             ),
             loads=self.loads,
             engine_threads=self.config.limits.engine_threads,
-            clock=system_clock,
+            clock=self._clock,
             randomness=os.urandom,
         )
 

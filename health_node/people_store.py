@@ -29,12 +29,13 @@ from numpy.typing import NDArray
 from broker_common.errors import InternalError, RefusedError
 from broker_common.query.condition import Condition
 from broker_common.query.dictionary import Column, ColumnType, Dictionary
+from broker_common.storage.durable import replacing
 from broker_common.storage.source_values import MISSING, Values
 from broker_common.values import PSEUDONYM_BYTES
 from health_node.cohort import compile_condition
 from health_node.dictionary import HEALTH_DICTIONARY
 
-__all__ = ["People", "PeopleStore", "build_people_store"]
+__all__ = ["People", "PeopleStore", "build_people_store", "replace_people_store"]
 
 DUCKDB_THREADS = 2
 
@@ -89,6 +90,23 @@ def build_people_store(path: Path, people: People, dictionary: Dictionary = HEAL
         raise InternalError("STORE_FAILED") from error
 
 
+def replace_people_store(path: Path, people: People, dictionary: Dictionary = HEALTH_DICTIONARY) -> None:
+    """Durably make the store at `path` hold `people`; until that has succeeded the file before stands.
+
+    Raises:
+        InternalError: INTEGRITY, STORE_FAILED.
+    """
+    try:
+        with replacing(path) as temporary:
+            try:
+                build_people_store(temporary, people, dictionary)
+            finally:
+                # DuckDB's own journal: empty and gone after a good end, worthless after a bad one.
+                temporary.with_name(f"{temporary.name}.wal").unlink(missing_ok=True)
+    except OSError as error:
+        raise InternalError("STORE_FAILED") from error
+
+
 class PeopleStore:
     """A finished store, opened for reading. May be used from several threads at once.
 
@@ -132,6 +150,27 @@ class PeopleStore:
             raise InternalError("INTEGRITY", problem="a cohort does not ascend")
         selected: NDArray[np.uint8] = self._pseudonyms[rows].view(np.uint8).reshape(-1, PSEUDONYM_BYTES)
         return selected
+
+    @property
+    def halves(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """The two halves of everyone's pseudonym, in the order of the store."""
+        halves = self._pseudonyms.view(">u8").reshape(-1, 2)
+        return halves[:, 0].astype(np.uint64), halves[:, 1].astype(np.uint64)
+
+    def column(self, name: str) -> Values:
+        """One column of everyone, in the order of the store, as `build_people_store` was given it.
+
+        Raises:
+            InternalError: INTEGRITY.
+        """
+        number = _read_back(self._dictionary.column(name))
+        with self._cursor() as cursor:
+            # S608: names of our own columns.
+            found = cursor.execute(f"select rowid, {number} as number from people").fetchnumpy()  # noqa: S608
+        if not np.array_equal(found["rowid"], np.arange(self.size)):
+            raise InternalError("INTEGRITY", problem="a column is not read in the order of the store")
+        values: Values = found["number"]
+        return values
 
     def close(self) -> None:
         self._connection.close()
@@ -187,6 +226,14 @@ def _stored(column: Column) -> str:
         return f'"{column.name}"'
     number = f'nullif("{column.name}", {MISSING})'
     return f"date '1970-01-01' + {number}::integer" if column.type is ColumnType.DATE else number
+
+
+def _read_back(column: Column) -> str:
+    """The inverse of `_stored`."""
+    if column.multi_valued:
+        return f'"{column.name}"'
+    number = f"\"{column.name}\" - date '1970-01-01'" if column.type is ColumnType.DATE else f'"{column.name}"'
+    return f"coalesce(({number})::integer, {MISSING})"
 
 
 def _digest(dictionary: Dictionary) -> str:

@@ -101,6 +101,8 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         self._limits = limits
         self._stop = stop
         self._policy: Policy | None = None
+        # One for every walk. Who waits for one has been accepted before; while anybody does, nothing new is taken.
+        self._places = asyncio.Semaphore(limits.max_queries)
         self._walks: dict[str, _Walk] = {}
         # Tasks are held here because the event loop itself holds them weakly.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,10 +123,10 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         ticket, policy = await self._verify(request, caller().name)
         walk = self._walks.get(ticket.hash.hex())
         if walk is None:
-            if len(self._walks) >= self._limits.max_queries:
+            if self._places.locked():
                 raise RefusedError("BUSY", retry_seconds=1)
             delay_ms = policy.forward_delay_ms if policy.release_tick_ms else 0
-            walk = self._start(
+            walk = await self._start(
                 ticket.hash.hex(), lambda: self._node.accept(request, ticket), forward_ms=submitted_ms + delay_ms
             )
         async for stage in walk.watch():
@@ -160,20 +162,23 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     # --- the walk --------------------------------------------------------------------------------------------------
 
     async def recover(self) -> None:
-        """After a start: go on with every ticket that was accepted and is not at its end."""
-        for accepted in await asyncio.to_thread(self._node.unfinished):
-            ticket_hash = accepted.ticket.hash.hex()
+        """After a start: go on with every ticket that was accepted and is not at its end, as places become free.
+
+        Until all of them have one, new questions are told to come back.
+        """
+        for ticket_hash in await asyncio.to_thread(self._node.unfinished):
             if ticket_hash not in self._walks:
-                self._start(ticket_hash, partial(_given, accepted), forward_ms=self._node.clock())
+                await self._start(ticket_hash, partial(self._node.resume, ticket_hash), forward_ms=self._node.clock())
 
     async def drain(self) -> None:
         """Before a stop: let questions that are under way come to a step they can be taken up from."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_DRAIN_SECONDS)
 
-    def _start(self, ticket_hash: str, accept: Callable[[], Accepted], *, forward_ms: int) -> _Walk:
-        """Start the walk of a ticket. Its place is taken at once, so that two retries cannot walk twice."""
+    async def _start(self, ticket_hash: str, accept: Callable[[], Accepted], *, forward_ms: int) -> _Walk:
+        """Start the walk of a ticket as soon as there is a place. It is known at once: two retries cannot walk twice."""
         walk = self._walks[ticket_hash] = _Walk()
+        await self._places.acquire()
         task = asyncio.create_task(self._bring_to_end(ticket_hash, accept, walk, forward_ms))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -201,6 +206,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             error = InternalError("INTERNAL")
         finally:
             del self._walks[ticket_hash]
+            self._places.release()
             await walk.end(error)
 
     async def _forward(self, accepted: Accepted, walk: _Walk) -> None:
@@ -245,7 +251,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     async def _exchange(self, call: CountCall, accepted: Accepted, walk: _Walk) -> None:
         ticket_hash = accepted.ticket.hash.hex()
         sender = Sender(self._census.sealing_key, self._manifest_key(), self._randomness)
-        attempt = await asyncio.to_thread(Attempt, accepted.ticket, accepted.signed_ticket, sender)
+        attempt = await asyncio.to_thread(Attempt, accepted.ticket, accepted.signed_ticket, accepted.linkage, sender)
         await _write(call, attempt.header())
         await _expect(call, "proceed")
         sample = await asyncio.to_thread(self._node.sample, accepted)
@@ -262,10 +268,6 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         await walk.reach(health_service_pb2.STAGE_CHARGED)
         await _expect(call, "released")
         await asyncio.to_thread(self._node.log_settled, ticket_hash)
-
-
-def _given(accepted: Accepted) -> Accepted:
-    return accepted
 
 
 async def _write(call: CountCall, part: census_service_pb2.CountRequest) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LOADED", "READY", "STATUS"]
+__all__ = ["LOADED", "READY", "RELINKED", "STATUS"]
 
 READY = "health node ready on {address}"
 LOADING = "Loading health data"
@@ -16,4 +16,10 @@ Health node of {organisation}
   people        {people}
   questions     {tickets} taken, {open} on their way
   log           {log_size} entries"""
+RELINKING = "Changing the linkage key"
+RELINKED = """\
+The linkage key is changed: {people} people have new pseudonyms. Chain {linkage} is in force, {previous} was before.
+Unless the census agency has this chain already: bring it {file}, out of band, and let it run
+  tripartite census relink --home HOME --key-file FILE
+Until both have changed, questions are refused and nothing is charged."""
 RELEASE_HELP = "A name for this extract of the health data; by default the name in force."

@@ -1,6 +1,7 @@
 """The researcher's side: asks, signs, waits, and is the only one who can read the answer.
 
 config   where the two nodes are      asking   one question from text to ticket to answer
-inbox    takes pushed answers         answers  what was asked and what came back, kept and verified
-service  the RPC                      cli      the commands; texts: what they say
+service  the inbox: takes pushed      answers  what was asked and what came back, kept and verified
+         answers                      selection  which of them; listing: as people and programs read them
+opening  the composition root         cli      the commands; texts: what they say
 """

@@ -1,14 +1,18 @@
 """What was asked and what came back: the researcher's own store, one row a question.
 
 The key that opens an answer is made for one question, written before the ticket leaves, and wiped when the answer has
-been read: who copies the disk later cannot open what was recorded earlier. Whatever arrives is verified before it is
-kept: sealed to us, signed by the census agency for exactly our ticket, and charged in its signed log at our scale.
+been read or will never come: who copies the disk later cannot open what was recorded earlier. Whatever arrives is
+verified before it is kept: sealed to us, signed by the census agency for exactly our ticket, and charged in its signed
+log at our scale.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +23,11 @@ from tripartite.v1 import answer_pb2, ticket_pb2
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import VerifyKey
-from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError
+from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.accounting import price_units
 from broker_common.query.answer import open_answer
 from broker_common.query.messages import parse_message
+from broker_common.storage.journal import store_errors
 from broker_common.tlog.entries import Charged, parse_entry
 from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import NoteVerifier
@@ -31,6 +36,29 @@ from broker_common.values import Clock
 __all__ = ["Answers", "AskedQuestion", "CensusKeys"]
 
 _BUSY_TIMEOUT_SECONDS = 30
+# How often, and how far apart, another process that is just reading is given the time to finish.
+_WIPE_TRIES = 20
+_WIPE_PAUSE_SECONDS = 0.02
+_COLUMNS: dict[str, type] = {
+    "query": str,
+    "asked_ms": int,
+    "where": str,
+    "question": str,
+    "scale": int,
+    "fraction_millionths": int,
+    "policy_hash": str,
+    "signed_ticket": bytes,
+    "criteria": bytes,
+    "criteria_nonce": bytes,
+    "opening_key": str,
+    "refused": str,
+    "noisy_count": int,
+    "charged": int,
+    "checkpoint": str,
+    "signed_answer": bytes,
+    "answered_ms": int,
+    "expired": int,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,87 +88,136 @@ class AskedQuestion:
     noisy_count: int | None = None
     charged: int | None = None
     checkpoint: str = ""
+    # When the answer was received here.
+    answered_ms: int | None = None
+    # The census node had the answer, kept it until its retention ended, and has it no more.
+    expired: bool = False
 
     def __repr__(self) -> str:
         return f"AskedQuestion({self.query})"
 
     @property
     def state(self) -> str:
-        """`answered`, `refused` or `pending`."""
+        """`answered`, `expired`, `refused` or `pending`."""
         if self.noisy_count is not None:
             return "answered"
+        if self.expired:
+            return "expired"
         return "refused" if self.refused else "pending"
 
     @property
     def ticket_message(self) -> ticket_pb2.SignedTicket:
         return parse_message(ticket_pb2.SignedTicket, self.signed_ticket)
 
+    @property
+    def project(self) -> str:
+        """The study that the question belongs to."""
+        return self._ticket.project_id
+
+    @property
+    def ticket_expires_ms(self) -> int:
+        """From then on the ticket is charged no more; if it was before, its answer still comes."""
+        return self._ticket.expires_ms
+
+    @property
+    def _ticket(self) -> ticket_pb2.Ticket:
+        return parse_message(ticket_pb2.Ticket, self.ticket_message.ticket)
+
 
 class Answers:
-    """One researcher's store. Several processes may use it at once: `ask` and the inbox do."""
+    """One researcher's store. Several processes and threads may use it at once: `ask` and the inbox do.
+
+    Every method raises InternalError STORE_FAILED when the disk does, and RefusedError BUSY when another process does not
+    let go of the store.
+    """
 
     def __init__(self, path: Path, keys: CensusKeys, clock: Clock) -> None:
         self._keys = keys
         self._clock = clock
-        try:
+        self._lock = threading.Lock()
+        with _store_errors():
             connection = sqlite3.connect(
                 path, isolation_level=None, check_same_thread=False, timeout=_BUSY_TIMEOUT_SECONDS
             )
             self._db = Database(connection, execute_plugins=False)
             for setting in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
                 self._db.execute(f"PRAGMA {setting}")
-            self._db.table("questions").create(
-                {
-                    "query": str,
-                    "asked_ms": int,
-                    "where": str,
-                    "question": str,
-                    "scale": int,
-                    "fraction_millionths": int,
-                    "policy_hash": str,
-                    "signed_ticket": bytes,
-                    "criteria": bytes,
-                    "criteria_nonce": bytes,
-                    "opening_key": str,
-                    "refused": str,
-                    "noisy_count": int,
-                    "charged": int,
-                    "checkpoint": str,
-                    "signed_answer": bytes,
-                },
-                pk="query",
-                if_not_exists=True,
-            )
+            self._make_table()
             path.chmod(0o600)
-        except sqlite3.Error as error:
-            raise InternalError("STORE_FAILED") from error
+
+    def _make_table(self) -> None:
+        table = self._db.table("questions")
+        if table.exists() and table.columns_dict.keys() >= _COLUMNS.keys():
+            return
+        # One process at a time: the next one finds what this one has made.
+        self._db.execute("BEGIN IMMEDIATE")
+        table.create(_COLUMNS, pk="query", if_not_exists=True)
+        # A file of an earlier version, in which nothing was recorded of these.
+        for name in [name for name in _COLUMNS if name not in table.columns_dict]:
+            table.add_column(name, _COLUMNS[name])
+        self._db.execute("COMMIT")
 
     def close(self) -> None:
-        self._db.close()
+        with self._lock:
+            self._db.close()
 
+    @store_errors()
     def put(self, asked: AskedQuestion, opening_key: OpeningKey) -> None:
         """Remember a question before its ticket leaves."""
-        self._db.table("questions").insert(
-            {
-                "query": asked.query,
-                "asked_ms": asked.asked_ms,
-                "where": asked.where,
-                "question": asked.question,
-                "scale": asked.scale,
-                "fraction_millionths": asked.fraction_millionths,
-                "policy_hash": asked.policy_hash,
-                "signed_ticket": asked.signed_ticket,
-                "criteria": asked.criteria,
-                "criteria_nonce": asked.criteria_nonce,
-                "opening_key": opening_key.to_text(),
-                "refused": "",
-                "checkpoint": "",
-            }
-        )
+        row = {
+            "query": asked.query,
+            "asked_ms": asked.asked_ms,
+            "where": asked.where,
+            "question": asked.question,
+            "scale": asked.scale,
+            "fraction_millionths": asked.fraction_millionths,
+            "policy_hash": asked.policy_hash,
+            "signed_ticket": asked.signed_ticket,
+            "criteria": asked.criteria,
+            "criteria_nonce": asked.criteria_nonce,
+            "opening_key": opening_key.to_text(),
+            "refused": "",
+            "checkpoint": "",
+            "expired": 0,
+        }
+        with self._lock, _store_errors():
+            self._db.table("questions").insert(row)
 
+    @store_errors()
     def refuse(self, query: str, code: str) -> None:
         """Remember that a question was refused."""
-        self._db.table("questions").update(query, {"refused": code})
+        self._settle(query, {"refused": code})
+
+    def expire(self, query: str) -> None:
+        """Remember that the answer can be had no more."""
+        self._settle(query, {"expired": 1, "opening_key": ""})
+        self._wipe()
+
+    def _settle(self, query: str, changes: dict[str, Any]) -> None:
+        """Write what became of a question, unless another process has its answer."""
+        names = ", ".join(f"{name} = :{name}" for name in changes)
+        with self._lock, _store_errors():
+            self._db.execute(
+                f"update questions set {names} where query = :query and noisy_count is null",  # noqa: S608 - own names
+                {**changes, "query": query},
+            )
+
+    def _wipe(self) -> None:
+        """Start the write-ahead log over: it holds keys that their rows have lost.
+
+        SECURITY: without waiting inside SQLite, which would keep others from writing meanwhile. If somebody reads for
+        longer than we try, the next answer, or the last process to close the store, does it.
+        """
+        for _ in range(_WIPE_TRIES):
+            with self._lock, _store_errors():
+                self._db.execute("PRAGMA busy_timeout=0")
+                try:
+                    ((busy, *_),) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                finally:
+                    self._db.execute(f"PRAGMA busy_timeout={1000 * _BUSY_TIMEOUT_SECONDS}")
+            if not busy:
+                return
+            time.sleep(_WIPE_PAUSE_SECONDS)
 
     def get(self, query: str) -> AskedQuestion:
         """One question of ours.
@@ -150,10 +227,14 @@ class Answers:
         """
         return _asked(self._row(query))
 
+    @store_errors()
     def all(self) -> list[AskedQuestion]:
         """Every question, oldest first."""
-        return [_asked(row) for row in self._db.query("select * from questions order by asked_ms, rowid")]
+        with self._lock, _store_errors():
+            rows = list(self._db.query("select * from questions order by asked_ms, rowid"))
+        return [_asked(row) for row in rows]
 
+    @store_errors()
     def receive(self, sealed: answer_pb2.SealedAnswer) -> AskedQuestion:
         """Verify and keep an answer; receiving it again changes nothing.
 
@@ -183,17 +264,19 @@ class Answers:
             raise PeerUnavailableError(
                 "PEER_MISBEHAVED", peer="census", problem="an answer that does not hold"
             ) from error
-        self._db.table("questions").update(
+        self._settle(
             query,
             {
                 "noisy_count": answer.noisy_count,
                 "charged": answer.charged,
                 "checkpoint": answer.checkpoint,
                 "signed_answer": verified.signed.SerializeToString(deterministic=True),
+                "answered_ms": self._clock(),
                 "opening_key": "",
                 "refused": "",
             },
         )
+        self._wipe()
         return self.get(query)
 
     def _verify_charge(self, answer: answer_pb2.Answer, asked: AskedQuestion) -> None:
@@ -213,11 +296,13 @@ class Answers:
         if (event.ticket, event.scale, event.units) != (answer.ticket_hash.hex(), answer.scale, answer.charged):
             raise ValueError("the charge in the log is not the answer's")
 
+    @store_errors()
     def _row(self, query: str) -> dict[str, Any]:
-        row = next(iter(self._db.query("select * from questions where query = ?", [query])), None)
-        if row is None:
+        with self._lock, _store_errors():
+            rows = list(self._db.query("select * from questions where query = ?", [query]))
+        if not rows:
             raise InvalidRequestError("UNKNOWN_QUERY", query=query)
-        return row
+        return rows[0]
 
 
 def _asked(row: dict[str, Any]) -> AskedQuestion:
@@ -236,4 +321,17 @@ def _asked(row: dict[str, Any]) -> AskedQuestion:
         noisy_count=row["noisy_count"],
         charged=row["charged"],
         checkpoint=row["checkpoint"],
+        answered_ms=row["answered_ms"],
+        expired=bool(row["expired"]),
     )
+
+
+@contextlib.contextmanager
+def _store_errors() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        # The low byte is the primary code; there are several ways of being busy.
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            raise RefusedError("BUSY", retry_seconds=_BUSY_TIMEOUT_SECONDS) from error
+        raise InternalError("STORE_FAILED") from error

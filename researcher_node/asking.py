@@ -4,17 +4,20 @@
 
 The text of the criteria stays on this machine: a typed tree travels, to the health node only. The census node sees a
 hiding commitment to it.
+
+An answer comes by one of two ways, and whoever waits watches both: our own store, where an inbox may have put it, and the
+census node. Neither hides what the other one brings.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from grpc import aio
 from grpc.aio import AioRpcError
@@ -53,11 +56,19 @@ from researcher_node.trust import Trust
 __all__ = ["Dictionaries", "Party", "Precision", "Quoted", "Session", "Wanted", "parse_fraction"]
 
 _CALL_SECONDS = 15.0
-_DEFAULT_SCALE = 30
 _COLLECT_HOLD_MS = 10_000
-# Between looks for an answer while the census node is away, or has not heard of the query yet.
+# Between looks into our own store.
+_LOOK_SECONDS = 0.1
+# Between calls to a census node that is away, or does not hold them.
 _PAUSE_SECONDS = 0.25
+_STAGES = (
+    health_service_pb2.STAGE_ACCEPTED,
+    health_service_pb2.STAGE_FORWARDED,
+    health_service_pb2.STAGE_CHARGED,
+    health_service_pb2.STAGE_RELEASED,
+)
 
+ResultT = TypeVar("ResultT")
 StageHandler = Callable[[health_service_pb2.Stage.ValueType], None]
 
 
@@ -86,7 +97,7 @@ class Precision:
         if self.scale is not None:
             return self.scale
         if self.margin is None:
-            return _DEFAULT_SCALE if _DEFAULT_SCALE in policy.scales else policy.scales[-1]
+            return policy.usual_scale
         scale = largest_scale_within(self.margin, policy.scales)
         if scale is None:
             smallest = margin(policy.scales[0])
@@ -168,6 +179,10 @@ class Session(AbstractAsyncContextManager["Session"]):
 
     async def _census(self) -> census_service_pb2_grpc.CensusServiceAsyncStub:
         return census_service_pb2_grpc.CensusServiceStub(await self._met("census"))
+
+    async def meet(self, role: Role) -> None:
+        """Exchange cards with a node, unless this session has."""
+        await self._met(role)
 
     async def _met(self, role: Role) -> aio.Channel:
         """The channel to a node with which cards have been exchanged."""
@@ -271,22 +286,50 @@ class Session(AbstractAsyncContextManager["Session"]):
         """
         if asked.state == "answered":
             return asked
+        if asked.state == "expired":
+            raise InvalidRequestError("ANSWER_EXPIRED", query=asked.query)
+        told: set[health_service_pb2.Stage.ValueType] = set()
+
+        def tell(stage: health_service_pb2.Stage.ValueType) -> None:
+            if stage not in told:
+                told.add(stage)
+                on_stage(stage)
+
+        answered = await self._submit_and_collect(asked, wait_seconds, tell)
+        for stage in _STAGES:
+            # The answer was faster than the word of it.
+            tell(stage)
+        return answered
+
+    async def _submit_and_collect(
+        self, asked: AskedQuestion, wait_seconds: float, on_stage: StageHandler
+    ) -> AskedQuestion:
         deadline = asyncio.get_running_loop().time() + wait_seconds
-        try:
-            await self._submit(asked, deadline, on_stage)
-        except (RefusedError, InvalidRequestError) as error:
-            return await self._answered_or_refused(asked.query, error)
+        # Both from the start: the answer may be out already, and the health node may fall silent on the way.
+        async with (
+            _beside(self._submit(asked, deadline, on_stage)) as submitting,
+            _beside(self.collect(asked.query, wait_seconds=wait_seconds)) as collecting,
+        ):
+            await asyncio.wait({submitting, collecting}, return_when=asyncio.FIRST_COMPLETED)
+            if collecting.done() and _is_final(collecting):
+                return collecting.result()
+            try:
+                await submitting
+            except BrokerError as error:
+                return await self._answered_or_failed(asked.query, error)
+            if not collecting.done():
+                return await collecting
         return await self.collect(asked.query, wait_seconds=deadline - asyncio.get_running_loop().time())
 
-    async def _answered_or_refused(self, query: str, refusal: RefusedError | InvalidRequestError) -> AskedQuestion:
-        """A ticket that was charged at an earlier try has its answer, whatever was said of this try."""
+    async def _answered_or_failed(self, query: str, failure: BrokerError) -> AskedQuestion:
+        """A ticket that was charged at an earlier try has its answer, whatever became of this try."""
         try:
             return await self.collect(query, wait_seconds=0)
         except PeerUnavailableError:
             # Being busy is no verdict on the question: it may still be answered.
-            if refusal.code != "BUSY":
-                self._answers.refuse(query, refusal.code)
-            raise refusal from None
+            if isinstance(failure, RefusedError | InvalidRequestError) and failure.code != "BUSY":
+                self._answers.refuse(query, failure.code)
+            raise failure from None
 
     async def _submit(self, asked: AskedQuestion, deadline: float, on_stage: StageHandler) -> None:
         """Follow the question through its stages until it is released or `deadline` passes.
@@ -325,7 +368,29 @@ class Session(AbstractAsyncContextManager["Session"]):
 
         Raises:
             PeerUnavailableError: ANSWER_PENDING.
+            InvalidRequestError: ANSWER_EXPIRED.
         """
+        async with _beside(self._arrival(query)) as arriving, _beside(self._fetch(query, wait_seconds)) as fetching:
+            # A node that is frozen does not keep anybody much longer than they wanted to wait.
+            patience = max(wait_seconds, _CALL_SECONDS)
+            await asyncio.wait({arriving, fetching}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            asked = self._answers.get(query)
+            if asked.state == "answered":
+                return asked
+            if arriving.done():
+                # Raises what our own store said.
+                arriving.result()
+            if fetching.done():
+                return fetching.result()
+        raise PeerUnavailableError("ANSWER_PENDING", query=query)
+
+    async def _arrival(self, query: str) -> None:
+        """Return when the answer is in our own store, whoever put it there."""
+        while self._answers.get(query).state != "answered":  # noqa: ASYNC110 - no event comes from another process
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _fetch(self, query: str, wait_seconds: float) -> AskedQuestion:
+        """Ask the census node until it has the answer, or until the time has passed."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         while True:
@@ -345,7 +410,7 @@ class Session(AbstractAsyncContextManager["Session"]):
 
         Raises:
             PeerUnavailableError: ANSWER_PENDING, it is not out; PEER_UNAVAILABLE, the census node does not say.
-            InvalidRequestError: UNKNOWN_QUERY, it was out and has expired.
+            InvalidRequestError: ANSWER_EXPIRED, it was out and has been removed; remembered.
         """
         asked = self._answers.get(query)
         if asked.state == "answered":
@@ -353,10 +418,35 @@ class Session(AbstractAsyncContextManager["Session"]):
         hold_ms = min(_COLLECT_HOLD_MS, int(hold_seconds * 1000))
         request = census_service_pb2.CollectRequest(query_id=bytes.fromhex(query), wait_ms=hold_ms)
         timeout = hold_ms / 1000 + _CALL_SECONDS
-        response = await calling("census", (await self._census()).Collect(request, timeout=timeout))
+        try:
+            response = await calling("census", (await self._census()).Collect(request, timeout=timeout))
+        except InvalidRequestError as error:
+            if error.code == "ANSWER_EXPIRED":
+                await asyncio.to_thread(self._answers.expire, query)
+            raise
         if not response.HasField("answer"):
             raise PeerUnavailableError("ANSWER_PENDING", query=query)
-        return self._answers.receive(response.answer)
+        return await asyncio.to_thread(self._answers.receive, response.answer)
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, ResultT]) -> AsyncIterator[asyncio.Task[ResultT]]:
+    """Work that goes on during the block, and not beyond it."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled():
+            # Marks an error as seen: whoever wanted it has it.
+            task.exception()
+
+
+def _is_final(collecting: asyncio.Task[AskedQuestion]) -> bool:
+    """Whether there is an answer, or will never be one, whatever else happens to the question."""
+    error = collecting.exception()
+    return error is None or (isinstance(error, BrokerError) and error.code == "ANSWER_EXPIRED")
 
 
 def parse_fraction(text: str) -> int:

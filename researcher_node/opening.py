@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+import structlog
 from grpc import aio
 from tripartite.v1 import inbox_service_pb2_grpc
 
 from broker_common.crypto.cards import SignedCard, VerifiedCard
-from broker_common.crypto.certificates import TlsCredentials
+from broker_common.crypto.certificates import Identity, TlsCredentials
 from broker_common.crypto.signing import Purpose
-from broker_common.errors import InvalidRequestError
+from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.rpc.server import NodeServer, StopSignal
-from broker_common.storage.clock import system_clock
+from broker_common.storage.clock import SteadyClock
 from broker_common.storage.durable import replace_file
 from broker_common.storage.home import Home
 from broker_common.storage.keyring import Keyring
 from broker_common.storage.registration import read_card
+from broker_common.tlog.membership import Registration
 from broker_common.tlog.note import NoteVerifier
 from researcher_node.answers import Answers, CensusKeys
 from researcher_node.asking import Party, Session
 from researcher_node.config import ResearcherConfig
 from researcher_node.service import InboxService
-from researcher_node.trust import Trust
+from researcher_node.trust import AGENCIES, Trust
 
 __all__ = ["ResearcherHome"]
 
 _ANSWERS = "answers.db"
 _OWN_CARD = "own.card"
+_EXCHANGE_SECONDS = 300.0
+_log = structlog.get_logger()
 
 
 class ResearcherHome:
@@ -39,7 +45,25 @@ class ResearcherHome:
         self.home = Home(path, "researcher")
         self.config = self.home.load_config(ResearcherConfig)
         self.keyring = Keyring(self.home, self.config.keys.private)
-        self.trust = Trust(path / "trust", system_clock)
+        self._clock = SteadyClock()
+        self.trust = Trust(path / "trust", self._clock)
+
+    @classmethod
+    def create(cls, path: Path, config: ResearcherConfig) -> ResearcherHome:
+        """A new home with fresh keys and a first card, in a folder that is new or empty.
+
+        Raises:
+            InvalidRequestError: HOME_INVALID.
+        """
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise InvalidRequestError("HOME_INVALID", home=str(path), role="new", problem="the folder is not empty")
+        path.chmod(0o700)
+        replace_file(path / "config.toml", msgspec.toml.encode(config))
+        made = cls(path)
+        identity = Identity(config.organisation, "researcher", config.researcher_id)
+        made.publish(made.keyring.first_card(identity, "", made._clock()).signed)
+        return made
 
     def own_card(self) -> VerifiedCard:
         """The researcher's own card.
@@ -55,36 +79,49 @@ class ResearcherHome:
         """Make this the researcher's card; the agencies hear of it at the next contact."""
         replace_file(self._own_file, signed.to_bytes() + b"\n")
 
+    def after_rotation(self, purpose: str) -> None:
+        """Nothing: the agencies hear of a new key at the next contact."""
+        del purpose
+
+    def known(self) -> list[Registration]:
+        """The agencies whose cards are in `trust/`."""
+        return [Registration(self.trust.card(role)) for role in AGENCIES if self.trust.file(role).is_file()]
+
+    @property
+    def linkage(self) -> str:
+        """A researcher links nobody."""
+        return ""
+
     @property
     def _own_file(self) -> Path:
         return self.home.path / _OWN_CARD
 
     def _tls(self) -> TlsCredentials:
-        return self.keyring.tls(self.own_card(), system_clock())
+        return self.keyring.tls(self.own_card(), self._clock())
 
     def open_answers(self) -> Answers:
         """The researcher's own store."""
 
         def log() -> NoteVerifier:
             card = self.trust.card("census")
-            return NoteVerifier(card.card.origin, tuple(card.verify_keys(Purpose.LOG, system_clock())))
+            return NoteVerifier(card.card.origin, tuple(card.verify_keys(Purpose.LOG, self._clock())))
 
-        keys = CensusKeys(answer=lambda: self.trust.card("census").verify_keys(Purpose.ANSWER, system_clock()), log=log)
-        return Answers(self.home.path / _ANSWERS, keys, system_clock)
+        keys = CensusKeys(answer=lambda: self.trust.card("census").verify_keys(Purpose.ANSWER, self._clock()), log=log)
+        return Answers(self.home.path / _ANSWERS, keys, self._clock)
 
     def session(self, answers: Answers) -> Session:
         """A session with both nodes, to be entered."""
         config = self.config
         return Session(
             researcher_id=config.researcher_id,
-            ticket_key=lambda: self.keyring.signing(self.own_card(), Purpose.TICKET, system_clock()),
+            ticket_key=lambda: self.keyring.signing(self.own_card(), Purpose.TICKET, self._clock()),
             health=Party("health", config.health.address),
             census=Party("census", config.census.address),
             own_card=self.own_card,
             trust=self.trust,
             tls=self._tls,
             answers=answers,
-            clock=system_clock,
+            clock=self._clock,
             randomness=os.urandom,
         )
 
@@ -98,12 +135,24 @@ class ResearcherHome:
         server = NodeServer(
             address=self.config.address,
             tls=self._tls,
-            peers=lambda: self.trust.card("census").certificates(system_clock()),
+            peers=lambda: self.trust.card("census").certificates(self._clock()),
             service="tripartite.v1.InboxService",
-            clock=system_clock,
+            clock=self._clock,
             reflection=self.config.reflection,
         )
+
+        async def keep_cards_current() -> None:
+            # An inbox hears of a new answer key before the first answer under it comes.
+            while True:
+                async with self.session(answers) as session:
+                    for role in AGENCIES:
+                        try:
+                            await session.meet(role)
+                        except BrokerError as error:
+                            _log.info("cards were not exchanged", peer=role, code=error.code)
+                await asyncio.sleep(_EXCHANGE_SECONDS)
+
         try:
-            await server.run(add_services, stop=StopSignal(), on_ready=on_ready)
+            await server.run(add_services, stop=StopSignal(), on_ready=on_ready, while_serving=keep_cards_current)
         finally:
             answers.close()

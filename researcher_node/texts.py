@@ -21,6 +21,18 @@ Noisy count {count}: {question}
   charged  {charged} units for this answer
   query    {query}"""
 
+UNANSWERED = """\
+{asked}
+{what}: {question}
+  among those with: {where}
+  query    {query}"""
+
+# Of a table with a line for each question.
+COLUMNS = ("asked", "state", "count", "question", "among those with", "query")
+OVERDUE_MARK = "*"
+OVERDUE = "its ticket has expired; if it was charged the answer still comes"
+EXPIRED = "the census node kept its answer until the retention ended and has removed it"
+
 NEGATIVE = "A count below zero is noise around a small number: read it as 'few or none'."
 
 QUOTE = """\
@@ -31,7 +43,7 @@ One answer at scale {scale} (epsilon {epsilon}):
   policy     {policy}
   valid      until {expires}"""
 
-REMAINING_COUNT = "{count} such answers before the service shuts down for good"
+REMAINING_COUNT = "{count} such answers before the service shuts down"
 REMAINING_UNTOLD = "not told: it would show something about who was asked about before"
 
 SCALE_HELP = "Noise scale b; a larger scale costs less and is less precise. Usually 30."
@@ -43,8 +55,40 @@ WAIT_HELP = "Seconds to wait for the answer. It is not lost afterwards: see 'ans
 PROJECT_HELP = "The registered study this belongs to; the usual one stands in config.toml."
 AGAIN_HELP = "Submit the ticket of an earlier query again: one ticket, one charge, one answer."
 
+STATE_HELP = "Only questions in this state; may be given more than once."
+ONLY_PROJECT_HELP = "Only questions of this study."
+SINCE_HELP = (
+    "Only questions asked on or after this day, or at or after this instant: 2026-03-31, 2026-03-31T09:30:00 (UTC)."
+)
+UNTIL_HELP = "Only questions asked up to the end of this day, or up to this instant."
+LAST_HELP = "Only the newest so many of what the other filters leave."
+COLLECT_HELP = "First fetch answers that have not arrived yet from the census node."
+
 WHERE_OR_AGAIN = "Give --where and --count, or --again with an earlier query id."
 QUOTING_AGAIN = "The quote is no longer held; quoting again. Nothing was charged."
-NO_ANSWERS = "Nothing has been asked yet."
+INTERRUPTED = (
+    "Interrupted. If the health node has taken the question it goes on: 'tripartite researcher answers --collect {query}' "
+    "fetches its answer."
+)
+NONE_ASKED = "Nothing has been asked yet."
+NONE_SUCH = "No question that you have asked is like that."
+QUERY_OR_FILTER = "Give a query id or say which questions to list, not both."
+ID_HELP = "The id under which both agencies will register you; opaque, not your name."
+ORGANISATION_HELP = "Your organisation, as it will stand in your certificate."
+USUAL_PROJECT_HELP = "The study that questions belong to when none is named."
+HEALTH_HELP = "Where the health node listens."
+CENSUS_HELP = "Where the census node listens."
+ADDRESS_HELP = "Where your inbox will listen, if you run one."
+NAME_RULE = "Use small letters, digits and hyphens, at most 63."
+CREATED = """\
+A researcher home for {researcher_id} stands in {home}.
+  fingerprint of its card  {fingerprint}
+Next:
+  tripartite keys card --home {home} --to my.card       hand it to both agencies, whose operators register it
+  tripartite researcher register --home {home} CARD     once for each agency's card"""
+REGISTERED = """\
+The {role} agency is known by card {serial} of {organisation}, from now on.
+  fingerprint  {fingerprint}
+If the fingerprint was not compared with the agency yet, do it now."""
 READY = "researcher inbox ready on {address}"
 SCALE_OR_MARGIN = "Give --scale or --margin, not both."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from broker_common.crypto.cards import VerifiedCard, verify_successor
 from broker_common.crypto.certificates import Role
@@ -11,7 +12,9 @@ from broker_common.storage.durable import make_folder, replace_file
 from broker_common.storage.registration import read_card
 from broker_common.values import Clock
 
-__all__ = ["Trust"]
+__all__ = ["AGENCIES", "Trust"]
+
+AGENCIES: Final[tuple[Role, ...]] = ("health", "census")
 
 
 class Trust:
@@ -45,7 +48,7 @@ class Trust:
             InvalidRequestError: BAD_SIGNATURE, WRONG_ORGANISATION or CARD_OUTDATED.
         """
         role = card.card.role
-        if role not in {"health", "census"}:
+        if role not in AGENCIES:
             raise InvalidRequestError("WRONG_ORGANISATION", subject="card")
         if not replace and self.file(role).is_file():
             before = self.card(role)

@@ -1,22 +1,37 @@
 """Linkage pseudonyms: what a health card becomes before it enters any store of ours.
 
 A pseudonym is HMAC-SHA256(linkage key, normalised card), cut to 16 bytes: at 2^24 people two of them collide with
-probability below 2^-80. Both agencies hold the linkage key; it never reaches the researcher, nor the wire. Whoever holds
-it can turn pseudonyms back into cards by trying all cards, so pseudonyms are no anonymisation (SECURITY.md).
+probability below 2^-80. Changing the key goes on from the pseudonyms that there are: the next one is HMAC-SHA256(new key,
+domain and pseudonym before), cut to 16 bytes, so that a person keeps one name through all stores and charges, known to
+the census or not. The keys in their order are a chain; a card goes through all of them.
+
+Both agencies hold the chain; it never reaches the researcher, nor the wire. Whoever holds all of it can turn pseudonyms
+back into cards by trying all cards, so pseudonyms are no anonymisation (SECURITY.md).
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Sequence
+from typing import NoReturn
 
+import numpy as np
+import numpy.typing as npt
 from cryptography.hazmat.primitives import hashes, hmac
 
 from broker_common.crypto.secret import Secret
+from broker_common.crypto.secret_text import parse_secret, secret_text
 from broker_common.values import PSEUDONYM_BYTES
 
-__all__ = ["HEALTH_CARD_DIGITS", "LinkageKey", "parse_health_card"]
+__all__ = ["HEALTH_CARD_DIGITS", "LinkageChain", "LinkageKey", "parse_health_card"]
 
 HEALTH_CARD_DIGITS = 10
+_PURPOSE = "linkage"
+# Ten digits never begin like this: no card can pass for a pseudonym, nor a pseudonym for a card.
+_STEP_DOMAIN = b"tripartite/linkage-step/v1\0"
+_CHAIN_DOMAIN = b"tripartite/linkage-chain/v1\0"
+_CHAIN_ID_CHARACTERS = 16
 _CARD = re.compile(r"[0-9]{4}[ -]?[0-9]{3}[ -]?[0-9]{3}")
 
 
@@ -36,14 +51,87 @@ def parse_health_card(text: str) -> str:
 
 
 class LinkageKey(Secret):
-    """Turns health cards into pseudonyms. Computed at load time; never on the query path."""
+    """One key of a chain. Used at load time and when the key changes; never on the query path."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__(key, exact_bytes=32)
         self._keyed = hmac.HMAC(key, hashes.SHA256())
+        self._stepping = self._keyed.copy()
+        self._stepping.update(_STEP_DOMAIN)
 
     def pseudonym(self, card: str) -> bytes:
-        """The 16-byte pseudonym of a normalised card (see `parse_health_card`)."""
+        """What a normalised card becomes (see `parse_health_card`) when this is the first key."""
         mac = self._keyed.copy()
         mac.update(card.encode("ascii"))
         return mac.finalize()[:PSEUDONYM_BYTES]
+
+    def next_pseudonym(self, pseudonym: bytes) -> bytes:
+        """What a pseudonym of the chain before becomes."""
+        mac = self._stepping.copy()
+        mac.update(pseudonym)
+        return mac.finalize()[:PSEUDONYM_BYTES]
+
+    def step(self, pseudonyms: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """What each pseudonym of the chain before becomes: `next_pseudonym` of an (n, 16) array, in the same order."""
+        before, after = pseudonyms.tobytes(), bytearray()
+        # Copies of one context: the key is taken in once, and half a microsecond is left for each person.
+        copy = self._stepping.copy
+        for at in range(0, len(before), PSEUDONYM_BYTES):
+            mac = copy()
+            mac.update(before[at : at + PSEUDONYM_BYTES])
+            after += mac.finalize()[:PSEUDONYM_BYTES]
+        return np.frombuffer(after, dtype=np.uint8).reshape(-1, PSEUDONYM_BYTES)
+
+
+class LinkageChain:
+    """One linkage key, or several in the order in which they came, all different. `ValueError` for anything else."""
+
+    def __init__(self, keys: Sequence[LinkageKey]) -> None:
+        self.keys = tuple(keys)
+        if not self.keys or len(set(self.keys)) < len(self.keys):
+            raise ValueError("a chain holds one linkage key or more, each of them once")
+        self._first, self._later = self.keys[0], self.keys[1:]
+
+    @property
+    def chain_id(self) -> str:
+        """A short public name of the whole chain: tells chains apart, tells nothing about the keys."""
+        ids = b"".join(bytes.fromhex(key.key_id) for key in self.keys)
+        return hashlib.sha256(_CHAIN_DOMAIN + ids).hexdigest()[:_CHAIN_ID_CHARACTERS]
+
+    def pseudonym(self, card: str) -> bytes:
+        """The 16-byte pseudonym of a normalised card (see `parse_health_card`)."""
+        pseudonym = self._first.pseudonym(card)
+        for key in self._later:
+            pseudonym = key.next_pseudonym(pseudonym)
+        return pseudonym
+
+    def with_key(self, key: LinkageKey) -> LinkageChain:
+        """The chain that goes on with `key`."""
+        return LinkageChain((*self.keys, key))
+
+    def beginning(self, chain_id: str) -> LinkageChain:
+        """The chain of this name that this one goes on from, or is; `ValueError` when there is none."""
+        for length in range(1, len(self.keys) + 1):
+            if (chain := LinkageChain(self.keys[:length])).chain_id == chain_id:
+                return chain
+        raise ValueError("the chain does not begin with that one")
+
+    def to_text(self) -> str:
+        """SECURITY: the keys themselves, one line each, oldest first, for a key file readable by its owner alone."""
+        return "\n".join(secret_text(_PURPOSE, key.expose()) for key in self.keys)
+
+    @classmethod
+    def parse_text(cls, text: str) -> LinkageChain:
+        return cls([LinkageKey(parse_secret(line, _PURPOSE)) for line in text.strip().splitlines()])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LinkageChain) and self.keys == other.keys
+
+    def __hash__(self) -> int:
+        return hash(self.keys)
+
+    def __repr__(self) -> str:
+        return f"LinkageChain(<secret {self.chain_id}>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("LinkageChain is never serialised")

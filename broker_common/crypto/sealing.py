@@ -50,9 +50,10 @@ _PRIVATE_KIND = "mlkem768-x25519-private"
 _PUBLIC_KIND = "mlkem768-x25519-public"
 
 
-def sample_info(ticket_hash: bytes, policy_hash: bytes) -> bytes:
-    """`info` for the frame key of a sample."""
-    return b"tripartite/sample/v1\0" + ticket_hash + policy_hash
+def sample_info(ticket_hash: bytes, policy_hash: bytes, linkage: str) -> bytes:
+    """`info` for the frame key of a sample whose pseudonyms come from the linkage chain of this name."""
+    # Only the last part may have any length: a ticket of this hash fixes the policy hash.
+    return b"tripartite/sample/v2\0" + ticket_hash + policy_hash + linkage.encode()
 
 
 def answer_info(ticket_hash: bytes) -> bytes:

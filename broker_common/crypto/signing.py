@@ -69,6 +69,20 @@ class VerifyKey:
         except (InvalidSignature, ValueError) as error:
             raise InvalidRequestError("BAD_SIGNATURE", subject=self.purpose.value) from error
 
+    def verify_text(self, message: bytes, signature: str) -> None:
+        """The same for a signature as `sign_text` writes it; another spelling of the same bytes does not hold.
+
+        Raises:
+            InvalidRequestError: BAD_SIGNATURE.
+        """
+        try:
+            raw = base64.b64decode(signature, validate=True)
+        except ValueError as error:
+            raise InvalidRequestError("BAD_SIGNATURE", subject=self.purpose.value) from error
+        if base64.b64encode(raw).decode("ascii") != signature:
+            raise InvalidRequestError("BAD_SIGNATURE", subject=self.purpose.value)
+        self.verify_signature(message, raw)
+
     def to_text(self) -> str:
         return f"ed25519-public {self.purpose.value} {base64.b64encode(self.raw).decode('ascii')}"
 
@@ -113,6 +127,10 @@ class SigningKey(Secret):
     def sign(self, message: bytes) -> bytes:
         """The 64-byte signature of `message` under this key's purpose."""
         return self._private.sign(self.purpose.prefix + message)
+
+    def sign_text(self, message: bytes) -> str:
+        """The signature in canonical base64, for documents and log entries."""
+        return base64.b64encode(self.sign(message)).decode("ascii")
 
     def to_text(self) -> str:
         """SECURITY: the private key, for a key file readable by its owner alone."""

@@ -25,6 +25,7 @@ __all__ = [
     "MAX_BELIEF_CHARS",
     "MAX_CAP_NATS",
     "UNITS_PER_NAT",
+    "USUAL_SCALE",
     "answers_left",
     "any_fits",
     "cap_units",
@@ -41,6 +42,8 @@ MAX_CAP_NATS = 127
 """Budgets from here on are refused: u32 ledgers must not wrap (DESIGN 5)."""
 MAX_BELIEF_CHARS = 64
 DEFAULT_MAX_SCALE = 50
+USUAL_SCALE = 30
+"""The paper's scale: what is asked for where nobody says otherwise."""
 
 _PLAIN_DECIMAL = re.compile(r"0\.[0-9]+")
 

@@ -14,14 +14,17 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from broker_common.crypto.signing import VerifyKey
 from broker_common.errors import InvalidRequestError
-from broker_common.privacy.accounting import cap_units, param_of, parse_max_belief, price_units
+from broker_common.privacy.accounting import USUAL_SCALE, cap_units, param_of, parse_max_belief, price_units
 
-__all__ = ["MAX_POLICY_BYTES", "Policy", "parse_policy", "verify_policy"]
+__all__ = ["MAX_POLICY_BYTES", "Policy", "parse_policy", "parse_signed_policy", "verify_policy"]
 
 MAX_POLICY_BYTES = 32_768
 _Milliseconds = Annotated[int, Meta(ge=0, le=86_400_000)]
 _Scale = Annotated[int, Meta(ge=1, le=1_000_000)]
+# Ways of accounting, from the one that charges everybody for an answer to those that charge fewer people.
+_ACCOUNTINGS = ("strict",)
 
 
 class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -62,6 +65,34 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return _limits(self.max_belief)[1]
 
     @property
+    def usual_scale(self) -> int:
+        """The scale to ask for where nobody says otherwise."""
+        return USUAL_SCALE if USUAL_SCALE in self.scales else self.scales[-1]
+
+    def weakens(self, before: Policy) -> tuple[str, ...]:
+        """In what this policy protects people less than the one before it: a sentence each, empty when in nothing.
+
+        SECURITY: whatever stands here takes the operator's signed confirmation; whatever does not, the policy key alone
+        puts in force. It has to hold every way in which more may be learned about a person than before.
+        """
+        sentences = []
+        if self.raises_cap(before):
+            sentences.append(
+                f"it raises the cap from {before.cap} to {self.cap} units "
+                f"(max_belief from {before.max_belief} to {self.max_belief})"
+            )
+        if _ACCOUNTINGS.index(self.accounting) > _ACCOUNTINGS.index(before.accounting):
+            sentences.append(
+                f"it lowers the charge of an answer: accounting '{self.accounting}' charges fewer people than "
+                f"'{before.accounting}'"
+            )
+        return tuple(sentences)
+
+    def raises_cap(self, before: Policy) -> bool:
+        """Whether more may be charged under this policy than under the one before it."""
+        return self.cap > before.cap
+
+    @property
     def document(self) -> bytes:
         """The canonical bytes: sorted keys, no white space."""
         return msgspec.json.encode(self, order="sorted")
@@ -90,6 +121,16 @@ def parse_policy(document: bytes) -> Policy:
     return policy
 
 
+def parse_signed_policy(document: bytes, signature: str, key: VerifyKey) -> Policy:
+    """The policy that `document` spells canonically and that `key` signed.
+
+    Raises:
+        InvalidRequestError: BAD_SIGNATURE or INVALID_VALUE.
+    """
+    key.verify_text(document, signature)
+    return parse_policy(document)
+
+
 def verify_policy(policy: Policy) -> None:
     """Return only if the policy makes sense as a whole.
 
@@ -112,5 +153,5 @@ def _limits(max_belief: str) -> tuple[Fraction, int]:
 
 def _invalid(problem: str) -> InvalidRequestError:
     return InvalidRequestError(
-        "INVALID_VALUE", name="the policy", problem=problem, remedy="Write it with 'census policy'"
+        "INVALID_VALUE", name="the policy", problem=problem, remedy="Write it with 'census policy propose'"
     )

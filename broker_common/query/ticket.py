@@ -21,7 +21,7 @@ from broker_common.values import HASH_BYTES, QUERY_ID_BYTES
 __all__ = ["MAX_TICKET_BYTES", "Researcher", "VerifiedTicket", "sign_ticket", "verify_ticket"]
 
 MAX_TICKET_BYTES = 64 * 1024
-# No ticket may outlive its quote by more than the clocks of two honest parties may differ.
+# No ticket may outlive its quote by more than this.
 MAX_LIFETIME_MS = 25 * 60 * 60 * 1000
 
 
@@ -54,8 +54,14 @@ class VerifiedTicket:
         return self.body.query_id
 
     def verify_fresh(self, now_ms: int) -> None:
-        """Raise TICKET_EXPIRED unless the ticket is within its lifetime."""
-        if not now_ms < self.body.expires_ms <= now_ms + MAX_LIFETIME_MS:
+        """Raise TICKET_EXPIRED unless the ticket is within its lifetime, by the clock of whoever gave the quote."""
+        self.verify_unexpired(now_ms)
+        if self.body.expires_ms > now_ms + MAX_LIFETIME_MS:
+            raise InvalidRequestError("TICKET_EXPIRED")
+
+    def verify_unexpired(self, now_ms: int) -> None:
+        """Raise TICKET_EXPIRED if the ticket's last instant has come. That it ends too late is not said by this clock."""
+        if self.body.expires_ms <= now_ms:
             raise InvalidRequestError("TICKET_EXPIRED")
 
     def verify_policy(self, policy_hash: bytes) -> None:

@@ -10,15 +10,16 @@ from typing import Generic
 from broker_common.crypto.cards import SignedCard, VerifiedCard
 from broker_common.crypto.certificates import Role
 from broker_common.storage.home import Home
-from broker_common.storage.journal import Journal, StateT
+from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring
+from broker_common.storage.loads import StoreStateT
 from broker_common.storage.registration import announce, own_card, register, revoke
 from broker_common.tlog.membership import Registration
 
 __all__ = ["AgencyHome"]
 
 
-class AgencyHome(ABC, Generic[StateT]):
+class AgencyHome(ABC, Generic[StoreStateT]):
     """An agency's home. A node that serves it obeys what is written here at its next call."""
 
     def __init__(self, home: Home, keyring: Keyring) -> None:
@@ -26,11 +27,11 @@ class AgencyHome(ABC, Generic[StateT]):
         self.keyring = keyring
 
     @abstractmethod
-    def open_journal(self, *, create: bool = False) -> Journal[StateT]:
+    def open_journal(self, *, create: bool = False) -> Journal[StoreStateT]:
         """The node's journal; `create` makes a new one and refuses to touch an old one."""
 
     @contextlib.contextmanager
-    def journal(self) -> Iterator[Journal[StateT]]:
+    def journal(self) -> Iterator[Journal[StoreStateT]]:
         """The journal for one command."""
         journal = self.open_journal()
         try:
@@ -56,10 +57,20 @@ class AgencyHome(ABC, Generic[StateT]):
         with self.journal() as journal:
             announce(journal, signed)
 
+    def after_rotation(self, purpose: str) -> None:
+        """What a new key of this purpose makes necessary."""
+        del purpose
+
     def known(self) -> list[Registration]:
         """Every registered peer."""
         with self.journal() as journal, journal.reading() as state:
             return state.membership.everybody()
+
+    @property
+    def linkage(self) -> str:
+        """Name of the linkage chain in force; empty before the first load."""
+        with self.journal() as journal, journal.reading() as state:
+            return state.linkage
 
     def register(
         self,

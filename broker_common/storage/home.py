@@ -16,8 +16,8 @@ from typing import TypeVar
 
 import msgspec
 
-from broker_common.errors import InvalidRequestError, RefusedError
-from broker_common.storage.durable import exclusive
+from broker_common.errors import InternalError, InvalidRequestError, RefusedError
+from broker_common.storage.durable import exclusive, make_folder, replace_file
 
 __all__ = ["Home"]
 
@@ -70,23 +70,53 @@ class Home:
                 raise self._missing(reference, "it is not a path") from error
         raise self._missing(reference, "it is not a reference")
 
-    def read_keys(self, reference: str, parse: Callable[[str], ValueT]) -> list[ValueT]:
-        """The keys that a reference leads to, a line each, read by `parse`, whose ValueError never quotes a key."""
+    def read_key(self, reference: str, parse: Callable[[str], ValueT]) -> ValueT:
+        """The key, or what several make together, that a reference leads to: `parse` never quotes it in its ValueError."""
         try:
-            return [parse(line) for line in self.read(reference).decode("ascii").splitlines()]
+            return parse(self.read(reference).decode("ascii"))
         except ValueError as error:
             raise self.no_key(reference) from error
 
-    def read_key(self, reference: str, parse: Callable[[str], ValueT]) -> ValueT:
-        """The one key that a reference leads to."""
-        keys = self.read_keys(reference, parse)
-        if len(keys) != 1:
-            raise self.no_key(reference)
-        return keys[0]
+    def read_keys(self, reference: str, parse: Callable[[str], ValueT]) -> list[ValueT]:
+        """The keys that a reference leads to, a line each."""
+        return self.read_key(reference, lambda text: [parse(line) for line in text.splitlines()])
 
     def no_key(self, reference: str) -> InvalidRequestError:
         """The error for a reference that leads to no key of the kind expected."""
         return self._missing(reference, "what is there is not a key of the kind expected")
+
+    def key_file(self, reference: str) -> Path:
+        """The file that a reference leads to; where a link stands, the file behind it.
+
+        Raises:
+            InvalidRequestError: INVALID_VALUE, it leads to no file.
+        """
+        kind, _, target = reference.partition(":")
+        if kind != "file":
+            raise InvalidRequestError(
+                "INVALID_VALUE",
+                name=f"the reference {reference}",
+                problem="leads to no file that a key could be written to",
+                remedy="Put all keys behind it yourself, one a line, oldest first.",
+            )
+        return (self.path / target).resolve()
+
+    def replace_key(self, reference: str, text: str) -> None:
+        """Durably make the key file that a reference leads to hold `text`, for its owner alone.
+
+        Raises:
+            InvalidRequestError: INVALID_VALUE, the reference leads to no file.
+            InternalError: STORE_FAILED.
+        """
+        path = self.key_file(reference)
+        try:
+            make_folder(path.parent)
+            # SECURITY: left by a process that was killed here; it holds keys.
+            for unfinished in path.parent.glob(f".{path.name}.*.part"):
+                unfinished.unlink()
+            replace_file(path, text.encode("ascii"), mode=0o600)
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:

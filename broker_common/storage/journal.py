@@ -31,7 +31,7 @@ from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import FORMAT_VERSION, LogState, ReplayError
 from broker_common.values import Clock
 
-__all__ = ["Checkpointed", "Journal", "Transaction"]
+__all__ = ["Checkpointed", "Journal", "Transaction", "store_errors"]
 
 StateT = TypeVar("StateT", bound=LogState)
 _BUSY_TIMEOUT_SECONDS = 30
@@ -63,15 +63,15 @@ class Transaction(Generic[StateT]):
         """The state including what this transaction has appended so far."""
         return self._journal.state
 
-    def append(self, event: Event) -> Entry:
-        """Log `event` as the next entry.
+    def append(self, event: Event, *, not_before_ms: int = 0) -> Entry:
+        """Log `event` as the next entry; `not_before_ms` is the instant that was decided on, if one was.
 
         Raises:
             InternalError: INTEGRITY, the event breaks a rule of the log; INTERNAL, it does not fit into an entry.
                 The transaction must not go on.
         """
         self.appended = True
-        return self._journal._append(event)  # noqa: SLF001 - a transaction is the journal's own hand
+        return self._journal._append(event, not_before_ms)  # noqa: SLF001 - a transaction is the journal's own hand
 
 
 class Journal(Generic[StateT]):
@@ -107,7 +107,7 @@ class Journal(Generic[StateT]):
         self._lock = threading.RLock()
         self._broken: BrokerError | None = None
         self.db = _connect(path)
-        with _store_errors():
+        with store_errors():
             tables(self.db)
         with self._one_snapshot():
             self._reset()
@@ -154,7 +154,7 @@ class Journal(Generic[StateT]):
             transaction = Transaction(self)
             self._begin()
             try:
-                with _store_errors():
+                with store_errors():
                     self._catch_up()
                     yield transaction
                     if transaction.appended:
@@ -170,7 +170,7 @@ class Journal(Generic[StateT]):
         with self._lock:
             self._verify_usable()
             try:
-                with _store_errors():
+                with store_errors():
                     self._catch_up()
             except InternalError as error:
                 # The fold in memory may have stopped half way.
@@ -191,7 +191,7 @@ class Journal(Generic[StateT]):
         SECURITY: not the log as it is now. How far it has grown meanwhile would tell what other queries were doing at
         an instant that nobody is to know.
         """
-        with self._lock, _store_errors():
+        with self._lock, store_errors():
             self._verify_usable()
             (row,) = self.db.query("select entry from entries where sequence = ?", [index])
             note = self._signer(self.state).sign_checkpoint(index + 1, self._tree.root(index + 1))
@@ -207,11 +207,11 @@ class Journal(Generic[StateT]):
         """True after a failure that closed the journal for good."""
         return self._broken is not None
 
-    def _append(self, event: Event) -> Entry:
+    def _append(self, event: Event, not_before_ms: int) -> Entry:
         entry = Entry(
             sequence=self.state.size,
             # The log's own time never runs backwards, whatever the clock does.
-            time_ms=max(self._clock(), self.state.time_ms),
+            time_ms=max(self._clock(), self.state.time_ms, not_before_ms),
             policy=self.state.policy_hash,
             event=event,
         )
@@ -280,13 +280,13 @@ class Journal(Generic[StateT]):
             self._broken = InternalError("STORE_FAILED")
         elif transaction.appended:
             # The fold in memory has run ahead of the file: fold again from the file.
-            with _store_errors():
+            with store_errors():
                 self._reset()
 
     def _reset(self) -> None:
         self.state = self._fresh_state()
         self._tree = MerkleTree()
-        with _store_errors():
+        with store_errors():
             self._catch_up()
 
     def _verify_usable(self) -> None:
@@ -296,17 +296,17 @@ class Journal(Generic[StateT]):
     @contextlib.contextmanager
     def _one_snapshot(self) -> Iterator[None]:
         """Everything read in the block is from one instant, although other processes go on appending."""
-        with _store_errors():
+        with store_errors():
             self.db.execute("BEGIN")
         try:
             yield
         finally:
-            with _store_errors():
+            with store_errors():
                 self.db.execute("ROLLBACK")
 
     def _verify_stored(self) -> None:
         """Compare what start-up folded with the checkpoint and summary that the last transaction stored."""
-        with _store_errors():
+        with store_errors():
             head = next(iter(self.db.query("select checkpoint, state from head")), None)
         if head is None:
             raise InternalError("INTEGRITY", problem="the stored checkpoint is missing")
@@ -323,7 +323,7 @@ class Journal(Generic[StateT]):
 def _connect(path: Path) -> Database:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_TIMEOUT_SECONDS)
     db = Database(connection, execute_plugins=False)
-    with _store_errors():
+    with store_errors():
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
         # Deleted rows are overwritten, not just unlinked. Secrets are kept out of this file altogether: its write-ahead
@@ -335,7 +335,8 @@ def _connect(path: Path) -> Database:
 
 
 @contextlib.contextmanager
-def _store_errors() -> Iterator[None]:
+def store_errors() -> Iterator[None]:
+    """What SQLite cannot do in the block becomes STORE_FAILED."""
     try:
         yield
     except sqlite3.Error as error:

@@ -9,9 +9,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
-from broker_common.crypto.cards import SAMPLE, SAMPLING, TLS, VerifiedCard
+from broker_common.crypto.cards import (
+    PURPOSES,
+    SAMPLE,
+    SAMPLING,
+    TLS,
+    Card,
+    CardKey,
+    VerifiedCard,
+    sign_card,
+    verify_card,
+)
 from broker_common.crypto.certificates import (
     Identity,
     PeerCertificate,
@@ -24,7 +33,6 @@ from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.secret_text import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
-from broker_common.storage.durable import make_folder, replace_file
 from broker_common.storage.home import Home
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import LogState
@@ -33,7 +41,6 @@ from broker_common.values import Clock
 __all__ = ["CERTIFICATE_DAYS", "Keyring", "log_signer"]
 
 CERTIFICATE_DAYS = 365
-_FILE = "file:"
 
 
 class Keyring:
@@ -56,6 +63,11 @@ class Keyring:
     def every_signing(self, card: VerifiedCard, purpose: Purpose, now_ms: int) -> tuple[SigningKey, ...]:
         """Every honoured key, for what is signed with all of them."""
         return tuple(self._private(key, purpose) for key in card.verify_keys(purpose, now_ms))
+
+    def listed_signing(self, card: Card, purpose: Purpose) -> list[SigningKey]:
+        """The private halves of every key that a card of our own lists for a purpose, whether it is signed yet or not."""
+        listed = [VerifyKey.parse_text(key.key, purpose) for key in card.keys if key.purpose == purpose.value]
+        return [self._private(public, purpose) for public in listed]
 
     def only_signing(self, purpose: Purpose) -> SigningKey:
         """The one key there is, before any card."""
@@ -123,46 +135,47 @@ class Keyring:
         self._append(purpose, f"{signing.to_text()}\n")
         return signing.verify_key.to_text()
 
+    def first_card(self, identity: Identity, origin: str, now_ms: int) -> VerifiedCard:
+        """A fresh key for each purpose of the role, on a card."""
+        keys = tuple(
+            CardKey(purpose=purpose, key=self.make(purpose, identity, now_ms), from_ms=now_ms, until_ms=0)
+            for purpose in PURPOSES[identity.role]
+        )
+        card = Card(
+            role=identity.role,
+            organisation=identity.organisation,
+            name=identity.name,
+            serial=1,
+            origin=origin,
+            keys=keys,
+        )
+        return verify_card(sign_card(card, [self.only_signing(Purpose.IDENTITY)]))
+
     def _append(self, purpose: str, text: str) -> None:
-        path = self.file(purpose)
-        make_folder(path.parent)
-        before = path.read_bytes() if path.is_file() else b""
-        replace_file(path, before + text.encode("ascii"), mode=0o600)
+        reference = self._reference(purpose)
+        path = self._home.key_file(reference)
+        before = path.read_text(encoding="ascii") if path.is_file() else ""
+        self._home.replace_key(reference, before + text)
 
     def forget_except(self, card: VerifiedCard, purpose: str) -> None:
         """Remove the keys of a purpose that its card does not list."""
-        path, reference = self.file(purpose), self._reference(purpose)
+        reference = self._reference(purpose)
         listed = [public for _, public in card.listed(purpose)]
-        if purpose == TLS:
-            blocks = [credentials_of(key, path.read_bytes()) for key in listed if isinstance(key, PeerCertificate)]
-            kept = b"".join(block.private_key for block in blocks)
-        elif purpose == SAMPLE:
-            raws = [key.raw for key in listed if isinstance(key, SealingKey)]
-            opening = self._home.read_keys(reference, OpeningKey.parse_text)
-            kept = "".join(f"{key.to_text()}\n" for key in opening if key.sealing_key.raw in raws).encode("ascii")
-        elif purpose == SAMPLING:
+        if purpose == SAMPLING:
             # Open questions may still be drawn with an earlier one.
             return
+        if purpose == TLS:
+            blocks = self._home.read(reference)
+            certificates = [key for key in listed if isinstance(key, PeerCertificate)]
+            kept = "".join(credentials_of(each, blocks).private_key.decode("ascii") for each in certificates)
+        elif purpose == SAMPLE:
+            raws = {key.raw for key in listed if isinstance(key, SealingKey)}
+            opening = self._home.read_keys(reference, OpeningKey.parse_text)
+            kept = "".join(f"{key.to_text()}\n" for key in opening if key.sealing_key.raw in raws)
         else:
-            keys = [self._private(key, Purpose(purpose)) for key in listed if isinstance(key, VerifyKey)]
-            kept = "".join(f"{key.to_text()}\n" for key in keys).encode("ascii")
-        replace_file(path, kept, mode=0o600)
-
-    def file(self, purpose: str) -> Path:
-        """The file that holds the keys of a purpose.
-
-        Raises:
-            InvalidRequestError: INVALID_VALUE.
-        """
-        reference = self._reference(purpose)
-        if not reference.startswith(_FILE):
-            raise InvalidRequestError(
-                "INVALID_VALUE",
-                name=f"the reference {reference}",
-                problem="leads to no file that a key could be added to",
-                remedy="Keys that live in the environment are changed where they come from.",
-            )
-        return self._home.path / reference.removeprefix(_FILE)
+            signing = [self._private(key, Purpose(purpose)) for key in listed if isinstance(key, VerifyKey)]
+            kept = "".join(f"{key.to_text()}\n" for key in signing)
+        self._home.replace_key(reference, kept)
 
     def _reference(self, purpose: str) -> str:
         try:

@@ -12,20 +12,23 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from sqlite_utils import Database
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_load
-from broker_common.errors import InternalError, RefusedError
+from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.storage.durable import exclusive, make_folder
-from broker_common.storage.journal import Journal, StateT
-from broker_common.tlog.entries import Loaded
+from broker_common.storage.journal import Journal
+from broker_common.tlog.entries import Loaded, Relinked
+from broker_common.tlog.store_state import StoreState
 from broker_common.values import Randomness
 
-__all__ = ["LoadFolder"]
+__all__ = ["LoadFolder", "StoreStateT"]
 
 _ID_BYTES = 8
 _CHUNK_BYTES = 1 << 20
+StoreStateT = TypeVar("StoreStateT", bound=StoreState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,12 @@ class LoadFolder:
 
         Raises:
             RefusedError: LOADING, another process is at it.
+            InternalError: STORE_FAILED.
         """
-        make_folder(self.path)
+        try:
+            make_folder(self.path)
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
         with exclusive(self.path.with_suffix(".lock")) as held:
             if not held:
                 raise RefusedError("LOADING")
@@ -59,16 +66,43 @@ class LoadFolder:
                 unfinished.unlink(missing_ok=True)
             yield randomness(_ID_BYTES).hex()
 
-    def put_in_force(self, journal: Journal[StateT], load: str, release: str, randomness: Randomness) -> None:
-        """Log that the written load replaces the one before."""
-        salt = randomness(SALT_BYTES)
-        commitment = commit_load(salt, self._content_hash(load))
+    def put_in_force(
+        self, journal: Journal[StoreStateT], load: str, release: str, linkage: str, randomness: Randomness
+    ) -> None:
+        """Log that the written load, whose pseudonyms come from chain `linkage`, replaces the one before.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED, the linkage key was changed meanwhile.
+        """
+        salt, commitment = self._commit(load, randomness)
         with journal.transaction() as transaction:
+            if transaction.state.linkage not in {"", linkage}:
+                raise InvalidRequestError(
+                    "LOAD_REFUSED", problem="the linkage key was changed while it was read", remedy="Load it again."
+                )
             # CRASH: a file that the log does not name is swept away by `forget_except`.
-            transaction.append(Loaded(load=load, release=release, commitment=commitment.hex()))
+            transaction.append(Loaded(load=load, release=release, linkage=linkage, commitment=commitment))
             transaction.db.table("loads").insert({"load": load, "salt": salt})
 
-    def verify(self, journal: Journal[StateT], load: str, commitments: Mapping[str, str]) -> None:
+    def put_relinked_in_force(
+        self, journal: Journal[StoreStateT], load: str, *, replaced: str, linkage: str, randomness: Randomness
+    ) -> None:
+        """Log that the written load holds the people of load `replaced` under the pseudonyms of chain `linkage`.
+
+        Raises:
+            RefusedError: LOADING, another load was put in force meanwhile.
+        """
+        salt, commitment = self._commit(load, randomness)
+        with journal.transaction() as transaction:
+            if transaction.state.load != replaced:
+                raise RefusedError("LOADING")
+            # CRASH: as above.
+            transaction.append(
+                Relinked(load=load, previous=transaction.state.linkage, linkage=linkage, commitment=commitment)
+            )
+            transaction.db.table("loads").insert({"load": load, "salt": salt})
+
+    def verify(self, journal: Journal[StoreStateT], load: str, commitments: Mapping[str, str]) -> None:
         """Return only if the load's file is the one that the log committed to.
 
         Raises:
@@ -82,9 +116,17 @@ class LoadFolder:
     def forget_except(self, kept: Collection[str]) -> None:
         """Remove every load that is not among those kept."""
         files = {self.file(load) for load in kept}
-        for path in self.path.glob(f"*{self.suffix}"):
-            if path not in files:
-                path.unlink(missing_ok=True)
+        try:
+            for path in self.path.glob(f"*{self.suffix}"):
+                if path not in files:
+                    path.unlink(missing_ok=True)
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
+
+    def _commit(self, load: str, randomness: Randomness) -> tuple[bytes, str]:
+        """A fresh salt, and the commitment to a load's file under it."""
+        salt = randomness(SALT_BYTES)
+        return salt, commit_load(salt, self._content_hash(load)).hex()
 
     def _content_hash(self, load: str) -> bytes:
         digest = hashlib.sha256()

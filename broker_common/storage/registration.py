@@ -6,6 +6,7 @@ The log is the pointer here too: a node that is running obeys an entry at its ne
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +31,7 @@ from broker_common.tlog.membership import Membership, Registration, peer_name
 from broker_common.values import Clock
 
 __all__ = [
+    "IDENTIFIER",
     "Identifier",
     "KnownPeers",
     "LogName",
@@ -43,7 +45,8 @@ __all__ = [
 ]
 
 # As in the URI SAN of a certificate.
-Identifier = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9-]{0,62}\Z")]
+IDENTIFIER = re.compile(r"\A[a-z0-9][a-z0-9-]{0,62}\Z")
+Identifier = Annotated[str, Meta(pattern=IDENTIFIER.pattern)]
 # As in a C2SP note.
 LogName = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"\A[^\s+]+\Z")]
 

@@ -1,13 +1,15 @@
-"""Reading a CSV source: what a row is, what is wrong with one, and when a file is the wrong file.
+"""Reading a source: what a row is, what is wrong with one, and when a file is the wrong file. Here CSV.
 
-A source is UTF-8 text (a byte-order mark is allowed) with one header line and one line per person, fields separated by
-commas and quoted where they hold one (RFC 4180, except that no value spans lines: a forgotten quote then costs one row,
-not the rest of the file). Empty lines are skipped.
+A CSV source is UTF-8 text (a byte-order mark is allowed) with one header line and one line per person, fields separated
+by commas and quoted where they hold one (RFC 4180, except that no value spans lines: a forgotten quote then costs one
+row, not the rest of the file). Empty lines are skipped.
 
-A fault of the file as a whole raises LOAD_REFUSED. A fault of one row rejects that row with a line number and a reason,
-and the load goes on without it, unless so many are rejected that it is likely the wrong file. Reasons name the column
-and the problem; they never hold a value, since they end up in terminals and tickets. Memory depends on the chunk, not
-on the file. What a value means is left to `source_values`, what a person is to each node's loader.
+A fault of the file as a whole raises LOAD_REFUSED. A fault of one row rejects that row with its number and a reason, and
+the load goes on without it, unless so many are rejected that it is likely the wrong file, or the fault shows that rows
+are missing: NUL bytes are what a disk leaves where nothing was written, and a last line that is wrong and does not end
+is where the writing stopped. Reasons name the column and the problem; they never hold a value, since they end up in
+terminals and tickets. Memory depends on the chunk, not on the file. What a value means is left to `source_values`, what
+a person is to each node's loader, Parquet to `source_parquet`.
 """
 
 from __future__ import annotations
@@ -15,58 +17,84 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NoReturn, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import listed, shown
+from broker_common.storage.source_file import reading, refuse
 
 __all__ = [
     "MAX_KEPT_REJECTIONS",
     "MAX_LINE_BYTES",
+    "MAX_ROWS",
+    "NO_ROWS",
     "ROWS_PER_CHUNK",
+    "TOO_LONG",
+    "TOO_MANY_ROWS",
     "Chunk",
     "CsvSource",
     "Progress",
     "RejectedRows",
     "ascending_without_repeats",
+    "verify_names",
 ]
 
 ROWS_PER_CHUNK = 50_000
 MAX_LINE_BYTES = 64 * 1024
+# Several times the people of any country that keeps such registries in one file; a line number is an unsigned int32.
+MAX_ROWS = 100_000_000
 MAX_KEPT_REJECTIONS = 1_000
 # Rejected rows up to the larger of the two do not stop a load.
 TOLERATED_REJECTIONS = 100
 TOLERATED_PERCENT = 1
 
+NO_ROWS = ("it names columns and has no rows", "It must have one row per person.")
+TOO_MANY_ROWS = (f"it has more than {MAX_ROWS} rows", "It must have one row per person.")
+TOO_LONG = f"is longer than {MAX_LINE_BYTES} bytes"
+
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with (bytes_done, bytes_total) after each chunk."""
+"""Called with (done, total) after each chunk, in bytes or in rows."""
 
 
 class RejectedRows:
-    """Counts the rows a load leaves out, and keeps line and reason of the first of them."""
+    """Counts the rows a load leaves out, and keeps number and reason of the first of them.
+
+    The source says what its rows are counted by, and, before it hands out that line, which one does not end.
+    """
 
     def __init__(self) -> None:
+        self.counted_by = "line"
+        self.unended_line: int | None = None
         self.count = 0
         self._kept: list[tuple[int, str]] = []
 
     def add(self, line: int, reason: str) -> None:
-        """SECURITY: `reason` names columns and problems, never a value of the person."""
+        """SECURITY: `reason` names columns and problems, never a value of the person.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED, the line does not end: nobody knows how many rows are missing.
+        """
+        self._verify_ended(line, reason)
         self.count += 1
         if len(self._kept) < MAX_KEPT_REJECTIONS:
             self._kept.append((line, reason))
 
     def add_repeats(self, lines: NDArray[np.uint32], first_lines: NDArray[np.uint32]) -> None:
-        """Rejects the rows of `lines`, each of which repeats the card of the row beside it in `first_lines`."""
-        in_file_order = np.argsort(lines)[:MAX_KEPT_REJECTIONS]
-        for line, first_line in zip(lines[in_file_order].tolist(), first_lines[in_file_order].tolist(), strict=True):
-            self.add(line, f"repeats the health_card of line {first_line}")
-        self.count += len(lines) - len(in_file_order)
+        """Rejects the rows of `lines`, each of which repeats the card of the row beside it in `first_lines`.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED, as in `add`.
+        """
+        in_file_order = np.argsort(lines)
+        kept = in_file_order[:MAX_KEPT_REJECTIONS]
+        for line, first_line in zip(lines[kept].tolist(), first_lines[kept].tolist(), strict=True):
+            self.add(line, f"repeats the health_card of {self.counted_by} {first_line}")
+        self._verify_ended(int(lines[in_file_order[-1]]), "repeats a health_card")
+        self.count += len(lines) - len(kept)
 
     @property
     def first(self) -> tuple[tuple[int, str], ...]:
@@ -83,15 +111,23 @@ class RejectedRows:
         allowed = tolerated if max_rejected is None else max_rejected
         if self.count > allowed:
             line, reason = self.first[0]
-            _refuse(
-                f"{self.count} of its {rows} rows are wrong and {allowed} would be tolerated; line {line}: {reason}",
+            refuse(
+                f"{self.count} of its {rows} rows are wrong and {allowed} would be tolerated; "
+                f"{self.counted_by} {line}: {reason}",
                 "It may be the wrong file. If it is the right one, --max-rejected admits more wrong rows.",
+            )
+
+    def _verify_ended(self, line: int, reason: str) -> None:
+        if line == self.unended_line:
+            refuse(
+                f"it ends in the middle of a row; line {line}: {reason}",
+                "Write it again, to its end. If that row is whole and merely wrong, end its line.",
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some rows, column by column: the line number of each, and its texts under each column name."""
+    """Some rows, column by column: the line (or row) number of each, and its texts under each column name."""
 
     lines: Sequence[int]
     columns: Mapping[str, Sequence[str]]
@@ -112,7 +148,7 @@ class CsvSource:
         Raises:
             InvalidRequestError: LOAD_REFUSED.
         """
-        with self._opened() as file:
+        with reading(self._path) as file:
             total = os.fstat(file.fileno()).st_size
             names = self._header(file)
             header_end = file.tell()
@@ -128,39 +164,38 @@ class CsvSource:
             if rows:
                 yield _chunk(names, lines, rows)
             if file.tell() == header_end:
-                _refuse("it names columns and has no rows", "Its first line is followed by one line per person.")
+                refuse(*NO_ROWS)
             _report(progress, file, total)
-
-    @contextmanager
-    def _opened(self) -> Iterator[BinaryIO]:
-        try:
-            with self._path.open("rb") as file:
-                yield file
-        except OSError as error:
-            _refuse(f"it cannot be read ({error.strerror})", "Check the path and the permissions.")
 
     def _header(self, file: BinaryIO) -> list[str]:
         raw = file.readline(MAX_LINE_BYTES + 1)
         if not raw:
-            _refuse("it is empty", "Its first line must name the columns.")
+            refuse("it is empty", "Its first line must name the columns.")
+        _verify_written(raw, 1)
         try:
             names = _fields(raw.decode("utf-8-sig")) if len(raw) <= MAX_LINE_BYTES else None
         except (UnicodeDecodeError, csv.Error):
             names = None
         if names is None:
-            _refuse("its first line does not name columns in UTF-8", "Save the file as CSV in UTF-8.")
-        self._verify_names(names)
+            refuse("its first line does not name columns in UTF-8", "Save the file as CSV in UTF-8.")
+        if len(names) == 1 < len(self._columns):
+            refuse("its first line names one column only", "Separate the columns with commas.")
+        verify_names(names, self._columns)
         return names
 
-    def _verify_names(self, names: list[str]) -> None:
-        if len(names) == 1 < len(self._columns):
-            _refuse("its first line names one column only", "Separate the columns with commas.")
-        if repeated := {name for name in names if names.count(name) > 1}:
-            _refuse(f"it names columns twice: {_named(repeated)}", "Each column stands in the file once.")
-        if missing := set(self._columns).difference(names):
-            _refuse(f"it lacks columns: {_named(missing)}", f"It must have: {', '.join(self._columns)}.")
-        if unknown := set(names).difference(self._columns):
-            _refuse(f"it has columns that are not published: {_named(unknown)}", "Leave them out of the file.")
+
+def verify_names(names: Sequence[str], wanted: Collection[str]) -> None:
+    """Return only if a file's columns are the wanted ones, in any order.
+
+    Raises:
+        InvalidRequestError: LOAD_REFUSED.
+    """
+    if repeated := {name for name in names if names.count(name) > 1}:
+        refuse(f"it names columns twice: {_named(repeated)}", "Each column stands in the file once.")
+    if missing := set(wanted).difference(names):
+        refuse(f"it lacks columns: {_named(missing)}", f"It must have: {', '.join(wanted)}.")
+    if unknown := set(names).difference(wanted):
+        refuse(f"it has columns that are not published: {_named(unknown)}", "Leave them out of the file.")
 
 
 def ascending_without_repeats(
@@ -187,9 +222,14 @@ def _records(file: BinaryIO, width: int, rejected: RejectedRows) -> Iterator[tup
     line = 1
     while raw := file.readline(MAX_LINE_BYTES + 1):
         line += 1
+        if line > MAX_ROWS:
+            refuse(*TOO_MANY_ROWS)
+        end = raw if len(raw) <= MAX_LINE_BYTES else _rest_of_line(file, raw)
+        if not end.endswith(b"\n"):
+            rejected.unended_line = line
+        _verify_written(raw, line)
         if len(raw) > MAX_LINE_BYTES:
-            _skip_rest_of_line(file, raw)
-            rejected.add(line, f"is longer than {MAX_LINE_BYTES} bytes")
+            rejected.add(line, TOO_LONG)
             continue
         try:
             fields = _fields(raw.decode("utf-8"))
@@ -204,8 +244,17 @@ def _records(file: BinaryIO, width: int, rejected: RejectedRows) -> Iterator[tup
                 rejected.add(line, f"has {len(fields)} fields instead of {width}")
 
 
+def _verify_written(raw: bytes, line: int) -> None:
+    # Not a fault of one row: a block of zeros takes the place of as many rows as fit into it.
+    if b"\0" in raw:
+        refuse(
+            f"line {line} holds NUL bytes",
+            "It is damaged, or no text in UTF-8: write it again, as CSV in UTF-8 or as Parquet.",
+        )
+
+
 def _fields(text: str) -> list[str]:
-    """The fields of one line; none of an empty one. A NUL or another control character is for the column to refuse."""
+    """The fields of one line; none of an empty one. A control character is for the column to refuse."""
     text = text.removesuffix("\n").removesuffix("\r")
     if not text:
         return []
@@ -213,9 +262,11 @@ def _fields(text: str) -> list[str]:
     return text.split(",") if '"' not in text else next(csv.reader([text], strict=True))
 
 
-def _skip_rest_of_line(file: BinaryIO, raw: bytes) -> None:
-    while raw and not raw.endswith(b"\n"):
-        raw = file.readline(MAX_LINE_BYTES)
+def _rest_of_line(file: BinaryIO, raw: bytes) -> bytes:
+    """The last piece of a line that is too long to keep."""
+    while not raw.endswith(b"\n") and (more := file.readline(MAX_LINE_BYTES)):
+        raw = more
+    return raw
 
 
 def _chunk(names: list[str], lines: list[int], rows: list[list[str]]) -> Chunk:
@@ -229,7 +280,3 @@ def _report(progress: Progress | None, file: BinaryIO, total: int) -> None:
 
 def _named(names: set[str]) -> str:
     return listed(shown(name) for name in sorted(names))
-
-
-def _refuse(problem: str, remedy: str) -> NoReturn:
-    raise InvalidRequestError("LOAD_REFUSED", problem=problem, remedy=remedy) from None

@@ -1,20 +1,36 @@
 """What the census node's log means: the policy in force, what was charged to whom, what was released, whether it is shut.
 
 Ledger invariants held here (DESIGN 5): a release has a charge before it; the sum of charges never passes the cap; one
-ticket has one charge and one answer; nothing is charged after a shutdown, while answers charged before still go out.
+ticket has one charge and one answer; nothing is charged while the service is shut down, while answers charged before
+still go out. Nothing lowers a charge: neither a policy nor a reopening. What would let more be learned than before, a
+reopening or a weaker policy, takes an order that the operator signed for this very entry. An
+answer that nobody fetched is kept as long as the policy under which it was released promised.
 """
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass, replace
 
-from broker_common.crypto.signing import Purpose, VerifyKey
+from broker_common.crypto.signing import Purpose, VerifyKey, key_named
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import any_fits, price_units
-from broker_common.privacy.policy import Policy, parse_policy
-from broker_common.tlog.entries import Adopted, Charged, Delivered, Entry, Event, Loaded, Released, Shutdown
-from broker_common.tlog.replay import LogState
+from broker_common.privacy.policy import Policy, parse_signed_policy
+from broker_common.tlog.entries import (
+    Adopted,
+    Charged,
+    Delivered,
+    Entry,
+    Event,
+    Expired,
+    Loaded,
+    Released,
+    Relinked,
+    Reopened,
+    Shutdown,
+)
+from broker_common.tlog.orders import Act, Order
+from broker_common.tlog.replay import ReplayError
+from broker_common.tlog.store_state import StoreState
 
 __all__ = ["CensusState", "ChargedTicket"]
 
@@ -29,10 +45,14 @@ class ChargedTicket:
     policy_hash: str
     # Hash of the released sealed answer; empty before the release.
     answer: str = ""
+    # Until when the released answer is kept for its researcher: release time and the retention then in force.
+    kept_until_ms: int = 0
     delivered: bool = False
+    # Removed without having been delivered.
+    expired: bool = False
 
 
-class CensusState(LogState):
+class CensusState(StoreState):
     """Replay of a census log under strict accounting: one counter for the whole service."""
 
     role = "census"
@@ -41,19 +61,15 @@ class CensusState(LogState):
         super().__init__(identity_key)
         self.policy: Policy | None = None
         self.adopted: Adopted | None = None
-        self.load = ""
-        self.release = ""
-        # Of every load there ever was: pending answers may need an older one.
-        self.commitments: dict[str, str] = {}
         self.charged_units = 0
         # Of the charges whose answers are out: what may be told to researchers at any instant.
         self.released_units = 0
         self.shut_down = False
-        # Empty, `budget` or `operator`.
+        # While it is shut down: `budget` or `operator`; otherwise empty.
         self.shutdown_reason = ""
         # By ticket hash, in the order of the charges.
         self.tickets: dict[str, ChargedTicket] = {}
-        # Charged and not released; released and not delivered. Ordered, and small however old the log is.
+        # Charged and not released; released, not delivered and not expired. Ordered, small however old the log is.
         self.unreleased: dict[str, None] = {}
         self.undelivered: dict[str, None] = {}
         self._ticket_of_query: dict[str, str] = {}
@@ -67,6 +83,17 @@ class CensusState(LogState):
     def must_shut_down(self) -> bool:
         """True when the next entry must be a shutdown, because no admissible scale fits any more."""
         return self._must_shut_down
+
+    @property
+    def anything_fits(self) -> bool:
+        """True when some scale that the policy in force admits fits beside what has been charged."""
+        policy = self.policy
+        return policy is not None and any_fits(policy.cap, self.charged_units, policy.scales)
+
+    def order(self, act: Act, note: str, *, adopting: Policy | None = None) -> Order:
+        """What the operator has to sign so that the next entry of this log may do `act`."""
+        policy = self.policy_hash if adopting is None else adopting.hash.hex()
+        return Order(act=act, log=self.origin, note=note, policy=policy, sequence=self.size)
 
     @property
     def answers(self) -> int:
@@ -102,50 +129,84 @@ class CensusState(LogState):
         match event:
             case Adopted():
                 self._adopt(entry, event)
-            case Loaded():
-                self._require(entry, event.load not in self.commitments, "LOAD_REPEATED", "a load is put in force once")
-                self.load, self.release = event.load, event.release
-                self.commitments[event.load] = event.commitment
+            case Loaded() | Relinked():
+                self._replace_store(entry, event)
             case Charged():
                 self._charge(entry, event)
             case Released():
                 self._release(entry, event)
             case Delivered():
                 self._deliver(entry, event)
+            case Expired():
+                self._expire(entry, event)
             case Shutdown():
-                self._require(entry, not self.shut_down, "SHUTDOWN_REPEATED", "the service is already shut down")
-                self._require(
-                    entry,
-                    (event.reason == "budget") == self._must_shut_down,
-                    "SHUTDOWN_REASON",
-                    "the budget shuts the service down exactly when no admissible scale fits",
-                )
-                self.shut_down, self._must_shut_down = True, False
-                self.shutdown_reason = event.reason
+                self._shut_down(entry, event)
+            case Reopened():
+                self._reopen(entry, event)
             case _:
                 self._refuse(entry, "OTHER_LOG", "a census log holds no such entry")
 
     def _adopt(self, entry: Entry, event: Adopted) -> None:
-        key = self.membership.own_key(Purpose.POLICY, event.key_id, entry.time_ms)
-        if key is None:
-            self._refuse(entry, "POLICY_INVALID", "the key that is named is none of this agency's policy keys")
         try:
-            signature = base64.b64decode(event.signature, validate=True)
-            key.verify_signature(event.document.encode(), signature)
-            policy = parse_policy(event.document.encode())
-        except (InvalidRequestError, ValueError) as error:
+            key = self._own_key(entry, Purpose.POLICY, event.key_id)
+            policy = parse_signed_policy(event.document.encode(), event.signature, key)
+        except InvalidRequestError as error:
             self._refuse(entry, "POLICY_INVALID", f"the policy is not one of this agency: {error}")
-        canonical = base64.b64encode(signature).decode("ascii")
-        self._require(entry, event.signature == canonical, "POLICY_INVALID", "the signature is not in canonical base64")
-        self._require(entry, not self.shut_down, "POLICY_AFTER_SHUTDOWN", "no policy is adopted after a shutdown")
+        weaker = () if self.policy is None else policy.weakens(self.policy)
+        if not weaker:
+            unasked = (event.note, event.confirmation, event.confirmation_key_id)
+            self._require(entry, not any(unasked), "ORDER_UNASKED", "this policy needs no confirmation")
+        elif self.policy is not None and policy.raises_cap(self.policy):
+            self._verify_confirmed(entry, event, policy, "CAP_RAISED", weaker)
+        else:
+            self._verify_confirmed(entry, event, policy, "CHARGE_LOWERED", weaker)
+        self.policy, self.policy_hash, self.adopted = policy, policy.hash.hex(), event
+        # A service that is shut stays shut; a policy alone never reopens it.
+        self._must_shut_down = not self.shut_down and not self.anything_fits
+
+    def _verify_confirmed(
+        self, entry: Entry, event: Adopted, policy: Policy, code: str, weaker: tuple[str, ...]
+    ) -> None:
+        order = self.order("adopt", event.note, adopting=policy)
+        try:
+            self._verify_order(entry, order, event.confirmation, event.confirmation_key_id)
+        except ReplayError as error:
+            self._refuse(entry, code, f"{'; '.join(weaker)}; the operator did not confirm it: {error.text}")
+
+    def _shut_down(self, entry: Entry, event: Shutdown) -> None:
+        self._require(entry, not self.shut_down, "SHUTDOWN_REPEATED", "the service is already shut down")
         self._require(
             entry,
-            self.policy is None or policy.cap <= self.policy.cap,
-            "CAP_RAISED",
-            "a policy may not raise the cap",
+            (event.reason == "budget") == self._must_shut_down,
+            "SHUTDOWN_REASON",
+            "the budget shuts the service down exactly when no admissible scale fits",
         )
-        self.policy, self.policy_hash, self.adopted = policy, policy.hash.hex(), event
-        self._must_shut_down = not any_fits(policy.cap, self.charged_units, policy.scales)
+        if event.reason == "budget":
+            self._require(
+                entry, not event.signature and not event.key_id, "ORDER_UNASKED", "the budget takes nobody's order"
+            )
+        else:
+            self._verify_order(entry, self.order("shutdown", event.note), event.signature, event.key_id)
+        self.shut_down, self._must_shut_down = True, False
+        self.shutdown_reason = event.reason
+
+    def _reopen(self, entry: Entry, event: Reopened) -> None:
+        self._require(entry, self.shut_down, "REOPENED_WHILE_OPEN", "the service is not shut down")
+        self._require(entry, self.anything_fits, "NOTHING_FITS", "no admissible scale fits what has been charged")
+        self._verify_order(entry, self.order("reopen", event.note), event.signature, event.key_id)
+        self.shut_down, self.shutdown_reason = False, ""
+
+    def _verify_order(self, entry: Entry, order: Order, signature: str, key_id: str) -> None:
+        # SECURITY: the order is made here, from this log and this place in it, so that no other one can stand in for it.
+        self._require(entry, order.note != "", "ORDER_WITHOUT_REASON", "an order says why it is given")
+        try:
+            self._own_key(entry, Purpose.OPERATOR, key_id).verify_text(order.document, signature)
+        except InvalidRequestError as error:
+            self._refuse(entry, "ORDER_INVALID", f"the operator did not give this order here: {error}")
+
+    def _own_key(self, entry: Entry, purpose: Purpose, key_id: str) -> VerifyKey:
+        """The agency's own key of this name, which is honoured at the time of the entry."""
+        return key_named(self.membership.own_keys(purpose, entry.time_ms), key_id, subject=purpose.value)
 
     def _charge(self, entry: Entry, event: Charged) -> None:
         policy = self.policy
@@ -176,14 +237,16 @@ class CensusState(LogState):
         self._used_slots.add(event.slot)
         self.next_slot = max(self.next_slot, event.slot + 1)
         self.charged_units = total
-        self._must_shut_down = not any_fits(policy.cap, total, policy.scales)
+        self._must_shut_down = not self.anything_fits
 
     def _release(self, entry: Entry, event: Released) -> None:
         ticket = self.tickets.get(event.ticket)
         if ticket is None:
             self._refuse(entry, "RELEASE_WITHOUT_CHARGE", "an answer was released that was never charged")
         self._require(entry, not ticket.answer, "RELEASED_TWICE", "one ticket, one answer")
-        self.tickets[event.ticket] = replace(ticket, answer=event.answer)
+        assert self.policy is not None  # noqa: S101 - there was one at the charge
+        kept_until_ms = entry.time_ms + self.policy.answer_retention_ms
+        self.tickets[event.ticket] = replace(ticket, answer=event.answer, kept_until_ms=kept_until_ms)
         del self.unreleased[event.ticket]
         self.released_units += ticket.charge.units
         self.undelivered[event.ticket] = None
@@ -193,5 +256,18 @@ class CensusState(LogState):
         if ticket is None or not ticket.answer:
             self._refuse(entry, "DELIVERY_WITHOUT_RELEASE", "an answer was delivered that was never released")
         self._require(entry, not ticket.delivered, "DELIVERED_TWICE", "a delivery is logged once")
+        self._require(entry, not ticket.expired, "DELIVERY_AFTER_EXPIRY", "an answer was delivered that was removed")
         self.tickets[event.ticket] = replace(ticket, delivered=True)
+        del self.undelivered[event.ticket]
+
+    def _expire(self, entry: Entry, event: Expired) -> None:
+        ticket = self.tickets.get(event.ticket)
+        if ticket is None or not ticket.answer:
+            self._refuse(entry, "EXPIRY_WITHOUT_RELEASE", "an answer expired that was never released")
+        self._require(entry, not ticket.expired, "EXPIRED_TWICE", "an expiry is logged once")
+        self._require(entry, not ticket.delivered, "EXPIRY_AFTER_DELIVERY", "an answer expired that was delivered")
+        self._require(
+            entry, entry.time_ms >= ticket.kept_until_ms, "EXPIRED_EARLY", "an answer was removed before its time"
+        )
+        self.tickets[event.ticket] = replace(ticket, expired=True)
         del self.undelivered[event.ticket]

@@ -23,12 +23,15 @@ __all__ = [
     "Delivered",
     "Entry",
     "Event",
+    "Expired",
     "Forwarded",
     "Loaded",
     "Opened",
     "Refused",
     "Registered",
     "Released",
+    "Relinked",
+    "Reopened",
     "ReportedCharge",
     "Revoked",
     "Settled",
@@ -44,7 +47,10 @@ MAX_NOTE_CHARACTERS = 4096
 _Count = Annotated[int, Meta(ge=0, lt=2**53)]
 _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _HashOrNone = Annotated[str, Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
+_Linkage = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
 _Text = Annotated[str, Meta(min_length=1, max_length=4096)]
+_TextOrNone = Annotated[str, Meta(max_length=4096)]
+_Note = Annotated[str, Meta(max_length=MAX_NOTE_CHARACTERS)]
 
 
 class Opened(Struct, tag="opened", frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -78,18 +84,41 @@ class Revoked(Struct, tag="revoked", frozen=True, forbid_unknown_fields=True, kw
 
 
 class Adopted(Struct, tag="adopted", frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Census: a policy came into force. Its text is here whole, so replay needs nothing else."""
+    """Census: a policy came into force. Its text is here whole, so replay needs nothing else.
+
+    `confirmation`, its key and the `note` are the operator's order to adopt a weaker policy than the one before it;
+    empty for every other policy.
+    """
 
     document: Annotated[str, Meta(min_length=2, max_length=32_768)]
     signature: _Text
     key_id: _Text
+    note: _Note = ""
+    confirmation: _TextOrNone = ""
+    confirmation_key_id: _TextOrNone = ""
 
 
 class Loaded(Struct, tag="loaded", frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Both: a store was loaded and replaced the one before. `commitment` fixes its content without telling it."""
+    """Both: a store was loaded and replaced the one before. `commitment` fixes its content without telling it.
+
+    `linkage` names the chain of linkage keys that its pseudonyms come from.
+    """
 
     load: _Text
     release: _Text
+    linkage: _Linkage
+    commitment: _Hash
+
+
+class Relinked(Struct, tag="relinked", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Both: the linkage key was changed, and a store of the same people and release replaced the one before.
+
+    Its pseudonyms come from chain `linkage`, those of the store before from chain `previous`.
+    """
+
+    load: _Text
+    previous: _Linkage
+    linkage: _Linkage
     commitment: _Hash
 
 
@@ -125,11 +154,27 @@ class Delivered(Struct, tag="delivered", frozen=True, forbid_unknown_fields=True
     by: Annotated[str, Meta(pattern=r"\A(inbox|collect)\Z")]
 
 
+class Expired(Struct, tag="expired", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Census: an answer that nobody fetched was removed after its retention."""
+
+    ticket: _Hash
+
+
 class Shutdown(Struct, tag="shutdown", frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Census: no further charge. `reason` is `budget` or `operator`."""
+    """Census: no further charge. `reason` is `budget` or `operator`; an operator's is a signed order, a budget's is not."""
 
     reason: Annotated[str, Meta(pattern=r"\A(budget|operator)\Z")]
-    note: Annotated[str, Meta(max_length=MAX_NOTE_CHARACTERS)]
+    note: _Note
+    signature: _TextOrNone = ""
+    key_id: _TextOrNone = ""
+
+
+class Reopened(Struct, tag="reopened", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Census: charges are taken again, by the operator's signed order; what was charged before goes on counting."""
+
+    note: _Note
+    signature: _Text
+    key_id: _Text
 
 
 class Submitted(Struct, tag="submitted", frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -177,10 +222,13 @@ Event: TypeAlias = (
     | Revoked
     | Adopted
     | Loaded
+    | Relinked
     | Charged
     | Released
     | Delivered
+    | Expired
     | Shutdown
+    | Reopened
     | Submitted
     | Forwarded
     | ReportedCharge

@@ -15,11 +15,12 @@ from broker_common.tlog.entries import (
     Forwarded,
     Loaded,
     Refused,
+    Relinked,
     ReportedCharge,
     Settled,
     Submitted,
 )
-from broker_common.tlog.replay import LogState
+from broker_common.tlog.store_state import StoreState
 
 __all__ = ["AcceptedTicket", "HealthState"]
 
@@ -39,17 +40,13 @@ class AcceptedTicket:
         return not (self.settled or self.refused)
 
 
-class HealthState(LogState):
+class HealthState(StoreState):
     """Replay of a health log."""
 
     role = "health"
 
     def __init__(self, identity_key: VerifyKey) -> None:
         super().__init__(identity_key)
-        self.load = ""
-        self.release = ""
-        # Of every load there ever was: open tickets may need an older one.
-        self.commitments: dict[str, str] = {}
         self.tickets: dict[str, AcceptedTicket] = {}
         # Accepted and neither settled nor refused. Ordered, and small however old the log is.
         self.open_tickets: dict[str, None] = {}
@@ -64,10 +61,8 @@ class HealthState(LogState):
 
     def _take(self, entry: Entry, event: Event) -> None:
         match event:
-            case Loaded():
-                self._require(entry, event.load not in self.commitments, "LOAD_REPEATED", "a load is put in force once")
-                self.load, self.release = event.load, event.release
-                self.commitments[event.load] = event.commitment
+            case Loaded() | Relinked():
+                self._replace_store(entry, event)
             case Submitted():
                 self._require(entry, event.ticket not in self.tickets, "TICKET_REPEATED", "a ticket is accepted once")
                 self._require(

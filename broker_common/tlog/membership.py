@@ -110,11 +110,9 @@ class Membership:
         """Every certificate that is recognised at this instant."""
         return [certificate for peer in self._peers.values() for certificate in peer.card.certificates(now_ms)]
 
-    def own_key(self, purpose: Purpose, key_id: str, now_ms: int) -> VerifyKey | None:
-        """The node's own public key of this name, if it is honoured at this instant."""
-        if self.own is None:
-            return None
-        return next((key for key in self.own.verify_keys(purpose, now_ms) if key.key_id == key_id), None)
+    def own_keys(self, purpose: Purpose, now_ms: int) -> list[VerifyKey]:
+        """The node's own public keys for a purpose that are honoured at this instant."""
+        return [] if self.own is None else self.own.verify_keys(purpose, now_ms)
 
 
 def _verify_subjects(card: VerifiedCard, others: list[VerifiedCard]) -> None:

@@ -1,8 +1,10 @@
-"""A clock that tests set by hand. It may jump either way, as the wall clock may."""
+"""Clocks that tests set by hand. They may jump either way, as the wall clock may."""
 
 from __future__ import annotations
 
-__all__ = ["FakeClock"]
+from broker_common.storage.clock import system_clock
+
+__all__ = ["FakeClock", "ShiftedClock"]
 
 
 class FakeClock:
@@ -17,3 +19,13 @@ class FakeClock:
     def advance(self, milliseconds: int) -> None:
         """Let time pass; a negative number sets the clock back."""
         self.now_ms += milliseconds
+
+
+class ShiftedClock:
+    """A wall clock that somebody sets while it runs: true time and a shift."""
+
+    def __init__(self) -> None:
+        self.shift_ms = 0
+
+    def __call__(self) -> int:
+        return system_clock() + self.shift_ms

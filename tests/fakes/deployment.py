@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 
 from broker_common.cli import _run
 from broker_common.errors import BrokerError
+from broker_common.privacy.policy import parse_policy
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
@@ -219,14 +220,15 @@ class Deployment:
 
     def verify_ledger(self) -> None:
         """The invariants of DESIGN 5, from the entries alone, and then the product's own replay of both logs."""
-        cap = self.json("census", "policy")["cap"]
         charged: set[str] = set()
         released: set[str] = set()
-        total, shut_down = 0, False
+        cap, total, shut_down = 0, 0, False
         for event in self.events("census"):
             match event["type"]:
+                case "adopted":
+                    cap = parse_policy(event["document"].encode()).cap
                 case "charged":
-                    assert not shut_down, "charged after the shutdown"
+                    assert not shut_down, "charged while shut down"
                     assert event["ticket"] not in charged, "charged twice"
                     charged.add(event["ticket"])
                     total += event["units"]
@@ -237,6 +239,8 @@ class Deployment:
                     released.add(event["ticket"])
                 case "shutdown":
                     shut_down = True
+                case "reopened":
+                    shut_down = False
         accepted = self.tickets("health", "submitted")
         assert charged <= accepted.keys(), "charged a ticket that the health node does not know"
         status = self.json("census", "status")

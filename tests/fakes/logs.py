@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from base64 import b64encode
 from typing import Any
 
 from fakes.cards import IDENTITY, Party
@@ -13,6 +12,7 @@ from broker_common.crypto.certificates import Identity
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
+from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import (
     Adopted,
     Announced,
@@ -21,7 +21,10 @@ from broker_common.tlog.entries import (
     Loaded,
     Opened,
     Registered,
+    Relinked,
+    Reopened,
     Revoked,
+    Shutdown,
     Submitted,
 )
 from broker_common.tlog.membership import peer_name
@@ -34,21 +37,28 @@ __all__ = [
     "HEALTH",
     "HEALTH_ORIGIN",
     "LOG_KEY",
+    "OPERATOR_KEY",
     "ORIGIN",
     "POLICY_KEY",
     "SIGNER",
     "adopted",
     "announced",
     "beginning",
+    "census_state",
+    "chain_of",
     "charged",
+    "confirmed",
     "contents",
     "hash_of",
     "loaded",
     "opened",
     "policy",
     "registered",
+    "relinked",
+    "reopened",
     "revoked",
     "root",
+    "shut_down",
     "submitted",
 ]
 
@@ -56,11 +66,12 @@ ORIGIN = "census.test/log"
 HEALTH_ORIGIN = "health.test/log"
 POLICY_KEY = SigningKey(Purpose.POLICY, bytes(range(32)))
 LOG_KEY = SigningKey(Purpose.LOG, bytes(range(1, 33)))
+OPERATOR_KEY = SigningKey(Purpose.OPERATOR, bytes(range(2, 34)))
 SIGNER = NoteSigner(ORIGIN, (LOG_KEY,))
 CENSUS = Party(
     Identity("census-ca", "census", "node"),
     ORIGIN,
-    given={"policy": POLICY_KEY, "log": LOG_KEY},
+    given={"policy": POLICY_KEY, "operator": OPERATOR_KEY, "log": LOG_KEY},
     randomness=SeededRandomness("census"),
 )
 HEALTH = Party(Identity("health-on", "health", "node"), HEALTH_ORIGIN, randomness=SeededRandomness("health"))
@@ -84,9 +95,19 @@ def policy(**changes: Any) -> Policy:
     return Policy(**fields | changes)
 
 
+def census_state() -> CensusState:
+    """A census log that nothing stands in, under the keys of this module."""
+    return CensusState(root(CENSUS))
+
+
 def hash_of(number: int) -> str:
     """A hash that stands for the number."""
     return f"{number:064x}"
+
+
+def chain_of(number: int) -> str:
+    """The name of a linkage chain that stands for the number."""
+    return f"{number:016x}"
 
 
 def opened(role: str = "census", **changes: Any) -> Opened:
@@ -131,15 +152,40 @@ def adopted(rules: Policy | None = None, key: SigningKey = POLICY_KEY, **changes
     document = (policy() if rules is None else rules).document
     fields = {
         "document": document.decode(),
-        "signature": b64encode(key.sign(document)).decode("ascii"),
+        "signature": key.sign_text(document),
         "key_id": key.key_id,
     }
     return Adopted(**fields | changes)
 
 
+def confirmed(state: CensusState, rules: Policy, note: str = "a drill", key: SigningKey = OPERATOR_KEY) -> Adopted:
+    """The adoption of `rules` as the next entry, with the operator's confirmation."""
+    order = state.order("adopt", note, adopting=rules)
+    return adopted(rules, note=note, confirmation=key.sign_text(order.document), confirmation_key_id=key.key_id)
+
+
+def shut_down(state: CensusState, note: str = "a drill", key: SigningKey = OPERATOR_KEY) -> Shutdown:
+    """The operator's shutdown as the next entry."""
+    order = state.order("shutdown", note)
+    return Shutdown(reason="operator", note=note, signature=key.sign_text(order.document), key_id=key.key_id)
+
+
+def reopened(state: CensusState, note: str = "the drill is over", key: SigningKey = OPERATOR_KEY) -> Reopened:
+    """The operator's reopening as the next entry."""
+    order = state.order("reopen", note)
+    return Reopened(note=note, signature=key.sign_text(order.document), key_id=key.key_id)
+
+
 def loaded(load: str = "load1", **changes: Any) -> Loaded:
     """A load that replaces the one before."""
-    return Loaded(**{"load": load, "release": "2021", "commitment": hash_of(1)} | changes)
+    fields = {"load": load, "release": "2021", "linkage": chain_of(1), "commitment": hash_of(1)}
+    return Loaded(**fields | changes)
+
+
+def relinked(load: str = "load2", **changes: Any) -> Relinked:
+    """The change of the linkage key that follows on `loaded()`."""
+    fields = {"load": load, "previous": chain_of(1), "linkage": chain_of(2), "commitment": hash_of(6)}
+    return Relinked(**fields | changes)
 
 
 def charged(number: int, *, before: int = 0, scale: int = 30, **changes: Any) -> Charged:

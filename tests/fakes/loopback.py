@@ -141,16 +141,7 @@ class Loopback:
             add_cards(server, self.world.census.journal)
 
         await self._serve("census", CENSUS, add_census)
-        link = self._link()
-        self._stack.push_async_callback(link.close)
-        health = HealthService(
-            self.health,
-            census=link,
-            manifest_key=lambda: self.world.parties[HEALTH].signing(Purpose.MANIFEST),
-            randomness=self.world.randomness,
-            limits=self.health_limits,
-            stop=self.stops["health"],
-        )
+        health = self.health_service(HealthService)
 
         def add_health(server: aio.Server) -> None:
             health_service_pb2_grpc.add_HealthServiceServicer_to_server(health, server)
@@ -172,30 +163,42 @@ class Loopback:
         server = serving(role, self.tls[identity], self.registered, register, clock=self.clock, stop=self.stops[role])
         self.peers[role] = await self._stack.enter_async_context(server)
 
-    def _link(self) -> CensusLink:
+    def health_service(self, kind: type[HealthService]) -> HealthService:
+        """The health node's service, or one that differs from it, in front of the census node."""
         known = self.world.known(self.health.journal)
-        return CensusLink(
+        link = CensusLink(
             self.peers["census"].address,
             card=lambda: known.card("census", CENSUS.organisation),
             own_card=lambda: known.own().signed,
             tls=lambda: self.tls[HEALTH],
             clock=system_clock,
         )
+        self._stack.push_async_callback(link.close)
+        return kind(
+            self.health,
+            census=link,
+            manifest_key=lambda: self.world.parties[HEALTH].signing(Purpose.MANIFEST),
+            randomness=self.world.randomness,
+            limits=self.health_limits,
+            stop=self.stops["health"],
+        )
 
-    def session(self) -> Session:
-        """The first researcher's session with both nodes, to be entered."""
+    def session(
+        self, *, answers: Answers | None = None, census: Peer | None = None, health: Peer | None = None
+    ) -> Session:
+        """The first researcher's session, to be entered, with both nodes or with what stands in their places."""
         party, trust = self.world.parties[OWNER], Trust(self.world.directory / "trust", system_clock)
         for agency in (CENSUS, HEALTH):
             trust.put(self.world.parties[agency].card)
         return Session(
             researcher_id=RESEARCHER,
             ticket_key=lambda: party.signing(Purpose.TICKET),
-            health=Party("health", self.peers["health"].address),
-            census=Party("census", self.peers["census"].address),
+            health=Party("health", (health or self.peers["health"]).address),
+            census=Party("census", (census or self.peers["census"]).address),
             own_card=lambda: party.card,
             trust=trust,
             tls=lambda: self.tls[OWNER],
-            answers=self.answers,
+            answers=answers or self.answers,
             clock=system_clock,
             randomness=self.world.randomness,
         )

@@ -7,7 +7,6 @@ honest query that is answered afterwards. Logs are read with a connection of the
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import itertools
 import os
@@ -21,6 +20,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import pytest
+from fakes import logs
 from fakes.cards import Party, PrivateKey
 from fakes.clock import FakeClock
 from sqlite_utils import Database
@@ -30,12 +30,13 @@ from broker_common.crypto.cards import SAMPLE, SAMPLING
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, commit_set, hash_bytes, hash_set
 from broker_common.crypto.frames import FrameSealer
+from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
 from broker_common.crypto.sealing import OpeningKey, SealingKey, sample_info
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import BrokerError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief, price_units
-from broker_common.privacy.policy import Policy
+from broker_common.privacy.policy import Policy, parse_policy
 from broker_common.query.answer import open_answer
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition import Condition
@@ -43,9 +44,12 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.question import parse_question
 from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket
 from broker_common.storage.clock import system_clock
+from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
+from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import KnownPeers, announce, register
+from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source_values import MISSING, Values
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Charged, Entry, parse_entry
@@ -53,18 +57,20 @@ from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner, NoteVerifier
 from broker_common.tlog.replay import LogState, replay
-from broker_common.values import QUERY_ID_BYTES, Randomness
+from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from census_node.admission import Admission, AdmittedSample
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode, Keys
 from census_node.outbox import Outbox
 from census_node.registry import Registry
+from census_node.relinking import relink_registry
 from census_node.samples import SampleFolder
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Attempt, Sample, Sender
 from health_node.node import HealthNode, SamplingKeys
 from health_node.people_store import People, build_people_store
 from health_node.questions import Questions
+from health_node.relinking import relink_people
 from researcher_node.answers import Answers, AskedQuestion, CensusKeys
 
 __all__ = [
@@ -106,6 +112,7 @@ OTHER = Identity("university", "researcher", OTHER_RESEARCHER)
 CENSUS_ORIGIN = "census.example/test"
 HEALTH_ORIGIN = "health.example/test"
 _LOAD = "0123456789abcdef"
+_ENGINE_THREADS = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,11 +162,13 @@ class Secrets:
 
     log: SigningKey = field(default_factory=lambda: _signing(Purpose.LOG))
     policy: SigningKey = field(default_factory=lambda: _signing(Purpose.POLICY))
+    operator: SigningKey = field(default_factory=lambda: _signing(Purpose.OPERATOR))
     answer: SigningKey = field(default_factory=lambda: _signing(Purpose.ANSWER))
     manifest: SigningKey = field(default_factory=lambda: _signing(Purpose.MANIFEST))
     other_manifest: SigningKey = field(default_factory=lambda: _signing(Purpose.MANIFEST))
     health_log: SigningKey = field(default_factory=lambda: _signing(Purpose.LOG))
     sample: OpeningKey = field(default_factory=lambda: OpeningKey.generate(os.urandom))
+    linkage: LinkageChain = field(default_factory=lambda: LinkageChain([LinkageKey(os.urandom(32))]))
     sampling: SamplingKey = field(default_factory=lambda: SamplingKey(os.urandom(32)))
     ticket: dict[str, SigningKey] = field(
         default_factory=lambda: {name: _signing(Purpose.TICKET) for name in (RESEARCHER, OTHER_RESEARCHER)}
@@ -170,7 +179,8 @@ class Secrets:
         if identity.role == "researcher":
             return {"ticket": self.ticket[identity.name]}
         if identity.role == "census":
-            return {"log": self.log, "policy": self.policy, "answer": self.answer, SAMPLE: self.sample}
+            keys: dict[str, PrivateKey] = {"log": self.log, "answer": self.answer, SAMPLE: self.sample}
+            return keys | {"policy": self.policy, "operator": self.operator}
         if identity == OTHER_HEALTH:
             return {"manifest": self.other_manifest}
         return {"log": self.health_log, "manifest": self.manifest, SAMPLING: self.sampling}
@@ -179,10 +189,21 @@ class Secrets:
 class World:
     """Three agencies that know each other's cards. `close` it."""
 
-    def __init__(self, directory: Path, policy: Policy | None = None, *, people: int = 400) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        policy: Policy | None = None,
+        *,
+        people: int = 400,
+        census_clock: Clock | None = None,
+        health_clock: Clock | None = None,
+    ) -> None:
         self.directory = directory
         self.policy = make_policy() if policy is None else policy
+        # Everybody's, unless a test is about clocks that differ.
         self.clock = FakeClock(system_clock())
+        self.census_clock = self.clock if census_clock is None else census_clock
+        self.health_clock = self.clock if health_clock is None else health_clock
         self.randomness: Randomness = os.urandom
         self.secrets = Secrets()
         self.people = make_pseudonyms(people)
@@ -209,6 +230,11 @@ class World:
         for close in reversed(self._closing):
             close()
 
+    def follow(self, key: LinkageKey) -> None:
+        """From here on everybody goes by their pseudonym under the next key, as at agencies that have changed to it."""
+        self.secrets.linkage = self.secrets.linkage.with_key(key)
+        self.people, self.in_census = (_ascending(key.step(people)) for people in (self.people, self.in_census))
+
     @property
     def researchers(self) -> dict[str, Researcher]:
         """Whom the census node knows as researchers."""
@@ -216,7 +242,7 @@ class World:
 
     def known(self, journal: Journal[StateT]) -> KnownPeers:
         """A node's view of who it is and whom it knows, as the product gives it to the node's parts."""
-        return KnownPeers(journal, self.clock)
+        return KnownPeers(journal, self.census_clock if journal.state.role == "census" else self.health_clock)
 
     def _introduce(self, journal: Journal[StateT], own: Identity, *peers: Identity) -> None:
         """Log whose log this is, and whom its node knows."""
@@ -224,12 +250,12 @@ class World:
         for peer in peers:
             register(journal, self.parties[peer].card, projects=[PROJECT] if peer.role == "researcher" else None)
 
-    def _signer(self, own: Identity) -> Callable[[LogState], NoteSigner]:
+    def _signer(self, own: Identity, clock: Clock) -> Callable[[LogState], NoteSigner]:
         """What a party's log is signed with: the keys that its card honours, or the one there is before any card."""
         party = self.parties[own]
 
         def signer(state: LogState) -> NoteSigner:
-            card, now_ms = state.membership.own, max(self.clock(), state.time_ms)
+            card, now_ms = state.membership.own, max(clock(), state.time_ms)
             public = (party.card if card is None else card).verify_keys(Purpose.LOG, now_ms)
             return NoteSigner(party.card.card.origin, tuple(party.private(key.to_text(), SigningKey) for key in public))
 
@@ -245,18 +271,52 @@ class World:
         journal = self._census_journal(create=True)
         self._introduce(journal, CENSUS, HEALTH, OTHER_HEALTH, OWNER, OTHER)
         self._adopt(journal, self.policy)
-        loads.put_in_force(journal, _LOAD, RELEASE, os.urandom)
+        loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom)
         journal.close()
+        self._write_keys(self.census_folder)
+
+    def _write_keys(self, folder: Path) -> None:
+        (folder / "keys").mkdir()
+        (folder / "keys" / "linkage.key").write_text(self.secrets.linkage.to_text())
+
+    @property
+    def linkage(self) -> str:
+        """The name of the chain that everybody's pseudonyms come from until somebody changes the key."""
+        return self.secrets.linkage.chain_id
+
+    def relink_census(self, key: LinkageKey) -> RelinkReport:
+        """The census operator changes the linkage key."""
+        loads = LoadFolder(self.census_folder / "registries", ".npz")
+        with next_key_of(self.census_folder, "census", key) as (keys, source):
+            return relink_registry(self.census.journal, loads, keys, source, os.urandom)
+
+    def relink_health(self, node: HealthNode, key: LinkageKey) -> RelinkReport:
+        """The health operator changes the linkage key."""
+        loads = LoadFolder(self.health_folder / "people", ".duckdb")
+        with next_key_of(self.health_folder, "health", key) as (keys, source):
+            return relink_people(node.journal, loads, keys, source, os.urandom, engine_threads=_ENGINE_THREADS)
 
     def adopt(self, policy: Policy) -> None:
         """Sign a policy and put it in force."""
         self._adopt(self.census.journal, policy)
 
     def _adopt(self, journal: Journal[CensusState], policy: Policy) -> None:
-        document, key = policy.document, self.secrets.policy
-        signature = base64.b64encode(key.sign(document)).decode("ascii")
         with journal.transaction() as transaction:
-            transaction.append(Adopted(document=document.decode(), signature=signature, key_id=key.key_id))
+            transaction.append(logs.adopted(policy, self.secrets.policy))
+
+    def shut_down(self) -> None:
+        """The operator ends the service."""
+        with self.census.journal.transaction() as transaction:
+            transaction.append(logs.shut_down(transaction.state, key=self.secrets.operator))
+
+    def reopen(self) -> None:
+        """The operator opens it again."""
+        with self.census.journal.transaction() as transaction:
+            transaction.append(logs.reopened(transaction.state, key=self.secrets.operator))
+
+    def census_state(self) -> CensusState:
+        """A census log that nothing stands in."""
+        return CensusState(self.roots[CENSUS])
 
     def make_registry(self, load: str) -> Registry:
         """Everybody in the census, their language told by their place: French is every fourth from the second on."""
@@ -274,9 +334,9 @@ class World:
 
         journal = (Journal.create if create else Journal)(
             self.census_folder / "journal.db",
-            fresh_state=lambda: CensusState(self.roots[CENSUS]),
-            signer=self._signer(CENSUS),
-            clock=self.clock,
+            fresh_state=self.census_state,
+            signer=self._signer(CENSUS, self.census_clock),
+            clock=self.census_clock,
             tables=tables,
         )
         self._closing.append(journal.close)
@@ -288,24 +348,24 @@ class World:
         known, party = self.known(journal), self.parties[CENSUS]
 
         def answer() -> SigningKey:
-            key = known.own().in_use("answer", self.clock())
+            key = known.own().in_use("answer", self.census_clock())
             assert isinstance(key, VerifyKey)
             return party.private(key.to_text(), SigningKey)
 
         def sample() -> list[OpeningKey]:
-            keys = known.own().honoured(SAMPLE, self.clock())
+            keys = known.own().honoured(SAMPLE, self.census_clock())
             return [party.private(key.to_text(), OpeningKey) for key in keys if isinstance(key, SealingKey)]
 
         def manifest() -> dict[str, list[VerifyKey]]:
             cards = known.agencies("health").items()
-            return {name: card.verify_keys(Purpose.MANIFEST, self.clock()) for name, card in cards}
+            return {name: card.verify_keys(Purpose.MANIFEST, self.census_clock()) for name, card in cards}
 
         self.census = CensusNode(
             journal,
             keys=Keys(answer=answer, sample=sample, manifest=manifest, researchers=known.researchers),
             loads=LoadFolder(self.census_folder / "registries", ".npz"),
             samples=SampleFolder(self.census_folder / "samples"),
-            clock=self.clock,
+            clock=self.census_clock,
             randomness=self._draw,
         )
         return self.census
@@ -346,25 +406,26 @@ class World:
         journal = (Journal.create if create else Journal)(
             self.health_folder / "journal.db",
             fresh_state=lambda: HealthState(self.roots[HEALTH]),
-            signer=self._signer(HEALTH),
-            clock=self.clock,
+            signer=self._signer(HEALTH, self.health_clock),
+            clock=self.health_clock,
             tables=tables,
         )
         self._closing.append(journal.close)
         if create:
             self._introduce(journal, HEALTH, CENSUS, OWNER, OTHER)
-            loads.put_in_force(journal, _LOAD, RELEASE, os.urandom)
+            loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom)
+            self._write_keys(self.health_folder)
         known, party = self.known(journal), self.parties[HEALTH]
         return HealthNode(
             journal,
             researchers=known.researchers,
             sampling=SamplingKeys(
-                in_use=lambda: str(known.own().in_use(SAMPLING, self.clock())),
+                in_use=lambda: str(known.own().in_use(SAMPLING, self.health_clock())),
                 named=lambda name: party.private(name, SamplingKey),
             ),
             loads=loads,
-            engine_threads=1,
-            clock=self.clock,
+            engine_threads=_ENGINE_THREADS,
+            clock=self.health_clock,
             randomness=os.urandom,
         )
 
@@ -393,7 +454,7 @@ class World:
         """A noise slot, as a quote reserves it."""
         with self.census.journal.reading() as state:
             next_slot = state.next_slot
-        now_ms = self.clock()
+        now_ms = self.census.journal.now()
         return self.census.slots.reserve(
             researcher,
             not_below=next_slot,
@@ -414,7 +475,7 @@ class World:
             fraction_millionths=WHOLE_MILLIONTHS,
             policy_hash=self.policy.hash,
             noise_slot=ticket_pb2.NoiseSlot(number=self.reserve(researcher) if slot is None else slot),
-            expires_ms=self.clock() + self.policy.quote_lifetime_ms,
+            expires_ms=self.census.journal.now() + self.policy.quote_lifetime_ms,
         )
 
     def order(
@@ -442,9 +503,11 @@ class World:
         salt = os.urandom(SALT_BYTES) if salt is None else salt
         return OrderedSample(order, Sample(chosen, salt, commit_set(salt, order.hash, hash_set(chosen.tobytes()))))
 
-    def messages(self, ordered: OrderedSample, sender: Sender | None = None) -> list[census_service_pb2.CountRequest]:
+    def messages(
+        self, ordered: OrderedSample, sender: Sender | None = None, linkage: str = ""
+    ) -> list[census_service_pb2.CountRequest]:
         """One attempt to hand a sample over: header, frames, manifest."""
-        attempt = Attempt(ordered.order.verified, ordered.order.signed, sender or self.sender)
+        attempt = Attempt(ordered.order.verified, ordered.order.signed, linkage or self.linkage, sender or self.sender)
         frames = list(attempt.frames(ordered.sample))
         return [attempt.header(), *frames, attempt.manifest(ordered.sample)[1]]
 
@@ -463,11 +526,11 @@ class World:
         """An attempt of a health node that lies: any frames, any manifest, any key; by default the rest is right."""
         sealer = FrameSealer(os.urandom)
         sealed_key = (census_key or self.secrets.sample.sealing_key).seal(
-            sealer.frame_key, sample_info(order.hash, order.body.policy_hash) if info is None else info
+            sealer.frame_key, sample_info(order.hash, order.body.policy_hash, self.linkage) if info is None else info
         )
         requests = [
             census_service_pb2.CountRequest(
-                header=sample_pb2.SampleHeader(ticket=order.signed, sealed_frame_key=sealed_key)
+                header=sample_pb2.SampleHeader(ticket=order.signed, sealed_frame_key=sealed_key, linkage=self.linkage)
             )
         ]
         for index, last, plaintext in frames:
@@ -579,8 +642,9 @@ class World:
 
     def verify_log(self) -> CensusState:
         """Return the replayed census log, if it keeps every rule and leads to its signed checkpoint."""
-        state = verify_stored_log(self.census_folder / "journal.db", CensusState(self.roots[CENSUS]), self.census_log)
-        assert state.charged_units <= self.policy.cap
+        state = verify_stored_log(self.census_folder / "journal.db", self.census_state(), self.census_log)
+        caps = [parse_policy(adopted.document.encode()).cap for adopted in self.events(Adopted)]
+        assert state.charged_units <= max(caps)
         assert state.charged_units == sum(price_units(charge.scale) for charge in self.charges())
         return state
 
@@ -643,11 +707,26 @@ def make_policy(  # the tests' policy: everything at once, unless a test is abou
     )
 
 
+@contextlib.contextmanager
+def next_key_of(folder: Path, role: str, key: LinkageKey) -> Iterator[tuple[LinkageKeys, NextKey]]:
+    """The keys of a home, and `key` as the other agency's key file brings it."""
+    file = folder / "brought.key"
+    file.write_text(LinkageChain([key]).to_text())
+    yield LinkageKeys(Home(folder, role), "file:keys/linkage.key"), NextKey(file=file)
+    file.unlink()
+
+
 def make_pseudonyms(count: int, seed: int = 1) -> Pseudonyms:
     """`count` pseudonyms, strictly ascending; the same for the same arguments."""
     drawn = np.random.default_rng(seed).integers(0, 256, size=(count, 16), dtype=np.uint8)
-    unique: Pseudonyms = np.unique(drawn.view("V16").reshape(-1)).view(np.uint8).reshape(-1, 16)
+    unique = _ascending(drawn)
     assert len(unique) == count
+    return unique
+
+
+def _ascending(people: Pseudonyms) -> Pseudonyms:
+    """Everybody once, in ascending order."""
+    unique: Pseudonyms = np.unique(people.view("V16").reshape(-1)).view(np.uint8).reshape(-1, 16)
     return unique
 
 

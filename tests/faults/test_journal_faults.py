@@ -24,10 +24,12 @@ from fakes.logs import (
     SIGNER,
     adopted,
     beginning,
+    census_state,
     charged,
     hash_of,
     loaded,
     root,
+    shut_down,
 )
 from sqlite_utils import Database
 
@@ -36,7 +38,7 @@ from broker_common.errors import BrokerError, InternalError, InvalidRequestError
 from broker_common.privacy.accounting import price_units
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Delivered, Opened, Released, Shutdown, parse_entry
+from broker_common.tlog.entries import Delivered, Opened, Released, parse_entry
 from broker_common.tlog.merkle import MerkleTree, root_from_inclusion
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import replay
@@ -44,7 +46,6 @@ from broker_common.tlog.replay import replay
 PRICE = price_units(30)
 READY = 7
 """Entries in the journal of the fixture: opened, announced, two registered, adopted, loaded, one charge."""
-LAST = READY - 1
 
 
 def create_tables(db: Database) -> None:
@@ -56,7 +57,7 @@ def open_journal(path: Path, clock: FakeClock | None = None, signer: NoteSigner 
     """Open the journal as a node does."""
     return Journal(
         path,
-        fresh_state=lambda: CensusState(root(CENSUS)),
+        fresh_state=census_state,
         signer=lambda _: signer,
         clock=clock or FakeClock(),
         tables=create_tables,
@@ -67,7 +68,7 @@ def create_journal(path: Path) -> Journal[CensusState]:
     """Make a new journal."""
     return Journal.create(
         path,
-        fresh_state=lambda: CensusState(root(CENSUS)),
+        fresh_state=census_state,
         signer=lambda _: SIGNER,
         clock=FakeClock(),
         tables=create_tables,
@@ -112,7 +113,7 @@ def stored(path: Path) -> tuple[int, set[str]]:
         rows = {row[0] for row in connection.execute("select ticket from pending")}
     finally:
         connection.close()
-    state = replay(map(parse_entry, entries), CensusState(root(CENSUS)))
+    state = replay(map(parse_entry, entries), census_state())
     # One transaction wrote both, so the charges and the rows are the same tickets.
     assert set(state.tickets) == rows
     return state.size, rows
@@ -273,7 +274,7 @@ def test_an_entry_that_could_not_be_read_back_is_not_written(path: Path) -> None
     """An operator's endless remark must not keep the node from ever starting again."""
     with opened_journal(path) as journal:
         with pytest.raises(InternalError) as caught, journal.transaction() as transaction:
-            transaction.append(Shutdown(reason="operator", note="x" * 5000))
+            transaction.append(shut_down(transaction.state, "x" * 5000))
         assert caught.value.code == "INTERNAL"
         with journal.transaction() as transaction:
             charge(transaction, 1)
@@ -314,7 +315,7 @@ def test_a_proof_does_not_show_how_far_the_log_has_grown(path: Path) -> None:
                 charge(transaction, number)
             at_once.append(journal.prove(READY - 1 + number))
         with opened_journal(path) as other, other.transaction() as transaction:
-            transaction.append(Shutdown(reason="operator", note=""))
+            transaction.append(shut_down(transaction.state))
         enter_reading(journal)
         assert [journal.prove(READY + number) for number in range(5)] == at_once
     with opened_journal(path) as journal:
@@ -362,7 +363,7 @@ def test_what_another_process_appended_is_folded_in_before_deciding(path: Path) 
             charge(transaction, 1)
         with operator.transaction() as transaction:
             assert transaction.state.answers == 2
-            transaction.append(Shutdown(reason="operator", note=""))
+            transaction.append(shut_down(transaction.state))
         with node.transaction() as transaction:
             assert transaction.state.shut_down
         with operator.transaction() as transaction:
@@ -443,12 +444,12 @@ def other_note(size: int, key: SigningKey = LOG_KEY, origin: str = ORIGIN) -> st
 
 OTHER_KEY = SigningKey(Purpose.LOG, bytes(32))
 TAMPERINGS = {
-    "last entry deleted": [f"delete from entries where sequence = {LAST}"],
+    "last entry deleted": ["delete from entries where sequence = 6"],
     "first entry deleted": ["delete from entries where sequence = 0"],
     "middle entry deleted": ["delete from entries where sequence = 1"],
     "all entries deleted": ["delete from entries"],
     "entry moved to the end": ["update entries set sequence = 19 where sequence = 2"],
-    "last entry moved": [f"update entries set sequence = 19 where sequence = {LAST}"],
+    "last entry moved": ["update entries set sequence = 19 where sequence = 6"],
     "entries swapped": [
         "update entries set sequence = -1 where sequence = 1",
         "update entries set sequence = 1 where sequence = 2",
@@ -456,7 +457,7 @@ TAMPERINGS = {
     ],
     "entry edited": [
         """update entries set entry = cast(replace(cast(entry as text), '"alice"', '"mallo"') as blob)"""
-        f" where sequence = {LAST}"
+        " where sequence = 6"
     ],
     "time edited": [
         """update entries set entry = cast(replace(cast(entry as text), '"time_ms":1700', '"time_ms":1600') as blob)"""
@@ -466,11 +467,11 @@ TAMPERINGS = {
     "entry respelled": [
         """update entries set entry = cast(replace(cast(entry as text), '"alice"', ' "alice"') as blob)"""
     ],
-    "entry repeated at the end": [f"insert into entries select {READY}, entry from entries where sequence = {LAST}"],
-    "rubbish appended": [f"insert into entries values ({READY}, x'7b7d')"],
+    "entry repeated at the end": ["insert into entries select 7, entry from entries where sequence = 6"],
+    "rubbish appended": ["insert into entries values (7, x'7b7d')"],
     "head deleted": ["delete from head"],
     "checkpoint emptied": ["update head set checkpoint = ''"],
-    "checkpoint altered": [f"update head set checkpoint = replace(checkpoint, char(10) || '{READY}', char(10) || '5')"],
+    "checkpoint altered": ["update head set checkpoint = replace(checkpoint, char(10) || '7', char(10) || '5')"],
     "summary altered": ["update head set state = replace(state, '\"answers\":1', '\"answers\":0')"],
     "summary emptied": ["update head set state = ''"],
 }
@@ -533,7 +534,7 @@ def test_a_log_of_another_key_is_not_ours(path: Path) -> None:
 def test_a_log_that_shrinks_under_a_running_node_stops_it(path: Path) -> None:
     """Entries deleted behind the node's back are noticed at the next transaction or reading."""
     with opened_journal(path) as journal:
-        tamper(path, f"delete from entries where sequence = {LAST}")
+        tamper(path, "delete from entries where sequence = 6")
         assert code_of(lambda: enter_reading(journal)) == "INTEGRITY"
         assert code_of(lambda: enter_transaction(journal)) == "INTEGRITY"
         assert_closed_for_good(journal, "INTEGRITY")
@@ -542,9 +543,9 @@ def test_a_log_that_shrinks_under_a_running_node_stops_it(path: Path) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        f"insert into entries values ({READY}, x'7b7d')",
-        f"insert into entries values ({READY + 1}, x'7b7d')",
-        f"insert into entries select {READY}, entry from entries where sequence = {LAST}",
+        "insert into entries values (7, x'7b7d')",
+        "insert into entries values (8, x'7b7d')",
+        "insert into entries select 7, entry from entries where sequence = 6",
     ],
 )
 def test_entries_forged_under_a_running_node_stop_it(path: Path, statement: str) -> None:
@@ -767,7 +768,7 @@ def test_a_lock_that_is_let_go_in_time_is_waited_for(path: Path) -> None:
             with operator.transaction() as transaction:
                 holding.set()
                 done.wait(0.2)
-                transaction.append(Shutdown(reason="operator", note=""))
+                transaction.append(shut_down(transaction.state))
 
         holder = threading.Thread(target=hold)
         holder.start()

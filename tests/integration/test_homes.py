@@ -18,7 +18,7 @@ from grpc.aio import ServicerContext
 from tripartite.v1 import inbox_service_pb2, inbox_service_pb2_grpc
 
 from broker_common.crypto.cards import TLS, SignedCard, VerifiedCard, sign_card, verify_card
-from broker_common.crypto.certificates import Identity, PeerCertificate, TlsCredentials, make_certificate
+from broker_common.crypto.certificates import Identity, PeerCertificate, Role, TlsCredentials, make_certificate
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import REASONS, BrokerError, InternalError, RefusedError
 from broker_common.privacy.accounting import price_units
@@ -174,7 +174,7 @@ async def verify_not_taken(home: Path, signed: SignedCard) -> None:
     file.write_bytes(signed.to_bytes() + b"\n")
     assert code_of(lambda: read_card(file)) == "MALFORMED_MESSAGE"
     if home.name == "researcher":
-        role = "census" if '"role":"census"' in signed.document else "health"
+        role: Role = "census" if '"role":"census"' in signed.document else "health"
         trusted = home / "trust" / f"{role}.card"
         before = trusted.read_bytes()
         trusted.write_bytes(signed.to_bytes() + b"\n")

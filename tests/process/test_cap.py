@@ -46,7 +46,7 @@ def test_the_service_stops_before_the_cap_and_stays_stopped(exhausted: Deploymen
     exhausted.verify_ledger()
     assert exhausted.events("census")[-1]["type"] != "charged"
     assert [e for e in exhausted.events("census") if e["type"] == "shutdown"] == [
-        {"type": "shutdown", "reason": "budget", "note": ""}
+        {"type": "shutdown", "reason": "budget", "note": "", "signature": "", "key_id": ""}
     ]
 
 

@@ -34,21 +34,36 @@ DOCUMENTED = {
     "up": "",
     "demo": "--population --json",
     "health load": "--home --json --max-rejected --release",
+    "health relink": "--home --json --new-key --key-file",
     "health serve": "--home",
     "health status": "--home --json",
     "health dictionary": "--home --json",
     "census load": "--home --json --max-rejected --release",
+    "census relink": "--home --json --new-key --key-file",
     "census serve": "--home",
     "census status": "--home --json",
     "census policy": "--home --json",
     "census policy show": "--home --json",
-    "census shutdown": "--home --json",
+    "census policy propose": "--home --json --max-belief --scales --release-tick-ms --forward-delay-ms --answer-delay-ms "
+    "--quote-lifetime-ms --open-quotes --max-sample --answer-retention-ms --from",
+    "census policy adopt": "--home --json --confirm --reason",
+    "census shutdown": "--home --json --reason",
+    "census reopen": "--home --json --reason",
     "researcher dictionary": "--home --json",
     "researcher quote": "--home --json --count --scale --margin",
     "researcher ask": "--home --json --where --count --scale --margin --fraction --wait --again",
-    "researcher answers": "--home --json --collect",
+    "researcher answers": "--home --json --collect --state --project --since --until --last",
     "researcher serve": "--home",
 }
+
+
+WRONG_DRAFTS = [
+    *(("--scales", scales) for scales in ("", "x", "10-", "-10", "50-10", "1,,2", "1.5", "1-2-3", "1-1002", "\u0661")),
+    ("--release-tick-ms", "-1"),
+    ("--open-quotes", "0"),
+    ("--max-sample", "4294967296"),
+    ("--from", "/no/such/file"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -157,10 +172,14 @@ def test_a_shutdown_by_the_operator_is_durable_and_can_be_repeated(tmp_path: Pat
     """`census shutdown` works with the node down, says so in JSON, and logs one entry however often it is given."""
     deployment = make(tmp_path / "deployment", population=10)
     first = deployment.run("census", "shutdown", "--reason", "end of the study", "--json").result
-    assert first["state"] == "shutdown"
-    assert deployment.json("census", "shutdown") == first
-    assert deployment.events("census")[-1] == {"type": "shutdown", "reason": "operator", "note": "end of the study"}
+    assert first == {"state": "shutdown", "log_size": 4}
+    assert deployment.json("census", "shutdown", "--reason", "once more") == first
+    event = deployment.events("census")[-1]
+    assert list(event) == ["key_id", "note", "reason", "signature", "type"]
+    assert (event["type"], event["reason"], event["note"]) == ("shutdown", "operator", "end of the study")
     assert deployment.json("census", "status")["state"] == "shutdown"
+    assert deployment.json("census", "reopen", "--reason", "another study") == {"state": "serving", "log_size": 5}
+    assert deployment.json("census", "status")["state"] == "serving"
 
 
 def test_health_status_counts_people_and_questions(served: Deployment, stopped: Deployment) -> None:
@@ -212,6 +231,12 @@ def test_exit_2_for_usage(served: Deployment) -> None:
         (*ask, *both, "--wait", "inf"),
         (*ask, *both, "--again", "00" * 16),
         ("census", "policy"),
+        ("census", "shutdown", "--home", str(served.home("census"))),
+        ("census", "reopen", "--home", str(served.home("census"))),
+        *(("census", "policy", "propose", "--home", str(served.home("census")), *words) for words in WRONG_DRAFTS),
+        ("census", "policy", "adopt", "--home", str(served.home("census"))),
+        ("census", "policy", "adopt", "--home", str(served.home("census")), "0" * 8, "--confirm"),
+        ("census", "policy", "adopt", "--home", str(served.home("census")), "0" * 8, "--reason", "why"),
         ("up", "/no/such/folder"),
         ("init", "/no/such/folder", "--population", "9"),
         ("init", "/no/such/folder", "--accounting", "generous"),

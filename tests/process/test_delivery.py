@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from fakes.deployment import FRENCH, PROGRAM, Deployment, run_here, wait_until
+from fakes.deployment import FRENCH, PROGRAM, Deployment, make, run_here, wait_until
 
 from broker_common.privacy.policy import Policy
 from deploy.local import Plan, lay_out
@@ -18,6 +20,7 @@ from deploy.local import Plan, lay_out
 pytestmark = pytest.mark.process
 
 QUOTE_SECONDS = 3.0
+CRASHING_NODE = Path(__file__).with_name("crashing_node.py")
 
 
 class ShortQuotes(Plan):
@@ -62,11 +65,15 @@ def ways(deployment: Deployment, query: str) -> list[str]:
 
 
 def test_an_answer_nobody_waits_for_is_pushed_to_the_inbox(deployment: Deployment) -> None:
-    """`ask --wait 0` ends with exit 5, and the answer comes all the same."""
-    with deployment.node("researcher"):
+    """`ask --wait 0` ends with exit 5, and the answer comes all the same; the inbox says nothing of it."""
+    with deployment.node("researcher") as inbox:
         query = ask_and_leave(deployment)
         wait_until(lambda: row(deployment, query)["state"] == "answered", "pushed", seconds=20)
         wait_until(lambda: ways(deployment, query) == ["inbox"], "logged", seconds=5)
+    assert inbox.lines == inbox.ready
+    answer = row(deployment, query)
+    for secret in (query, deployment.ticket_of(query), "age", "French", f"count={answer['noisy_count']}"):
+        assert secret not in inbox.stderr
 
 
 def test_an_inbox_that_opens_late_gets_what_it_missed(deployment: Deployment) -> None:
@@ -87,6 +94,23 @@ def test_a_killed_ask_is_answered_all_the_same(deployment: Deployment) -> None:
     query = row(deployment, -1)["query_id"]
     with deployment.node("researcher"):
         wait_until(lambda: row(deployment, query)["state"] == "answered", "pushed", seconds=20)
+
+
+def test_an_interrupted_ask_is_recoverable(deployment: Deployment) -> None:
+    """Ctrl-C while waiting: exit 130, the query is named, and its answer is fetched later, without an inbox."""
+    words = ("--home", deployment.home("researcher"), "--where", "age >= 65", "--count", FRENCH)
+    with subprocess.Popen([PROGRAM, "researcher", "ask", *words], stderr=subprocess.PIPE, text=True) as asking:
+        assert asking.stderr is not None
+        assert "taken the question" in asking.stderr.readline()
+        asking.send_signal(signal.SIGINT)
+        said = asking.stderr.read()
+    query = row(deployment, -1)["query_id"]
+    assert asking.returncode == 130
+    assert f"answers --collect {query}" in said
+    assert "Traceback" not in said
+    wait_until(lambda: bool(deployment.tickets("census", "released")[deployment.ticket_of(query)]), "released")
+    (collected,) = deployment.run("researcher", "answers", "--collect", query, "--json").result["answers"]
+    assert (collected["state"], ways(deployment, query)) == ("answered", ["collect"])
 
 
 def test_without_an_inbox_collect_works_alone(deployment: Deployment) -> None:
@@ -121,3 +145,19 @@ def test_asking_again_after_the_ticket_expired_still_gives_the_answer_it_was_cha
     assert again["query_id"] == query
     assert deployment.json("census", "status")["answers"] == answers
     assert row(deployment, query)["refused"] is None
+
+
+def test_a_census_node_killed_before_it_logs_a_delivery_delivers_again(tmp_path: Path) -> None:
+    """The inbox has the answer, the log does not say so: after the start it is delivered and logged, once."""
+    deployment = make(tmp_path / "deployment", population=100)
+    with deployment.node("researcher"), deployment.node("health"):
+        with deployment.node("census", launcher=(sys.executable, CRASHING_NODE, "delivered", "before")) as crashing:
+            query = ask_and_leave(deployment)
+            wait_until(lambda: crashing.process.poll() is not None, "killed")
+            assert crashing.process.returncode == -signal.SIGKILL
+        answer = row(deployment, query)
+        assert (answer["state"], ways(deployment, query)) == ("answered", [])
+        with deployment.node("census"):
+            wait_until(lambda: ways(deployment, query) == ["inbox"], "logged", seconds=20)
+        assert row(deployment, query) == answer
+    deployment.verify_ledger()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import os
+import random  # noqa: TID251 - seeded nonsense for a file, no secret
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes.deployment import FRENCH, Deployment, make, run_here
+from fakes.parquet import HEALTH_TYPES, parquet_from_csv, write_parquet
 
 pytestmark = pytest.mark.process
 
@@ -109,6 +113,11 @@ def test_wrong_rows_are_reported_with_line_and_reason_and_the_rest_is_loaded(
 BROKEN: list[tuple[bytes, str]] = [
     (b"", "it is empty"),
     (b"\xff\xfe\x00", "UTF-8"),
+    (b"\x00" * 5000, "NUL bytes"),
+    (gzip.compress(b"health_card,age\n1,2\n"), "compressed"),
+    (random.Random(7).randbytes(5000), "UTF-8"),
+    (b"PAR1" + random.Random(8).randbytes(5000), "without its end"),
+    (b"PAR1" + random.Random(9).randbytes(5000) + b"PAR1", "damaged"),
     (b"health_card;age\n", "commas"),
     (b"health_card,age\n1,2\n", "lacks columns"),
     (b"%PDF-1.4 not a table at all\n", "one column only"),
@@ -119,7 +128,8 @@ BROKEN: list[tuple[bytes, str]] = [
 def test_a_broken_file_is_refused_and_what_was_loaded_before_still_serves(
     deployment: Deployment, tmp_path: Path, role: str
 ) -> None:
-    """Exit 3 with the reason; nothing of the load in force is touched."""
+    """Exit 3 with the reason; nothing of the load in force is touched, and questions are answered on it all the time."""
+    people = everyone(deployment)
     before = deployment.json(role, "status")
     header, *rows = lines_of(deployment, role)
     sources = [(tmp_path / f"{number}.csv", problem) for number, (_, problem) in enumerate(BROKEN)]
@@ -130,6 +140,8 @@ def test_a_broken_file_is_refused_and_what_was_loaded_before_still_serves(
         (write(tmp_path / "header.csv", [header]), "has no rows"),
         (write(tmp_path / "extra.csv", [f"{header},name", *(f"{row},x" for row in rows)]), "not published"),
         (write(tmp_path / "wrong.csv", [header, *map(wrong_digit, rows)]), "rows are wrong"),
+        (tmp_path, "cannot be read"),
+        *half_written(deployment, role, tmp_path),
     ]
     for source, problem in sources:
         outcome = load(deployment, role, source)
@@ -137,7 +149,53 @@ def test_a_broken_file_is_refused_and_what_was_loaded_before_still_serves(
         assert problem in outcome.error["text"] + outcome.error["hint"], source
         assert "still in force" in outcome.error["hint"]
     assert deployment.json(role, "status") == before
-    assert everyone(deployment) > 0
+    assert abs(everyone(deployment) - people) <= 2 * FAR
+
+
+def half_written(deployment: Deployment, role: str, folder: Path) -> list[tuple[Path, str]]:
+    """Files as a writer leaves them that was stopped, and a pipe that nobody writes to; with what is said of each."""
+    csv = deployment.home(role) / "people.csv"
+    content = csv.read_bytes()
+    last = content.rindex(b"\n", 0, -1) + 1
+    parquet = parquet_from_csv(csv, folder / "whole.parquet").read_bytes()
+    footer = int.from_bytes(parquet[-8:-4], "little") + 8
+    files = {
+        "in_a_card": (content[: last + 5], "ends in the middle of a row"),
+        "in_the_last_field": (content[:-3] + b"?", "ends in the middle of a row"),
+        "hole": (content[:last] + b"\0" * 4096, "NUL bytes"),
+        "no_footer": (parquet[:-footer], "without its end"),
+        "no_pages": (parquet[:4] + parquet[-footer:], "damaged"),
+        "blank_pages": (parquet[:4] + bytes(len(parquet) - footer - 4) + parquet[-footer:], "damaged"),
+        "no_rows": (
+            write_parquet(folder / "none", f"from read_parquet('{folder}/whole.parquet') limit 0").read_bytes(),
+            "has no rows",
+        ),
+    }
+    for name, (half, _) in files.items():
+        (folder / name).write_bytes(half)
+    os.mkfifo(folder / "pipe")
+    return [*((folder / name, problem) for name, (_, problem) in files.items()), (folder / "pipe", "regular file")]
+
+
+@pytest.mark.parametrize("role", ["health", "census"])
+def test_parquet_is_loaded_like_csv_and_its_rows_are_named_by_number(
+    deployment: Deployment, tmp_path: Path, role: str
+) -> None:
+    """Under any name; the serving node answers on it, and a wrong row has the number it has in the table."""
+    csv = deployment.home(role) / "people.csv"
+    people = everyone(deployment)
+    types = HEALTH_TYPES if role == "health" else None
+    source = parquet_from_csv(csv, tmp_path / "extract.csv", types)
+    assert load(deployment, role, source).result == load(deployment, role, csv).result
+    lines = lines_of(deployment, role)
+    lines[7] = wrong_digit(lines[7])
+    source = parquet_from_csv(write(tmp_path / "wrong.csv", lines), tmp_path / "wrong.parquet", types)
+    assert load(deployment, role, source).result["rejections"] == [
+        {"line": 7, "reason": "health_card has a wrong check digit"}
+    ]
+    assert "row 7: health_card has" in run_here(role, "load", "--home", deployment.home(role), source).stdout
+    assert abs(everyone(deployment) - people) <= 2 * FAR
+    load(deployment, role, csv)
 
 
 def test_max_rejected_0_refuses_a_single_wrong_row(deployment: Deployment, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_no_node_outlives_an_up_that_is_killed(deployment: Deployment) -> None:
 def test_up_is_ready_when_the_service_is_shut_down(tmp_path: Path) -> None:
     """A service that is shut down serves what was charged before: three ready lines, and every new question refused."""
     deployment = make(tmp_path / "deployment", population=100)
-    deployment.json("census", "shutdown")
+    deployment.json("census", "shutdown", "--reason", "a drill")
     with deployment.up() as up:
         assert len(up.ready) == 3
         for outcome in (

@@ -1,7 +1,9 @@
-"""An adversary who chooses scales, policies, repetitions and shutdowns cannot make the log hold more than its cap.
+"""An adversary who chooses scales, policies, repetitions, shutdowns and reopenings cannot pass what was confirmed.
 
 The machine keeps its own ledger in exact fractions of a nat, by the paper's formula, and shares no accounting with the
-product. Whatever it offers, what the log accepts stays within ln(param).
+product. Whatever it offers, what the log accepts stays within ln(param) of the highest limit that the operator confirmed,
+the first policy's included, and nothing is charged while the service is shut. Orders signed at one place are kept and
+offered again at others.
 """
 
 from __future__ import annotations
@@ -9,14 +11,24 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from fakes.logs import CENSUS, adopted, beginning, charged, hash_of, loaded, policy, root
+from fakes.logs import (
+    adopted,
+    beginning,
+    census_state,
+    charged,
+    confirmed,
+    hash_of,
+    loaded,
+    policy,
+    reopened,
+    shut_down,
+)
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from broker_common.privacy.policy import Policy
-from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Entry, Event, Released, Shutdown, encode_entry, parse_entry
+from broker_common.tlog.entries import Charged, Entry, Event, Released, Reopened, Shutdown, encode_entry, parse_entry
 from broker_common.tlog.replay import ReplayError, replay
 
 # ln(p / (1 - p)) of each limit, rounded up in the last digit; from a table of logarithms, not from the product.
@@ -35,10 +47,12 @@ class Overspending(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = CensusState(root(CENSUS))
+        self.state = census_state()
         self.log: list[Entry] = []
         self.spent = Fraction(0)
-        # The limit in force, and the budget of the first one.
+        # What the operator signed, and for which entry.
+        self.orders: list[tuple[int, Event]] = []
+        # The limit in force, and the highest budget that was ever confirmed.
         self.limit = ""
         self.highest = Fraction(0)
         self.next_number = 0
@@ -102,6 +116,30 @@ class Overspending(RuleBasedStateMachine):
             assert NATS[max_belief] <= NATS[self.limit]
             self.limit = max_belief
 
+    @rule(max_belief=st.sampled_from(sorted(NATS)))
+    def confirm(self, max_belief: str) -> None:
+        event = confirmed(self.state, rules(max_belief))
+        self.orders.append((self.state.size, event))
+        if self.offer(event):
+            assert NATS[max_belief] > NATS[self.limit]
+            self.limit, self.highest = max_belief, max(self.highest, NATS[max_belief])
+
+    @rule()
+    def reopen(self) -> None:
+        event = reopened(self.state)
+        self.orders.append((self.state.size, event))
+        was_shut = self.state.shut_down
+        if self.offer(event):
+            assert was_shut
+            assert any(self.spent + Fraction(1, scale) <= NATS[self.limit] for scale in ADMISSIBLE[self.limit])
+
+    @precondition(lambda self: self.orders)
+    @rule(number=st.integers(0, 50))
+    def replay_an_order(self, number: int) -> None:
+        place, order = self.orders[number % len(self.orders)]
+        if place != self.state.size:
+            assert not self.offer(order)
+
     @rule(number=st.integers(0, 10))
     def release(self, number: int) -> None:
         answers_before = sum(bool(ticket.answer) for ticket in self.state.tickets.values())
@@ -109,16 +147,22 @@ class Overspending(RuleBasedStateMachine):
             assert hash_of(number) in self.state.tickets
             assert sum(bool(ticket.answer) for ticket in self.state.tickets.values()) == answers_before + 1
 
-    @rule(reason=st.sampled_from(["budget", "operator", "operator"]), mood=st.integers(0, 3))
+    @rule(reason=st.sampled_from(["budget", "operator", "operator", "nobody"]), mood=st.integers(0, 3))
     def shut_down(self, reason: str, mood: int) -> None:
         if reason == "operator" and mood:
             return
+        event = shut_down(self.state) if reason == "operator" else Shutdown(reason="budget", note="")
+        if reason == "nobody":
+            event = Shutdown(reason="operator", note="unsigned")
+        if reason == "operator":
+            self.orders.append((self.state.size, event))
         was_shut = self.state.shut_down
-        if self.offer(Shutdown(reason=reason, note="")):
+        if self.offer(event):
             assert not was_shut
+            assert reason != "nobody"
 
     @invariant()
-    def never_more_than_the_cap(self) -> None:
+    def never_more_than_the_largest_confirmed_cap(self) -> None:
         """The promise, in exact nats; the machine keeps the very charges that the state holds."""
         if self.log:
             assert self.spent <= self.highest
@@ -129,13 +173,13 @@ class Overspending(RuleBasedStateMachine):
     @invariant()
     def a_lowered_cap_admits_nothing_beyond_it(self) -> None:
         """A charge that does not fit the limit in force is never taken, whatever an older limit allowed."""
-        if self.log and isinstance(self.log[-1].event, type(charged(0))):
+        if self.log and isinstance(self.log[-1].event, Charged):
             assert self.spent <= NATS[self.limit]
 
     @invariant()
     def the_log_replays_to_the_same_state(self) -> None:
         """What was accepted one by one is accepted again from its bytes."""
-        again = replay(map(parse_entry, map(encode_entry, self.log)), CensusState(root(CENSUS)))
+        again = replay(map(parse_entry, map(encode_entry, self.log)), census_state())
         assert again.summary() == self.state.summary()
         assert again.tickets == self.state.tickets
 
@@ -147,12 +191,20 @@ class Overspending(RuleBasedStateMachine):
         assert len(out) + len(self.state.unreleased) == len(self.state.tickets)
 
     @invariant()
-    def nothing_is_charged_after_the_shutdown(self) -> None:
-        """Once shut, the number of answers stands still."""
-        ends = [place for place, entry in enumerate(self.log) if isinstance(entry.event, Shutdown)]
-        assert len(ends) <= 1
-        for place in ends:
-            assert not any(isinstance(entry.event, type(charged(0))) for entry in self.log[place:])
+    def nothing_is_charged_while_shut(self) -> None:
+        """Between a shutdown and the next reopening the number of answers stands still."""
+        is_shut = False
+        for entry in self.log:
+            match entry.event:
+                case Shutdown():
+                    assert not is_shut
+                    is_shut = True
+                case Reopened():
+                    assert is_shut
+                    is_shut = False
+                case Charged():
+                    assert not is_shut
+        assert is_shut == self.state.shut_down
 
 
 TestOverspending = Overspending.TestCase

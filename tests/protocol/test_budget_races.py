@@ -21,16 +21,19 @@ from broker_common.crypto.certificates import Identity
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import price_units
+from broker_common.privacy.policy import Policy
 from broker_common.rpc.server import StopSignal
 from broker_common.rpc.status import broker_error
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Entry, Event, Released, Shutdown
+from census_node import operating
 from census_node.admission import Admission, Gate
 from census_node.config import LimitConfig
-from census_node.ledger import verify_affordable
+from census_node.ledger import quotable_answers, verify_affordable
 from census_node.node import CensusNode
-from census_node.opening import CensusHome
+from census_node.operating import Confirmation
+from census_node.proposals import make_proposal
 from census_node.service import CensusService
 
 # ln 3 pays for exactly one answer at scale 1. Afterwards nothing fits, or only scale 50 does.
@@ -172,11 +175,73 @@ def test_retry_of_a_charged_ticket_is_served_after_the_shutdown(worlds: dict[str
 
 @pytest.mark.parametrize("max_belief", ["0.75", "0.6", "0.9"])
 def test_no_policy_reopens_a_shut_service(worlds: dict[str, World], max_belief: str) -> None:
-    """After the shutdown the log takes no policy at all, whatever its cap."""
+    """A policy under which something would fit is adopted, and the service stays shut until its operator reopens it."""
     world = worlds["SERVICE_SHUT_DOWN"]
     world.answer(world.order(scale=1))
-    with world.unchanged(), pytest.raises(InternalError, match="no policy is adopted after a shutdown"):
-        world.adopt(make_policy(max_belief=max_belief, scales=(50,)))
+    rules = make_policy(max_belief=max_belief, scales=(50,))
+    adopt(world, rules, confirmed=rules.raises_cap(world.policy))
+    world.policy = rules
+    for node in (world.census, world.open_census(), world.crash_census()):
+        with node.journal.reading() as state, pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
+            quotable_answers(state, rules, 50)
+    with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
+        world.charge(world.order(scale=50))
+
+
+def test_reopened_service_charges_on_top_of_what_was_charged(worlds: dict[str, World]) -> None:
+    """A reopening gives nothing back: ln 3 minus one answer at scale 1 pays for four at scale 50, and not for a fifth."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    world.answer(world.order(scale=1))
+    adopt(world, ONE_ANSWER_THEN_CHEAP_ONES)
+    world.policy = ONE_ANSWER_THEN_CHEAP_ONES
+    world.reopen()
+    for _ in range(4):
+        world.answer(world.order(scale=50))
+    for node in (world.census, world.open_census()):
+        world.census = node
+        with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
+            world.charge(world.order(scale=50))
+    assert world.verify_log().charged_units == price_units(1) + 4 * price_units(50)
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_nothing_is_reopened_while_nothing_fits(worlds: dict[str, World], released: bool) -> None:
+    """The command is refused, and so is the entry of whoever leaves the command out."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    order = world.order(scale=1)
+    world.charge(order)
+    if released:
+        world.census.release(order.hash.hex())
+    with world.unchanged(), pytest.raises(RefusedError, match="NOTHING_FITS"):
+        operating.reopen(world.census.journal, "a drill", world.secrets.operator)
+    with world.unchanged(), pytest.raises(InternalError, match="NOTHING_FITS"):
+        world.reopen()
+
+
+def test_until_a_shutdown_is_told_a_raised_cap_lets_no_sample_in(worlds: dict[str, World]) -> None:
+    """Accepted before the shutdown is told, a header would cost nobody anything and draw a sample that is refused."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    order = world.order(scale=1)
+    world.charge(order)
+    world.policy = make_policy(max_belief="0.9", scales=(1,))
+    adopt(world, world.policy, confirmed=True)
+    world.open_census()
+    assert quotable(world, 1) == 1
+    with world.unchanged(), pytest.raises(RefusedError, match="BUDGET_EXHAUSTED"):
+        world.admit(world.messages(world.sample(world.order(scale=1))))
+    for ticket_hash in world.census.recover():
+        world.census.release(ticket_hash)
+    with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
+        world.admit(world.messages(world.sample(world.order(scale=1))))
+    world.reopen()
+    world.answer(world.order(scale=1))
+    assert world.verify_log().charged_units == 2 * price_units(1)
+
+
+def quotable(world: World, scale: int) -> int:
+    """How many more answers at this scale a researcher is told of."""
+    with world.census.journal.reading() as state:
+        return quotable_answers(state, world.policy, scale)
 
 
 # --- the price of an accepted header ---------------------------------------------------------------------------------
@@ -277,6 +342,24 @@ async def test_price_of_a_header_that_took_longer_than_the_deadline_is_free_agai
     assert await Sender(service, world, world.order(scale=1)).header() == "proceed"
 
 
+async def test_last_answer_stays_with_a_header_whose_ticket_ends_meanwhile(
+    worlds: dict[str, World], last: CensusService
+) -> None:
+    """A researcher who gives a ticket an early end, or a clock set forward, starts no race between two samples."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    ends_ms = world.clock() + 1000
+    large = Sender(
+        last, world, world.order(scale=1, change=lambda body: setattr(body, "expires_ms", ends_ms)), make_pseudonyms(9)
+    )
+    assert await large.header() == "proceed"
+    world.clock.now_ms = ends_ms
+    small = Sender(last, world, world.order(scale=1), make_pseudonyms(0))
+    assert await small.header() == "BUDGET_EXHAUSTED"
+    assert await large.rest() == "charged"
+    assert await large.released() == "released"
+    assert len(world.charges()) == 1
+
+
 async def test_header_that_is_refused_holds_nothing(worlds: dict[str, World], last: CensusService) -> None:
     """Nobody keeps others from the budget with tickets that do not hold."""
     world = worlds["SERVICE_SHUT_DOWN"]
@@ -324,15 +407,11 @@ def test_end_of_the_service_is_told_when_the_last_answer_is_out(worlds: dict[str
 # --- policies --------------------------------------------------------------------------------------------------------
 
 
-class _Home(CensusHome):
-    """The operator's command on the world's census home."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-
-    def open_journal(self, *, create: bool = False) -> Journal[CensusState]:
-        assert not create
-        return self.world._census_journal()
+def adopt(world: World, policy: Policy, *, confirmed: bool = False) -> None:
+    """The operator's command, from a process of its own."""
+    keys = world.secrets
+    confirmation = Confirmation("a drill", keys.operator) if confirmed else None
+    operating.adopt(world._census_journal(), make_proposal(policy, keys.policy), [keys.policy.verify_key], confirmation)
 
 
 @pytest.fixture
@@ -360,7 +439,7 @@ def test_policy_under_which_nothing_fits_shuts_down_with_its_adoption(
 
     monkeypatch.setattr(Journal, "_commit", counted)
     before = len(world.entries())
-    _Home(world).adopt(NOTHING_FITS, world.secrets.policy)
+    adopt(world, NOTHING_FITS)
     assert commits == [before + 2]
     adopted, shutdown = (entry.event for entry in world.entries()[-2:])
     assert isinstance(adopted, Adopted)
@@ -394,7 +473,7 @@ def test_adoption_whose_shutdown_cannot_be_written_did_not_happen(
     with monkeypatch.context() as patch, world.unchanged():
         patch.setattr(Transaction, "append", dying)
         with pytest.raises(KeyboardInterrupt):
-            _Home(world).adopt(NOTHING_FITS, world.secrets.policy)
+            adopt(world, NOTHING_FITS)
     assert not world.verify_log().shut_down
     world.charge(world.order(scale=50))
 
@@ -410,31 +489,36 @@ def test_adoption_alone_is_no_log(nearly_spent: World) -> None:
 def test_policy_under_which_something_fits_shuts_nothing_down(nearly_spent: World) -> None:
     """The cheapest scale of the new policy decides."""
     world = nearly_spent
-    _Home(world).adopt(make_policy(max_belief="0.75", scales=(40, 60)), world.secrets.policy)
+    adopt(world, make_policy(max_belief="0.75", scales=(40, 60)))
     assert not world.verify_log().shut_down
 
 
 @pytest.mark.parametrize("max_belief", ["0.81", "0.99"])
-def test_command_that_would_raise_the_cap_is_refused(nearly_spent: World, max_belief: str) -> None:
-    """Told to the operator as their mistake, before anything is written; the running node is not disturbed."""
+def test_command_that_would_raise_the_cap_takes_the_operators_confirmation(
+    nearly_spent: World, max_belief: str
+) -> None:
+    """Refused before anything is written, the running node is not disturbed; confirmed, it is what new questions see."""
     world = nearly_spent
-    with world.unchanged(), pytest.raises(InvalidRequestError, match="INVALID_VALUE"):
-        _Home(world).adopt(make_policy(max_belief=max_belief), world.secrets.policy)
+    rules = make_policy(max_belief=max_belief)
+    with world.unchanged(), pytest.raises(RefusedError, match="POLICY_WEAKER"):
+        adopt(world, rules)
+    adopt(world, rules, confirmed=True)
+    world.policy = rules
     world.charge(world.order(scale=50))
+    assert [event.note for event in world.events(Adopted)] == ["", "a drill"]
 
 
-def test_command_on_a_shut_service_is_refused(worlds: dict[str, World]) -> None:
-    """No command reopens what is shut, and none leaves a trace in the log."""
-    world = worlds["SERVICE_SHUT_DOWN"]
-    world.answer(world.order(scale=1))
-    with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
-        _Home(world).adopt(ONE_ANSWER_THEN_CHEAP_ONES, world.secrets.policy)
+def test_command_that_confirms_what_needs_no_confirmation_is_refused(nearly_spent: World) -> None:
+    """A signature of the operator in the log always means that something was weakened."""
+    world = nearly_spent
+    with world.unchanged(), pytest.raises(InvalidRequestError, match="is not needed"):
+        adopt(world, make_policy(max_belief="0.75", scales=(40, 60)), confirmed=True)
 
 
-def test_no_policy_raises_the_cap(world: World) -> None:
-    """Budget that was promised to the public cannot be topped up by a later policy."""
+def test_no_policy_key_alone_raises_the_cap(world: World) -> None:
+    """Budget that was promised to the public is not topped up by whoever can sign policies."""
     world.answer(world.order())
-    with world.unchanged(), pytest.raises(InternalError, match="a policy may not raise the cap"):
+    with world.unchanged(), pytest.raises(InternalError, match="CAP_RAISED"):
         world.adopt(make_policy(max_belief="0.81"))
 
 

@@ -215,20 +215,24 @@ def test_frames_altered_after_sealing_are_refused(world: World, what: str) -> No
 def other_ticket(world: World, order: Order) -> bytes:
     """Bound to a ticket that is not this one."""
     del order
-    return sample_info(os.urandom(32), world.policy.hash)
+    return sample_info(os.urandom(32), world.policy.hash, world.linkage)
 
 
 def other_policy(world: World, order: Order) -> bytes:
     """Bound to a policy that is not in force."""
-    del world
-    return sample_info(order.hash, os.urandom(32))
+    return sample_info(order.hash, os.urandom(32), world.linkage)
 
 
-@pytest.mark.parametrize("info", [other_ticket, other_policy])
-def test_frame_key_sealed_for_another_ticket_or_policy_does_not_open(
+def other_linkage(world: World, order: Order) -> bytes:
+    """Bound to a linkage chain that the header does not name."""
+    return sample_info(order.hash, world.policy.hash, "0123456789abcdef")
+
+
+@pytest.mark.parametrize("info", [other_ticket, other_policy, other_linkage])
+def test_frame_key_sealed_for_another_ticket_policy_or_linkage_does_not_open(
     world: World, info: Callable[[World, Order], bytes]
 ) -> None:
-    """A sample recorded for one ticket cannot be replayed under another: the sealing is bound to both."""
+    """A sample recorded for one ticket cannot be replayed under another: the sealing is bound to all three."""
     order = world.order()
     frames = frame_plaintexts(world.people, SALT)
     messages = world.by_hand(order, frames, people=world.people, salt=SALT, info=info(world, order))
@@ -250,7 +254,7 @@ def test_frame_key_of_the_wrong_length_is_refused(world: World) -> None:
     order = world.order()
     messages = world.messages(world.sample(order))
     messages[0].header.sealed_frame_key = world.secrets.sample.sealing_key.seal(
-        bytes(31), sample_info(order.hash, world.policy.hash)
+        bytes(31), sample_info(order.hash, world.policy.hash, world.linkage)
     )
     with world.refusing("BAD_FRAMES"):
         world.census.charge_and_answer(world.admit(messages))

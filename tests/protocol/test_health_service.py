@@ -11,14 +11,23 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from fakes.links import NO_CONTEXT, CountScript, InMemoryCensus, LyingCensus, count, on_the_wire, stream
-from fakes.world import CENSUS, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
+from fakes.links import (
+    NO_CONTEXT,
+    CountScript,
+    InMemoryCensus,
+    LyingCensus,
+    count,
+    health_service,
+    on_the_wire,
+    stream,
+)
+from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 from tripartite.v1 import census_service_pb2, health_service_pb2, policy_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.certificates import Identity
-from broker_common.crypto.signing import Purpose
+from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import (
     BrokerError,
     InternalError,
@@ -33,7 +42,7 @@ from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import revoke
-from broker_common.tlog.entries import Forwarded, Shutdown
+from broker_common.tlog.entries import Forwarded
 from census_node.config import LimitConfig as CensusLimits
 from census_node.samples import KeptSample, SampleFolder
 from census_node.service import CensusService
@@ -72,17 +81,12 @@ class Parties:
         self, link: InMemoryCensus | None = None, limits: LimitConfig = ONCE, node: HealthNode | None = None
     ) -> HealthService:
         """The health service over a link to the census."""
-        node = self.node if node is None else node
-        known = self.world.known(node.journal)
-        return HealthService(
-            node,
-            census=(self.honest() if link is None else link).link(
-                lambda: known.card("census", CENSUS.organisation), self.world.clock
-            ),
-            manifest_key=lambda: self.world.parties[HEALTH].signing(Purpose.MANIFEST),
-            randomness=os.urandom,
-            limits=limits,
-            stop=self.stop,
+        return health_service(
+            self.world,
+            self.node if node is None else node,
+            self.honest() if link is None else link,
+            limits,
+            self.stop,
         )
 
 
@@ -407,8 +411,7 @@ def outlive_quote(world: World) -> Order:
 def shut_down(world: World) -> Order:
     """An order that comes after the end."""
     order = world.order()
-    with world.census.journal.transaction() as transaction:
-        transaction.append(Shutdown(reason="operator", note="a drill"))
+    world.shut_down()
     return order
 
 
@@ -430,6 +433,12 @@ def part_ways(world: World) -> Order:
     return world.order()
 
 
+def change_linkage_key(world: World) -> Order:
+    """An order that comes when the census agency has changed the linkage key and the health agency has not."""
+    world.relink_census(LinkageKey(bytes(32)))
+    return world.order()
+
+
 CONDEMNED: dict[str, tuple[Callable[[World], Order], str]] = {
     "a slot that nobody reserved": (lambda world: world.order(slot=4711), "SLOT_UNUSABLE"),
     "a slot of another researcher": (borrow_slot, "SLOT_UNUSABLE"),
@@ -439,6 +448,7 @@ CONDEMNED: dict[str, tuple[Callable[[World], Order], str]] = {
         lambda world: world.order(change=lambda body: setattr(body, "census_release", "2016")),
         "RELEASE_MISMATCH",
     ),
+    "another linkage chain": (change_linkage_key, "LINKAGE_MISMATCH"),
     "a scale that is not admitted": (lambda world: world.order(scale=51), "SCALE_REFUSED"),
     "an unknown variable": (ask_for("religion", "French"), "UNKNOWN_VARIABLE"),
     "an unknown value": (ask_for("mother_tongue", "Klingon"), "UNKNOWN_VALUE"),
@@ -669,7 +679,7 @@ async def test_charge_is_found_again_after_a_night(parties: Parties) -> None:
     world.clock.advance(30 * 86_400_000)
     loads = LoadFolder(world.census_folder / "registries", ".npz")
     world.make_registry("f" * 16).write(loads.file("f" * 16))
-    loads.put_in_force(world.census.journal, "f" * 16, "2016", os.urandom)
+    loads.put_in_force(world.census.journal, "f" * 16, "2016", world.linkage, os.urandom)
     world.adopt(make_policy(max_belief="0.7", scales=(20,)))
     service = parties.health(node=world.crash_health())
     assert await submit(service, order) == STAGES
@@ -718,6 +728,94 @@ async def test_start_goes_on_with_what_was_accepted(parties: Parties) -> None:
     assert await submit(service, order) == STAGES
     assert len(world.charges()) == 1
     assert not world.verify_health_log().open_tickets
+
+
+class Crowd:
+    """A link that counts how many samples are on their way at once, and holds them until it is told to go on."""
+
+    def __init__(self, parties: Parties) -> None:
+        self.link = parties.lying(self._counted)
+        self.go_on = asyncio.Event()
+        self.most = 0
+        self._now = 0
+
+    async def _counted(self, requests: Requests) -> Responses:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        try:
+            await self.go_on.wait()
+            async for response in self.link.honestly(requests):
+                yield response
+        finally:
+            self._now -= 1
+
+
+async def open_tickets(parties: Parties, number: int) -> list[Order]:
+    """Questions that the health node accepted and could not bring to their end."""
+    orders = [parties.world.order() for _ in range(number)]
+    for order in orders:
+        assert (await failure(parties.health(parties.lying(gone)), order)).code == "PEER_UNAVAILABLE"
+    return orders
+
+
+async def test_start_takes_up_no_more_at_once_than_there_are_places(parties: Parties) -> None:
+    """After an outage what was accepted goes first, a few at a time; what is new is told to come back until then."""
+    world = parties.world
+    orders = await open_tickets(parties, 7)
+    crowd = Crowd(parties)
+    service = parties.health(crowd.link, LimitConfig(max_queries=2), world.crash_health())
+    recovering = asyncio.create_task(service.recover())
+    async with asyncio.timeout(10):
+        while crowd.link.attempts < 2:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.005)
+        new = world.order()
+        for _ in range(3):
+            assert (await failure(service, new)).code == "BUSY"
+        # The next in line may be watched; those further behind are told to come back as well.
+        watching = asyncio.create_task(submit(service, orders[2]))
+        assert (await failure(service, orders[-1])).code == "BUSY"
+        assert not recovering.done()
+        crowd.go_on.set()
+        assert await watching == STAGES
+        await recovering
+        await service.drain()
+        assert await submit(service, new) == STAGES
+    assert crowd.most == 2
+    assert not world.verify_health_log().open_tickets
+    assert {charge.ticket for charge in world.charges()} == {order.hash.hex() for order in [*orders, new]}
+
+
+async def test_start_with_the_census_node_away_gives_every_question_its_turn(parties: Parties) -> None:
+    """A walk that ends in failure leaves its place: nobody waits for ever, and new questions are taken again."""
+    world = parties.world
+    orders = await open_tickets(parties, 5)
+    link = parties.lying(gone)
+    service = parties.health(link, LimitConfig(max_queries=1, forward_deadline_ms=0), world.crash_health())
+    async with asyncio.timeout(10):
+        await service.recover()
+        await service.drain()
+    assert link.attempts == len(orders)
+    assert len(world.verify_health_log().open_tickets) == len(orders)
+    link.scripts.append(link.honestly)
+    assert await submit(service, world.order()) == STAGES
+
+
+async def test_question_that_ended_before_its_turn_is_not_forwarded_again(parties: Parties) -> None:
+    """Submitted again by its researcher while the node was still reading what is open, it is at its end by its turn."""
+    world = parties.world
+    orders = await open_tickets(parties, 2)
+    node = world.crash_health()
+    stale = node.unfinished()
+    service = parties.health(limits=LimitConfig(max_queries=1), node=node)
+    assert await submit(service, orders[0]) == STAGES
+    node.unfinished = lambda: stale  # type: ignore[method-assign]  # as if it had been read before
+    await service.recover()
+    await service.drain()
+    assert parties.stop.error is None
+    state = world.verify_health_log()
+    assert not state.open_tickets
+    assert [state.tickets[order.hash.hex()].attempts for order in orders] == [1, 1]
+    assert len(world.charges()) == 2
 
 
 # --- researchers -----------------------------------------------------------------------------------------------------

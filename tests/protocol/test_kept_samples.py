@@ -12,9 +12,10 @@ import pytest
 from fakes.world import RELEASE, OrderedSample, Pseudonyms, World, make_policy, make_pseudonyms, rows
 
 from broker_common.crypto.commitments import commit_set, hash_set
+from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import BrokerError, InternalError, RefusedError, StateUnknownError
 from broker_common.storage.loads import LoadFolder
-from broker_common.tlog.entries import Released, Shutdown
+from broker_common.tlog.entries import Released
 from census_node.ledger import quotable_answers
 from census_node.node import CensusNode
 from census_node.samples import KeptSample, SampleFolder
@@ -164,8 +165,7 @@ def test_every_charge_has_a_noise_secret_of_its_own(world: World, kept: list[Kep
 
 def shut(world: World) -> None:
     """The operator ends the service."""
-    with world.census.journal.transaction() as transaction:
-        transaction.append(Shutdown(reason="operator", note="a drill"))
+    world.shut_down()
 
 
 def other_policy(world: World) -> None:
@@ -177,13 +177,19 @@ def other_registry(world: World, load: str = "f" * 16, release: str = "2016") ->
     """The operator loads another census."""
     loads = LoadFolder(world.census_folder / "registries", ".npz")
     world.make_registry(load).write(loads.file(load))
-    loads.put_in_force(world.census.journal, load, release, world.randomness)
+    loads.put_in_force(world.census.journal, load, release, world.linkage, world.randomness)
+
+
+def other_linkage_key(world: World) -> None:
+    """The operator changes the linkage key: nobody of the sample would be found."""
+    world.relink_census(LinkageKey(bytes(32)))
 
 
 BETWEEN_ADMISSION_AND_CHARGE: dict[str, Callable[[World], None]] = {
     "SERVICE_SHUT_DOWN": shut,
     "POLICY_MISMATCH": other_policy,
     "RELEASE_MISMATCH": other_registry,
+    "LINKAGE_MISMATCH": other_linkage_key,
 }
 
 

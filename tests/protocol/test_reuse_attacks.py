@@ -11,10 +11,11 @@ import pytest
 from fakes.world import HEALTH, OTHER_HEALTH, RESEARCHER, World, make_policy
 
 from broker_common.crypto.commitments import SALT_BYTES
+from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import BrokerError
 from broker_common.storage.journal import Checkpointed
 from broker_common.storage.loads import LoadFolder
-from broker_common.tlog.entries import Charged, Released, Shutdown
+from broker_common.tlog.entries import Charged, Released
 from census_node.node import CensusNode
 
 
@@ -192,7 +193,12 @@ def reload_census(world: World) -> None:
     """The operator loads another census, under another release."""
     loads = LoadFolder(world.census_folder / "registries", ".npz")
     world.make_registry("f" * 16).write(loads.file("f" * 16))
-    loads.put_in_force(world.census.journal, "f" * 16, "2016", os.urandom)
+    loads.put_in_force(world.census.journal, "f" * 16, "2016", world.linkage, os.urandom)
+
+
+def change_linkage_key(world: World) -> None:
+    """The operator changes the linkage key: the old pseudonyms are in no registry in force."""
+    world.relink_census(LinkageKey(bytes(32)))
 
 
 def adopt_another_policy(world: World) -> None:
@@ -202,8 +208,7 @@ def adopt_another_policy(world: World) -> None:
 
 def shut_down(world: World) -> None:
     """The operator ends the service."""
-    with world.census.journal.transaction() as transaction:
-        transaction.append(Shutdown(reason="operator", note="a drill"))
+    world.shut_down()
 
 
 def restart(world: World) -> None:
@@ -217,7 +222,9 @@ def everything(world: World) -> None:
         change(world)
 
 
-@pytest.mark.parametrize("change", [expire, reload_census, adopt_another_policy, shut_down, restart, everything])
+@pytest.mark.parametrize(
+    "change", [expire, reload_census, change_linkage_key, adopt_another_policy, shut_down, restart, everything]
+)
 @pytest.mark.parametrize("released", [False, True])
 def test_charged_ticket_is_good_for_ever_for_its_one_answer(
     world: World, change: Callable[[World], None], released: bool
@@ -239,7 +246,7 @@ def test_charged_ticket_is_good_for_ever_for_its_one_answer(
     assert len(world.charges()) == len(world.events(Released)) == 1
 
 
-@pytest.mark.parametrize("change", [expire, reload_census, adopt_another_policy, shut_down])
+@pytest.mark.parametrize("change", [expire, reload_census, change_linkage_key, adopt_another_policy, shut_down])
 def test_charge_that_was_not_answered_yet_is_answered_whatever_changed(
     world: World, monkeypatch: pytest.MonkeyPatch, change: Callable[[World], None]
 ) -> None:
@@ -263,6 +270,7 @@ def test_charge_that_was_not_answered_yet_is_answered_whatever_changed(
     [
         (expire, "TICKET_EXPIRED"),
         (reload_census, "RELEASE_MISMATCH"),
+        (change_linkage_key, "LINKAGE_MISMATCH"),
         (adopt_another_policy, "POLICY_MISMATCH"),
         (shut_down, "SERVICE_SHUT_DOWN"),
         (restart, "SLOT_UNUSABLE"),

@@ -2,8 +2,9 @@
 
 Each `.txt` file is a dialogue. `$` begins a command, `|` a line on stdout, `!` a line on stderr; `exit` is the exit code
 and ends the command. Lines before the first `$` are remarks, of which `deployment: NAME` chooses what the commands talk
-to: `serving`, `shutdown` (shut down by its operator) or `stopped` (no node runs). DIR stands for its folder, and what
-differs from run to run stands as a placeholder in angle brackets; see `PLACEHOLDERS`.
+to: `serving`, `shutdown` (shut down by its operator), `governed` (under a limit that one answer uses up), `stopped` (no node
+runs) or `asked` (no node runs any more; what was asked is below). DIR stands for its folder, NEWEST for the hash of the
+newest proposal, and what differs from run to run stands as a placeholder in angle brackets; see `PLACEHOLDERS`.
 
 After a change of wording, write the files anew and read the difference before it is committed:
 
@@ -20,7 +21,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.deployment import Deployment, make, run_here
+from fakes.deployment import FRENCH, Deployment, make, run_here
+
+from researcher_node.asking import Precision, Wanted
 
 pytestmark = pytest.mark.process
 
@@ -31,9 +34,10 @@ PLACEHOLDERS = [
     (re.compile(r"127\.0\.0\.1:\d+"), "<address>"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "<hash>"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "<query>"),
-    (re.compile(r"\b[0-9a-f]{16}\b"), "<key id>"),
+    (re.compile(r"(?<!\.)\b[0-9a-f]{16}\b"), "<key id>"),
     (re.compile(r"(?<=Noisy count )-?\d+"), "<count>"),
     (re.compile(r'(?<="noisy_count": )-?\d+'), "<count>"),
+    (re.compile(r"-?\d+(?= ± )"), "<count>"),
     (re.compile(r'(?<="checkpoint": )"[^"]+"'), "<signed note>"),
 ]
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
@@ -43,15 +47,32 @@ FILES = sorted(Path(__file__).parent.glob("*.txt"))
 def deployments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Deployment]]:
     """One deployment of each kind; census and health node of one are enough to ask."""
     made = {name: make(tmp_path_factory.mktemp(name) / "d", population=1000) for name in ("serving", "shutdown")}
+    made["governed"] = make(tmp_path_factory.mktemp("governed") / "d", "--max-belief", "0.51", population=1000)
     made["stopped"] = make(tmp_path_factory.mktemp("stopped") / "d", population=10)
-    made["shutdown"].json("census", "shutdown")
+    made["shutdown"].json("census", "shutdown", "--reason", "a drill")
+    made["asked"] = make(tmp_path_factory.mktemp("asked") / "d", population=1000)
+    ask_before(made["asked"])
     with (
         made["serving"].node("census"),
         made["serving"].node("health"),
         made["shutdown"].node("census"),
         made["shutdown"].node("health"),
+        made["governed"].node("census"),
+        made["governed"].node("health"),
     ):
         yield made
+
+
+def ask_before(deployment: Deployment) -> None:
+    """An answer, a refusal, an answer to long criteria, and a question that was never submitted."""
+    ask = ("researcher", "ask", "--home", deployment.home("researcher"), "--scale", "10", "--count", "all")
+    long = "age between 0 and 130 and not procedure in ('angioplasty', 'hip_replacement')"
+    with deployment.node("census"), deployment.node("health"):
+        assert run_here(*ask, "--where", "age >= 0").code == 0
+        assert run_here(*ask, "--where", "age >= 65", "--project", "another-study").code == 3
+        assert run_here(*ask, "--where", long).code == 0
+        never_sent = Wanted("age >= 65", FRENCH, Precision(30), 1_000_000, "official-languages")
+        deployment.in_session(lambda session: session.prepare(never_sent))
 
 
 def shown(text: str, directory: Path) -> str:
@@ -62,13 +83,21 @@ def shown(text: str, directory: Path) -> str:
     return text
 
 
+def newest_proposal(directory: Path) -> str:
+    """The hash of the proposal that was made last."""
+    return max((directory / "census" / "proposals").iterdir(), key=lambda file: file.stat().st_mtime_ns).stem
+
+
 def replayed(dialogue: str, directory: Path) -> str:
     """The dialogue as it goes now: the remarks and commands of the file, with what the program says today."""
     remarks, *commands = re.split(r"^(?=\$ )", dialogue, flags=re.MULTILINE)
     blocks = []
     for block in commands:
         command = block.splitlines()[0]
-        words = shlex.split(command.removeprefix("$ tripartite").replace("DIR", str(directory)))
+        words = [
+            newest_proposal(directory) if word == "NEWEST" else word
+            for word in shlex.split(command.removeprefix("$ tripartite").replace("DIR", str(directory)))
+        ]
         outcome = run_here(*words)
         lines = [command]
         lines += [f"! {line}".rstrip() for line in shown(outcome.stderr, directory).splitlines()]
@@ -96,4 +125,4 @@ def test_the_dialogue_goes_as_it_is_written(
 
 def test_there_are_dialogues() -> None:
     """Files that are not found are files that are not tested."""
-    assert len(FILES) >= 9
+    assert len(FILES) >= 11

@@ -27,8 +27,14 @@ class SampleHeader(_message.Message):
 
     TICKET_FIELD_NUMBER: _builtins.int
     SEALED_FRAME_KEY_FIELD_NUMBER: _builtins.int
+    LINKAGE_FIELD_NUMBER: _builtins.int
     sealed_frame_key: _builtins.bytes
-    """HPKE encapsulation and sealed 32-byte frame key, fresh for every attempt; its `info` binds ticket and policy."""
+    """HPKE encapsulation and sealed 32-byte frame key, fresh for every attempt; its `info` binds ticket, policy and linkage."""
+    linkage: _builtins.str
+    """Public name of the chain of linkage keys that the sample's pseudonyms come from, as the health node's log has it. For
+    a ticket that was not charged before it must be the one in force at the census node: pseudonyms of two chains name
+    nobody in common.
+    """
     @_builtins.property
     def ticket(self) -> _ticket_pb2.SignedTicket: ...
     def __init__(
@@ -36,10 +42,11 @@ class SampleHeader(_message.Message):
         *,
         ticket: _ticket_pb2.SignedTicket | None = ...,
         sealed_frame_key: _builtins.bytes = ...,
+        linkage: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["sealed_frame_key", b"sealed_frame_key", "ticket", b"ticket"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["linkage", b"linkage", "sealed_frame_key", b"sealed_frame_key", "ticket", b"ticket"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from fakes.logs import CENSUS, adopted, beginning, charged, hash_of, loaded, policy, root
+from fakes.logs import (
+    adopted,
+    beginning,
+    census_state,
+    charged,
+    confirmed,
+    hash_of,
+    loaded,
+    policy,
+    reopened,
+    shut_down,
+)
 
 from broker_common.errors import RefusedError
 from broker_common.privacy.accounting import answers_left, price_units
@@ -14,7 +25,6 @@ from census_node.ledger import quotable_answers, verify_affordable
 RULES = policy(scales=(30,))
 PRICE = price_units(30)
 BY_BUDGET = Shutdown(reason="budget", note="")
-BY_OPERATOR = Shutdown(reason="operator", note="")
 
 
 def take(state: CensusState, *events: Event) -> CensusState:
@@ -26,7 +36,7 @@ def take(state: CensusState, *events: Event) -> CensusState:
 
 def ready() -> CensusState:
     """A service that has answered nothing."""
-    return take(CensusState(root(CENSUS)), *beginning(), adopted(RULES), loaded())
+    return take(census_state(), *beginning(), adopted(RULES), loaded())
 
 
 def charge(number: int) -> Event:
@@ -99,15 +109,61 @@ def test_a_lost_answer_does_not_keep_the_end_from_being_told() -> None:
 
 def test_an_operators_shutdown_shows_at_once() -> None:
     """It follows from nobody's question; and what is not released still goes out."""
-    state = take(ready(), charge(0), BY_OPERATOR)
+    state = take(ready(), charge(0))
+    take(state, shut_down(state))
     assert refusal(state) == "SERVICE_SHUT_DOWN"
     assert refusal(take(state, release(0))) == "SERVICE_SHUT_DOWN"
+
+
+def test_a_reopening_shows_at_once_and_gives_nothing_back() -> None:
+    """After it a quote counts the answers that are out, those from before the shutdown included."""
+    state = take(ready(), charge(0), release(0), charge(1))
+    take(state, shut_down(state))
+    take(state, reopened(state))
+    assert quotable_answers(state, RULES, 30) == 40
+    take(state, release(1))
+    assert quotable_answers(state, RULES, 30) == 39
+    verify_affordable(state, 30)
+
+
+def test_a_raised_cap_tells_no_charge_before_its_answer() -> None:
+    """Adopted while the budget's shutdown is untold: a quote follows from what is out, and no header is accepted."""
+    state = ready()
+    for number in range(41):
+        take(state, charge(number))
+    take(state, BY_BUDGET, *(release(number) for number in range(40)))
+    higher = policy(max_belief="0.9", scales=(30,))
+    take(state, confirmed(state, higher))
+    assert quotable_answers(state, higher, 30) == answers_left(higher.cap, 40 * PRICE, 30)
+    with pytest.raises(RefusedError) as caught:
+        verify_affordable(state, 30)
+    assert caught.value.code == "BUDGET_EXHAUSTED"
+    take(state, release(40))
+    for refused in (lambda: quotable_answers(state, higher, 30), lambda: verify_affordable(state, 30)):
+        with pytest.raises(RefusedError) as caught:
+            refused()
+        assert caught.value.code == "SERVICE_SHUT_DOWN"
+    take(state, reopened(state))
+    verify_affordable(state, 30)
+    assert quotable_answers(state, higher, 30) == answers_left(higher.cap, 41 * PRICE, 30)
+
+
+def test_a_lowered_cap_that_charges_pass_leaves_nothing() -> None:
+    """More is charged than the policy in force would admit: nothing is quoted, and no number is negative."""
+    state = ready()
+    for number in range(30):
+        take(state, charge(number), release(number))
+    lower = policy(max_belief="0.6", scales=(30,))
+    take(state, adopted(lower), BY_BUDGET)
+    with pytest.raises(RefusedError) as caught:
+        quotable_answers(state, lower, 30)
+    assert caught.value.code == "SERVICE_SHUT_DOWN"
 
 
 def test_a_scale_that_the_rest_does_not_pay_for_is_refused() -> None:
     """By what is out; a dearer scale may be refused while a cheaper one is quoted."""
     rules = policy()
-    state = take(CensusState(root(CENSUS)), *beginning(), adopted(rules), loaded(), charged(0, scale=1))
+    state = take(census_state(), *beginning(), adopted(rules), loaded(), charged(0, scale=1))
     assert quotable_answers(state, rules, 1) == 1
     take(state, release(0))
     with pytest.raises(RefusedError) as caught:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.logs import ALICE, CENSUS, HEALTH, LOG_KEY, ORIGIN, POLICY_KEY, charged, loaded, policy, root
+from fakes.logs import ALICE, CENSUS, HEALTH, LOG_KEY, OPERATOR_KEY, ORIGIN, POLICY_KEY, charged, loaded, policy, root
 
-from broker_common.errors import InvalidRequestError
+from broker_common.crypto.signing import Purpose, SigningKey
+from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
 from broker_common.storage.journal import Transaction
@@ -25,6 +26,7 @@ from broker_common.tlog.entries import (
     parse_entry,
 )
 from census_node.opening import CensusHome
+from census_node.proposals import make_proposal
 
 # Pays for one answer at scale 30, and not for a second one.
 NARROW = policy(max_belief="0.51", scales=(30,))
@@ -79,11 +81,11 @@ def state_of(home: CensusHome) -> CensusState:
 
 def test_a_policy_is_put_in_force(home: CensusHome) -> None:
     """Signed, whole, and in force from the next entry on; nothing else follows while something fits."""
-    home.adopt(policy(), POLICY_KEY)
+    home.adopt(make_proposal(policy(), POLICY_KEY))
     assert kinds(home) == [Adopted]
     assert state_of(home).policy == policy()
     charge(home, 1)
-    home.adopt(policy(max_belief="0.7", scales=(2, 30)), POLICY_KEY)
+    home.adopt(make_proposal(policy(max_belief="0.7", scales=(2, 30)), POLICY_KEY))
     assert kinds(home) == [Adopted, Loaded, Charged, Adopted]
     assert not state_of(home).shut_down
 
@@ -93,9 +95,9 @@ def test_a_lower_cap_under_which_nothing_fits_shuts_the_service_down(
     home: CensusHome, answers: int, shut: bool
 ) -> None:
     """At once and by the budget, since the rule of the log admits no other entry; a cap that still pays does not."""
-    home.adopt(policy(), POLICY_KEY)
+    home.adopt(make_proposal(policy(), POLICY_KEY))
     charge(home, answers)
-    home.adopt(NARROW, POLICY_KEY)
+    home.adopt(make_proposal(NARROW, POLICY_KEY))
     assert kinds(home) == [Adopted, Loaded, *[Charged] * answers, Adopted, *([Shutdown] if shut else [])]
     state = state_of(home)
     assert (state.shut_down, state.must_shut_down, state.policy) == (shut, False, NARROW)
@@ -108,7 +110,7 @@ def test_a_lower_cap_under_which_nothing_fits_shuts_the_service_down(
 
 def test_policy_and_shutdown_stand_together_or_not_at_all(home: CensusHome, monkeypatch: pytest.MonkeyPatch) -> None:
     """An instant between them would be a log that no node may write to and none may serve from."""
-    home.adopt(policy(), POLICY_KEY)
+    home.adopt(make_proposal(policy(), POLICY_KEY))
     charge(home, 1)
     before = log_of(home)
     append = Transaction.append
@@ -121,21 +123,47 @@ def test_policy_and_shutdown_stand_together_or_not_at_all(home: CensusHome, monk
 
     monkeypatch.setattr(Transaction, "append", die_before_the_shutdown)
     with pytest.raises(KeyboardInterrupt):
-        home.adopt(NARROW, POLICY_KEY)
+        home.adopt(make_proposal(NARROW, POLICY_KEY))
     monkeypatch.undo()
     assert log_of(home) == before
     assert state_of(home).policy == policy()
-    home.adopt(NARROW, POLICY_KEY)
+    home.adopt(make_proposal(NARROW, POLICY_KEY))
     assert kinds(home)[-2:] == [Adopted, Shutdown]
 
 
 @pytest.mark.parametrize("rules", [policy(max_belief="0.81"), policy(max_belief="0.9", scales=(30,))])
 def test_what_the_log_forbids_leaves_no_trace(home: CensusHome, rules: Policy) -> None:
-    """A cap is never raised, and the policy before stays in force."""
-    home.adopt(policy(), POLICY_KEY)
+    """A cap is never raised by the policy key alone, and the policy before stays in force."""
+    home.adopt(make_proposal(policy(), POLICY_KEY))
     before = log_of(home)
-    with pytest.raises(InvalidRequestError) as caught:
-        home.adopt(rules, POLICY_KEY)
-    assert "raise the cap" in caught.value.text
+    with pytest.raises(RefusedError) as caught:
+        home.adopt(make_proposal(rules, POLICY_KEY))
+    assert caught.value.code == "POLICY_WEAKER"
+    assert "raises the cap" in caught.value.text
     assert log_of(home) == before
     assert state_of(home).policy == policy()
+
+
+@pytest.mark.parametrize("setting", ["policy_private", "operator_private"])
+def test_a_private_key_that_is_not_here_is_named_with_its_setting(home: CensusHome, setting: str) -> None:
+    """Neither is needed to serve: an operator who keeps them elsewhere is told which one to bring."""
+    wanted = home.private_policy_key if setting == "policy_private" else home.private_operator_key
+    file = "keys/policy.key" if setting == "policy_private" else "keys/operator.key"
+    with pytest.raises(InvalidRequestError) as caught:
+        wanted()
+    assert caught.value.code == "KEY_MISSING"
+    assert f"file:{file}" in caught.value.text
+    assert setting in caught.value.hint
+    (home.home.path / file).write_text(POLICY_KEY.to_text() if "operator" in file else OPERATOR_KEY.to_text())
+    with pytest.raises(InvalidRequestError, match="KEY_MISSING") as caught:
+        wanted()
+    assert "not a key of the kind expected" in caught.value.text
+
+
+def test_a_private_key_that_is_not_this_nodes_is_refused(home: CensusHome) -> None:
+    """What it signs the log would refuse; said before anything is tried."""
+    stranger = SigningKey(Purpose.OPERATOR, bytes(32))
+    (home.home.path / "keys" / "operator.key").write_text(stranger.to_text())
+    with pytest.raises(InvalidRequestError) as caught:
+        home.private_operator_key()
+    assert (caught.value.code, caught.value.details["key"]) == ("UNKNOWN_KEY", stranger.key_id)

@@ -148,11 +148,12 @@ def test_one_query_has_one_answer(outbox: Outbox) -> None:
 
 @pytest.mark.parametrize(("now_ms", "left"), [(999, True), (1000, False), (1001, False)])
 def test_an_expired_answer_is_forgotten(outbox: Outbox, now_ms: int, left: bool) -> None:
-    """To the millisecond; others stay."""
+    """To the millisecond, and named before; others stay."""
     for number, expires_ms in ((1, 1000), (2, 5000)):
         outbox.put_pending(pending(number), **SALTS)
         outbox.put_answer(waiting(number))
         outbox.start_retention(waiting(number).query, expires_ms)
+    assert outbox.expired(now_ms) == ([] if left else [hash_of(1)])
     outbox.forget_expired(now_ms)
     assert outbox.answer(waiting(1).query) == (waiting(1) if left else None)
     assert outbox.answer(waiting(2).query) == waiting(2)

@@ -8,11 +8,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pytest
+from fakes.disk import limited_files
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import InternalError
 from broker_common.query.question import EVERYONE, Question
+from broker_common.storage.relinking import rekey
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.registry import NO_VALUE, Registry
 
@@ -217,3 +220,46 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: str) -> None:
     with pytest.raises(InternalError) as caught:
         Registry.read(file, "load1")
     assert caught.value.code == "INTEGRITY"
+
+
+def test_disk_that_takes_no_more_leaves_the_old_load(tmp_path: Path) -> None:
+    """A write that fails, at the first byte or later, is STORE_FAILED, and the file that was there is as it was."""
+    path = tmp_path / "load1.npz"
+    registry_of([bytes(16)]).write(path)
+    before = path.read_bytes()
+    for most in (0, 100, len(before) - 1):
+        with limited_files(most), pytest.raises(InternalError) as caught:
+            registry_of([bytes(15) + bytes([number]) for number in range(99)]).write(path)
+        assert caught.value.code == "STORE_FAILED"
+        assert path.read_bytes() == before
+        assert list(tmp_path.iterdir()) == [path]
+
+
+@given(world=worlds, data=st.data())
+def test_relinked_registry_holds_the_same_people_under_their_next_pseudonyms(
+    world: list[bytes], data: st.DataObject
+) -> None:
+    """Each person is found by the new pseudonym with all their values, and every count about anybody stays what it was."""
+    key = LinkageKey(bytes(range(32)))
+    values = {
+        column.name: data.draw(
+            st.lists(st.sampled_from([NO_VALUE, *range(len(column.codes))]), min_size=len(world), max_size=len(world))
+        )
+        for column in CENSUS_DICTIONARY.columns
+    }
+    before = registry_of(world, values)
+    after = before.relinked("load2", rekey(before.high, before.low, [key]))
+    assert after.load == "load2"
+    people = rows_from(sorted(world))
+    rows = after.rows_of(key.step(people))
+    assert sorted(rows.tolist()) == list(range(len(world)))
+    for name in CENSUS_DICTIONARY.names:
+        assert after.columns[name][rows].tolist() == before.columns[name].tolist()
+        assert after.columns[name].dtype == np.uint8
+    everybody = after.rows_of(key.step(people[::2]))
+    for question in (EVERYONE, Question("mother_tongue", ("French",))):
+        counts = [
+            registry.count(found, question).reveal_to_mechanism()
+            for registry, found in ((before, before.rows_of(people[::2])), (after, everybody))
+        ]
+        assert counts[0] == counts[1]

@@ -21,8 +21,8 @@ from broker_common.errors import InvalidRequestError
 
 KEY = OpeningKey.generate(SeededRandomness("sealing"))
 OTHER = OpeningKey.generate(SeededRandomness("other"))
-TICKET, POLICY = b"t" * 32, b"p" * 32
-INFO = sample_info(TICKET, POLICY)
+TICKET, POLICY, CHAIN = b"t" * 32, b"p" * 32, "0123456789abcdef"
+INFO = sample_info(TICKET, POLICY, CHAIN)
 PLAINTEXT = b"frame key" * 3
 SEALED = KEY.sealing_key.seal(PLAINTEXT, INFO)
 
@@ -68,12 +68,15 @@ def test_every_sealing_has_its_own_encapsulation() -> None:
     [
         b"",
         answer_info(TICKET),
-        sample_info(POLICY, TICKET),
-        sample_info(b"x" * 32, POLICY),
-        sample_info(TICKET, b"x" * 32),
+        sample_info(POLICY, TICKET, CHAIN),
+        sample_info(b"x" * 32, POLICY, CHAIN),
+        sample_info(TICKET, b"x" * 32, CHAIN),
+        sample_info(TICKET, POLICY, "x" * 16),
+        sample_info(TICKET, POLICY, CHAIN[:-1]),
+        sample_info(TICKET, POLICY, ""),
     ],
 )
-def test_a_sealing_moved_to_another_ticket_policy_or_purpose_stays_shut(info: bytes) -> None:
+def test_a_sealing_moved_to_another_ticket_policy_linkage_or_purpose_stays_shut(info: bytes) -> None:
     """The info binds: nothing sealed for one place opens in another."""
     assert refusal(KEY, SEALED, info) == REFUSAL
 

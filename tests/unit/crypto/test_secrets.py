@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from broker_common.crypto.certificates import TlsCredentials
-from broker_common.crypto.linkage import LinkageKey
+from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.sampling import SamplingKey
 from broker_common.crypto.sealing import OpeningKey
@@ -34,6 +34,7 @@ SECRETS: dict[str, object] = {
     "signing key": SigningKey(Purpose.TICKET, RAW),
     "opening key": OpeningKey(LONG),
     "linkage key": LinkageKey(RAW),
+    "linkage chain": LinkageChain([LinkageKey(bytes(32)), LinkageKey(RAW)]),
     "sampling key": SamplingKey(RAW),
     "exact count": ExactCount(COUNT),
     "TLS credentials": TlsCredentials(MARK, MARK),
@@ -108,7 +109,9 @@ def test_copying_a_secret_raises(secret: object, duplicate: Callable[[object], o
         duplicate(secret)
 
 
-@pytest.mark.parametrize("name", ["signing key", "opening key", "linkage key", "sampling key", "exact count"])
+@pytest.mark.parametrize(
+    "name", ["signing key", "opening key", "linkage key", "linkage chain", "sampling key", "exact count"]
+)
 def test_no_wire_encoder_knows_a_secret(name: str) -> None:
     """The JSON encoder of this project cannot be handed a key or a count."""
     with pytest.raises(TypeError, match="unsupported"):

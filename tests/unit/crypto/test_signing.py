@@ -54,6 +54,25 @@ def test_another_key_of_the_same_purpose_is_refused() -> None:
     assert refusal(other.verify_key, b"m", SigningKey(Purpose.TICKET, RAW).sign(b"m")).code == "BAD_SIGNATURE"
 
 
+def test_a_signature_survives_its_text_form() -> None:
+    """Canonical base64, as documents and log entries carry it."""
+    key = SigningKey(Purpose.OPERATOR, RAW)
+    text = key.sign_text(b"message")
+    assert text == b64encode(key.sign(b"message")).decode()
+    key.verify_key.verify_text(b"message", text)
+
+
+def test_a_signature_has_one_text_form() -> None:
+    """Texts that decode to the very same bytes do not hold, nor does what decodes to nothing; all with one code."""
+    key = SigningKey(Purpose.OPERATOR, RAW)
+    text = key.sign_text(b"message")
+    spellings = (f"{text}\n", f" {text}", text.rstrip("="), text[:-3] + chr(ord(text[-3]) + 1) + "==", f"{text}====")
+    for other in (*spellings, "", "no base64", "\u00e9" * 88, key.sign_text(b"another")):
+        with pytest.raises(InvalidRequestError) as caught:
+            key.verify_key.verify_text(b"message", other)
+        assert (caught.value.code, caught.value.details) == ("BAD_SIGNATURE", {"subject": "operator"})
+
+
 @given(message=st.binary(max_size=60), bit=st.integers(0, 511))
 def test_a_flipped_bit_of_the_signature_is_refused(message: bytes, bit: int) -> None:
     """No bit of a signature is idle."""

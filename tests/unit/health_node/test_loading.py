@@ -6,17 +6,18 @@ import time
 from pathlib import Path
 
 import pytest
+from fakes.disk import limited_files
 
-from broker_common.crypto.linkage import LinkageKey, parse_health_card
+from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card
 from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.query.criteria import parse_condition
 from deploy.synthetic.population import write_sources
-from health_node import loading
+from health_node import people_store
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.loading import LoadReport, load_people
 from health_node.people_store import PeopleStore
 
-KEY = LinkageKey(bytes(range(32)))
+KEY = LinkageChain([LinkageKey(bytes(range(32)))])
 HEADER = (
     "health_card,birth_year,age,sex,census_division,diagnosis,procedure,"
     "last_admission_date,hospital_visits,emergency_visits"
@@ -112,7 +113,7 @@ def test_quoted_value_with_a_comma_is_one_value(tmp_path: Path) -> None:
         (f"{card(1)},1950,61,female,Ottawa,,,2010-02-30,0,0", "last_admission_date is not a date written YYYY-MM-DD"),
         (f"{card(1)},1950,61,female,Ottawa,,,31/12/2010,0,0", "last_admission_date is not a date written YYYY-MM-DD"),
         (f"{card(1)},1950,61,female,Ottawa,,,,100001,0", "hospital_visits is not between 0 and 100000"),
-        (f"{card(1)},1950,61,fem\0ale,Ottawa,,,,0,0", "sex holds a code that is not published"),
+        (f"{card(1)},1950,61,fem\x07ale,Ottawa,,,,0,0", "sex holds a code that is not published"),
         (f"{card(1)},1950,61,female", "has 4 fields instead of 10"),
         (f'{card(1)},1950,61,"female,Ottawa,,,,0,0', "has a quote in the wrong place or one that is not closed"),
     ],
@@ -188,6 +189,17 @@ def test_refused_load_leaves_the_old_store(tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.iterdir()) == ["people.csv", "people.duckdb"]
 
 
+def test_disk_that_takes_no_more_leaves_the_old_store(tmp_path: Path) -> None:
+    """The engine's own writes fail, at the first byte or later; the load is lost, the old store answers."""
+    load(tmp_path, f"{card(1)},{REST}")
+    for most in (0, 4096, 16_384):
+        with limited_files(most), pytest.raises(InternalError) as caught:
+            load_people(tmp_path / "people.csv", tmp_path / "people.duckdb", KEY)
+        assert caught.value.code == "STORE_FAILED"
+        assert selected(tmp_path, "age = 61") == [KEY.pseudonym(card(1))]
+        assert sorted(file.name for file in tmp_path.iterdir()) == ["people.csv", "people.duckdb"]
+
+
 def test_failed_write_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that fails in the middle costs the new load only."""
     load(tmp_path, f"{card(1)},{REST}")
@@ -197,7 +209,7 @@ def test_failed_write_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.M
         path.with_name(path.name + ".wal").write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(loading, "build_people_store", fail)
+    monkeypatch.setattr(people_store, "build_people_store", fail)
     with pytest.raises(InternalError) as caught:
         load(tmp_path, f"{card(2)},{REST}")
     assert caught.value.code == "STORE_FAILED"

@@ -13,8 +13,9 @@ from broker_common.errors import InternalError, RefusedError
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
-from broker_common.storage.source_values import MISSING
+from broker_common.storage.source_values import MISSING, Values
 from health_node import people_store
+from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.people_store import People, PeopleStore, build_people_store
 
 DICTIONARY = Dictionary(
@@ -203,3 +204,31 @@ def test_full_disk_is_our_fault_and_said_to_be(tmp_path: Path) -> None:
     with pytest.raises(InternalError) as caught:
         build_people_store(tmp_path / "no such directory" / "people.duckdb", people(3), DICTIONARY)
     assert caught.value.code == "STORE_FAILED"
+
+
+def test_everything_that_was_written_is_read_back(tmp_path: Path) -> None:
+    """Column by column, missing values and extremes included, in the order of the store: what a change of the key copies."""
+    size = 500
+    rng = np.random.default_rng(1)
+    columns: dict[str, Values] = {}
+    for column in HEALTH_DICTIONARY.columns:
+        if column.multi_valued:
+            columns[column.name] = rng.integers(0, 2 ** len(column.codes), size, np.uint64)
+            columns[column.name][:3] = 0, 2 ** len(column.codes) - 1, 1
+            continue
+        low, high = (0, len(column.codes) - 1) if column.codes else (column.minimum, column.maximum)
+        if column.type is ColumnType.DATE:
+            low, high = -20_000, 20_000
+        columns[column.name] = rng.integers(low, high, size, np.int32)
+        columns[column.name][:3] = low, high, MISSING
+    written = People(np.arange(size, dtype=np.uint64), rng.integers(0, 2**64, size, np.uint64), columns)
+    build_people_store(tmp_path / "people.duckdb", written)
+    with PeopleStore(tmp_path / "people.duckdb") as store:
+        high_half, low_half = store.halves
+        assert np.array_equal(high_half, written.high)
+        assert np.array_equal(low_half, written.low)
+        for name, values in columns.items():
+            read = store.column(name)
+            assert read.dtype == values.dtype
+            assert type(read) is np.ndarray
+            assert np.array_equal(read, values), name

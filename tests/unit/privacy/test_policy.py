@@ -11,13 +11,15 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from fakes.logs import policy
+from fakes.logs import POLICY_KEY, policy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError
+from broker_common.privacy import policy as policy_module
 from broker_common.privacy.accounting import UNITS_PER_NAT
-from broker_common.privacy.policy import MAX_POLICY_BYTES, Policy, parse_policy, verify_policy
+from broker_common.privacy.policy import MAX_POLICY_BYTES, Policy, parse_policy, parse_signed_policy, verify_policy
 
 DOCUMENT = policy().document
 
@@ -175,3 +177,60 @@ def test_a_policy_made_in_code_is_held_to_the_same_rules() -> None:
     for rules in (policy(scales=(30, 1)), policy(max_belief="1.5")):
         with pytest.raises(InvalidRequestError):
             verify_policy(rules)
+
+
+def test_a_signed_policy_is_read_only_under_its_agencys_key() -> None:
+    """An altered document, another key, or a good signature of something that is no policy: refused each."""
+    key, stranger = POLICY_KEY.verify_key, SigningKey(Purpose.POLICY, bytes(32))
+    signature = POLICY_KEY.sign_text(DOCUMENT)
+    assert parse_signed_policy(DOCUMENT, signature, key) == policy()
+    altered = with_fields(open_quotes=5)
+    for document, signed, verify in ((altered, signature, key), (DOCUMENT, signature, stranger.verify_key)):
+        with pytest.raises(InvalidRequestError, match="BAD_SIGNATURE"):
+            parse_signed_policy(document, signed, verify)
+    with pytest.raises(InvalidRequestError, match="INVALID_VALUE"):
+        parse_signed_policy(b"{}", POLICY_KEY.sign_text(b"{}"), key)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"max_belief": "0.80"},
+        {"max_belief": "0.79"},
+        {"scales": (2, 30)},
+        {"scales": (1, 2, 3, 30, 500)},
+        {"release_tick_ms": 1000},
+        {"open_quotes": 1},
+        {"max_sample": 1},
+    ],
+)
+def test_what_lets_nobody_learn_more_weakens_nothing(changes: dict[str, Any]) -> None:
+    """The same cap or a lower one, and whatever does not touch what is charged."""
+    assert policy(**changes).weakens(policy()) == ()
+
+
+def test_a_higher_cap_weakens_and_says_by_how_much() -> None:
+    """One sentence with the units and limits before and after; by one unit is enough."""
+    (sentence,) = policy(max_belief="0.9").weakens(policy())
+    assert sentence == "it raises the cap from 23258159 to 36863311 units (max_belief from 0.8 to 0.9)"
+    least = policy(max_belief="0.80000001")
+    assert least.raises_cap(policy())
+    assert len(least.weakens(policy())) == 1
+    assert policy().weakens(least) == ()
+
+
+def test_charging_fewer_people_weakens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaving `strict`, where an answer charges everybody, lowers charges; coming back to it does not."""
+    monkeypatch.setattr(policy_module, "_ACCOUNTINGS", ("strict", "few"))
+    fewer = policy(accounting="few")
+    (sentence,) = fewer.weakens(policy())
+    assert "'few' charges fewer people than 'strict'" in sentence
+    assert policy().weakens(fewer) == ()
+    assert len(policy(accounting="few", max_belief="0.9").weakens(policy())) == 2
+
+
+@pytest.mark.parametrize(("scales", "usual"), [((1, 30, 50), 30), ((1, 29), 29), ((31, 40), 40)])
+def test_the_usual_scale_is_the_papers_where_it_is_admitted(scales: tuple[int, ...], usual: int) -> None:
+    """30, or else the cheapest that may be asked for."""
+    assert policy(scales=scales).usual_scale == usual

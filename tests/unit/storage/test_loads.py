@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes.clock import FakeClock
-from fakes.logs import HEALTH, SIGNER, root
+from fakes.logs import HEALTH, SIGNER, chain_of, root
 from fakes.randomness import SeededRandomness
 
 from broker_common.crypto.commitments import commit_load, hash_bytes
@@ -20,6 +20,7 @@ from broker_common.tlog.health_state import HealthState
 
 CONTENT = b"people" * 500_000
 """More than one chunk."""
+LINKAGE = chain_of(1)
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def put(folder: LoadFolder, journal: Journal[HealthState], seed: str = "load", c
     randomness = SeededRandomness(seed)
     with folder.loading(randomness) as load:
         folder.file(load).write_bytes(content)
-        folder.put_in_force(journal, load, "2021", randomness)
+        folder.put_in_force(journal, load, "2021", LINKAGE, randomness)
     return load
 
 
@@ -134,7 +135,7 @@ def test_two_loads_of_the_same_content_look_different(folder: LoadFolder, journa
 def test_a_load_that_was_never_written_is_not_put_in_force(folder: LoadFolder, journal: Journal[HealthState]) -> None:
     """No entry is made for a file that is not there."""
     with folder.loading(SeededRandomness()) as load, pytest.raises(InternalError):
-        folder.put_in_force(journal, load, "2021", SeededRandomness())
+        folder.put_in_force(journal, load, "2021", LINKAGE, SeededRandomness())
     with journal.reading() as state:
         assert state.load == ""
     assert not list(journal.db.query("select * from loads"))

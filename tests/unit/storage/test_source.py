@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Column, ColumnType
+from broker_common.storage import source
 from broker_common.storage.source import (
     MAX_KEPT_REJECTIONS,
     MAX_LINE_BYTES,
@@ -102,8 +103,10 @@ def test_progress_is_told_in_bytes(path: Path) -> None:
         (HEADER.replace(b",", b";"), "names one column only"),
         (HEADER.replace(b",", b"\t"), "names one column only"),
         (HEADER.replace(b"\n", b"\r") + b"1,f,a\r", "lacks columns"),
-        (HEADER.decode().encode("utf-16"), "does not name columns in UTF-8"),
-        (b"\x00" * 1000, "names one column only"),
+        (HEADER.decode().encode("utf-16"), "line 1 holds NUL bytes"),
+        (b"\x00" * 1000, "line 1 holds NUL bytes"),
+        (HEADER + b"1,f,a\n" + b"\x00" * 4096 + b"f,a\n", "line 3 holds NUL bytes"),
+        (HEADER + b"1,f,\x00\n2,m,b\n", "line 2 holds NUL bytes"),
         (b'"health_card,sex,town\n1,f,a\n', "does not name columns in UTF-8"),
         (b"x" * (MAX_LINE_BYTES + 1), "does not name columns in UTF-8"),
     ],
@@ -144,19 +147,57 @@ def test_wrong_row_costs_that_row_only(path: Path, line: bytes, reason: str) -> 
     rows, rejected = rows_of(path, HEADER + b"1,f,a\n" + line + b"\n2,m,b\n")
     assert [row[0] for row in rows] == [2, 4]
     assert rejected == ((3, reason),)
-    rows, rejected = rows_of(path, HEADER + b"1,f,a\n" + line)
-    assert [row[0] for row in rows] == [2]
-    assert rejected == ((3, reason),)
+    # The same without an end is no fault of one row: nobody knows what else is missing.
+    with pytest.raises(InvalidRequestError) as caught:
+        rows_of(path, HEADER + b"1,f,a\n" + line)
+    assert caught.value.code == "LOAD_REFUSED"
+    assert f"it ends in the middle of a row; line 3: {reason}" in caught.value.text
+
+
+def test_last_line_that_does_not_end_may_not_be_rejected_for_anything(path: Path) -> None:
+    """A loader that finds it wrong, or finds its card repeated, ends the load; any other row it may leave out."""
+    path.write_bytes(HEADER + b"1,f,a\n1,m,b")
+
+    def wrong(rejected: RejectedRows) -> None:
+        rejected.add(3, "sex holds a code that is not published")
+
+    def repeated(rejected: RejectedRows) -> None:
+        rejected.add_repeats(np.array([3], np.uint32), np.array([2], np.uint32))
+
+    def not_among_those_kept(rejected: RejectedRows) -> None:
+        repeats = np.ones(2 * MAX_KEPT_REJECTIONS, np.uint32)
+        repeats[-1] = 3
+        rejected.add_repeats(repeats, np.ones_like(repeats))
+
+    for reject in (wrong, repeated, not_among_those_kept):
+        rejected = RejectedRows()
+        assert [list(chunk.lines) for chunk in CsvSource(path, COLUMNS).chunks(rejected)] == [[2, 3]]
+        rejected.add(2, "is wrong")
+        with pytest.raises(InvalidRequestError, match="in the middle of a row; line 3"):
+            reject(rejected)
+
+
+def test_more_rows_than_a_line_number_can_count_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is checked while reading, before the next row is kept."""
+    monkeypatch.setattr(source, "MAX_ROWS", 3)
+    assert len(rows_of(path, HEADER + b"1,f,a\n2,m,b\n")[0]) == 2
+    with pytest.raises(InvalidRequestError, match="more than"):
+        rows_of(path, HEADER + b"1,f,a\n2,m,b\n3,m,b\n")
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(min_size=1, max_size=200) | st.text(alphabet='1f,"\n\r\0;', min_size=1, max_size=200).map(str.encode))
 def test_no_content_crashes_the_reader(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    """Whatever stands below the header, each non-empty line is read or rejected."""
+    """Whatever stands below the header, each non-empty line is read or rejected, or the file is refused."""
     path = tmp_path_factory.getbasetemp() / "any.csv"
-    rows, rejected = rows_of(path, HEADER + content)
     lines = content.split(b"\n")
-    assert len(rows) + len(rejected) == sum(line.removesuffix(b"\r") != b"" for line in lines)
+    try:
+        rows, rejected = rows_of(path, HEADER + content)
+    except InvalidRequestError:
+        assert b"\0" in content or lines[-1]
+    else:
+        assert b"\0" not in content
+        assert len(rows) + len(rejected) == sum(line.removesuffix(b"\r") != b"" for line in lines)
 
 
 def test_number_of_kept_reasons_is_bounded() -> None:

@@ -3,42 +3,54 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from fakes.logs import (
     ALICE,
     CENSUS,
     HEALTH,
-    POLICY_KEY,
+    OPERATOR_KEY,
     adopted,
     announced,
     beginning,
+    census_state,
+    chain_of,
     charged,
+    confirmed,
     contents,
     hash_of,
     loaded,
     opened,
     policy,
     registered,
+    relinked,
+    reopened,
     revoked,
-    root,
+    shut_down,
     submitted,
 )
+from msgspec import structs
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import UNITS_PER_NAT, price_units
+from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Delivered, Entry, Event, Released, Settled, Shutdown
+from broker_common.tlog.entries import Delivered, Entry, Event, Expired, Released, Reopened, Settled, Shutdown
+from broker_common.tlog.orders import Act
 from broker_common.tlog.replay import LogState, ReplayError, replay
+from broker_common.tlog.store_state import StoreState
 
 PRICE_30 = price_units(30)
 PRICE_1 = price_units(1)
 # One answer at scale 1 and one at scale 2 empty this cap but for less than any admissible price.
 TIGHT = policy(scales=(1, 2))
 OTHER_AGENCY = SigningKey(Purpose.POLICY, bytes(32))
+OTHER_OPERATOR = SigningKey(Purpose.OPERATOR, bytes(32))
+# What comes next in a log; what the operator signs depends on the place where it stands.
+Step: TypeAlias = Event | Callable[[CensusState], Event]
 
 
 def entry_after(state: LogState, event: Event, **changes: Any) -> Entry:
@@ -47,11 +59,16 @@ def entry_after(state: LogState, event: Event, **changes: Any) -> Entry:
     return Entry(**fields | changes, event=event)
 
 
-def state_after(*events: Event) -> CensusState:
-    """The state that the events lead to."""
-    state = CensusState(root(CENSUS))
-    for event in events:
-        state.apply(entry_after(state, event))
+def event_of(state: CensusState, step: Step) -> Event:
+    """What the step is in this state."""
+    return step(state) if callable(step) else step
+
+
+def state_after(*steps: Step) -> CensusState:
+    """The state that the steps lead to."""
+    state = census_state()
+    for step in steps:
+        state.apply(entry_after(state, event_of(state, step)))
     return state
 
 
@@ -67,16 +84,80 @@ def refusal(state: LogState, entry: Entry) -> str:
 
 
 BEGINNING = beginning()
-READY: tuple[Event, ...] = (*BEGINNING, adopted(), loaded())
-CHARGED: tuple[Event, ...] = (*READY, charged(1))
+READY: tuple[Step, ...] = (*BEGINNING, adopted(), loaded())
+RELINKED: tuple[Step, ...] = (*READY, relinked())
+CHARGED: tuple[Step, ...] = (*READY, charged(1))
 RELEASE = Released(ticket=hash_of(1), answer=hash_of(77))
-RELEASED: tuple[Event, ...] = (*CHARGED, RELEASE)
+RELEASED: tuple[Step, ...] = (*CHARGED, RELEASE)
 DELIVERY = Delivered(ticket=hash_of(1), by="inbox")
+EXPIRY = Expired(ticket=hash_of(1))
+RETENTION_MS = policy().answer_retention_ms
+# The shortest retention that a policy can promise.
+BRIEF = policy(answer_retention_ms=60_000)
 BY_BUDGET = Shutdown(reason="budget", note="")
-BY_OPERATOR = Shutdown(reason="operator", note="audit")
 # Scale 1 leaves 0.386 nat, so nothing of scales 1 and 2 fits.
-EXHAUSTED: tuple[Event, ...] = (*BEGINNING, adopted(TIGHT), loaded(), charged(1, scale=1))
-SHUT: tuple[Event, ...] = (*CHARGED, BY_OPERATOR)
+EXHAUSTED: tuple[Step, ...] = (*BEGINNING, adopted(TIGHT), loaded(), charged(1, scale=1))
+SHUT: tuple[Step, ...] = (*CHARGED, shut_down)
+SPENT: tuple[Step, ...] = (*EXHAUSTED, BY_BUDGET)
+# Under it a scale fits what EXHAUSTED has charged, within the same cap.
+COARSER = policy(scales=(1, 2, 30))
+HIGHER = policy(max_belief="0.81")
+
+
+def unconfirmed(rules: Policy) -> Step:
+    """The adoption of a weaker policy by whoever has the policy key alone."""
+    return adopted(rules)
+
+
+@dataclass(frozen=True)
+class Forgery:
+    """How an order that the operator did not give here comes to stand here."""
+
+    lies: dict[str, Any]
+    key: SigningKey = OPERATOR_KEY
+    named: SigningKey = OPERATOR_KEY
+
+
+def forged(act: Act, forgery: Forgery, rules: Policy = HIGHER) -> Step:
+    """The act with a signature over another order than the one that belongs here, or by another key."""
+
+    def event(state: CensusState) -> Event:
+        order = state.order(act, "a drill", adopting=rules if act == "adopt" else None)
+        signature = forgery.key.sign_text(structs.replace(order, **forgery.lies).document)
+        key_id = forgery.named.key_id
+        match act:
+            case "adopt":
+                return adopted(rules, note=order.note, confirmation=signature, confirmation_key_id=key_id)
+            case "reopen":
+                return Reopened(note=order.note, signature=signature, key_id=key_id)
+            case "shutdown":
+                return Shutdown(reason="operator", note=order.note, signature=signature, key_id=key_id)
+
+    return event
+
+
+def changed(step: Callable[[CensusState], Event], **changes: str) -> Step:
+    """The operator's own act, altered after it was signed."""
+    return lambda state: structs.replace(step(state), **changes)
+
+
+FORGERIES = [
+    *(Forgery({"sequence": sequence}) for sequence in (0, 2, 5, 9, 99)),
+    Forgery({"log": "census.test/other"}),
+    Forgery({"note": "an emergency"}),
+    Forgery({"policy": hash_of(7)}),
+    Forgery({"policy": ""}),
+    Forgery({}, OTHER_OPERATOR),
+    Forgery({}, OTHER_OPERATOR, OTHER_OPERATOR),
+    # The same raw key, registered for policies as well.
+    Forgery({}, SigningKey(Purpose.POLICY, OPERATOR_KEY.expose())),
+]
+ACTS: dict[Act, tuple[str, Sequence[Step]]] = {
+    "adopt": ("CAP_RAISED", READY),
+    "reopen": ("ORDER_INVALID", SHUT),
+    "shutdown": ("ORDER_INVALID", CHARGED),
+}
+OTHER_ACT: dict[Act, Act] = {"adopt": "reopen", "reopen": "shutdown", "shutdown": "reopen"}
 
 # Other base64 texts of the very same 64 bytes; the last letter before the padding has four bits to spare.
 SIGNATURE = adopted().signature
@@ -95,8 +176,10 @@ class Breach:
     """After these events, this one breaks the rule of this code, and no rule checked before it."""
 
     code: str
-    after: Sequence[Event]
-    event: Event
+    after: Sequence[Step]
+    event: Step
+    # How long after the entry before it.
+    later_ms: int = 0
 
 
 BREACHES = [
@@ -115,11 +198,37 @@ BREACHES = [
     Breach("POLICY_INVALID", BEGINNING, adopted(policy(scales=(30, 1)))),
     *(Breach("POLICY_INVALID", BEGINNING, adopted(key_id=name)) for name in ("x", "", OTHER_AGENCY.key_id)),
     *(Breach("POLICY_INVALID", BEGINNING, adopted(signature=spelling)) for spelling in RESPELLED),
-    Breach("POLICY_AFTER_SHUTDOWN", SHUT, adopted(policy(max_belief="0.7"))),
-    Breach("CAP_RAISED", READY, adopted(policy(max_belief="0.81"))),
+    Breach("CAP_RAISED", READY, unconfirmed(HIGHER)),
+    Breach("CAP_RAISED", SHUT, unconfirmed(HIGHER)),
+    # Back to what was in force before is a raise like any other.
+    Breach("CAP_RAISED", (*READY, adopted(policy(max_belief="0.7"))), unconfirmed(policy())),
+    Breach("CAP_RAISED", READY, lambda state: confirmed(state, HIGHER, note="")),
+    Breach("CAP_RAISED", READY, lambda state: adopted(HIGHER, note=confirmed(state, HIGHER).note)),
+    *(
+        Breach("CAP_RAISED", READY, changed(lambda state: confirmed(state, HIGHER), **change))
+        for change in ({"confirmation": ""}, {"confirmation_key_id": ""}, {"note": "another"}, {"confirmation": "x"})
+    ),
+    Breach("ORDER_UNASKED", BEGINNING, lambda state: confirmed(state, policy())),
+    Breach("ORDER_UNASKED", READY, lambda state: confirmed(state, policy(max_belief="0.7"))),
+    Breach("ORDER_UNASKED", READY, adopted(policy(max_belief="0.7"), note="why not")),
+    Breach("ORDER_UNASKED", READY, adopted(policy(max_belief="0.7"), confirmation_key_id=OPERATOR_KEY.key_id)),
+    Breach("ORDER_UNASKED", EXHAUSTED, changed(shut_down, reason="budget")),
+    Breach("ORDER_UNASKED", EXHAUSTED, Shutdown(reason="budget", note="", key_id=OPERATOR_KEY.key_id)),
     Breach("LOAD_REPEATED", READY, loaded()),
     Breach("LOAD_REPEATED", (*READY, loaded("load2")), loaded()),
     Breach("LOAD_REPEATED", (*READY, loaded("load2")), loaded(commitment=hash_of(9))),
+    Breach("LOAD_REPEATED", RELINKED, loaded(linkage=chain_of(2))),
+    Breach("LOAD_REPEATED", RELINKED, relinked(previous=chain_of(2), linkage=chain_of(3))),
+    Breach("LINKAGE", READY, loaded("load2", linkage=chain_of(2))),
+    # A load that began before the key was changed and ended afterwards.
+    Breach("LINKAGE", RELINKED, loaded("load3")),
+    Breach("LINKAGE_PREVIOUS", BEGINNING, relinked()),
+    Breach("LINKAGE_PREVIOUS", READY, relinked(previous=chain_of(3))),
+    Breach("LINKAGE_PREVIOUS", RELINKED, relinked("load3", linkage=chain_of(3))),
+    Breach("LINKAGE_REPEATED", READY, relinked(linkage=chain_of(1))),
+    Breach("LINKAGE_REPEATED", RELINKED, relinked("load3", previous=chain_of(2), linkage=chain_of(1))),
+    Breach("CHARGE_LOAD", RELINKED, charged(1)),
+    Breach("SHUTDOWN_MISSING", EXHAUSTED, relinked()),
     Breach("CHARGE_WITHOUT_POLICY", (*BEGINNING, loaded()), charged(1)),
     Breach("CHARGE_AFTER_SHUTDOWN", SHUT, charged(2, before=PRICE_30)),
     Breach("NOT_REGISTERED", READY, charged(1, researcher="mallory")),
@@ -151,14 +260,50 @@ BREACHES = [
     Breach("DELIVERY_WITHOUT_RELEASE", READY, DELIVERY),
     Breach("DELIVERY_WITHOUT_RELEASE", CHARGED, DELIVERY),
     Breach("DELIVERED_TWICE", (*RELEASED, DELIVERY), DELIVERY),
+    Breach("EXPIRY_WITHOUT_RELEASE", READY, EXPIRY, RETENTION_MS),
+    Breach("EXPIRY_WITHOUT_RELEASE", CHARGED, EXPIRY, RETENTION_MS),
+    Breach("EXPIRY_AFTER_DELIVERY", (*RELEASED, DELIVERY), EXPIRY, RETENTION_MS),
+    Breach("EXPIRED_EARLY", RELEASED, EXPIRY),
+    Breach("EXPIRED_EARLY", RELEASED, EXPIRY, RETENTION_MS - 1),
+    # What a later policy keeps for a shorter time, it keeps so for answers that come out under it.
+    Breach("EXPIRED_EARLY", (*RELEASED, adopted(BRIEF)), EXPIRY, RETENTION_MS - 1),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, RELEASE),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, charged(2, before=PRICE_1, scale=2)),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, loaded("load2")),
     Breach("SHUTDOWN_MISSING", (*CHARGED, adopted(policy(max_belief="0.51", scales=(30,)))), RELEASE),
-    Breach("SHUTDOWN_REPEATED", SHUT, BY_OPERATOR),
-    Breach("SHUTDOWN_REPEATED", (*EXHAUSTED, BY_BUDGET), BY_BUDGET),
+    Breach("SHUTDOWN_MISSING", EXHAUSTED, reopened),
+    Breach("SHUTDOWN_REPEATED", SHUT, shut_down),
+    Breach("SHUTDOWN_REPEATED", SPENT, BY_BUDGET),
+    Breach("SHUTDOWN_REPEATED", SPENT, shut_down),
     Breach("SHUTDOWN_REASON", CHARGED, BY_BUDGET),
-    Breach("SHUTDOWN_REASON", EXHAUSTED, BY_OPERATOR),
+    Breach("SHUTDOWN_REASON", EXHAUSTED, shut_down),
+    Breach("REOPENED_WHILE_OPEN", CHARGED, reopened),
+    Breach("REOPENED_WHILE_OPEN", (*SHUT, reopened), reopened),
+    Breach("NOTHING_FITS", SPENT, reopened),
+    Breach("NOTHING_FITS", (*SPENT, adopted(policy(max_belief="0.7", scales=(2,)))), reopened),
+    Breach("NOTHING_FITS", (*BEGINNING, shut_down), reopened),
+    Breach("ORDER_WITHOUT_REASON", CHARGED, lambda state: shut_down(state, note="")),
+    Breach("ORDER_WITHOUT_REASON", SHUT, lambda state: reopened(state, note="")),
+    Breach("ORDER_INVALID", CHARGED, Shutdown(reason="operator", note="audit")),
+    *(
+        Breach("ORDER_INVALID", after, changed(act, **change))
+        for after, act in ((CHARGED, shut_down), (SHUT, reopened))
+        for change in ({"signature": ""}, {"key_id": ""}, {"note": "another"}, {"signature": "\u00e9"})
+    ),
+    *(
+        Breach(code, after, forged(act, forgery))
+        for act, (code, after) in ACTS.items()
+        for forgery in (*FORGERIES, Forgery({"act": OTHER_ACT[act]}))
+    ),
+    # A good order of an earlier reopening or shutdown, once more.
+    Breach("ORDER_INVALID", (*SHUT, reopened, shut_down), lambda _: reopened(state_after(*SHUT))),
+    Breach("ORDER_INVALID", (*SHUT, reopened), lambda _: shut_down(state_after(*CHARGED))),
+    # A good confirmation of the same policy, once more, after the agency had become stricter again.
+    Breach(
+        "CAP_RAISED",
+        (*READY, lambda state: confirmed(state, HIGHER), adopted(policy())),
+        lambda _: confirmed(state_after(*READY), HIGHER),
+    ),
 ]
 
 
@@ -166,19 +311,54 @@ BREACHES = [
 def test_an_entry_that_breaks_a_rule_is_refused_and_changes_nothing(breach: Breach) -> None:
     """Each rule of the census log, broken alone, is named by its own code."""
     state = state_after(*breach.after)
-    assert refusal(state, entry_after(state, breach.event)) == breach.code
+    assert (
+        refusal(state, entry_after(state, event_of(state, breach.event), time_ms=state.time_ms + breach.later_ms))
+        == breach.code
+    )
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_what_the_forgeries_start_from_is_a_good_order(act: Act) -> None:
+    """With no lie in it each is taken, so that the breaches above are about their lies."""
+    state = state_after(*ACTS[act][1])
+    state.apply(entry_after(state, event_of(state, forged(act, Forgery({})))))
+
+
+def test_an_answer_expires_once_and_is_delivered_no_more() -> None:
+    """To the millisecond its retention after its release, and then it is owed to nobody."""
+    state = state_after(*CHARGED)
+    state.apply(entry_after(state, RELEASE, time_ms=1000))
+    assert state.tickets[hash_of(1)].kept_until_ms == 1000 + RETENTION_MS
+    state.apply(entry_after(state, EXPIRY, time_ms=1000 + RETENTION_MS))
+    assert state.tickets[hash_of(1)].expired
+    assert not state.undelivered
+    assert refusal(state, entry_after(state, EXPIRY)) == "EXPIRED_TWICE"
+    assert refusal(state, entry_after(state, DELIVERY)) == "DELIVERY_AFTER_EXPIRY"
+    assert refusal(state, entry_after(state, RELEASE)) == "RELEASED_TWICE"
+
+
+def test_an_answer_is_kept_as_the_policy_at_its_release_promised() -> None:
+    """A longer retention that is adopted between charge and release holds; one that is adopted later changes nothing."""
+    state = state_after(*READY, charged(1), charged(2, before=PRICE_30))
+    state.apply(entry_after(state, RELEASE, time_ms=500))
+    state.apply(entry_after(state, adopted(BRIEF)))
+    state.apply(entry_after(state, Released(ticket=hash_of(2), answer=hash_of(78)), time_ms=700))
+    kept = [ticket.kept_until_ms for ticket in state.tickets.values()]
+    assert kept == [500 + RETENTION_MS, 700 + BRIEF.answer_retention_ms]
 
 
 def test_every_rule_has_a_breach() -> None:
     """The table above names every code that the product's source can raise."""
     codes = {
         constant
-        for method in (*vars(CensusState).values(), *vars(LogState).values())
+        for method in (*vars(CensusState).values(), *vars(StoreState).values(), *vars(LogState).values())
         if hasattr(method, "__code__")
         for constant in method.__code__.co_consts
         if isinstance(constant, str) and constant.isupper()
     }
-    assert codes - {"SEQUENCE", "TIME_BACKWARDS", "POLICY"} == {breach.code for breach in BREACHES}
+    tested_below = {"SEQUENCE", "TIME_BACKWARDS", "POLICY", "CHARGE_LOWERED"}
+    once = {"EXPIRED_TWICE", "DELIVERY_AFTER_EXPIRY"}  # need time to pass before them; see the test of expiry
+    assert codes - tested_below == {breach.code for breach in BREACHES} | once
 
 
 @pytest.mark.parametrize("sequence", [0, 5, 7, 2**52])
@@ -220,6 +400,79 @@ def test_a_lower_cap_may_be_adopted() -> None:
     state = state_after(*CHARGED, adopted(policy(max_belief="0.7")), adopted(policy(max_belief="0.7", open_quotes=5)))
     assert state.policy == policy(max_belief="0.7", open_quotes=5)
     assert not state.shut_down
+
+
+def test_a_higher_cap_may_be_adopted_when_the_operator_confirms_it() -> None:
+    """Signed for this policy and this entry; more may then be charged, on top of what was charged."""
+    after = (*READY, charged(1, scale=1))
+    state = state_after(*after, lambda state: confirmed(state, policy(max_belief="0.9")))
+    assert state.policy == policy(max_belief="0.9")
+    assert state.charged_units == PRICE_1
+    state.apply(entry_after(state, charged(2, before=PRICE_1, scale=1)))
+    assert policy().cap < state.charged_units == 2 * PRICE_1 <= policy(max_belief="0.9").cap
+
+
+def test_the_first_policy_takes_no_confirmation() -> None:
+    """There is nothing that it could weaken."""
+    assert state_after(*BEGINNING, adopted(policy(max_belief="0.99"))).policy == policy(max_belief="0.99")
+
+
+def test_lowering_a_charge_takes_the_operators_confirmation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As raising the cap does, under a code of its own; what weakens a policy is the policy's to say."""
+    rules = policy(open_quotes=5)
+    monkeypatch.setattr(Policy, "weakens", lambda *_: ("it lowers the charge",))
+    state = state_after(*BEGINNING, adopted())
+    for event in (adopted(rules), forged("adopt", Forgery({"sequence": 9}), rules)):
+        entry = entry_after(state, event_of(state, event))
+        assert refusal(state, entry) == "CHARGE_LOWERED"
+    with pytest.raises(ReplayError, match="it lowers the charge; the operator did not confirm it"):
+        state.apply(entry_after(state, adopted(rules)))
+    state.apply(entry_after(state, confirmed(state, rules)))
+    assert state.policy == rules
+
+
+def test_a_policy_adopted_while_shut_leaves_it_shut() -> None:
+    """Whether or not something fits under it, and without a second shutdown."""
+    for after in (SHUT, SPENT):
+        for rules in (COARSER, policy(max_belief="0.7", scales=(2,)), policy(max_belief="0.51", scales=(30,))):
+            state = state_after(*after)
+            before = state.shutdown_reason
+            if state.policy != rules:
+                state.apply(entry_after(state, adopted(rules)))
+            assert (state.policy, state.shut_down, state.must_shut_down) == (rules, True, False)
+            assert state.shutdown_reason == before
+            entry = entry_after(state, charged(9, before=state.charged_units, scale=30))
+            assert refusal(state, entry) == "CHARGE_AFTER_SHUTDOWN"
+
+
+def test_a_reopened_service_goes_on_where_it_was() -> None:
+    """Charges, tickets and slots are kept; what fits is charged again, and when nothing fits it is shut again."""
+    state = state_after(*SPENT, adopted(COARSER), reopened)
+    assert (state.shut_down, state.shutdown_reason, state.must_shut_down) == (False, "", False)
+    assert (state.charged_units, state.answers) == (PRICE_1, 1)
+    total = PRICE_1
+    for number in range(2, 13):
+        state.apply(entry_after(state, charged(number, before=total)))
+        total += PRICE_30
+    assert state.must_shut_down
+    state.apply(entry_after(state, BY_BUDGET))
+    assert (state.shut_down, state.shutdown_reason) == (True, "budget")
+    assert refusal(state, entry_after(state, reopened(state))) == "NOTHING_FITS"
+    for again in ({"ticket": hash_of(1)}, {"query": f"{1:032x}"}, {"slot": 1}):
+        assert refusal(state, entry_after(state, charged(20, before=total, **again))) == "CHARGE_AFTER_SHUTDOWN"
+
+
+def test_a_service_is_shut_and_reopened_as_often_as_its_operator_orders() -> None:
+    """Each order is a new one; in between everything is as ever."""
+    state = state_after(*CHARGED)
+    total = PRICE_30
+    for number in range(2, 5):
+        state.apply(entry_after(state, shut_down(state)))
+        assert refusal(state, entry_after(state, charged(number, before=total))) == "CHARGE_AFTER_SHUTDOWN"
+        state.apply(entry_after(state, reopened(state)))
+        state.apply(entry_after(state, charged(number, before=total)))
+        total += PRICE_30
+    assert (state.charged_units, state.answers) == (total, 4)
 
 
 def test_an_adoption_has_one_spelling() -> None:
@@ -356,14 +609,14 @@ def test_the_summary_says_what_start_up_compares() -> None:
 def test_replay_is_the_fold_of_apply() -> None:
     """`replay` stops at the first entry that breaks a rule and names it."""
     log: list[Entry] = []
-    state = CensusState(root(CENSUS))
-    for event in RELEASED:
-        log.append(entry_after(state, event))
+    state = census_state()
+    for step in RELEASED:
+        log.append(entry_after(state, event_of(state, step)))
         state.apply(log[-1])
-    again = replay(log, CensusState(root(CENSUS)))
+    again = replay(log, census_state())
     assert contents(again) == contents(state)
     with pytest.raises(ReplayError) as caught:
-        replay([*log, log[-1]], CensusState(root(CENSUS)))
+        replay([*log, log[-1]], census_state())
     assert (caught.value.code, caught.value.sequence) == ("SEQUENCE", 7)
 
 

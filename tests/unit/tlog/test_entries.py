@@ -17,7 +17,9 @@ from fakes.logs import (
     hash_of,
     loaded,
     opened,
+    policy,
     registered,
+    relinked,
     revoked,
     submitted,
 )
@@ -35,12 +37,15 @@ from broker_common.tlog.entries import (
     Delivered,
     Entry,
     Event,
+    Expired,
     Forwarded,
     Loaded,
     Opened,
     Refused,
     Registered,
     Released,
+    Relinked,
+    Reopened,
     ReportedCharge,
     Revoked,
     Settled,
@@ -52,6 +57,7 @@ from broker_common.tlog.entries import (
 
 counts = st.integers(0, 2**53 - 1)
 hashes = st.binary(min_size=32, max_size=32).map(bytes.hex)
+chains = st.binary(min_size=8, max_size=8).map(bytes.hex)
 queries = st.binary(min_size=16, max_size=16).map(bytes.hex)
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=50)
 signatures = st.builds(
@@ -65,6 +71,7 @@ cards = st.builds(
     document=st.text(st.characters(codec="utf-8"), min_size=2, max_size=60),
     signatures=st.lists(signatures, min_size=1, max_size=3).map(tuple),
 )
+maybe_texts = texts | st.just("")
 
 # Every event type with its tag; a new one has to be added here, in FORMAT.md and in a state.
 EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
@@ -87,9 +94,13 @@ EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
             document=st.text(st.characters(codec="utf-8"), min_size=2, max_size=60),
             signature=texts,
             key_id=texts,
+            note=maybe_texts,
+            confirmation=maybe_texts,
+            confirmation_key_id=maybe_texts,
         ),
     ),
-    Loaded: ("loaded", st.builds(Loaded, load=texts, release=texts, commitment=hashes)),
+    Loaded: ("loaded", st.builds(Loaded, load=texts, release=texts, linkage=chains, commitment=hashes)),
+    Relinked: ("relinked", st.builds(Relinked, load=texts, previous=chains, linkage=chains, commitment=hashes)),
     Charged: (
         "charged",
         st.builds(
@@ -111,10 +122,18 @@ EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
     ),
     Released: ("released", st.builds(Released, ticket=hashes, answer=hashes)),
     Delivered: ("delivered", st.builds(Delivered, ticket=hashes, by=st.sampled_from(["inbox", "collect"]))),
+    Expired: ("expired", st.builds(Expired, ticket=hashes)),
     Shutdown: (
         "shutdown",
-        st.builds(Shutdown, reason=st.sampled_from(["budget", "operator"]), note=texts | st.just("")),
+        st.builds(
+            Shutdown,
+            reason=st.sampled_from(["budget", "operator"]),
+            note=maybe_texts,
+            signature=maybe_texts,
+            key_id=maybe_texts,
+        ),
     ),
+    Reopened: ("reopened", st.builds(Reopened, note=maybe_texts, signature=texts, key_id=texts)),
     Submitted: (
         "submitted",
         st.builds(Submitted, query=queries, ticket=hashes, criteria=hashes, researcher=texts, load=texts),
@@ -206,6 +225,7 @@ def same(tree: dict[str, Any]) -> None:
     del tree
 
 
+SHUTDOWN = {"type": "shutdown", "reason": "operator", "note": "", "signature": "", "key_id": ""}
 OTHER_SPELLINGS = {
     "spaces": respelled(same, separators=(", ", ": ")),
     "indented": respelled(same, indent=1),
@@ -249,8 +269,9 @@ OTHER_SPELLINGS = {
     "hash of a query's length": respelled(in_event(query="ab" * 32)),
     "uppercase policy": respelled(lambda tree: tree.update(policy="AB" * 32)),
     "empty text": respelled(in_event(question="")),
-    "long note": respelled(
-        lambda tree: tree.update(event={"type": "shutdown", "reason": "operator", "note": "x" * 4097})
+    "long note": respelled(lambda tree: tree.update(event=SHUTDOWN | {"note": "x" * 4097})),
+    "shutdown that leaves its empty signature out": respelled(
+        lambda tree: tree.update(event={"type": "shutdown", "reason": "budget", "note": ""})
     ),
     "long text": respelled(in_event(question="x" * 4097)),
     "escaped letter": CHARGE_BYTES.replace(b'"question":"all"', b'"question":"\\u0061ll"'),
@@ -276,16 +297,24 @@ def test_the_spelling_helper_changes_nothing_on_its_own() -> None:
     """The table above refuses what it names, not an artefact of how it was written."""
     assert respelled(same) == CHARGE_BYTES
     assert parse_entry(respelled(in_event(question="a/b"))).event != CHARGE.event
+    assert parse_entry(respelled(lambda tree: tree.update(event=SHUTDOWN))).event == Shutdown(
+        reason="operator", note=""
+    )
 
 
 SIGNATURES = CENSUS.card.signed.signatures
 UNREADABLE: dict[str, Event] = {
     "shutdown with an endless note": Shutdown(reason="operator", note="x" * (MAX_NOTE_CHARACTERS + 1)),
     "shutdown for no known reason": Shutdown(reason="whim", note=""),
+    "reopening without a signature": Reopened(note="why", signature="", key_id="k"),
+    "adoption with an endless note": adopted(note="x" * (MAX_NOTE_CHARACTERS + 1)),
     "delivery by pigeon": Delivered(ticket=hash_of(1), by="pigeon"),
     "negative scale": charged(1, scale=30, units=-1),
     "ticket in capitals": submitted(1, ticket="AB" * 32),
     "empty load": loaded(""),
+    "load of no linkage chain": loaded(linkage=""),
+    "linkage chain in capitals": loaded(linkage="AB" * 8),
+    "linkage key changed from nothing": relinked(previous=""),
     "endless origin": opened(origin="x" * 5000),
     "endless policy": adopted(document="x" * 32_769),
     "revocation of nobody": revoked(ALICE, name=""),
@@ -320,6 +349,9 @@ def test_the_largest_honest_entries_fit() -> None:
         Shutdown(reason="operator", note="x" * MAX_NOTE_CHARACTERS),
         Shutdown(reason="operator", note="\x01" * MAX_NOTE_CHARACTERS),
         Shutdown(reason="operator", note="\U0001f341" * MAX_NOTE_CHARACTERS),
+        Reopened(note="\x01" * MAX_NOTE_CHARACTERS, signature="s" * 88, key_id="k" * 16),
+        # A policy of a thousand scales, confirmed with the longest note.
+        adopted(policy(scales=tuple(range(999_001, 1_000_001))), note="\x01" * MAX_NOTE_CHARACTERS),
     ):
         entry = Entry(sequence=0, time_ms=0, policy="", event=event)
         assert parse_entry(encode_entry(entry)) == entry

@@ -12,11 +12,13 @@ from fakes.logs import (
     HEALTH,
     adopted,
     beginning,
+    chain_of,
     charged,
     contents,
     hash_of,
     loaded,
     opened,
+    relinked,
     revoked,
     root,
     submitted,
@@ -35,6 +37,7 @@ from broker_common.tlog.entries import (
 )
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.replay import ReplayError
+from broker_common.tlog.store_state import StoreState
 
 TICKET = hash_of(1)
 FORWARD = Forwarded(ticket=TICKET, manifest=hash_of(8))
@@ -44,6 +47,7 @@ REFUSED = Refused(ticket=TICKET, code="SERVICE_SHUT_DOWN")
 
 BEGINNING = beginning("health")
 READY: tuple[Event, ...] = (*BEGINNING, loaded())
+RELINKED: tuple[Event, ...] = (*READY, relinked())
 ACCEPTED: tuple[Event, ...] = (*READY, submitted(1))
 FORWARDED: tuple[Event, ...] = (*ACCEPTED, FORWARD)
 CHARGED: tuple[Event, ...] = (*FORWARDED, CHARGE)
@@ -99,6 +103,17 @@ BREACHES = [
     Breach("FORMAT", (), opened("health", format=2)),
     Breach("LOAD_REPEATED", READY, loaded()),
     Breach("LOAD_REPEATED", (*READY, loaded("load2")), loaded()),
+    Breach("LOAD_REPEATED", RELINKED, loaded(linkage=chain_of(2))),
+    Breach("LOAD_REPEATED", RELINKED, relinked(previous=chain_of(2), linkage=chain_of(3))),
+    Breach("LINKAGE", READY, loaded("load2", linkage=chain_of(2))),
+    # A load that began before the key was changed and ended afterwards.
+    Breach("LINKAGE", RELINKED, loaded("load3")),
+    Breach("LINKAGE_PREVIOUS", (opened("health"),), relinked()),
+    Breach("LINKAGE_PREVIOUS", READY, relinked(previous=chain_of(3))),
+    Breach("LINKAGE_PREVIOUS", RELINKED, relinked("load3", linkage=chain_of(3))),
+    Breach("LINKAGE_REPEATED", READY, relinked(linkage=chain_of(1))),
+    Breach("LINKAGE_REPEATED", RELINKED, relinked("load3", previous=chain_of(2), linkage=chain_of(1))),
+    Breach("LOAD", RELINKED, submitted(1)),
     Breach("LOAD", READY, submitted(1, load="load2")),
     Breach("LOAD", BEGINNING, submitted(1, load="")),
     Breach("NOT_REGISTERED", READY, submitted(1, researcher="mallory")),
@@ -127,13 +142,13 @@ def test_every_rule_has_a_breach() -> None:
     """The table above names every code that the health log's own source can raise."""
     codes = {
         constant
-        for method in vars(HealthState).values()
+        for method in (*vars(HealthState).values(), *vars(StoreState).values())
         if hasattr(method, "__code__")
         for constant in method.__code__.co_consts
         if isinstance(constant, str) and constant.isupper()
     }
     assert codes <= {breach.code for breach in BREACHES}
-    assert len(codes) == 11
+    assert len(codes) == 14
 
 
 def test_a_health_log_names_no_policy() -> None:
@@ -199,3 +214,19 @@ def test_the_summary_says_what_start_up_compares() -> None:
     state = state_after(*CHARGED)
     assert state.summary() == {"size": 8, "time_ms": 0, "policy": "", "load": "load1", "tickets": 1}
     assert (state.release, state.commitments) == ("2021", {"load1": hash_of(1)})
+
+
+def test_a_ticket_keeps_the_chain_that_it_was_accepted_under() -> None:
+    """The log says of every load, old ones included, which chain its pseudonyms come from; the release stays."""
+    state = state_after(*ACCEPTED, relinked())
+    assert (state.load, state.linkage, state.release) == ("load2", chain_of(2), "2021")
+    assert state.linkages[state.tickets[TICKET].submission.load] == chain_of(1)
+    assert state.commitments == {"load1": hash_of(1), "load2": hash_of(6)}
+
+
+def test_the_next_load_comes_under_the_new_chain() -> None:
+    """What is loaded after a change of the key carries the new chain, and keys may change again."""
+    state = state_after(*RELINKED, loaded("load3", linkage=chain_of(2)))
+    assert (state.load, state.linkage) == ("load3", chain_of(2))
+    state.apply(entry_after(state, relinked("load4", previous=chain_of(2), linkage=chain_of(3))))
+    assert state.linkage == chain_of(3)

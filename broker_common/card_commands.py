@@ -1,0 +1,375 @@
+"""The commands about keys and cards: `tripartite keys` for every home, and an agency's `register` and `revoke`.
+
+A role makes its homes known through the entry points `tripartite.homes`; which role a home is, its config.toml says.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+import click
+
+from broker_common import card_texts as texts
+from broker_common.cli import emit, home_option, json_option
+from broker_common.crypto.cards import (
+    PURPOSES,
+    SAMPLE,
+    TLS,
+    CardKey,
+    PublicKey,
+    SignedCard,
+    VerifiedCard,
+    sign_card,
+    verify_card,
+    with_new_key,
+)
+from broker_common.crypto.certificates import PeerCertificate, Role
+from broker_common.crypto.commitments import hash_bytes
+from broker_common.crypto.sealing import SealingKey
+from broker_common.crypto.signing import Purpose, VerifyKey
+from broker_common.errors import InvalidRequestError
+from broker_common.storage.agency import AgencyHome
+from broker_common.storage.clock import system_clock
+from broker_common.storage.durable import replace_file
+from broker_common.storage.home import Home
+from broker_common.storage.keyring import Keyring
+from broker_common.storage.registration import read_card
+from broker_common.tlog.membership import Registration, peer_name
+
+__all__ = ["KeyHome", "keys", "register_command", "revoke_command"]
+
+_HOMES = "tripartite.homes"
+_DAY_MS = 86_400_000
+_DURATION = re.compile(r"([0-9]{1,6})([dhms])")
+_UNIT_MS = {"d": _DAY_MS, "h": 3_600_000, "m": 60_000, "s": 1000}
+_ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
+
+
+class KeyHome(Protocol):
+    """What `tripartite keys` needs of a home, whatever its role."""
+
+    @property
+    def home(self) -> Home: ...
+    @property
+    def keyring(self) -> Keyring: ...
+    def own_card(self) -> VerifiedCard: ...
+    def publish(self, signed: SignedCard) -> None: ...
+    def known(self) -> list[Registration]: ...
+    @property
+    def linkage(self) -> str: ...
+    def after_rotation(self, purpose: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """When a new key is put to use, and how long after that the ones before are honoured."""
+
+    wait_ms: int
+    honour_ms: int
+
+
+# Peers hear of a new key at their next contact, so a key that they check is announced before it is used. What may be checked
+# much later (answers wait for a year at most) is honoured for longer.
+_USUAL: Final = {
+    "identity": _Times(0, 400 * _DAY_MS),
+    TLS: _Times(7 * _DAY_MS, 30 * _DAY_MS),
+    "log": _Times(0, 400 * _DAY_MS),
+    "answer": _Times(7 * _DAY_MS, 400 * _DAY_MS),
+    SAMPLE: _Times(7 * _DAY_MS, 30 * _DAY_MS),
+    "policy": _Times(0, 30 * _DAY_MS),
+    "operator": _Times(0, 0),
+    "manifest": _Times(7 * _DAY_MS, 30 * _DAY_MS),
+    "sampling": _Times(0, 0),
+    "ticket": _Times(7 * _DAY_MS, 30 * _DAY_MS),
+}
+
+
+class _Duration(click.ParamType[int]):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        match = _DURATION.fullmatch(str(value))
+        if match is None:
+            self.fail(f"{value!r} is not a duration like 7d, 12h, 30m or 0s.", param, ctx)
+        return int(match[1]) * _UNIT_MS[match[2]]
+
+
+@click.group()
+def keys() -> None:
+    """Keys and cards of any home: what there is, and how one is replaced."""
+
+
+@keys.command("list")
+@home_option
+@json_option
+def list_keys(home: Path, as_json: bool) -> None:
+    """The home's own keys with the times they serve, and the cards of the peers it knows."""
+    opened = _open(home)
+    now_ms = system_clock()
+    own = opened.own_card()
+    result = (
+        _card_json(own, now_ms)
+        | {"linkage": opened.linkage or None}
+        | {"peers": [_peer_json(peer, now_ms) for peer in opened.known()]}
+    )
+    emit(as_json, result, _list_text(result))
+
+
+@keys.command()
+@home_option
+@json_option
+@click.option("--to", "to", type=click.Path(path_type=Path, dir_okay=False), help=texts.TO_HELP)
+def card(home: Path, as_json: bool, to: Path | None) -> None:
+    """Print the home's own card, to be handed to its peers, and the fingerprint to compare with them."""
+    own = _open(home).own_card()
+    content = own.signed.to_bytes()
+    if to is not None:
+        replace_file(to, content + b"\n")
+    result = {"fingerprint": own.fingerprint, "serial": own.card.serial, "card": content.decode()}
+    text = texts.CARD_WRITTEN.format(file=to, **result) if to is not None else str(result["card"])
+    emit(as_json, result, text)
+
+
+@keys.command()
+@home_option
+@json_option
+@click.option("--in", "wait_ms", type=_Duration(), help=texts.IN_HELP)
+@click.option("--honour", "honour_ms", type=_Duration(), help=texts.HONOUR_HELP)
+@click.argument("purpose")
+def rotate(home: Path, as_json: bool, wait_ms: int | None, honour_ms: int | None, purpose: str) -> None:
+    """Replace the key for PURPOSE by a new one.
+
+    The new key is announced at once on the home's card (and in its log), put to use after --in, and the one before is
+    honoured for --honour after that. Peers hear of it at their next contact; whoever may not be in contact by then is handed
+    the card. 'keys list' shows the purposes.
+    """
+    opened = _open(home)
+    before, now_ms = opened.own_card(), system_clock()
+    usual = _USUAL.get(purpose)
+    if usual is None or purpose not in PURPOSES[before.card.role]:
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name="PURPOSE",
+            problem=f"'{purpose[:32]}' is no kind of key that this home has",
+            remedy=texts.PURPOSES.format(purposes=", ".join(PURPOSES[before.card.role])),
+        )
+    from_ms = now_ms + (usual.wait_ms if wait_ms is None else wait_ms)
+    until_ms = from_ms + (usual.honour_ms if honour_ms is None else honour_ms)
+    after = _rotate(opened, before, purpose, now_ms=now_ms, from_ms=from_ms, until_ms=until_ms)
+    opened.after_rotation(purpose)
+    rows = [row for row in _key_rows(after, now_ms) if row["purpose"] == purpose]
+    result = {"purpose": purpose, "serial": after.card.serial, "fingerprint": after.fingerprint, "keys": rows}
+    emit(as_json, result, texts.ROTATED.format(table=_key_table(rows), home=home, **result))
+
+
+def _rotate(
+    opened: KeyHome, before: VerifiedCard, purpose: str, *, now_ms: int, from_ms: int, until_ms: int
+) -> VerifiedCard:
+    ring = opened.keyring
+    key = ring.make(purpose, before.card.identity, now_ms)
+    # CRASH: a key that no card names is not used; the next change removes it.
+    unsigned = with_new_key(before.card, purpose, key, now_ms=now_ms, from_ms=from_ms, until_ms=until_ms)
+    after = verify_card(sign_card(unsigned, ring.listed_signing(unsigned, Purpose.IDENTITY)))
+    opened.publish(after.signed)
+    # CRASH: keys that have left the card are still in their files, unused.
+    left = {key.purpose for key in before.card.keys if key.key not in {kept.key for kept in after.card.keys}}
+    for changed in sorted(left | {purpose}):
+        ring.forget_except(after, changed)
+    return after
+
+
+# --- an agency's commands ------------------------------------------------------------------------------------------
+
+
+def register_command(open_home: Callable[[Path], AgencyHome[Any]], *, inboxes: bool) -> click.Command:
+    """`register` of one agency; only the census agency delivers to inboxes."""
+
+    def command(
+        home: Path,
+        as_json: bool,
+        card: Path | None,
+        researcher: str | None,
+        project: tuple[str, ...],
+        fingerprint: str | None,
+        replace: bool,
+        inbox: str | None = None,
+    ) -> None:
+        opened = open_home(home)
+        if (card is None) == (researcher is None):
+            raise click.UsageError(texts.CARD_OR_RESEARCHER)
+        known = {(peer.card.card.role, peer_name(peer.card.card.identity)): peer for peer in opened.known()}
+        verified = read_card(card, fingerprint=fingerprint) if card is not None else _known_card(known, str(researcher))
+        identity = verified.card.identity
+        is_new = (identity.role, peer_name(identity)) not in known
+        _verify_terms(identity.role, project, inbox, is_new=is_new)
+        registration = opened.register(verified, projects=project or None, inbox=inbox, replace=replace)
+        result = _peer_json(registration, system_clock())
+        emit(as_json, result, texts.REGISTERED.format_map(result | {"projects": ", ".join(registration.projects)}))
+
+    command.__doc__ = texts.REGISTER_HELP
+    options = [
+        home_option,
+        json_option,
+        click.argument("card", required=False, type=click.Path(path_type=Path, dir_okay=False)),
+        click.option("--researcher", metavar="ID", help=texts.RESEARCHER_HELP),
+        click.option("--project", multiple=True, help=texts.PROJECT_HELP),
+        click.option("--fingerprint", help=texts.FINGERPRINT_HELP),
+        click.option("--replace", is_flag=True, help=texts.REPLACE_HELP),
+    ]
+    if inboxes:
+        options.append(click.option("--inbox", metavar="HOST:PORT", help=texts.INBOX_HELP))
+    return _command("register", command, options)
+
+
+def revoke_command(open_home: Callable[[Path], AgencyHome[Any]], roles: Sequence[Role]) -> click.Command:
+    """`revoke` of one agency."""
+
+    def command(home: Path, as_json: bool, role: str, name: str, reason: str) -> None:
+        open_home(home).revoke(cast("Role", role), name, reason)
+        result = {"role": role, "name": name, "state": "revoked"}
+        emit(as_json, result, texts.REVOKED.format_map(result))
+
+    command.__doc__ = texts.REVOKE_HELP
+    return _command(
+        "revoke",
+        command,
+        [
+            home_option,
+            json_option,
+            click.argument("role", type=click.Choice(roles)),
+            click.argument("name"),
+            click.option("--reason", required=True, help=texts.REASON_HELP),
+        ],
+    )
+
+
+def _command(name: str, function: Callable[..., None], options: Sequence[Callable[..., Any]]) -> click.Command:
+    for option in reversed(options):
+        function = option(function)
+    return click.command(name)(function)
+
+
+def _known_card(known: dict[tuple[Role, str], Registration], researcher: str) -> VerifiedCard:
+    registration = known.get(("researcher", researcher))
+    if registration is None:
+        raise InvalidRequestError("NOT_REGISTERED", party=f"researcher {researcher[:64]}")
+    return registration.card
+
+
+def _verify_terms(role: Role, projects: Sequence[str], inbox: str | None, *, is_new: bool) -> None:
+    if role != "researcher" and (projects or inbox is not None):
+        raise click.UsageError(texts.RESEARCHERS_ONLY)
+    if role == "researcher" and is_new and not projects:
+        raise click.UsageError(texts.PROJECT_NEEDED)
+    if inbox and not _ADDRESS.fullmatch(inbox):
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name="--inbox",
+            problem="is not HOST:PORT",
+            remedy="Leave it empty for a researcher without.",
+        )
+
+
+# --- what is shown -------------------------------------------------------------------------------------------------
+
+_Row: TypeAlias = dict[str, Any]
+
+
+def _open(path: Path) -> KeyHome:
+    file = path / "config.toml"
+    try:
+        role = tomllib.loads(file.read_text(encoding="utf-8")).get("role")
+    except OSError as error:
+        raise InvalidRequestError(
+            "HOME_INVALID", home=str(path), role="node", problem="there is no config.toml"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem=str(error)) from error
+    point = next((point for point in entry_points(group=_HOMES) if point.name == role), None)
+    if point is None:
+        raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem="its role is none that is known here")
+    home: KeyHome = point.load()(path)
+    return home
+
+
+def _card_json(verified: VerifiedCard, now_ms: int) -> _Row:
+    card = verified.card
+    return {
+        "role": card.role,
+        "organisation": card.organisation,
+        "name": peer_name(card.identity),
+        "serial": card.serial,
+        "fingerprint": verified.fingerprint,
+        "keys": _key_rows(verified, now_ms),
+    }
+
+
+def _peer_json(peer: Registration, now_ms: int) -> _Row:
+    row = _card_json(peer.card, now_ms)
+    if row["role"] == "researcher":
+        row |= {"projects": list(peer.projects), "inbox": peer.inbox or None}
+    return row
+
+
+def _key_rows(verified: VerifiedCard, now_ms: int) -> list[_Row]:
+    return [
+        {
+            "purpose": key.purpose,
+            "key_id": _key_id(public),
+            "state": _state(verified, key, public, now_ms),
+            "from": _instant(key.from_ms),
+            "until": _instant(key.until_ms) if key.until_ms else None,
+            "expires": _instant(public.expiry_ms) if isinstance(public, PeerCertificate) else None,
+        }
+        for key, public in zip(verified.card.keys, verified.public, strict=True)
+    ]
+
+
+def _state(verified: VerifiedCard, key: CardKey, public: PublicKey, now_ms: int) -> str:
+    if verified.in_use(key.purpose, now_ms) is public:
+        return "in use"
+    if key.from_ms > now_ms:
+        return "next"
+    return "honoured" if key.until_ms == 0 or now_ms < key.until_ms else "ended"
+
+
+def _key_id(public: PublicKey) -> str:
+    match public:
+        case VerifyKey():
+            return public.key_id
+        case SealingKey():
+            return hash_bytes(public.raw).hex()[:16]
+        case PeerCertificate():
+            return public.fingerprint.hex()[:16]
+        case _:
+            return public.rpartition(" ")[2]
+
+
+def _list_text(result: _Row) -> str:
+    parts = [texts.OWN.format_map(result), _key_table(result["keys"])]
+    if result["linkage"]:
+        parts.append(texts.LINKAGE.format_map(result))
+    for peer in result["peers"]:
+        projects = texts.PROJECTS.format(projects=", ".join(peer["projects"])) if peer.get("projects") else ""
+        inbox = texts.INBOX.format(inbox=peer["inbox"]) if peer.get("inbox") else ""
+        parts += ["", texts.PEER.format_map(peer) + projects + inbox, _key_table(peer["keys"])]
+    return "\n".join(parts)
+
+
+def _key_table(rows: Sequence[_Row]) -> str:
+    return "\n".join(
+        texts.KEY.format_map(row | {"until": row["until"] or texts.NO_END}).rstrip()
+        + (texts.EXPIRES.format_map(row) if row["expires"] else "")
+        for row in rows
+    )
+
+
+def _instant(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,53 @@
+"""Every sentence that the commands about keys and cards say, in one place, so that another language can stand beside it."""
+
+from __future__ import annotations
+
+__all__ = ["KEY"]
+
+OWN = "{role} {name} of {organisation}, card {serial}\n  fingerprint  {fingerprint}"
+PEER = "knows {role} {name} of {organisation}, card {serial}\n  fingerprint  {fingerprint}"
+PROJECTS = "\n  projects     {projects}"
+INBOX = "\n  inbox        {inbox}"
+KEY = "  {purpose:<10} {key_id}  {state:<8}  from {from}  until {until}"
+LINKAGE = "  linkage    {linkage}  in use    the chain that both agencies' records are linked by"
+PURPOSES = "It is one of: {purposes}. The linkage key is changed with 'census relink' and 'health relink'."
+NO_END = "replaced"
+EXPIRES = "  (certificate ends {expires})"
+CARD_WRITTEN = (
+    "The card is in {file}. Whoever registers it compares the fingerprint with you on another way:\n  {fingerprint}"
+)
+ROTATED = """\
+A new key for {purpose}, on card {serial}:
+{table}
+Peers hear of it at their next contact. Hand the card to those who may not be in contact before it is used:
+  tripartite keys card --home {home} --to FILE
+  fingerprint  {fingerprint}"""
+REGISTERED = """\
+Registered {role} {name} of {organisation}, card {serial}, from now on.
+  fingerprint  {fingerprint}
+  projects     {projects}
+If the fingerprint was not compared with the card's owner yet, do it now."""
+REVOKED = "The {role} {name} is not known here any more, from now on."
+
+TO_HELP = "Write the card to this file instead of printing it."
+IN_HELP = "How long until the new key is put to use, like 7d, 12h or 0s; the usual time if left out."
+HONOUR_HELP = "How long after that the key before is honoured; the usual time if left out."
+REGISTER_HELP = """Register a peer by the card that its owner printed with 'keys card', or change what is known of one.
+
+A card that follows the one that is known (signed by the same party, newer) is taken as it is. Any other replaces it only
+with --replace: compare fingerprints first. A serving node obeys at once.
+"""
+RESEARCHER_HELP = "Instead of a card: the id of a registered researcher whose projects or inbox change."
+PROJECT_HELP = "A study that the researcher may ask for; give it once for each. All of them, not only new ones."
+FINGERPRINT_HELP = "The fingerprint that the card's owner told you; any other card is refused."
+REPLACE_HELP = "Take a card that does not follow the one that is known, for example after a loss of keys."
+INBOX_HELP = "Where the researcher's inbox listens; empty when they only collect."
+CARD_OR_RESEARCHER = "Give a card, or --researcher with the id of one who is registered."
+RESEARCHERS_ONLY = "Only researchers have projects and inboxes."
+PROJECT_NEEDED = "Give at least one --project: without one, the researcher could ask nothing."
+REVOKE_HELP = """Know a peer no longer, at once.
+
+Every further call of the peer is refused, on open connections too; what is on its way is not charged any more, and answers
+that wait are not handed out. Registering again makes it known again.
+"""
+REASON_HELP = "Why, for the log; auditors read it."

@@ -1,0 +1,115 @@
+"""The linkage keys of a home: one file, one line a key, oldest first. The log says which of them are in use.
+
+The file may hold keys that nothing uses yet: a new key is in it, durably, before the first pseudonym is made with it. So
+what the log names must be the beginning of the file, and only that is used. A key is never taken out of the file here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from broker_common.crypto.linkage import LinkageChain, LinkageKey
+from broker_common.errors import InvalidRequestError
+from broker_common.storage.home import Home
+from broker_common.values import Randomness
+
+__all__ = ["LinkageKeys", "NextKey"]
+
+_KEY_BYTES = 32
+_MAX_FILE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class NextKey:
+    """Where the next linkage key comes from; with neither, the one that the home's file already holds and does not use."""
+
+    # Make one, unless the file holds one that is not in use yet.
+    new: bool = False
+    # What came from the other agency: its whole key file, or the new key's line alone.
+    file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkageKeys:
+    """The keys behind one reference of one home."""
+
+    home: Home
+    reference: str
+
+    @property
+    def place(self) -> str:
+        """Where the keys are, for an operator: the path of their file, or the reference if it leads elsewhere."""
+        kind, _, target = self.reference.partition(":")
+        return str(self.home.path / target) if kind == "file" else self.reference
+
+    def chain(self, in_force: str) -> LinkageChain:
+        """The chain that the log names; before the first load, the whole file.
+
+        Raises:
+            InvalidRequestError: SECRET_MISSING, LINKAGE_KEY_MISSING.
+        """
+        held = self.home.read_key(self.reference, LinkageChain.parse_text)
+        try:
+            return held.beginning(in_force) if in_force else held
+        except ValueError as error:
+            raise InvalidRequestError("LINKAGE_KEY_MISSING", reference=self.reference, chain=in_force) from error
+
+    def next_chain(self, in_force: str, source: NextKey, randomness: Randomness) -> LinkageChain:
+        """The chain that is to follow the one in force; the home's file holds it, durably.
+
+        Raises:
+            InvalidRequestError: SECRET_MISSING, LINKAGE_KEY_MISSING, RELINK_REFUSED, INVALID_VALUE; the file is as it was.
+        """
+        chain = self.chain(in_force)
+        held = self.home.read_key(self.reference, LinkageChain.parse_text)
+        if source.file is not None:
+            wanted = _continued(chain, _read(source.file))
+            if wanted.keys[: len(held.keys)] != held.keys:
+                # Dropping it silently could drop what the other agency has taken already.
+                _refuse(
+                    "its file holds another key that is not in use yet",
+                    "If the other agency does not use that key either, remove the last line of the file, then try again.",
+                )
+        elif held != chain:
+            wanted = held
+        elif source.new:
+            wanted = chain.with_key(LinkageKey(randomness(_KEY_BYTES)))
+        else:
+            _refuse("there is no new key", "Make one with --new-key, or take the other agency's with --key-file.")
+        if wanted != held:
+            # CRASH: a key that the log does not name is not used; the next attempt finds it and goes on with it.
+            self.home.replace_key(self.reference, f"{wanted.to_text()}\n")
+        return wanted
+
+
+def _continued(chain: LinkageChain, given: LinkageChain) -> LinkageChain:
+    """The chain with what `given` adds: a whole chain that begins with this one, or one key."""
+    if given.keys[-1] in chain.keys:
+        _refuse(
+            "the last key of the file given is in force already, or was before", "Take the other agency's newest key."
+        )
+    if len(given.keys) == 1:
+        return chain.with_key(given.keys[0])
+    if given.keys[: len(chain.keys)] != chain.keys:
+        _refuse(
+            "the file given does not go on from the keys in force here",
+            "Compare the names of the chains with the other agency.",
+        )
+    return given
+
+
+def _read(path: Path) -> LinkageChain:
+    try:
+        with path.open("rb") as file:
+            return LinkageChain.parse_text(file.read(_MAX_FILE_BYTES).decode("ascii"))
+    except OSError as error:
+        _refuse(f"{path} cannot be read ({error.strerror})", "Check the path and the permissions.")
+    except ValueError:
+        # SECURITY: whatever it holds instead may be a key all the same, and is not quoted.
+        _refuse(f"{path} does not hold linkage keys, one a line", "Take the other agency's key file as it is.")
+
+
+def _refuse(problem: str, remedy: str) -> NoReturn:
+    raise InvalidRequestError("RELINK_REFUSED", problem=problem, remedy=remedy) from None

@@ -1,0 +1,249 @@
+"""The census operator's commands about rules: show the policy in force, propose another one, adopt a proposal."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from broker_common.cli import emit, home_option, json_option
+from broker_common.errors import InvalidRequestError, RefusedError
+from broker_common.privacy.policy import MAX_POLICY_BYTES, Policy
+from broker_common.tlog.census_state import CensusState
+from census_node import texts
+from census_node.admission import scales_text
+from census_node.opening import CensusHome
+from census_node.operating import Confirmation, verify_reason
+from census_node.proposals import Change, Consequences, Proposal, consequences, draft, make_proposal
+
+__all__ = ["number", "policy", "policy_in_force"]
+
+_MAX_SCALES = 1000
+
+
+@click.group(invoke_without_command=True)
+@click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="The census node's folder.")
+@json_option
+@click.pass_context
+def policy(context: click.Context, home: Path | None, as_json: bool) -> None:
+    """The rules in force (the same as 'policy show'), and how to change them."""
+    if context.invoked_subcommand is None:
+        if home is None:
+            raise click.UsageError("Missing option '--home'.", context)
+        _show_policy(home, as_json)
+
+
+@policy.command()
+@home_option
+@json_option
+def show(home: Path, as_json: bool) -> None:
+    """The policy in force, as it was signed and logged."""
+    _show_policy(home, as_json)
+
+
+def _show_policy(home: Path, as_json: bool) -> None:
+    result = CensusHome(home).read(_policy)
+    shown = {
+        "scales": scales_text(result["scales"]),
+        "quote_lifetime": _duration(result["quote_lifetime_ms"]),
+        "answer_retention": _duration(result["answer_retention_ms"]),
+    }
+    emit(as_json, result, texts.POLICY.format_map(result | shown))
+
+
+def _policy(state: CensusState) -> dict[str, Any]:
+    in_force = policy_in_force(state)
+    assert state.adopted is not None  # noqa: S101 - a policy in force was adopted
+    return {
+        **msgspec.to_builtins(in_force),
+        "policy_hash": state.policy_hash,
+        "key_id": state.adopted.key_id,
+        "param": number(in_force.param),
+        "cap": in_force.cap,
+    }
+
+
+# --- propose -----------------------------------------------------------------------------------------------------------
+
+
+class _Scales(click.ParamType[tuple[int, ...]]):
+    """`10-50`, `5,10,30`, or a mixture."""
+
+    name = "scales"
+
+    def convert(
+        self, value: str | tuple[int, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        scales: set[int] = set()
+        for part in value.split(","):
+            match = re.fullmatch(r" *([0-9]{1,7}) *(?:- *([0-9]{1,7}) *)?", part, re.ASCII)
+            if match is None:
+                self.fail(texts.SCALES_FORM.format(part=part), param, ctx)
+            first, last = int(match[1]), int(match[2] or match[1])
+            if last < first or last - first >= _MAX_SCALES:
+                self.fail(texts.SCALES_RANGE.format(part=part, most=_MAX_SCALES), param, ctx)
+            scales.update(range(first, last + 1))
+        return tuple(sorted(scales))
+
+
+def _within(setting: str) -> click.IntRange:
+    """What the policy's own type admits for a setting."""
+    (field,) = (field for field in msgspec.structs.fields(Policy) if field.name == setting)
+    limits = msgspec.inspect.type_info(field.type)
+    assert isinstance(limits, msgspec.inspect.IntType)  # noqa: S101 - options of this kind are made for numbers only
+    return click.IntRange(limits.ge, limits.le)
+
+
+def _number_options(command: Callable[..., None]) -> Callable[..., None]:
+    """An option for every setting of the policy that is a plain number."""
+    for setting, help_text in reversed(texts.SETTING_HELP.items()):
+        command = click.option(f"--{setting.replace('_', '-')}", setting, type=_within(setting), help=help_text)(
+            command
+        )
+    return command
+
+
+@policy.command()
+@home_option
+@json_option
+@click.option("--max-belief", "max_belief", metavar="DECIMAL", help=texts.MAX_BELIEF_HELP)
+@click.option("--scales", type=_Scales(), metavar="SCALES", help=texts.SCALES_HELP)
+@_number_options
+@click.option("--from", "source", type=click.Path(path_type=Path, dir_okay=False, exists=True), help=texts.FROM_HELP)
+def propose(home: Path, as_json: bool, source: Path | None, **settings: Any) -> None:
+    """Sign a policy that differs from the one in force. Nothing is logged, and nothing changes until it is adopted.
+
+    Needs the private policy key. Says what adopting would mean and with which command it is done.
+    """
+    opened = CensusHome(home)
+    key = opened.private_policy_key()
+    changes = {name: value for name, value in settings.items() if value is not None}
+    base = None if source is None else _document(source)
+
+    def propose_from(state: CensusState) -> tuple[Policy, Consequences]:
+        start = base or state.policy
+        if start is None:
+            raise InvalidRequestError(
+                "INVALID_VALUE", name="--from", problem="is needed: no policy is in force", remedy=texts.FROM_REMEDY
+            )
+        proposed = draft(start, changes)
+        if proposed == state.policy:
+            raise RefusedError("POLICY_IN_FORCE", what=proposed.hash.hex())
+        return proposed, consequences(proposed, state)
+
+    proposed, meaning = opened.read(propose_from)
+    proposal = make_proposal(proposed, key)
+    file = opened.proposals.write(proposed, proposal)
+    result = _proposal_json(proposed, proposal, file, meaning)
+    emit(as_json, result, _proposal_text(result, meaning, home))
+
+
+def _document(source: Path) -> bytes:
+    with source.open("rb") as file:
+        return file.read(MAX_POLICY_BYTES)
+
+
+def _proposal_json(proposed: Policy, proposal: Proposal, file: Path, meaning: Consequences) -> dict[str, Any]:
+    return {
+        "policy_hash": proposed.hash.hex(),
+        "key_id": proposal.key_id,
+        "file": str(file),
+        "changes": [{"setting": change.setting, "old": change.old, "new": change.new} for change in meaning.changes],
+        "max_belief": proposed.max_belief,
+        "param": number(proposed.param),
+        "cap": proposed.cap,
+        "scale": proposed.usual_scale,
+        "answers_left": meaning.answers_left,
+        "shuts_down": meaning.shuts_down,
+        "weaker": list(meaning.weaker),
+        "warnings": list(meaning.warnings),
+    }
+
+
+def _proposal_text(result: Mapping[str, Any], meaning: Consequences, home: Path) -> str:
+    parts = [
+        texts.PROPOSAL.format_map(result),
+        "\n".join(texts.CHANGE_ROW.format_map(row) for row in (texts.CHANGE_HEAD, *map(_row, meaning.changes))),
+        texts.CONSEQUENCES.format_map({**result, "charged": meaning.charged_units}),
+    ]
+    if meaning.shuts_down:
+        parts.append(texts.SHUTS_DOWN)
+    elif meaning.is_shut:
+        parts.append(texts.COULD_REOPEN if meaning.fits else texts.STAYS_SHUT)
+    parts += [texts.WEAKER.format(sentence=sentence) for sentence in meaning.weaker]
+    parts += [texts.WARNING.format(sentence=sentence) for sentence in meaning.warnings]
+    confirm = texts.CONFIRM_WORDS if meaning.weaker else ""
+    parts.append(texts.ADOPT_WITH.format(hash=result["policy_hash"], home=shlex.quote(str(home)), confirm=confirm))
+    return "\n".join(parts)
+
+
+def _row(change: Change) -> dict[str, str]:
+    return {"setting": change.setting, "old": _shown(change.old), "new": _shown(change.new)}
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return texts.NO_VALUE
+    return scales_text(value) if isinstance(value, list | tuple) else str(value)
+
+
+# --- adopt -------------------------------------------------------------------------------------------------------------
+
+
+@policy.command()
+@home_option
+@json_option
+@click.option("--confirm", is_flag=True, help=texts.CONFIRM_HELP)
+@click.option("--reason", help=texts.REASON_HELP)
+@click.argument("proposal", metavar="HASH_OR_FILE")
+def adopt(home: Path, as_json: bool, confirm: bool, reason: str | None, proposal: str) -> None:
+    """Put a proposed policy in force, durably; a running node asks by it from the next question on.
+
+    HASH_OR_FILE is the hash that 'propose' said, its first 8 digits or more, or a proposal's file. Tickets quoted under
+    the policy before are refused, uncharged, and their researchers quote again; what was charged before is answered.
+    """
+    if confirm != (reason is not None):
+        raise click.UsageError(texts.CONFIRM_AND_REASON)
+    opened = CensusHome(home)
+    found = opened.proposals.find(proposal, opened.policy_keys())
+    confirmation = None
+    if reason is not None:
+        confirmation = Confirmation(verify_reason(reason), opened.private_operator_key())
+    done = opened.adopt(found, confirmation)
+    result = {"policy_hash": done.policy_hash, "state": done.state, "log_size": done.log_size}
+    emit(as_json, result, texts.ADOPTED[done.state].format_map(result))
+
+
+# --- shared with the other commands ------------------------------------------------------------------------------------
+
+
+def policy_in_force(state: CensusState) -> Policy:
+    """The policy in force.
+
+    Raises:
+        RefusedError: NOTHING_LOADED, there is none yet.
+    """
+    if state.policy is None:
+        raise RefusedError("NOTHING_LOADED", what="policy", role="census")
+    return state.policy
+
+
+def number(value: Fraction) -> int | float:
+    """For display: whole where it is whole."""
+    return value.numerator if value.denominator == 1 else float(value)
+
+
+def _duration(milliseconds: int) -> str:
+    """For display: in the largest unit that comes out whole."""
+    for unit, size in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("seconds", 1000)):
+        if milliseconds % size == 0:
+            return f"{milliseconds // size} {unit}"
+    return f"{milliseconds} ms"

@@ -1,0 +1,190 @@
+"""Proposals: policies that the agency has signed and that are not in force yet, one file each, named by their hash.
+
+A proposal is signed once, where the policy key is, and adopted where the log is; in between it is a file that anybody may
+read and nobody can alter. Nothing is logged of it before it is adopted. What it would change is worked out here, from the
+policy in force and what has been charged, so that whoever signs sees what it means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from broker_common.crypto.signing import SigningKey, VerifyKey, key_named
+from broker_common.errors import InvalidRequestError
+from broker_common.privacy.accounting import answers_left, any_fits
+from broker_common.privacy.policy import MAX_POLICY_BYTES, Policy, parse_policy, parse_signed_policy
+from broker_common.storage.durable import make_folder, replace_file
+from broker_common.tlog.census_state import CensusState
+from census_node import texts
+
+__all__ = ["Change", "Consequences", "Proposal", "ProposalFolder", "consequences", "draft", "make_proposal"]
+
+_LEAST_PREFIX = 8
+_MAX_FILE_BYTES = 2 * MAX_POLICY_BYTES
+_PREFIX = re.compile(r"[0-9a-f]{1,64}")
+# What the outside could see more of if it were shorter.
+_DELAYS = ("forward_delay_ms", "answer_delay_ms", "release_tick_ms")
+
+
+class Proposal(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A policy's document with the agency's signature."""
+
+    document: Annotated[str, Meta(max_length=MAX_POLICY_BYTES)]
+    signature: Annotated[str, Meta(max_length=4096)]
+    key_id: Annotated[str, Meta(max_length=64)]
+
+    def verify(self, keys: Sequence[VerifyKey]) -> Policy:
+        """The proposed policy, if one of these keys signed it.
+
+        Raises:
+            InvalidRequestError: UNKNOWN_KEY, BAD_SIGNATURE or INVALID_VALUE.
+        """
+        key = key_named(keys, self.key_id, subject="policy")
+        return parse_signed_policy(self.document.encode(), self.signature, key)
+
+    def to_bytes(self) -> bytes:
+        return msgspec.json.encode(self, order="sorted")
+
+
+def make_proposal(policy: Policy, key: SigningKey) -> Proposal:
+    """Sign a policy."""
+    return Proposal(document=policy.document.decode(), signature=key.sign_text(policy.document), key_id=key.key_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalFolder:
+    """The proposals of a census home."""
+
+    path: Path
+
+    def write(self, policy: Policy, proposal: Proposal) -> Path:
+        """Durably keep a proposal under its policy's hash."""
+        make_folder(self.path)
+        file = self.path / f"{policy.hash.hex()}.json"
+        replace_file(file, proposal.to_bytes())
+        return file
+
+    def find(self, named: str, keys: Sequence[VerifyKey]) -> Proposal:
+        """The proposal that a hash, the beginning of one, or a file name stands for, signed by one of these keys.
+
+        Raises:
+            InvalidRequestError: INVALID_VALUE, nothing or several things are meant, or it is none; UNKNOWN_KEY,
+                BAD_SIGNATURE.
+        """
+        if not _PREFIX.fullmatch(named):
+            return _read(Path(named), keys)[0]
+        if len(named) < _LEAST_PREFIX:
+            raise _invalid(named, "is too short for a hash", texts.PROPOSAL_PREFIX)
+        found = sorted(self.path.glob(f"{named}*.json"))
+        if len(found) != 1:
+            raise _invalid(named, "means several proposals" if found else "means no proposal", texts.PROPOSAL_NAMES)
+        proposal, policy = _read(found[0], keys)
+        # SECURITY: whoever adopts by hash gets the policy of this hash, whatever was signed and put into its place.
+        if policy.hash.hex() != found[0].stem:
+            raise _invalid(str(found[0]), "holds another policy than its name says", texts.PROPOSAL_AGAIN)
+        return proposal
+
+
+def _read(file: Path, keys: Sequence[VerifyKey]) -> tuple[Proposal, Policy]:
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(_MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise _invalid(str(file), "is no file that can be read", texts.PROPOSAL_NAMES) from error
+    try:
+        proposal = msgspec.json.decode(data, type=Proposal)
+    except ValueError as error:  # msgspec's own errors, and broken UTF-8 inside a string
+        raise _invalid(str(file), f"is not a proposal ({error})", texts.PROPOSAL_AGAIN) from error
+    if proposal.to_bytes() != data:
+        raise _invalid(str(file), "is not in canonical form", texts.PROPOSAL_AGAIN)
+    return proposal, proposal.verify(keys)
+
+
+def draft(base: bytes | Policy, changes: dict[str, Any]) -> Policy:
+    """A policy that differs from `base`, a document in any spelling or the policy in force, in these settings.
+
+    Raises:
+        InvalidRequestError: INVALID_VALUE, naming what is wrong.
+    """
+    if isinstance(base, bytes):
+        try:
+            base = msgspec.json.decode(base, type=Policy)
+        except ValueError as error:
+            raise _invalid("--from", f"does not hold a policy ({error})", texts.FROM_REMEDY) from error
+    # Read back from its own bytes, because making a value checks none of its limits.
+    return parse_policy(msgspec.structs.replace(base, **changes).document)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting that a proposal changes."""
+
+    setting: str
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Consequences:
+    """What adopting a policy now would mean."""
+
+    changes: Sequence[Change]
+    charged_units: int
+    # Answers that would be left at the policy's usual scale.
+    answers_left: int
+    # Whether some admissible scale would fit beside what has been charged.
+    fits: bool
+    # Whether the service is shut down already; adopting does not reopen it.
+    is_shut: bool
+    # Why the operator has to confirm it; empty when they need not.
+    weaker: tuple[str, ...]
+    # What shows more than before, is less than it looks, or keeps the service from working; needs no confirmation.
+    warnings: tuple[str, ...]
+
+    @property
+    def shuts_down(self) -> bool:
+        """True when adopting would shut the service down at once."""
+        return not self.fits and not self.is_shut
+
+
+def consequences(policy: Policy, state: CensusState) -> Consequences:
+    """What adopting `policy` in this state of the log would mean."""
+    before = state.policy
+    new = msgspec.to_builtins(policy)
+    old = dict.fromkeys(new) if before is None else msgspec.to_builtins(before)
+    return Consequences(
+        changes=[Change(name, old[name], new[name]) for name in new if old[name] != new[name]],
+        charged_units=state.charged_units,
+        answers_left=answers_left(policy.cap, state.charged_units, policy.usual_scale),
+        fits=any_fits(policy.cap, state.charged_units, policy.scales),
+        is_shut=state.shut_down,
+        weaker=() if before is None else policy.weakens(before),
+        warnings=_warnings(policy, state),
+    )
+
+
+def _warnings(policy: Policy, state: CensusState) -> tuple[str, ...]:
+    before = state.policy
+    found = [texts.WARN_CHARGED] if state.charged_units > policy.cap else []
+    if policy.release_tick_ms == 0:
+        found.append(texts.WARN_TICK_0)
+    if before is not None:
+        found += [
+            texts.WARN_SHORTER.format(setting=name, old=getattr(before, name), new=getattr(policy, name))
+            for name in _DELAYS
+            if getattr(policy, name) < getattr(before, name)
+        ]
+        if policy.max_sample < before.max_sample:
+            found.append(texts.WARN_MAX_SAMPLE.format(old=before.max_sample, new=policy.max_sample))
+    return tuple(found)
+
+
+def _invalid(name: str, problem: str, remedy: str) -> InvalidRequestError:
+    return InvalidRequestError("INVALID_VALUE", name=name, problem=problem, remedy=remedy)

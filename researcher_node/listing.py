@@ -1,0 +1,133 @@
+"""Questions and answers as they are shown: objects for programs, a paragraph for one, a table for several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from broker_common.crypto.sampling import WHOLE_MILLIONTHS
+from broker_common.errors import InternalError
+from broker_common.privacy.accounting import epsilon_text
+from broker_common.privacy.discrete_laplace import margin
+from researcher_node import texts
+from researcher_node.answers import AskedQuestion
+
+__all__ = ["answer_json", "answer_text", "instant", "question_json", "questions_text"]
+
+# A table is for finding one's way; the criteria of one question are shown in full when it is the only one.
+_CELL_CHARACTERS = 40
+
+
+def answer_json(asked: AskedQuestion) -> dict[str, Any]:
+    """An answer as `ask` gives it."""
+    if asked.noisy_count is None:
+        raise InternalError("INTERNAL")
+    return {
+        "query_id": asked.query,
+        "noisy_count": asked.noisy_count,
+        "scale": asked.scale,
+        "epsilon": epsilon_text(asked.scale),
+        "margin_95": margin(asked.scale),
+        "question": asked.question,
+        "policy_hash": asked.policy_hash,
+        "charged": asked.charged,
+        "checkpoint": asked.checkpoint,
+    }
+
+
+def answer_text(asked: AskedQuestion) -> str:
+    """An answer as `ask` tells it."""
+    result = answer_json(asked)
+    text = texts.ANSWER.format(
+        count=result["noisy_count"],
+        question=_question(asked),
+        where=asked.where,
+        margin=result["margin_95"],
+        scale=asked.scale,
+        epsilon=result["epsilon"],
+        charged=asked.charged,
+        query=asked.query,
+    )
+    return f"{text}\n{texts.NEGATIVE}" if result["noisy_count"] < 0 else text
+
+
+def question_json(asked: AskedQuestion) -> dict[str, Any]:
+    """A question with everything that is known of it."""
+    return {
+        "query_id": asked.query,
+        "asked": instant(asked.asked_ms),
+        "state": asked.state,
+        "where": asked.where,
+        "question": asked.question,
+        "fraction": f"{Decimal(asked.fraction_millionths) / WHOLE_MILLIONTHS:f}",
+        "scale": asked.scale,
+        "epsilon": epsilon_text(asked.scale),
+        "margin_95": margin(asked.scale),
+        "policy_hash": asked.policy_hash,
+        "noisy_count": asked.noisy_count,
+        "charged": asked.charged,
+        "checkpoint": asked.checkpoint or None,
+        "refused": asked.refused or None,
+        "project": asked.project,
+        "answered": None if asked.answered_ms is None else instant(asked.answered_ms),
+        "ticket_expires": instant(asked.ticket_expires_ms),
+    }
+
+
+def questions_text(questions: Sequence[AskedQuestion], now_ms: int) -> str:
+    """One question in full, several as a table with a line each; `now_ms` tells which tickets have expired."""
+    if len(questions) == 1:
+        return _paragraph(questions[0], now_ms)
+    rows = [texts.COLUMNS, *(_row(asked, now_ms) for asked in questions)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    if any(_is_overdue(asked, now_ms) for asked in questions):
+        lines.append(f"{texts.OVERDUE_MARK} {texts.OVERDUE}")
+    return "\n".join(lines)
+
+
+def instant(time_ms: int) -> str:
+    """A time as commands write it: ISO 8601, UTC, to the second."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def _paragraph(asked: AskedQuestion, now_ms: int) -> str:
+    if asked.state == "answered":
+        return f"{instant(asked.asked_ms)}\n{answer_text(asked)}"
+    what = asked.refused if asked.state == "refused" else asked.state
+    text = texts.UNANSWERED.format(
+        asked=instant(asked.asked_ms), what=what, question=_question(asked), where=asked.where, query=asked.query
+    )
+    if asked.state == "expired":
+        return f"{text}\n  {texts.EXPIRED}"
+    return f"{text}\n  {texts.OVERDUE}" if _is_overdue(asked, now_ms) else text
+
+
+def _row(asked: AskedQuestion, now_ms: int) -> tuple[str, ...]:
+    if asked.noisy_count is not None:
+        outcome = f"{asked.noisy_count} ± {margin(asked.scale)}"
+    else:
+        outcome = asked.refused if asked.state == "refused" else ""
+    mark = texts.OVERDUE_MARK if _is_overdue(asked, now_ms) else ""
+    return (
+        instant(asked.asked_ms),
+        f"{asked.state}{mark}",
+        outcome,
+        _cut(_question(asked)),
+        _cut(asked.where),
+        asked.query,
+    )
+
+
+def _is_overdue(asked: AskedQuestion, now_ms: int) -> bool:
+    return asked.state == "pending" and asked.ticket_expires_ms <= now_ms
+
+
+def _question(asked: AskedQuestion) -> str:
+    return texts.EVERYONE if asked.question == "all" else asked.question
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CELL_CHARACTERS else f"{text[: _CELL_CHARACTERS - 1]}…"

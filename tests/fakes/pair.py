@@ -1,0 +1,136 @@
+"""A health node and a census node of one world, with a link between them where a test may do anything at any message.
+
+Either node can die and come back: what it has left on disk at that instant is what its successor starts from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from fakes.links import NO_CONTEXT, LyingCensus, health_service
+from fakes.world import HEALTH, RESEARCHER, Order, World
+from grpc import StatusCode
+from grpc.aio import AioRpcError, Metadata
+from tripartite.v1 import census_service_pb2, health_service_pb2
+
+from broker_common.crypto.certificates import Identity
+from broker_common.errors import BrokerError
+from broker_common.rpc.callers import set_caller
+from broker_common.rpc.server import StopSignal
+from census_node.config import LimitConfig as CensusLimits
+from census_node.service import CensusService
+from health_node.config import LimitConfig
+from health_node.service import HealthService
+
+__all__ = ["STAGES", "Pair", "gone"]
+
+Requests = AsyncIterator[census_service_pb2.CountRequest]
+Responses = AsyncIterator[census_service_pb2.CountResponse]
+STAGES = ["STAGE_ACCEPTED", "STAGE_FORWARDED", "STAGE_CHARGED", "STAGE_RELEASED"]
+PATIENCE_SECONDS = 20
+
+
+def gone() -> AioRpcError:
+    """What the other side hears of a node that died."""
+    return AioRpcError(StatusCode.UNAVAILABLE, Metadata(), Metadata())
+
+
+class Pair:
+    """Both nodes and what goes on between them. Make it inside an event loop."""
+
+    def __init__(self, world: World, *, max_queries: int = 16, forward_deadline_ms: int = 30_000) -> None:
+        self.world = world
+        self.max_queries = max_queries
+        self.forward_deadline_ms = forward_deadline_ms
+        self.census_stop, self.health_stop = StopSignal(), StopSignal()
+        self.census = self._census_service()
+        self.link = LyingCensus(self.census, HEALTH, self.watched)
+        # Called with what is about to pass: the event of a response, or the part of a request and its number.
+        self.passing: Callable[[str], None] = lambda _: None
+        self.node = world.open_health()
+        self.health = self._health_service()
+
+    def _census_service(self) -> CensusService:
+        limits = CensusLimits(max_queries=self.max_queries, header_deadline_ms=200, sample_deadline_ms=2000)
+        return CensusService(self.world.census, limits, self.census_stop)
+
+    def _health_service(self) -> HealthService:
+        limits = LimitConfig(max_queries=self.max_queries, forward_deadline_ms=self.forward_deadline_ms)
+        return health_service(self.world, self.node, self.link, limits, self.health_stop)
+
+    async def watched(self, requests: Requests) -> Responses:
+        """The link: everything passes, and `passing` is told before it does; after `said X` it has."""
+
+        async def parts() -> Requests:
+            number = 0
+            async for request in requests:
+                self.passing(f"{request.WhichOneof('part')} {number}")
+                number += 1
+                yield request
+
+        self.passing("call")
+        async for response in self.link.honestly(parts()):
+            event = str(response.WhichOneof("event"))
+            self.passing(event)
+            yield response
+            self.passing(f"said {event}")
+
+    async def submit(self, order: Order) -> list[str] | str:
+        """Submit to the end; the stages, or the code of the error."""
+        set_caller(Identity("university", "researcher", RESEARCHER))
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                responses = self.health.Submit(order.submission, NO_CONTEXT)
+                return [health_service_pb2.Stage.Name(response.stage) async for response in responses]
+        except BrokerError as error:
+            return error.code
+
+    def restart_census(self) -> None:
+        """The census node dies here and now; another one starts from its files, and goes on as a start does."""
+        self.world.crash_census()
+        for ticket_hash in self.world.census.recover():
+            self.world.census.release(ticket_hash)
+        self.census_stop = StopSignal()
+        self.census = self.link._service = self._census_service()
+
+    async def restart_health(self) -> None:
+        """The same for the health node."""
+        self.node = self.world.crash_health()
+        self.health_stop = StopSignal()
+        self.health = self._health_service()
+        await self.health.recover()
+
+    async def settle(self) -> None:
+        """Let everything that is under way come to its end."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await self.health.drain()
+            await self.census.drain()
+
+    def verify_nothing_held(self) -> None:
+        """No price, no place and no walk is held for anybody, at either node; no sample lies about."""
+        assert not self.world.census._reservations._held
+        assert self.census._places._value == self.max_queries
+        assert self.health._places._value == self.max_queries
+        assert not self.health._walks
+        assert not list((self.world.census_folder / "samples").glob("*"))
+
+    def verify(self, order: Order, *, answered: bool) -> None:
+        """Both logs replay; the order has one charge and one answer that opens, or neither."""
+        self.world.verify_log()
+        self.world.verify_health_log()
+        charges = [charge.ticket for charge in self.world.charges()]
+        assert len(charges) == len(set(charges))
+        assert (order.hash.hex() in charges) == answered
+        if answered:
+            assert self.world.open(order, self.world.sealed(order)).scale == 30
+        else:
+            assert self.world.census.released_answer(order.body.query_id.hex(), RESEARCHER) is None
+
+    async def verify_usable(self) -> None:
+        """Another question is taken, charged and answered, with nothing but the nodes' own doing."""
+        following = self.world.order()
+        assert await self.submit(following) == STAGES
+        await self.settle()
+        self.verify(following, answered=True)
+        self.verify_nothing_held()

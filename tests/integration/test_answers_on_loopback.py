@@ -1,0 +1,399 @@
+"""Two ways for an answer over real sockets: the inbox and Collect, whichever is first, whatever becomes of the other one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, add_cards, serving, until
+from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order
+from grpc import aio
+from grpc.aio import AioRpcError
+from tripartite.v1 import (
+    answer_pb2,
+    health_service_pb2,
+    health_service_pb2_grpc,
+    inbox_service_pb2,
+    inbox_service_pb2_grpc,
+)
+
+from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
+from broker_common.rpc.channel import Peer
+from broker_common.rpc.status import broker_error
+from broker_common.tlog.entries import Delivered, Expired
+from census_node import delivery
+from census_node.delivery import Courier
+from health_node.service import HealthService
+from researcher_node import asking as asking_module
+from researcher_node.answers import Answers
+from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.service import InboxService
+
+SECONDS = 20.0
+WAIT = 15.0
+WANTED = Wanted("age >= 0", "all", Precision(scale=30), 1_000_000, "official-languages")
+
+
+def session(
+    nodes: Loopback, *, answers: Answers | None = None, census: Peer | None = None, health: Peer | None = None
+) -> Session:
+    """The first researcher's session, with the world's nodes or what stands in for them."""
+    return nodes.session(answers=answers, census=census, health=health)
+
+
+@contextlib.asynccontextmanager
+async def frozen(peer: Peer) -> AsyncIterator[Peer]:
+    """Something that takes connections in the place of a peer, and never says a word."""
+    held: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0)
+    try:
+        port = server.sockets[0].getsockname()[1]
+        yield Peer(peer.role, f"127.0.0.1:{port}", peer.certificates)
+    finally:
+        server.close()
+        for writer in held:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+def away(peer: Peer) -> Peer:
+    """The peer where nobody listens."""
+    return Peer(peer.role, "127.0.0.1:1", peer.certificates)
+
+
+@contextlib.asynccontextmanager
+async def inbox(nodes: Loopback, answers: Answers) -> AsyncIterator[Peer]:
+    """An inbox of the first researcher, on a port of its own."""
+    own = InboxService(answers)
+    async with serving(
+        "researcher",
+        nodes.tls[OWNER],
+        nodes.registered,
+        lambda server: inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(own, server),
+    ) as peer:
+        yield peer
+
+
+@contextlib.asynccontextmanager
+async def carrying(nodes: Loopback, inboxes: dict[str, Peer]) -> AsyncIterator[None]:
+    """The census node's courier, at work on inboxes that may change."""
+    courier = Courier(nodes.world.census, lambda: inboxes, lambda: nodes.tls[CENSUS], nodes.census_limits)
+    running = asyncio.create_task(courier.run())
+    try:
+        yield
+        assert not running.done()
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+
+
+async def submitted(nodes: Loopback) -> tuple[Order, str]:
+    """A question whose answer is out; its order and id."""
+    order = nodes.world.order()
+    query = nodes.world.remember(nodes.answers, order)
+    await asyncio.to_thread(nodes.world.answer, order)
+    return order, query
+
+
+async def arrive_later(nodes: Loopback, order: Order) -> None:
+    """The inbox receives the answer, in another process, after a while."""
+    await asyncio.sleep(0.3)
+    other = nodes.world.open_answers()
+    sealed = answer_pb2.SealedAnswer(query_id=order.body.query_id, sealed=nodes.world.sealed(order))
+    await asyncio.to_thread(other.receive, sealed)
+
+
+# --- whichever is first ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trouble", ["frozen", "away"])
+async def test_census_node_that_says_nothing_does_not_hide_what_is_in_the_inbox(
+    loopback: Loopback, trouble: str
+) -> None:
+    """The answer that another process puts into our store is seen at once, not after the call that never returns."""
+    order, query = await submitted(loopback)
+    census = loopback.peers["census"]
+    async with (
+        frozen(census) if trouble == "frozen" else contextlib.nullcontext(away(census)) as silent,
+        session(loopback, census=silent) as asking,
+        asyncio.timeout(WAIT / 2),
+    ):
+        arriving = asyncio.create_task(arrive_later(loopback, order))
+        assert (await asking.collect(query, wait_seconds=WAIT)).state == "answered"
+        await arriving
+
+
+async def test_frozen_nodes_do_not_hide_from_ask_what_is_in_the_inbox(loopback: Loopback) -> None:
+    """Submitted again while neither node says a word: the answer is there as soon as the inbox has it."""
+    order, query = await submitted(loopback)
+    async with (
+        frozen(loopback.peers["census"]) as census,
+        frozen(loopback.peers["health"]) as health,
+        session(loopback, census=census, health=health) as asking,
+        asyncio.timeout(WAIT / 2),
+    ):
+        arriving = asyncio.create_task(arrive_later(loopback, order))
+        asked = loopback.answers.get(query)
+        assert (await asking.ask(asked, wait_seconds=WAIT, on_stage=lambda _: None)).state == "answered"
+        await arriving
+
+
+async def test_health_node_that_is_away_does_not_hide_an_answer_that_is_out(loopback: Loopback) -> None:
+    """Whoever submits again for the sake of the answer gets it from who has it."""
+    _, query = await submitted(loopback)
+    async with session(loopback, health=away(loopback.peers["health"])) as asking:
+        asked = loopback.answers.get(query)
+        assert (await asking.ask(asked, wait_seconds=WAIT, on_stage=lambda _: None)).state == "answered"
+
+
+class SilentAfterAccepting(HealthService):
+    """A health node whose stream of stages says the first one and then nothing, though the question goes on."""
+
+    async def Submit(  # noqa: N802 - the name that the proto gives it
+        self, request: health_service_pb2.SubmitRequest, context: object
+    ) -> AsyncIterator[health_service_pb2.SubmitResponse]:
+        """As the real one, but for what is said."""
+        async for response in super().Submit(request, context):  # type: ignore[arg-type]
+            if response.stage == health_service_pb2.STAGE_ACCEPTED:
+                yield response
+        await asyncio.Event().wait()
+
+
+async def test_answer_comes_although_the_health_node_falls_silent_after_it_took_the_question(
+    loopback: Loopback,
+) -> None:
+    """Collect is tried from the start, not only when the health node has nothing more to say."""
+    health = loopback.health_service(SilentAfterAccepting)
+    stages: list[int] = []
+
+    def add_services(server: aio.Server) -> None:
+        health_service_pb2_grpc.add_HealthServiceServicer_to_server(health, server)
+        add_cards(server, loopback.health.journal)
+
+    async with (
+        serving("health", loopback.tls[HEALTH], loopback.registered, add_services) as silent,
+        session(loopback, health=silent) as asking,
+        asyncio.timeout(WAIT / 2),
+    ):
+        answered = await asking.ask(await asking.prepare(WANTED), wait_seconds=WAIT, on_stage=stages.append)
+        await health.drain()
+    assert answered.state == "answered"
+    # All four are true of an answer that is here, and each is said once.
+    assert stages == [1, 2, 3, 4]
+
+
+async def test_inbox_that_is_down_never_matters_to_who_waits(loopback: Loopback) -> None:
+    """The answer comes by Collect while the courier knocks at a closed door; it is logged once, as collected."""
+    async with carrying(loopback, {RESEARCHER: away(loopback.peers["researcher"])}), session(loopback) as asking:
+        answered = await asking.ask(await asking.prepare(WANTED), wait_seconds=WAIT, on_stage=lambda _: None)
+    assert answered.state == "answered"
+    assert [event.by for event in loopback.world.events(Delivered)] == ["collect"]
+
+
+async def test_without_an_inbox_the_answer_is_collected_as_soon_as_it_is_out(loopback: Loopback) -> None:
+    """Behind a firewall: nobody can call the researcher, and the held call brings the answer at its release."""
+    world, order = loopback.world, loopback.world.order()
+    query = world.remember(loopback.answers, order)
+    await asyncio.to_thread(world.charge, order)
+    async with carrying(loopback, {}), session(loopback) as asking, asyncio.timeout(WAIT / 2):
+        collecting = asyncio.create_task(asking.collect(query, wait_seconds=WAIT))
+        await asyncio.sleep(0.3)
+        assert not collecting.done()
+        await asyncio.to_thread(world.census.release, order.hash.hex())
+        assert (await collecting).state == "answered"
+
+
+async def test_two_that_wait_for_one_query_both_have_its_answer(loopback: Loopback) -> None:
+    """Two processes of one researcher, each with its own store open: one answer, kept once, delivered once."""
+    other = loopback.world.open_answers()
+    async with session(loopback) as first, session(loopback, answers=other) as second:
+        asked = await first.prepare(WANTED)
+        answered = await asyncio.gather(
+            *(asking.ask(asked, wait_seconds=WAIT, on_stage=lambda _: None) for asking in (first, second))
+        )
+    assert answered[0] == answered[1] == loopback.answers.get(asked.query)
+    assert (len(loopback.world.charges()), len(loopback.world.events(Delivered))) == (1, 1)
+
+
+async def test_no_time_to_wait_is_enough_for_what_is_there(loopback: Loopback) -> None:
+    """`--wait 0` takes one look each way: pending, and answered when it is out or in the store."""
+    world, order = loopback.world, loopback.world.order()
+    query = world.remember(loopback.answers, order)
+    await asyncio.to_thread(world.charge, order)
+    async with session(loopback) as asking:
+        with pytest.raises(PeerUnavailableError, match="ANSWER_PENDING"):
+            await asking.collect(query, wait_seconds=0)
+        await asyncio.to_thread(world.census.release, order.hash.hex())
+        assert (await asking.collect(query, wait_seconds=0)).state == "answered"
+    async with frozen(loopback.peers["census"]) as census, session(loopback, census=census) as asking:
+        assert (await asking.collect(query, wait_seconds=0)).state == "answered"
+
+
+async def test_frozen_census_node_does_not_make_anybody_wait_much_longer_than_they_wanted(
+    loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait, or the time of one call, whichever is longer; not both."""
+    monkeypatch.setattr(asking_module, "_CALL_SECONDS", 0.5)
+    query = loopback.world.remember(loopback.answers, loopback.world.order())
+    async with frozen(loopback.peers["census"]) as census, session(loopback, census=census) as asking:
+        for wait in (0.0, 1.0):
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(PeerUnavailableError, match="ANSWER_PENDING"):
+                await asking.collect(query, wait_seconds=wait)
+            # Generous to a slow machine, and still far below the sum of all that could be waited for.
+            assert asyncio.get_running_loop().time() - began < max(wait, 0.5) + 2
+
+
+# --- what has expired ------------------------------------------------------------------------------------------------
+
+
+async def test_expired_answer_is_said_to_be_gone_and_remembered(loopback: Loopback) -> None:
+    """At the first look, from then on without asking, and with the key wiped; the charge stands."""
+    world = loopback.world
+    order, query = await submitted(loopback)
+    world.clock.advance(world.policy.answer_retention_ms)
+    world.census.forget_expired()
+    assert world.events(Expired) == [Expired(ticket=order.hash.hex())]
+    async with session(loopback) as asking, asyncio.timeout(WAIT / 2):
+        with pytest.raises(InvalidRequestError, match="ANSWER_EXPIRED") as caught:
+            await asking.collect(query, wait_seconds=WAIT)
+        assert query in caught.value.text
+        assert loopback.answers.get(query).state == "expired"
+    async with session(loopback, census=away(loopback.peers["census"])) as asking:
+        with pytest.raises(InvalidRequestError, match="ANSWER_EXPIRED"):
+            await asking.ask(loopback.answers.get(query), wait_seconds=WAIT, on_stage=lambda _: None)
+
+
+async def test_ticket_submitted_again_after_its_answer_expired_ends_at_once(loopback: Loopback) -> None:
+    """It was charged and is not charged again; no wait can bring the answer back."""
+    world = loopback.world
+    async with session(loopback) as asking:
+        asked = await asking.prepare(WANTED)
+        with pytest.raises(PeerUnavailableError, match="ANSWER_PENDING"):
+            await asking.ask(asked, wait_seconds=0, on_stage=lambda _: None)
+        await until(lambda: bool(world.census.undelivered([RESEARCHER])))
+        world.clock.advance(world.policy.answer_retention_ms)
+        world.census.forget_expired()
+        async with asyncio.timeout(WAIT / 2):
+            with pytest.raises(InvalidRequestError, match="ANSWER_EXPIRED"):
+                await asking.ask(asked, wait_seconds=WAIT, on_stage=lambda _: None)
+    assert len(world.charges()) == 1
+
+
+# --- inboxes over real sockets ---------------------------------------------------------------------------------------
+
+
+async def test_inbox_that_was_down_gets_what_it_missed_and_one_that_moved_is_found(
+    loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Down and up again on another port, without a restart of the census node."""
+    monkeypatch.setattr(delivery, "_FIRST_PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr(delivery, "_MAX_PAUSE_SECONDS", 3600.0)
+    inboxes = {RESEARCHER: away(loopback.peers["researcher"])}
+    _, first = await submitted(loopback)
+    async with carrying(loopback, inboxes):
+        await asyncio.sleep(0.2)
+        assert loopback.answers.get(first).state == "pending"
+        async with inbox(loopback, loopback.answers) as up:
+            inboxes[RESEARCHER] = up
+            await until(lambda: loopback.answers.get(first).state == "answered")
+        async with inbox(loopback, loopback.answers) as moved:
+            # The answer may come out before or after the move is registered.
+            order = loopback.world.order()
+            second = loopback.world.remember(loopback.answers, order)
+            await asyncio.to_thread(loopback.world.answer, order)
+            inboxes[RESEARCHER] = moved
+            await until(lambda: loopback.answers.get(second).state == "answered")
+        await until(lambda: len(loopback.world.events(Delivered)) == 2)
+
+
+async def test_inbox_that_only_takes_connections_delays_nobody_else(loopback: Loopback) -> None:
+    """TCP is accepted and nothing is ever said, not even TLS: the other researcher's answer arrives meanwhile."""
+    world = loopback.world
+    stuck = world.order(OTHER_RESEARCHER)
+    world.answer(stuck)
+    other = Peer("researcher", "", (loopback.registered[list(loopback.tls).index(OTHER)],))
+    async with frozen(other) as silent:
+        inboxes = {OTHER_RESEARCHER: silent, RESEARCHER: loopback.peers["researcher"]}
+        async with carrying(loopback, inboxes):
+            await asyncio.sleep(0.2)
+            _, query = await submitted(loopback)
+            async with asyncio.timeout(delivery._TIMEOUT_SECONDS / 2):
+                await until(lambda: loopback.answers.get(query).state == "answered")
+    assert world.census.undelivered([OTHER_RESEARCHER]) == {OTHER_RESEARCHER: [stuck.body.query_id.hex()]}
+
+
+async def deliver(nodes: Loopback, query: bytes, sealed: bytes) -> str:
+    """Deliver as the census node; the code of the refusal, or nothing."""
+    async with nodes.channel(CENSUS, "researcher") as channel:
+        stub: inbox_service_pb2_grpc.InboxServiceAsyncStub = inbox_service_pb2_grpc.InboxServiceStub(channel)
+        request = inbox_service_pb2.DeliverRequest(answer=answer_pb2.SealedAnswer(query_id=query, sealed=sealed))
+        try:
+            await stub.Deliver(request, timeout=SECONDS)
+        except AioRpcError as error:
+            return broker_error(error, "researcher").code
+        return ""
+
+
+async def test_inbox_refuses_wrong_answers_with_a_reason_and_keeps_nothing(loopback: Loopback) -> None:
+    """To a query of nobody's, of another query, garbage, nothing at all; the right one is taken, twice without harm."""
+    order, query = await submitted(loopback)
+    another, _ = await submitted(loopback)
+    right = loopback.world.sealed(order)
+    assert await deliver(loopback, bytes(16), right) == "UNKNOWN_QUERY"
+    assert await deliver(loopback, b"", b"") == "UNKNOWN_QUERY"
+    for wrong in (b"", right[:-1], bytes(len(right)), loopback.world.sealed(another)):
+        assert await deliver(loopback, order.body.query_id, wrong) == "PEER_MISBEHAVED"
+    assert {asked.state for asked in loopback.answers.all()} == {"pending"}
+    assert [await deliver(loopback, order.body.query_id, right) for _ in range(2)] == ["", ""]
+    assert loopback.answers.get(query).state == "answered"
+    assert loopback.stops["researcher"].error is None
+
+
+async def test_inbox_whose_disk_is_full_refuses_so_that_the_census_node_keeps_the_answer(
+    loopback: Loopback, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """STORE_FAILED, and the inbox stops; nothing is logged as delivered, and with room again the answer arrives."""
+    world = loopback.world
+    order, query = await submitted(loopback)
+    full = world.open_answers()
+    full._db.execute(f"pragma max_page_count={full._db.execute('pragma page_count').fetchone()[0]}")
+    # Fills what is left of the last pages.
+    with contextlib.suppress(BrokerError):
+        for _ in range(9):
+            world.remember(full, world.order())
+    inboxes: dict[str, Peer] = {}
+    async with carrying(loopback, inboxes):
+        async with inbox(loopback, full) as failing:
+            inboxes[RESEARCHER] = failing
+            async with asyncio.timeout(SECONDS):
+                while "PEER_FAILED" not in (said := capfd.readouterr().out):  # noqa: ASYNC110 - nothing else tells
+                    await asyncio.sleep(0.02)
+            assert "researcher=researcher-1" in said
+            assert "STORE_FAILED" in said
+        assert world.events(Delivered) == []
+        assert loopback.answers.get(query).state == "pending"
+        inboxes[RESEARCHER] = loopback.peers["researcher"]
+        await until(lambda: loopback.answers.get(query).state == "answered")
+        await until(lambda: world.events(Delivered) == [Delivered(ticket=order.hash.hex(), by="inbox")])
+
+
+async def test_what_an_inbox_and_a_courier_log_names_no_answer(
+    loopback: Loopback, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Codes and researcher ids, never a query, a key or what was sealed."""
+    order, query = await submitted(loopback)
+    await deliver(loopback, order.body.query_id, b"wrong")
+    inboxes = {RESEARCHER: away(loopback.peers["researcher"])}
+    async with carrying(loopback, inboxes):
+        await asyncio.sleep(0.3)
+        inboxes[RESEARCHER] = loopback.peers["researcher"]
+        await until(lambda: loopback.answers.get(query).state == "answered")
+    said = "".join(capfd.readouterr())
+    assert "inbox did not take an answer" in said
+    count = str(loopback.answers.get(query).noisy_count)
+    for secret in (query, order.opening_key.to_text(), order.hash.hex(), f"count={count}", f" {count} "):
+        assert secret not in said

@@ -1,0 +1,183 @@
+"""`health relink` and `census relink`: two agencies change the key that links them, nodes up, killed wherever it hurts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.deployment import FRENCH, Deployment, Outcome, make, run, run_here
+
+from broker_common.errors import BrokerError
+
+pytestmark = pytest.mark.process
+
+CRASHING_COMMAND = Path(__file__).with_name("crashing_node.py")
+MAX_BELIEF = "0." + "9" * 26
+POPULATION = 400
+# Farther out than noise at scale 1 goes but once in some 10**17 draws.
+FAR = 40
+OTHER = {"health": "census", "census": "health"}
+FOLDER = {"health": "people", "census": "registries"}
+SUFFIX = {"health": ".duckdb", "census": ".npz"}
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """Serving, with the budget for many precise answers."""
+    deployment = make(
+        tmp_path_factory.mktemp("linkage") / "deployment", "--max-belief", MAX_BELIEF, population=POPULATION
+    )
+    with deployment.node("census"), deployment.node("health"):
+        yield deployment
+
+
+def key_file(deployment: Deployment, role: str) -> Path:
+    """An agency's linkage keys."""
+    return deployment.home(role) / "keys" / "linkage.key"
+
+
+def relink(deployment: Deployment, role: str, *words: str | Path) -> Outcome:
+    """Change the key at one agency."""
+    return run_here(role, "relink", "--home", deployment.home(role), "--json", *words)
+
+
+def take(deployment: Deployment, role: str) -> dict[str, Any]:
+    """One agency takes the key of the other, brought on a stick."""
+    stick = deployment.directory / "stick"
+    shutil.copyfile(key_file(deployment, OTHER[role]), stick)
+    return relink(deployment, role, "--key-file", stick).result
+
+
+def chain(deployment: Deployment, role: str) -> str:
+    """The chain in force, as the log has it."""
+    chains = [event["linkage"] for event in deployment.events(role) if event["type"] in {"loaded", "relinked"}]
+    return str(chains[-1])
+
+
+def verify_count(deployment: Deployment, question: str = "all") -> None:
+    """The answer is that of plain Python on the sources, up to noise: a wrong chain links nobody."""
+    linked = deployment.people()
+    true = len(linked) if question == "all" else sum(person["mother_tongue"] == "French" for person in linked)
+    assert len(linked) > 3 * FAR
+    (answer,) = deployment.ask_all([("age >= 0", question)], scale=1)
+    assert abs(getattr(answer, "noisy_count", -1000) - true) <= FAR, answer
+
+
+def verify_refused(deployment: Deployment) -> None:
+    """What is asked now is refused, and nothing is charged."""
+    before = deployment.json("census", "status")
+    (refused,) = deployment.ask_all([("age >= 0", "all")], scale=1)
+    assert isinstance(refused, BrokerError)
+    assert refused.code == "LINKAGE_MISMATCH"
+    assert deployment.json("census", "status") == before
+
+
+@pytest.mark.parametrize("first", ["health", "census"])
+def test_two_agencies_change_the_key_while_their_nodes_serve(deployment: Deployment, first: str) -> None:
+    """One makes the key, the other takes it; in between questions are refused uncharged, afterwards counts are the same."""
+    second, before = OTHER[first], chain(deployment, first)
+    report = relink(deployment, first, "--new-key")
+    made = report.result
+    assert list(made) == ["linkage", "previous", "load", "people"]
+    assert made["previous"] == before != made["linkage"]
+    assert "Changing the linkage key: 100 %" in report.stderr
+    assert key_file(deployment, first).stat().st_mode & 0o777 == 0o600
+    outcome = deployment.ask("age >= 0", "all", "--scale", "1")
+    assert (outcome.code, outcome.error["code"]) == (4, "LINKAGE_MISMATCH")
+    verify_refused(deployment)
+    taken = take(deployment, second)
+    assert (taken["linkage"], taken["previous"]) == (made["linkage"], before)
+    assert key_file(deployment, first).read_bytes() == key_file(deployment, second).read_bytes()
+    verify_count(deployment)
+    verify_count(deployment, FRENCH)
+    # What is loaded from the source afterwards comes under the whole chain.
+    for role in OTHER:
+        deployment.json(role, "load")
+        assert chain(deployment, role) == made["linkage"]
+    verify_count(deployment)
+    for role, folder in FOLDER.items():
+        assert len(list((deployment.home(role) / folder).iterdir())) == 1
+    deployment.verify_ledger()
+
+
+@pytest.mark.parametrize("role", ["health", "census"])
+def test_key_in_force_is_not_taken_again(deployment: Deployment, role: str) -> None:
+    """Exit 3, typed, and nothing is changed; without a key to take there is nothing to do either."""
+    held, log = key_file(deployment, role).read_bytes(), deployment.events(role)
+    for words in (("--key-file", key_file(deployment, OTHER[role])), ("--key-file", deployment.directory / "none"), ()):
+        outcome = relink(deployment, role, *words)
+        assert (outcome.code, outcome.error["code"]) == (3, "RELINK_REFUSED")
+        assert "still in force" in outcome.error["hint"]
+    assert relink(deployment, role, "--new-key", "--key-file", "x").code == 2
+    assert key_file(deployment, role).read_bytes() == held
+    assert deployment.events(role) == log
+
+
+@pytest.mark.parametrize("role", ["health", "census"])
+def test_lost_key_is_asked_for_by_the_name_of_its_chain(deployment: Deployment, role: str) -> None:
+    """A file that does not hold what the log names loads nobody and changes nothing."""
+    file = key_file(deployment, role)
+    held = file.read_text()
+    file.write_text("secret linkage " + "A" * 43 + "=\n")
+    for words in (("relink", "--new-key"), ("load",)):
+        outcome = run_here(role, words[0], "--home", deployment.home(role), "--json", *words[1:])
+        assert (outcome.code, outcome.error["code"]) == (3, "LINKAGE_KEY_MISSING")
+        assert chain(deployment, role) in outcome.error["text"]
+    file.write_text(held)
+
+
+def test_the_operator_is_told_which_file_to_bring(deployment: Deployment) -> None:
+    """People who do not read JSON are told where the key is and what the other agency types."""
+    said = run("health", "relink", "--home", deployment.home("health"), "--new-key")
+    assert said.code == 0
+    assert str(key_file(deployment, "health")) in said.stdout
+    assert "tripartite census relink --home HOME --key-file FILE" in said.stdout
+    assert chain(deployment, "health") in said.stdout
+    said = run("census", "relink", "--home", deployment.home("census"), "--key-file", key_file(deployment, "health"))
+    assert said.code == 0
+    verify_count(deployment)
+
+
+@pytest.mark.parametrize(
+    ("step", "when"),
+    [
+        (".key", "before"),
+        (".key", "after"),
+        ("store", "before"),
+        ("store", "after"),
+        ("relinked", "before"),
+        ("relinked", "after"),
+    ],
+)
+@pytest.mark.parametrize("role", ["health", "census"])
+def test_killed_change_leaves_one_store_whole_and_is_gone_on_with(
+    deployment: Deployment, role: str, step: str, when: str
+) -> None:
+    """Before its last step the old store stands and serves; after it the new one does; no key is made twice."""
+    before, keys = chain(deployment, role), len(key_file(deployment, role).read_text().splitlines())
+    words = (role, "relink", "--home", deployment.home(role), "--new-key")
+    durable = SUFFIX[role] if step == "store" else step
+    killed = subprocess.run([sys.executable, CRASHING_COMMAND, durable, when, *words], capture_output=True, check=False)
+    assert killed.returncode == -9, killed.stderr
+    done = (step, when) == ("relinked", "after")
+    if done:
+        verify_refused(deployment)
+    else:
+        assert chain(deployment, role) == before
+        verify_count(deployment)
+        # A load in between goes by the log, whatever the key file holds already.
+        deployment.json(role, "load")
+        assert relink(deployment, role, "--new-key").result["previous"] == before
+    assert len(key_file(deployment, role).read_text().splitlines()) == keys + 1
+    assert chain(deployment, role) != before
+    assert take(deployment, OTHER[role])["linkage"] == chain(deployment, role)
+    verify_count(deployment)
+    deployment.verify_ledger()
+    # Nothing of the attempt is left but what the next change sweeps away.
+    assert not list((deployment.home(role) / "keys").glob(".*"))
+    assert len(list((deployment.home(role) / FOLDER[role]).iterdir())) == (2 if done else 1)

@@ -1,0 +1,133 @@
+"""Random damage to a source: it loads or it is refused, and nothing else ever happens, whatever its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from fakes.parquet import HEALTH_TYPES, parquet_from_csv
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker_common.crypto.linkage import LinkageChain, LinkageKey
+from broker_common.errors import InvalidRequestError
+from broker_common.storage.source_kinds import open_source
+from census_node.loading import read_registry
+from deploy.synthetic.population import write_sources
+from health_node.dictionary import HEALTH_CARD_COLUMN, HEALTH_DICTIONARY
+from health_node.loading import _Incoming
+
+LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
+POPULATION = 60
+WRITINGS = (
+    "",
+    ", compression uncompressed, row_group_size 16",
+    ", compression zstd, parquet_version v2",
+    ", compression gzip, parquet_version v2, dictionary_size_limit 1",
+)
+FOOTER_SHARE = 0.4
+Damage: TypeAlias = Callable[[bytes], bytes]
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
+    """The same people at each agency, in every kind of file."""
+    folder = tmp_path_factory.mktemp("whole")
+    write_sources(folder / "health.csv", folder / "census.csv", population=POPULATION, seed=5)
+    made: dict[str, list[Path]] = {}
+    for role, types in (("health", HEALTH_TYPES), ("census", None)):
+        csv = folder / f"{role}.csv"
+        made[role] = [csv]
+        for options in WRITINGS:
+            for kinds in (types, None):
+                path = folder / f"{role}-{len(made[role])}"
+                made[role].append(parquet_from_csv(csv, path, kinds, options))
+    return made
+
+
+@st.composite
+def places(draw: st.DrawFn) -> float:
+    """Somewhere in a file: anywhere, or near the end, where Parquet keeps all that tells how to read the rest."""
+    place = draw(st.floats(0, 1, exclude_max=True))
+    return place if draw(st.booleans()) else 1 - place * FOOTER_SHARE
+
+
+def flipped(place: float, bit: int) -> Damage:
+    """One bit is another."""
+
+    def damage(content: bytes) -> bytes:
+        at = min(int(place * len(content)), len(content) - 1)
+        return content[:at] + bytes([content[at] ^ (1 << bit)]) + content[at + 1 :]
+
+    return damage
+
+
+def replaced(place: float, length: int, by: bytes) -> Damage:
+    """Some bytes are gone and others in their place."""
+
+    def damage(content: bytes) -> bytes:
+        at = int(place * len(content))
+        return content[:at] + by + content[at + length :]
+
+    return damage
+
+
+def without_end(place: float) -> Damage:
+    """The writing stopped."""
+    return lambda content: content[: int(place * len(content))]
+
+
+def without_middle(place: float, length: int) -> Damage:
+    """A hole, with the last bytes where they were: a footer that promises more than there is."""
+    return lambda content: content[: int(place * len(content))] + content[int(place * len(content)) + length :]
+
+
+NASTY = st.sampled_from([b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01", b"\0" * 64, b"\n", b'"', b"PAR1", b"\xfc"])
+damages = st.lists(
+    st.builds(flipped, places(), st.integers(0, 7))
+    | st.builds(replaced, places(), st.integers(0, 16), NASTY | st.binary(max_size=16))
+    | st.builds(without_end, places())
+    | st.builds(without_middle, places(), st.integers(1, 500)),
+    min_size=1,
+    max_size=4,
+)
+
+
+def load_health(path: Path) -> int:
+    """How many people are read, without the store, which is not what is damaged."""
+    incoming = _Incoming(LINKAGE, HEALTH_DICTIONARY)
+    for chunk in open_source(path, (HEALTH_CARD_COLUMN,), HEALTH_DICTIONARY.columns).chunks(incoming.rejected):
+        incoming.add(chunk)
+    return incoming.people().size
+
+
+def load_census(path: Path) -> int:
+    """How many people are read."""
+    registry, _ = read_registry(path, "load", LINKAGE, max_rejected=POPULATION)
+    return registry.size
+
+
+@pytest.mark.parametrize(("role", "load"), [("health", load_health), ("census", load_census)])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(kind=st.integers(0, 2 * len(WRITINGS)), damages=damages)
+def test_damaged_source_is_loaded_or_refused(
+    sources: dict[str, list[Path]],
+    tmp_path_factory: pytest.TempPathFactory,
+    role: str,
+    load: Callable[[Path], int],
+    kind: int,
+    damages: list[Damage],
+) -> None:
+    """No damage ends in another error or in a crash of the process."""
+    content = sources[role][kind].read_bytes()
+    for damage in damages:
+        content = damage(content)
+    path = tmp_path_factory.getbasetemp() / f"damaged-{role}"
+    path.write_bytes(content)
+    try:
+        outcome = f"{load(path)} people"
+    except InvalidRequestError as error:
+        outcome = error.code
+    assert outcome == "LOAD_REFUSED" or outcome.endswith(" people")

@@ -1,0 +1,232 @@
+"""One node dies at any message of `Count`, the other one lives.
+
+There is no second charge, an answer for what was paid for, and neither budget nor place is held for a question that
+nobody brings any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.links import CountCall, InMemoryCensus
+from fakes.loopback import until
+from fakes.pair import STAGES, Pair, gone
+from fakes.world import HEALTH, Order, World, make_policy
+from grpc.aio import AioRpcError
+from tripartite.v1 import census_service_pb2
+
+from broker_common.rpc.server import StopSignal
+from broker_common.rpc.status import broker_error
+from census_node.config import LimitConfig
+from census_node.service import CensusService
+
+PEOPLE = 40_000
+FRAMES = 3
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A world whose samples take three frames, with a budget that pays for one answer at a time."""
+    made = World(tmp_path, make_policy(max_belief="0.8"), people=PEOPLE)
+    yield made
+    made.close()
+
+
+# --- the health node dies --------------------------------------------------------------------------------------------
+
+# What the census node has had from it, and it from the census node, when it dies.
+SENDING = ["nothing", "header", "proceed", "frame 0", f"frame {FRAMES - 1}", "manifest"]
+HEARING = ["charged", "released"]
+
+
+class HealthNodeThatDies:
+    """Count in the test's hands, up to a point."""
+
+    def __init__(self, service: CensusService, world: World, order: Order) -> None:
+        self._call: CountCall = InMemoryCensus(service, HEALTH).Count()
+        self._messages = world.messages(world.sample(order, salt=bytes(32)))
+        assert len(self._messages) == FRAMES + 2
+
+    async def go_until(self, point: str) -> None:
+        """Everything up to and including `point`."""
+        if point == "nothing":
+            return
+        await self._call.write(self._messages[0])
+        if point == "header":
+            return
+        assert await self._event() == "proceed"
+        for number in range(FRAMES):
+            if point in {"proceed", *(f"frame {before}" for before in range(number))}:
+                return
+            await self._call.write(self._messages[1 + number])
+        if point == f"frame {FRAMES - 1}":
+            return
+        await self._call.write(self._messages[-1])
+        for event in HEARING[: 1 + HEARING.index(point)] if point in HEARING else []:
+            assert await self._event() == event
+
+    def die(self) -> None:
+        """The connection is reset."""
+        self._call.cancel()
+
+    async def retry(self) -> str:
+        """The same ticket and set to the end; the last event, or the code of the refusal."""
+        try:
+            await self.go_until("released")
+        except AioRpcError as error:
+            return broker_error(error, "census").code
+        return "released"
+
+    async def _event(self) -> str:
+        response = await self._call.read()
+        assert isinstance(response, census_service_pb2.CountResponse)
+        return str(response.WhichOneof("event"))
+
+
+@pytest.mark.parametrize(
+    ("way", "point"),
+    [*(("dies", point) for point in SENDING + HEARING), *(("says nothing more", point) for point in SENDING[:-1])],
+)
+async def test_health_node_that_dies_leaves_nothing_held_and_no_second_charge(
+    world: World, point: str, way: str
+) -> None:
+    """Its connection is cut, or the machine is gone without a word; then it comes back with the same ticket."""
+    limits = LimitConfig(max_queries=1, header_deadline_ms=100, sample_deadline_ms=300)
+    stop = StopSignal()
+    service, order = CensusService(world.census, limits, stop), world.order()
+    first = HealthNodeThatDies(service, world, order)
+    await first.go_until(point)
+    if point == "header":
+        await until(service._places.locked)
+    if way == "dies":
+        first.die()
+    await until(lambda: not service._places.locked() and not world.census._reservations._held)
+    charged_before = point in {"manifest", *HEARING}
+    if point != "manifest":
+        # The manifest alone may be lost with the connection; what was said afterwards was decided before.
+        assert len(world.charges()) == charged_before
+    assert await HealthNodeThatDies(service, world, order).retry() == "released"
+    assert [charge.ticket for charge in world.charges()] == [order.hash.hex()]
+    assert world.open(order, world.sealed(order)).scale == 30
+    following = world.order()
+    assert await HealthNodeThatDies(service, world, following).retry() == "released"
+    await service.drain()
+    assert stop.error is None
+    assert not list((world.census_folder / "samples").glob("*"))
+    assert world.verify_log().answers == 2
+
+
+@pytest.mark.parametrize("point", [point for point in SENDING if point != "manifest"])
+async def test_last_of_the_budget_is_free_again_when_its_health_node_died(tmp_path: Path, point: str) -> None:
+    """A sample that never came holds the last answer for as long as its deadline, and not a moment longer."""
+    world = World(tmp_path, make_policy(max_belief="0.75", scales=(1,)), people=PEOPLE)
+    limits = LimitConfig(max_queries=2, header_deadline_ms=100, sample_deadline_ms=300)
+    service = CensusService(world.census, limits, StopSignal())
+    first = HealthNodeThatDies(service, world, world.order(scale=1))
+    await first.go_until(point)
+    first.die()
+    await until(lambda: service._places._value == limits.max_queries)
+    assert await HealthNodeThatDies(service, world, world.order(scale=1)).retry() == "released"
+    await service.drain()
+    state = world.verify_log()
+    assert (state.answers, state.shut_down) == (1, True)
+    world.close()
+
+
+# --- the census node dies --------------------------------------------------------------------------------------------
+
+# In the order in which they pass. Nothing of what is named has happened yet, except after `said`.
+PASSING = [
+    "call",
+    "header 0",
+    "proceed",
+    "said proceed",
+    "frame 1",
+    f"frame {FRAMES}",
+    f"manifest {1 + FRAMES}",
+    "charged",
+    "said charged",
+    "released",
+    "said released",
+]
+IS_CHARGED = PASSING[PASSING.index("charged") :]
+
+
+@pytest.mark.parametrize("point", PASSING)
+async def test_census_node_that_dies_is_asked_again_and_charges_once(world: World, point: str) -> None:
+    """Wherever it dies, its successor has the charge and answers, or has neither; the health node's place is free."""
+    pair = Pair(world, max_queries=1)
+    died: list[str] = []
+
+    def die(passing: str) -> None:
+        if passing == point and not died:
+            died.append(passing)
+            pair.restart_census()
+            raise gone()
+
+    pair.passing = die
+    order = world.order()
+    outcome = await pair.submit(order)
+    assert died
+    await pair.settle()
+    if point in IS_CHARGED:
+        assert outcome == STAGES
+    else:
+        # Slots live in memory: its successor does not know this one. Nothing was charged, and asking anew works.
+        assert outcome == "SLOT_UNUSABLE"
+    pair.verify(order, answered=point in IS_CHARGED)
+    assert not world.verify_health_log().open_tickets
+    assert pair.health_stop.error is None
+    pair.verify_nothing_held()
+    await pair.verify_usable()
+
+
+@pytest.mark.parametrize("point", ["proceed", "frame 2", "charged", "released"])
+async def test_connection_that_is_lost_between_two_living_nodes_is_made_again(world: World, point: str) -> None:
+    """Neither node died: the first attempt's price and place do not stand in the way of the second one."""
+    pair = Pair(world)
+    lost: list[str] = []
+
+    def lose(passing: str) -> None:
+        if passing == point and len(lost) < 2:
+            lost.append(passing)
+            raise gone()
+
+    pair.passing = lose
+    order = world.order()
+    assert await pair.submit(order) == STAGES
+    assert len(lost) == 2
+    await pair.settle()
+    pair.verify(order, answered=True)
+    pair.verify_nothing_held()
+    await pair.verify_usable()
+
+
+@pytest.mark.parametrize("point", PASSING)
+async def test_health_node_that_dies_goes_on_from_its_files(world: World, point: str) -> None:
+    """The census node lives: whatever it has heard and charged, the health node's successor brings to one answer."""
+    pair = Pair(world, forward_deadline_ms=0)
+    copies: list[Path] = []
+
+    def photograph(passing: str) -> None:
+        if passing == point and not copies:
+            copies.append(world._copy(world.health_folder))
+            raise gone()
+
+    pair.passing = photograph
+    order = world.order()
+    # What the dying node makes of it is of no interest: its successor starts from the files as they were.
+    await pair.submit(order)
+    assert copies
+    await pair.census.drain()
+    world.health_folder = copies[0]
+    await pair.restart_health()
+    await pair.settle()
+    assert await pair.submit(order) == STAGES
+    await pair.settle()
+    pair.verify(order, answered=True)
+    assert not world.verify_health_log().open_tickets
+    pair.verify_nothing_held()
+    await pair.verify_usable()

@@ -1,0 +1,240 @@
+"""Proposals: a signed policy in a file, which nobody can alter, and what adopting it would mean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.logs import POLICY_KEY, adopted, beginning, census_state, charged, confirmed, loaded, policy, shut_down
+
+from broker_common.crypto.signing import Purpose, SigningKey
+from broker_common.errors import InvalidRequestError
+from broker_common.privacy.accounting import price_units
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Entry, Event, Shutdown
+from census_node.proposals import Change, Proposal, ProposalFolder, consequences, draft, make_proposal
+
+RULES = policy(max_belief="0.7")
+KEY = POLICY_KEY.verify_key
+PROPOSAL = make_proposal(RULES, POLICY_KEY)
+NAME = RULES.hash.hex()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ProposalFolder:
+    """A folder with one proposal in it."""
+    made = ProposalFolder(tmp_path / "proposals")
+    made.write(RULES, PROPOSAL)
+    return made
+
+
+def refusal(folder: ProposalFolder, named: str | Path) -> InvalidRequestError:
+    """What is said when this is looked for."""
+    with pytest.raises(InvalidRequestError) as caught:
+        folder.find(str(named), [KEY])
+    return caught.value
+
+
+def take(state: CensusState, *events: Event) -> CensusState:
+    """The state after some more events."""
+    for event in events:
+        state.apply(Entry(sequence=state.size, time_ms=0, policy=state.policy_hash, event=event))
+    return state
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_proposal_is_found_by_hash_by_its_beginning_and_by_file(folder: ProposalFolder) -> None:
+    """All three mean the same signed policy, and writing it again changes nothing."""
+    file = folder.write(RULES, PROPOSAL)
+    assert [path.name for path in folder.path.iterdir()] == [f"{NAME}.json"]
+    for named in (NAME, NAME[:8], NAME[:20], str(file)):
+        assert folder.find(named, [KEY]) == PROPOSAL
+    assert PROPOSAL.verify([KEY]) == RULES
+
+
+def test_a_name_that_means_nothing_or_several_is_refused(folder: ProposalFolder) -> None:
+    """Nothing is guessed, and the hint says what to give."""
+    assert "too short" in refusal(folder, NAME[:7]).text
+    assert "means no proposal" in refusal(folder, "0" * 64).text
+    (folder.path / f"{NAME[:8]}{'0' * 56}.json").write_bytes(PROPOSAL.to_bytes())
+    assert "means several proposals" in refusal(folder, NAME[:8]).text
+    assert "no file that can be read" in refusal(folder, "no/such/file").text
+    assert "no file that can be read" in refusal(folder, folder.path).text
+
+
+def altered(**changes: Any) -> bytes:
+    """The proposal's file with other values."""
+    tree = json.loads(PROPOSAL.to_bytes()) | changes
+    return json.dumps(tree, sort_keys=True, separators=(",", ":")).encode()
+
+
+STRANGER = SigningKey(Purpose.POLICY, bytes(32))
+FORGED: dict[str, tuple[bytes, str]] = {
+    "another document": (altered(document=policy(max_belief="0.9").document.decode()), "BAD_SIGNATURE"),
+    "another signature": (altered(signature=POLICY_KEY.sign_text(b"x")), "BAD_SIGNATURE"),
+    "another spelling of the signature": (altered(signature=PROPOSAL.signature + "\n"), "BAD_SIGNATURE"),
+    "signed by another key": (make_proposal(RULES, STRANGER).to_bytes(), "UNKNOWN_KEY"),
+    "signed by another key under our name": (
+        altered(signature=make_proposal(RULES, STRANGER).signature),
+        "BAD_SIGNATURE",
+    ),
+    "our document under another name": (altered(key_id=STRANGER.key_id), "UNKNOWN_KEY"),
+    "signed, and no policy": (altered(document="{}", signature=POLICY_KEY.sign_text(b"{}")), "INVALID_VALUE"),
+    "signed, and not canonical": (
+        altered(document=RULES.document.decode() + " ", signature=POLICY_KEY.sign_text(RULES.document + b" ")),
+        "INVALID_VALUE",
+    ),
+    "other white space": (PROPOSAL.to_bytes() + b"\n", "INVALID_VALUE"),
+    "unknown field": (altered(extra=1), "INVALID_VALUE"),
+    "half": (PROPOSAL.to_bytes()[:-9], "INVALID_VALUE"),
+    "nothing": (b"", "INVALID_VALUE"),
+    "not text": (b"\xff\xfe", "INVALID_VALUE"),
+    "endless": (PROPOSAL.to_bytes() + b" " * 100_000, "INVALID_VALUE"),
+}
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_an_altered_proposal_is_refused(folder: ProposalFolder, tmp_path: Path, case: str) -> None:
+    """By hash and by file alike, before the log is touched."""
+    data, code = FORGED[case]
+    assert data != PROPOSAL.to_bytes()
+    (folder.path / f"{NAME}.json").write_bytes(data)
+    (tmp_path / "proposal.json").write_bytes(data)
+    assert refusal(folder, NAME).code == code
+    assert refusal(folder, tmp_path / "proposal.json").code == code
+
+
+def test_a_hash_never_stands_for_another_signed_policy(folder: ProposalFolder) -> None:
+    """An older proposal of the same agency, put in the place of a newer one, is noticed."""
+    other = make_proposal(policy(max_belief="0.75"), POLICY_KEY)
+    (folder.path / f"{NAME}.json").write_bytes(other.to_bytes())
+    assert "holds another policy than its name says" in refusal(folder, NAME).text
+
+
+def test_a_proposal_survives_its_file(folder: ProposalFolder) -> None:
+    """A policy of the greatest length is read back as well."""
+    rules = policy(scales=tuple(range(999_001, 1_000_001)))
+    proposal = make_proposal(rules, POLICY_KEY)
+    folder.write(rules, proposal)
+    assert folder.find(rules.hash.hex(), [KEY]) == proposal
+    assert Proposal(**json.loads(proposal.to_bytes())) == proposal
+
+
+# --- drafts ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_draft_differs_in_what_was_asked_for() -> None:
+    """From the policy in force or from a document in any spelling, and from nothing else."""
+    spelled = json.dumps(json.loads(policy().document), indent=2).encode()
+    for base in (policy(), spelled):
+        assert draft(base, {}) == policy()
+        assert draft(base, {"max_belief": "0.7"}) == RULES
+        assert draft(base, {"scales": (10, 20), "open_quotes": 7}) == policy(scales=(10, 20), open_quotes=7)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"max_belief": "1"},
+        {"scales": ()},
+        {"scales": (30, 1)},
+        {"open_quotes": 0},
+        {"max_belief": "0.51", "scales": (1,)},
+    ],
+)
+def test_a_draft_that_is_no_policy_is_refused(changes: dict[str, Any]) -> None:
+    """Before anything is signed."""
+    with pytest.raises(InvalidRequestError, match="INVALID_VALUE"):
+        draft(policy(), changes)
+
+
+@pytest.mark.parametrize("base", [b"", b"[]", b"\xff", b"{}", policy().document[:-1] + b',"extra":1}'])
+def test_a_draft_from_something_else_is_refused(base: bytes) -> None:
+    """The file is named, and what is wrong with it."""
+    with pytest.raises(InvalidRequestError) as caught:
+        draft(base, {})
+    assert "--from does not hold a policy" in caught.value.text
+
+
+# --- consequences ----------------------------------------------------------------------------------------------------
+
+
+def ready(answers: int = 0) -> CensusState:
+    """A service that has charged so many answers at scale 30."""
+    charges = [charged(number, before=number * price_units(30)) for number in range(answers)]
+    return take(census_state(), *beginning(), adopted(), loaded(), *charges)
+
+
+def test_changes_are_listed_as_they_were_and_as_they_would_be() -> None:
+    """In the policy's own order; what stays is not named."""
+    meaning = consequences(policy(max_belief="0.7", open_quotes=9), ready())
+    assert meaning.changes == [Change("max_belief", "0.8", "0.7"), Change("open_quotes", 4, 9)]
+    assert (meaning.weaker, meaning.fits, meaning.is_shut, meaning.shuts_down) == ((), True, False, False)
+
+
+def test_the_first_policy_changes_everything_and_weakens_nothing() -> None:
+    """Without one in force there is nothing to compare with."""
+    meaning = consequences(policy(), take(census_state(), *beginning()))
+    assert {change.old for change in meaning.changes} == {None}
+    assert [change.setting for change in meaning.changes] == list(policy().__struct_fields__)
+    assert meaning.weaker == ()
+
+
+@pytest.mark.parametrize(
+    ("answers", "left", "shuts_down"), [(0, 25, False), (24, 1, False), (25, 0, True), (40, 0, True)]
+)
+def test_what_is_left_counts_what_was_charged(answers: int, left: int, shuts_down: bool) -> None:
+    """ln(0.7/0.3) pays for 25 answers at scale 30; when they are charged, adopting shuts the service down."""
+    meaning = consequences(policy(max_belief="0.7", scales=(30,)), ready(answers))
+    assert (meaning.answers_left, meaning.shuts_down) == (left, shuts_down)
+    assert meaning.charged_units == answers * price_units(30)
+
+
+def test_a_service_that_is_shut_is_not_shut_down_again() -> None:
+    """It is said whether it could be reopened."""
+    state = ready(40)
+    take(state, shut_down(state))
+    for rules, fits in ((policy(max_belief="0.7"), False), (policy(max_belief="0.9"), True)):
+        meaning = consequences(rules, state)
+        assert (meaning.is_shut, meaning.fits, meaning.shuts_down) == (True, fits, False)
+
+
+def test_what_weakens_is_said() -> None:
+    """Against the policy in force, not against the first one."""
+    state = ready()
+    assert len(consequences(policy(max_belief="0.9"), state).weaker) == 1
+    take(state, confirmed(state, policy(max_belief="0.9")))
+    assert consequences(policy(max_belief="0.85"), state).weaker == ()
+
+
+def test_an_exhausted_service_counts_nothing_left() -> None:
+    """Charges beyond a lowered cap leave nothing, and no negative number."""
+    state = take(ready(30), adopted(policy(max_belief="0.6", scales=(30,))), Shutdown(reason="budget", note=""))
+    meaning = consequences(policy(max_belief="0.55", scales=(30,)), state)
+    assert meaning.answers_left == 0
+    assert meaning.warnings[0].startswith("what has been charged passes this cap already")
+
+
+SLOW = {"release_tick_ms": 250, "forward_delay_ms": 250, "answer_delay_ms": 250}
+
+
+@pytest.mark.parametrize(
+    ("changes", "warned"),
+    [
+        ({}, []),
+        ({"release_tick_ms": 500, "forward_delay_ms": 300, "answer_delay_ms": 300, "max_sample": 2_000_000}, []),
+        ({"release_tick_ms": 249}, ["release_tick_ms"]),
+        ({"forward_delay_ms": 100, "answer_delay_ms": 0}, ["forward_delay_ms", "answer_delay_ms"]),
+        ({"release_tick_ms": 0}, ["release tick 0", "release_tick_ms"]),
+        ({"max_sample": 5}, ["max_sample"]),
+    ],
+)
+def test_what_timing_could_tell_is_warned_of(changes: dict[str, Any], warned: list[str]) -> None:
+    """Shorter delays and tick 0 need no confirmation, and are not passed over in silence."""
+    state = take(census_state(), *beginning(), adopted(policy(**SLOW)))
+    warnings = consequences(policy(**SLOW | changes), state).warnings
+    assert [next(word for word in warned if word in sentence) for sentence in warnings] == warned

@@ -1,0 +1,125 @@
+"""Questions and answers as they are shown: everything to programs, one in full or several in columns to people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tripartite.v1 import ticket_pb2
+
+from researcher_node.answers import AskedQuestion
+from researcher_node.listing import question_json, questions_text
+
+NOW_MS = 1_774_949_400_000  # 2026-03-31T09:30:00Z
+LATER_MS = NOW_MS + 600_000
+OVERDUE = "its ticket has expired; if it was charged the answer still comes"
+
+
+def question(number: int = 1, *, expires_ms: int = LATER_MS, **changes: Any) -> AskedQuestion:
+    """A question asked just now; pending, until told otherwise."""
+    ticket = ticket_pb2.Ticket(project_id="study", expires_ms=expires_ms).SerializeToString()
+    fields: dict[str, Any] = {
+        "query": f"{number:032x}",
+        "asked_ms": NOW_MS,
+        "where": "age >= 65",
+        "question": "mother_tongue = 'French'",
+        "scale": 30,
+        "fraction_millionths": 250_000,
+        "policy_hash": "ab" * 32,
+        "signed_ticket": ticket_pb2.SignedTicket(ticket=ticket).SerializeToString(),
+        "criteria": b"",
+        "criteria_nonce": b"",
+    }
+    return AskedQuestion(**fields | changes)
+
+
+ANSWERED: dict[str, Any] = {"noisy_count": -12, "charged": 559241, "checkpoint": "note", "answered_ms": NOW_MS + 1000}
+
+
+def test_programs_are_told_everything() -> None:
+    """One object a question; what is not there yet is null, never left out."""
+    pending = question_json(question())
+    assert pending == {
+        "query_id": f"{1:032x}",
+        "asked": "2026-03-31T09:30:00+00:00",
+        "state": "pending",
+        "where": "age >= 65",
+        "question": "mother_tongue = 'French'",
+        "fraction": "0.25",
+        "scale": 30,
+        "epsilon": "1/30",
+        "margin_95": 90,
+        "policy_hash": "ab" * 32,
+        "noisy_count": None,
+        "charged": None,
+        "checkpoint": None,
+        "refused": None,
+        "project": "study",
+        "answered": None,
+        "ticket_expires": "2026-03-31T09:40:00+00:00",
+    }
+    answered = question_json(question(**ANSWERED))
+    assert answered == pending | {
+        "state": "answered",
+        "noisy_count": -12,
+        "charged": 559241,
+        "checkpoint": "note",
+        "answered": "2026-03-31T09:30:01+00:00",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ["pending: mother_tongue = 'French'"]),
+        ({"question": "all"}, ["pending: all linked people"]),
+        ({"refused": "BUDGET_EXHAUSTED"}, ["BUDGET_EXHAUSTED: mother_tongue = 'French'"]),
+        ({"expired": True}, ["expired: mother_tongue = 'French'", "has removed it"]),
+        (ANSWERED, ["Noisy count -12: mother_tongue = 'French'", "within 90 either way", "few or none"]),
+    ],
+)
+def test_one_question_is_told_in_full(changes: dict[str, Any], said: list[str]) -> None:
+    """With its criteria, however long, and its id."""
+    where = "age in (" + ", ".join(map(str, range(50))) + ")"
+    text = questions_text([question(where=where, **changes)], NOW_MS)
+    for words in [*said, where, f"query    {1:032x}"]:
+        assert words in text
+    assert OVERDUE not in text
+
+
+@pytest.mark.parametrize(("expires_ms", "overdue"), [(NOW_MS, True), (NOW_MS + 1, False)])
+def test_pending_question_whose_ticket_has_expired_says_so(expires_ms: int, overdue: bool) -> None:
+    """It is pending all the same; alone or among others it has the remark, and nothing that has ended has it."""
+    asked = question(expires_ms=expires_ms)
+    assert (OVERDUE in questions_text([asked], NOW_MS)) == overdue
+    ended = [
+        question(2, expires_ms=0, **ANSWERED),
+        question(3, expires_ms=0, refused="BUSY"),
+        question(4, expired=True),
+    ]
+    table = questions_text([asked, *ended], NOW_MS)
+    assert (OVERDUE in table, "pending*" in table) == (overdue, overdue)
+    assert "answered*" not in table
+
+
+def test_several_questions_are_a_line_each_in_columns() -> None:
+    """Time, state, count with its margin, question, criteria, id; long ones are cut, columns stand under each other."""
+    table = questions_text(
+        [
+            question(1, **ANSWERED),
+            question(2, question="all", where="procedure = 'angioplasty' and age >= 65 and sex = 'female'"),
+            question(3, refused="BUDGET_EXHAUSTED"),
+            question(4, expired=True),
+        ],
+        NOW_MS,
+    )
+    time = "2026-03-31T09:30:00+00:00"
+    cut = "procedure = 'angioplasty' and age >= 65…"
+    french = "mother_tongue = 'French'"
+    assert table.splitlines() == [
+        f"asked                      state     count             question                  among those with{' ' * 26}query",
+        f"{time}  answered  -12 ± 90          {french}  age >= 65                                 {1:032x}",
+        f"{time}  pending                     all linked people         {cut}  {2:032x}",
+        f"{time}  refused   BUDGET_EXHAUSTED  {french}  age >= 65                                 {3:032x}",
+        f"{time}  expired                     {french}  age >= 65                                 {4:032x}",
+    ]

@@ -1,0 +1,325 @@
+"""Changing the linkage key of a store: in this order, all or nothing, and with nobody lost or confused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import pytest
+from fakes.clock import FakeClock
+from fakes.logs import HEALTH, SIGNER, root
+from fakes.randomness import SeededRandomness
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_common.crypto.linkage import LinkageChain, LinkageKey
+from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
+from broker_common.storage import relinking
+from broker_common.storage.durable import replacing
+from broker_common.storage.home import Home
+from broker_common.storage.journal import Journal
+from broker_common.storage.linkage_keys import LinkageKeys, NextKey
+from broker_common.storage.loads import LoadFolder
+from broker_common.storage.relinking import RelinkReport, rekey, relink
+from broker_common.tlog.health_state import HealthState
+
+A, B, C = (LinkageKey(bytes([number]) * 32) for number in range(3))
+FIRST = LinkageChain([A])
+RELEASE = "2021"
+
+
+# --- pseudonyms ------------------------------------------------------------------------------------------------------
+
+people = st.sets(st.binary(min_size=16, max_size=16), max_size=40).map(sorted)
+
+
+@given(before=people, keys=st.sampled_from([(B,), (B, C), (C, B)]), rows=st.integers(1, 7))
+def test_everybody_is_where_their_new_pseudonym_belongs(
+    before: list[bytes], keys: tuple[LinkageKey, ...], rows: int
+) -> None:
+    """Ascending, everybody once, and each beside the row that was theirs, however the work is cut."""
+    halves = np.frombuffer(b"".join(before), ">u8").reshape(-1, 2)
+    done: list[tuple[int, int]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relinking, "_ROWS_PER_STEP", rows)
+        after = rekey(halves[:, 0], halves[:, 1], keys, lambda *progress: done.append(progress))
+    assert after.high.dtype == after.low.dtype == np.dtype(np.uint64)
+    pseudonyms = [
+        int(high).to_bytes(8, "big") + int(low).to_bytes(8, "big")
+        for high, low in zip(after.high, after.low, strict=True)
+    ]
+
+    def stepped(pseudonym: bytes) -> bytes:
+        for key in keys:
+            pseudonym = key.next_pseudonym(pseudonym)
+        return pseudonym
+
+    assert pseudonyms == sorted(pseudonyms)
+    assert pseudonyms == [stepped(before[row]) for row in after.rows]
+    assert sorted(after.rows) == list(range(len(before)))
+    assert [step[0] for step in done] == [min(at + rows, len(before)) for at in range(0, len(before), rows)]
+
+
+# --- stores ----------------------------------------------------------------------------------------------------------
+
+
+class PowerCutError(Exception):
+    """Raised where the power goes."""
+
+
+def cut(*_: object, **__: object) -> NoReturn:
+    """The end of everything in memory."""
+    raise PowerCutError
+
+
+@dataclass
+class Agency:
+    """A home whose store is text: a line for each change of the key. Nobody needs a load but the one in force."""
+
+    path: Path
+    journal: Journal[HealthState]
+    loads: LoadFolder
+    keys: LinkageKeys
+    written: list[Sequence[LinkageKey]] = field(default_factory=list)
+
+    def load(self, content: str = "people\n", chain: LinkageChain = FIRST, seed: str = "load") -> str:
+        """Load a store."""
+        randomness = SeededRandomness(seed)
+        with self.loads.loading(randomness) as load:
+            self.loads.file(load).write_text(content)
+            self.loads.put_in_force(self.journal, load, RELEASE, chain.chain_id, randomness)
+        return load
+
+    def relink(self, source: NextKey | None = None, seed: str = "relink") -> RelinkReport:
+        """Change the key."""
+        return relink(
+            self.journal,
+            self.loads,
+            self.keys,
+            NextKey(new=True) if source is None else source,
+            write_store=self.write_store,
+            forget_old_loads=self.forget,
+            randomness=SeededRandomness(seed),
+        )
+
+    def write_store(self, replaced: str, load: str, added: Sequence[LinkageKey]) -> int:
+        """Another line for every key."""
+        self.written.append(added)
+        text = self.loads.file(replaced).read_text()
+        with replacing(self.loads.file(load)) as temporary:
+            temporary.write_text(text + "".join(f"{key.key_id}\n" for key in added))
+        return len(text)
+
+    def forget(self) -> None:
+        """Keep the load in force."""
+        self.loads.forget_except({self.state.load})
+
+    @property
+    def state(self) -> HealthState:
+        with self.journal.reading() as state:
+            return state
+
+    @property
+    def content(self) -> str:
+        """The store in force, which is the one that the log commits to."""
+        self.loads.verify(self.journal, self.state.load, self.state.commitments)
+        return self.loads.file(self.state.load).read_text()
+
+    @property
+    def held(self) -> LinkageChain:
+        """What the key file holds."""
+        return LinkageChain.parse_text((self.path / "keys" / "linkage.key").read_text())
+
+    @property
+    def files(self) -> set[str]:
+        """What stands in the folder of loads."""
+        return {path.name for path in self.loads.path.iterdir()}
+
+
+def empty_journal(path: Path) -> Journal[HealthState]:
+    """A journal with a table for loads."""
+    return Journal.create(
+        path,
+        fresh_state=lambda: HealthState(root(HEALTH)),
+        signer=lambda _: SIGNER,
+        clock=FakeClock(),
+        tables=LoadFolder.create_tables,
+    )
+
+
+@pytest.fixture
+def agency(tmp_path: Path) -> Iterator[Agency]:
+    """An agency with one store in force."""
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "linkage.key").write_text(FIRST.to_text())
+    journal = empty_journal(tmp_path / "journal.db")
+    keys = LinkageKeys(Home(tmp_path, "health"), "file:keys/linkage.key")
+    made = Agency(tmp_path, journal, LoadFolder(tmp_path / "people", ".txt"), keys)
+    made.load()
+    yield made
+    journal.close()
+
+
+def refusal(agency: Agency, source: NextKey | None = None) -> BrokerError:
+    """How a change is refused; nothing of it may be left but what the key file held."""
+    before = agency.state.size, agency.content, agency.files
+    with pytest.raises(BrokerError) as caught:
+        agency.relink(source)
+    assert (agency.state.size, agency.content, agency.files) == before
+    return caught.value
+
+
+def test_the_key_is_changed(agency: Agency) -> None:
+    """The report says what the log says; the file of the old store is gone."""
+    old = agency.state.load
+    report = agency.relink()
+    assert report == RelinkReport(agency.held.chain_id, FIRST.chain_id, agency.state.load, len("people\n"))
+    assert agency.state.linkages == {old: report.previous, report.load: report.linkage}
+    assert (agency.state.linkage, agency.state.release) == (report.linkage, RELEASE)
+    assert agency.content == f"people\n{agency.held.keys[1].key_id}\n"
+    assert agency.files == {f"{report.load}.txt"}
+
+
+def test_the_key_is_changed_again_and_again(agency: Agency) -> None:
+    """Each change goes on from the one before, and what is loaded in between comes under the chain in force."""
+    agency.relink(seed="one")
+    agency.load("more people\n", agency.keys.chain(agency.state.linkage), seed="between")
+    agency.relink(seed="two")
+    assert len(agency.held.keys) == 3
+    assert agency.content == f"more people\n{agency.held.keys[2].key_id}\n"
+    assert [len(added) for added in agency.written] == [1, 1]
+
+
+def test_changes_that_were_missed_are_made_up_for_at_once(agency: Agency) -> None:
+    """The other agency is two keys ahead: both steps, one store, one entry."""
+    (agency.path / "stick").write_text(LinkageChain([A, B, C]).to_text())
+    size = agency.state.size
+    agency.relink(NextKey(file=agency.path / "stick"))
+    assert agency.content == f"people\n{B.key_id}\n{C.key_id}\n"
+    assert agency.state.size == size + 1
+    assert agency.state.linkage == LinkageChain([A, B, C]).chain_id
+
+
+def test_nothing_is_changed_where_nothing_is_loaded(tmp_path: Path, agency: Agency) -> None:
+    """There is nobody to rename; the key file stays as it is."""
+    journal, agency.journal = agency.journal, empty_journal(tmp_path / "empty.db")
+    with pytest.raises(RefusedError) as caught:
+        agency.relink()
+    agency.journal.close()
+    agency.journal = journal
+    assert caught.value.code == "NOTHING_LOADED"
+    assert agency.held == FIRST
+
+
+def test_a_store_that_was_tampered_with_gets_no_new_commitment(agency: Agency) -> None:
+    """A change of the key does not launder a changed store."""
+    file = agency.loads.file(agency.state.load)
+    file.write_text("people, and some more\n")
+    with pytest.raises(InternalError) as caught:
+        agency.relink()
+    assert caught.value.code == "INTEGRITY"
+    assert agency.state.linkage == FIRST.chain_id
+    file.write_text("people\n")
+    agency.relink()
+
+
+def test_one_change_or_load_at_a_time(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a load is under way the key is not changed, and the other way round."""
+    with agency.loads.loading(SeededRandomness("other")):
+        assert refusal(agency).code == "LOADING"
+    assert agency.held == FIRST
+    seen = []
+
+    def load_meanwhile(*_: object) -> int:
+        with pytest.raises(RefusedError) as caught:
+            agency.load(seed="meanwhile")
+        seen.append(caught.value.code)
+        raise PowerCutError
+
+    monkeypatch.setattr(agency, "write_store", load_meanwhile)
+    with pytest.raises(PowerCutError):
+        agency.relink()
+    assert seen == ["LOADING"]
+
+
+# --- the order of the steps ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["replace_key", "write_store", "put_relinked_in_force"])
+def test_death_before_a_step_leaves_the_old_store_and_the_next_attempt_goes_on(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Before the key is written, before the store is, before the log is: the same store, the same chain, one new key."""
+    owner = {"replace_key": Home, "write_store": agency, "put_relinked_in_force": LoadFolder}[step]
+    before, old = agency.content, agency.state.load
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, step, cut)
+        with pytest.raises(PowerCutError):
+            agency.relink()
+    assert (agency.state.load, agency.state.linkage, agency.content) == (old, FIRST.chain_id, before)
+    # The key is there before anything that is made with it.
+    assert len(agency.held.keys) == (1 if step == "replace_key" else 2)
+    new = agency.held.keys[1:]
+    # A load in between goes by the log and not by the file.
+    assert agency.keys.chain(agency.state.linkage) == FIRST
+    agency.relink(seed="again")
+    assert agency.held.keys[1:] == (new or agency.held.keys[1:])
+    assert len(agency.held.keys) == 2
+    assert agency.content == f"{before}{agency.held.keys[1].key_id}\n"
+    assert agency.files == {f"{agency.state.load}.txt"}
+
+
+def test_death_after_the_last_step_leaves_nothing_that_stays(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log has it, the old store still lies there: the next command of this kind takes it away, done or refused."""
+    with monkeypatch.context() as patch:
+        patch.setattr(LoadFolder, "forget_except", cut)
+        with pytest.raises(PowerCutError):
+            agency.relink()
+        # Even before the key: what an earlier death left is looked after first.
+        assert agency.state.linkage == FIRST.chain_id
+        patch.undo()
+        forgetting = iter([False, True])
+        patch.setattr(agency, "forget", lambda: next(forgetting) and cut())
+        with pytest.raises(PowerCutError):
+            agency.relink(seed="again")
+    assert agency.state.linkage == agency.held.chain_id
+    assert len(agency.files) == 2
+    (agency.path / "stick").write_text(agency.held.to_text())
+    with pytest.raises(InvalidRequestError, match="in force already"):
+        agency.relink(NextKey(file=agency.path / "stick"))
+    assert agency.files == {f"{agency.state.load}.txt"}
+
+
+def test_a_load_that_a_change_overtook_does_not_slip_in(agency: Agency) -> None:
+    """Begun before and ended after, it holds pseudonyms of the old chain: refused, with a hint to load again."""
+    other = LoadFolder(agency.loads.path, agency.loads.suffix)
+    other.file("0123456789abcdef").write_text("late people\n")
+    agency.relink()
+    other.file("0123456789abcdef").write_text("late people\n")
+    size = agency.state.size
+    with pytest.raises(InvalidRequestError) as caught:
+        other.put_in_force(agency.journal, "0123456789abcdef", RELEASE, FIRST.chain_id, SeededRandomness("late"))
+    assert caught.value.code == "LOAD_REFUSED"
+    assert "linkage key was changed" in caught.value.text
+    assert "again" in caught.value.hint
+    assert agency.state.size == size
+
+
+def test_a_change_that_a_load_overtook_does_not_bring_the_old_people_back(agency: Agency) -> None:
+    """Should the lock fail, the log decides: the new load stands."""
+    old = agency.state.load
+    agency.loads.file("0123456789abcdef").write_text("old people\n")
+    new = agency.load("new people\n", seed="new")
+    with pytest.raises(RefusedError) as caught:
+        agency.loads.put_relinked_in_force(
+            agency.journal,
+            "0123456789abcdef",
+            replaced=old,
+            linkage=LinkageChain([A, B]).chain_id,
+            randomness=SeededRandomness("late"),
+        )
+    assert caught.value.code == "LOADING"
+    assert (agency.state.load, agency.content) == (new, "new people\n")
