@@ -12,7 +12,7 @@ from broker_common.crypto.commitments import noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.sealing import SealingKey, answer_info
 from broker_common.crypto.signing import SigningKey
-from broker_common.errors import InternalError
+from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.privacy.discrete_laplace import add_noise
 from broker_common.query.answer import pad_answer
 from broker_common.query.messages import parse_message
@@ -39,7 +39,10 @@ def seal_answer(
     if registry.load != pending.load:
         raise InternalError("INTEGRITY", problem=f"load {pending.load} is needed for a charged answer")
     charge = ticket.charge
-    body = parse_message(ticket_pb2.Ticket, pending.signed_ticket)
+    try:
+        body = parse_message(ticket_pb2.Ticket, pending.signed_ticket)
+    except InvalidRequestError as error:
+        raise InternalError("INTEGRITY", problem="the ticket of a charged answer is damaged") from error
     ticket_hash = bytes.fromhex(pending.ticket_hash)
     seed = noise_seed(
         kept.slot_secret,

@@ -31,7 +31,7 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # Signs the operator's orders. Needed to shut down, to reopen and to confirm a weaker policy, never to
     # serve.
     operator: str = "file:keys/operator.key"
-    # Shared with the health agency, out of band. Needed to load a registry, never to serve.
+    # Shared with the health agency, out of band; one line a key, oldest first. Needed to load and to relink, never to serve.
     linkage: str = "file:keys/linkage.key"
 
     @property

@@ -10,13 +10,13 @@ back. Before the charge nobody is looked up in the census.
 from __future__ import annotations
 
 import threading
-from base64 import b64decode
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 from tripartite.v1 import policy_pb2
 
+from broker_common.crypto.base64_text import parse_base64
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import SigningKey, VerifyKey
@@ -117,7 +117,7 @@ class CensusNode:
                 raise RefusedError("NOTHING_LOADED", what="policy", role="census")
             return policy_pb2.SignedPolicy(
                 document=state.adopted.document.encode(),
-                signature=b64decode(state.adopted.signature),
+                signature=parse_base64(state.adopted.signature),
                 key_id=state.adopted.key_id,
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -237,8 +238,11 @@ def policy_in_force(state: CensusState) -> Policy:
 
 
 def number(value: Fraction) -> int | float:
-    """For display: whole where it is whole."""
-    return value.numerator if value.denominator == 1 else float(value)
+    """For display: whole where it is whole, otherwise rounded up, so that it never understates."""
+    if value.denominator == 1:
+        return value.numerator
+    near = float(value)
+    return near if near >= value else math.nextafter(near, math.inf)
 
 
 def _duration(milliseconds: int) -> str:

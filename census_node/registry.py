@@ -9,9 +9,11 @@ On disk a load is one file, written whole and never changed (`broker_common.stor
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -25,6 +27,10 @@ from broker_common.values import ExactCount
 from census_node.dictionary import CENSUS_DICTIONARY
 
 __all__ = ["NO_VALUE", "Registry"]
+
+NumberT = TypeVar("NumberT", np.uint64, np.uint8)
+# What NumPy and zipfile say of a file that is none of theirs: any of these.
+_DAMAGE = (OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError, BadZipFile, zlib.error)
 
 # The byte of a person who gave no answer: counted in `all`, in no value.
 NO_VALUE = 255
@@ -100,10 +106,19 @@ class Registry:
         """
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                columns = {name: stored[name] for name in CENSUS_DICTIONARY.names}
-                return cls(load, stored["high"], stored["low"], columns)
-        except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
+                high, low = _column(stored["high"], np.uint64), _column(stored["low"], np.uint64)
+                columns = {name: _column(stored[name], np.uint8) for name in CENSUS_DICTIONARY.names}
+            if {len(column) for column in (low, *columns.values())} != {len(high)}:
+                raise ValueError("the columns are not of one length")
+            return cls(load, high, low, columns)
+        except _DAMAGE as error:
             raise InternalError("INTEGRITY", problem=f"the registry of load {load} is damaged or missing") from error
+
+
+def _column(stored: npt.NDArray[NumberT], kind: type[NumberT]) -> npt.NDArray[NumberT]:
+    if stored.dtype != kind or stored.ndim != 1:
+        raise ValueError("a column has another type or shape")
+    return stored
 
 
 def _longest_run(ascending: npt.NDArray[np.uint64]) -> int:

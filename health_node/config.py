@@ -26,7 +26,7 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     manifest: str = "file:keys/manifest.key"
     # Decides who is taken when a fraction is asked for. Changing it redraws every sample.
     sampling: str = "file:keys/sampling.key"
-    # Shared with the census agency, out of band. Needed to load people, never to serve.
+    # Shared with the census agency, out of band; one line a key, oldest first. Needed to load and to relink, never to serve.
     linkage: str = "file:keys/linkage.key"
 
     @property

@@ -166,8 +166,11 @@ class HealthNode:
             known, question = state.tickets[ticket_hash], Questions(self.journal.db).get(ticket_hash)
             linkage = state.linkages[known.submission.load]
         assert question is not None  # noqa: S101 - written in the transaction that opened the ticket
-        signed = parse_message(ticket_pb2.SignedTicket, question.signed_ticket)
-        ticket = VerifiedTicket(parse_message(ticket_pb2.Ticket, signed.ticket), signed.ticket)
+        try:
+            signed = parse_message(ticket_pb2.SignedTicket, question.signed_ticket)
+            ticket = VerifiedTicket(parse_message(ticket_pb2.Ticket, signed.ticket), signed.ticket)
+        except InvalidRequestError as error:
+            raise InternalError("INTEGRITY", problem="the ticket of an open question is damaged") from error
         _verify_not_refused(known, ticket)
         return Accepted(ticket, signed, linkage, settled=known.settled)
 

@@ -31,7 +31,7 @@ from broker_common.storage.journal import store_errors
 from broker_common.tlog.entries import Charged, parse_entry
 from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import NoteVerifier
-from broker_common.values import Clock
+from broker_common.values import QUERY_ID_BYTES, Clock
 
 __all__ = ["Answers", "AskedQuestion", "CensusKeys"]
 
@@ -301,7 +301,8 @@ class Answers:
         with self._lock, _store_errors():
             rows = list(self._db.query("select * from questions where query = ?", [query]))
         if not rows:
-            raise InvalidRequestError("UNKNOWN_QUERY", query=query)
+            # The id is a stranger's, and may be as long as a message.
+            raise InvalidRequestError("UNKNOWN_QUERY", query=query[: 2 * QUERY_ID_BYTES])
         return rows[0]
 
 

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -67,6 +68,7 @@ _STAGES = (
     health_service_pb2.STAGE_CHARGED,
     health_service_pb2.STAGE_RELEASED,
 )
+_SMALLEST_FRACTION = Decimal("0.000001")
 
 ResultT = TypeVar("ResultT")
 StageHandler = Callable[[health_service_pb2.Stage.ValueType], None]
@@ -456,12 +458,14 @@ def parse_fraction(text: str) -> int:
         InvalidRequestError: INVALID_VALUE.
     """
     try:
-        millionths = Decimal(text) * WHOLE_MILLIONTHS
+        fraction = Decimal(text)
         # Before any integer is made of it: Decimal can hold numbers that would not fit into memory.
-        fits = 1 <= millionths <= WHOLE_MILLIONTHS and millionths == int(millionths)
+        in_range = _SMALLEST_FRACTION <= fraction <= 1
     except ArithmeticError:
-        fits = False
-    if not fits:
+        in_range = False
+    # Decimal's own product would be rounded to its context's digits.
+    millionths = Fraction(fraction) * WHOLE_MILLIONTHS if in_range else Fraction(0)
+    if millionths < 1 or millionths.denominator != 1:
         raise InvalidRequestError(
             "INVALID_VALUE",
             name="--fraction",

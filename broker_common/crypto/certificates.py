@@ -131,14 +131,15 @@ class PeerCertificate:
     @classmethod
     def parse_pem(cls, pem: bytes) -> PeerCertificate:
         """Read a file that holds one certificate, of one identity, that is no authority; ValueError otherwise."""
-        certificate = x509.load_pem_x509_certificate(pem)
+        certificate = _loaded(pem)
         # SECURITY: TLS will trust the whole file, whatever else it holds.
         plain = certificate.public_bytes(serialization.Encoding.PEM)
         if b"".join(plain.split()) != b"".join(pem.split()):
             raise ValueError("the file does not hold exactly one certificate")
         try:
             identity, subject = _identity(certificate), _canonical_subject(certificate)
-        except (x509.DuplicateExtension, x509.ExtensionNotFound, x509.UnsupportedGeneralNameType) as error:
+        except (x509.DuplicateExtension, x509.ExtensionNotFound, x509.UnsupportedGeneralNameType, TypeError) as error:
+            # TypeError is what the library says of a subject that holds a string of bits.
             raise ValueError("the certificate does not say whose it is, or that it is no authority") from error
         return cls(
             pem=plain,
@@ -161,7 +162,14 @@ def credentials_of(certificate: PeerCertificate, private_keys: bytes) -> TlsCred
 
 def certificate_fingerprint(pem: bytes) -> bytes:
     """SHA-256 of a PEM certificate's DER form; ValueError when it is none."""
-    return x509.load_pem_x509_certificate(pem).fingerprint(hashes.SHA256())
+    return _loaded(pem).fingerprint(hashes.SHA256())
+
+
+def _loaded(pem: bytes) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(pem)
+    except x509.InvalidVersion as error:
+        raise ValueError("the certificate is of no known version") from error
 
 
 def _identity(certificate: x509.Certificate) -> Identity:
@@ -182,5 +190,5 @@ def _canonical_subject(certificate: x509.Certificate) -> str:
 
 
 def certificate_expiry_ms(certificate: bytes) -> int:
-    """When a PEM certificate ends, in milliseconds since 1970 UTC."""
-    return int(x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp() * 1000)
+    """When a PEM certificate ends, in milliseconds since 1970 UTC; ValueError when it is none."""
+    return int(_loaded(certificate).not_valid_after_utc.timestamp() * 1000)

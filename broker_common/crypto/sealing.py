@@ -6,7 +6,6 @@ to tomorrow's machine. `info` binds every sealing to its ticket and its purpose;
 
 from __future__ import annotations
 
-import base64
 import contextlib
 from collections.abc import Sequence
 
@@ -22,6 +21,7 @@ from cryptography.hazmat.primitives.hpke import (
     Suite,
 )
 
+from broker_common.crypto.base64_text import base64_text, parse_base64
 from broker_common.crypto.secret import Secret
 from broker_common.errors import InvalidRequestError
 from broker_common.values import Randomness
@@ -78,7 +78,7 @@ class SealingKey:
         return _SUITE.encrypt(plaintext, self._public, info=info)
 
     def to_text(self) -> str:
-        return f"{_PUBLIC_KIND} {base64.b64encode(self.raw).decode('ascii')}"
+        return f"{_PUBLIC_KIND} {base64_text(self.raw)}"
 
     @classmethod
     def parse_text(cls, text: str) -> SealingKey:
@@ -115,7 +115,7 @@ class OpeningKey(Secret):
 
     def to_text(self) -> str:
         """SECURITY: the private key, for a key file readable by its owner alone."""
-        return f"{_PRIVATE_KIND} {base64.b64encode(self.expose()).decode('ascii')}"
+        return f"{_PRIVATE_KIND} {base64_text(self.expose())}"
 
     @classmethod
     def parse_text(cls, text: str) -> OpeningKey:
@@ -138,4 +138,4 @@ def _parse_key_line(text: str, kind: str) -> bytes:
     words = text.strip().split(" ")
     if len(words) != 2 or words[0] != kind:  # noqa: PLR2004 - kind and key
         raise ValueError(f"not one line of the form '{kind} BASE64'")
-    return base64.b64decode(words[1], validate=True)
+    return parse_base64(words[1])

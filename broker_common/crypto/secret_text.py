@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import base64
+from broker_common.crypto.base64_text import base64_text, parse_base64
 
 __all__ = ["parse_secret", "secret_text"]
 
 
 def secret_text(purpose: str, key: bytes) -> str:
     """SECURITY: the key itself, for a key file readable by its owner alone."""
-    return f"secret {purpose} {base64.b64encode(key).decode('ascii')}"
+    return f"secret {purpose} {base64_text(key)}"
 
 
 def parse_secret(text: str, purpose: str) -> bytes:
@@ -17,4 +17,4 @@ def parse_secret(text: str, purpose: str) -> bytes:
     words = text.strip().split(" ")
     if len(words) != 3 or words[:2] != ["secret", purpose]:  # noqa: PLR2004 - kind, purpose, key
         raise ValueError(f"not one line of the form 'secret {purpose} BASE64'")
-    return base64.b64decode(words[2], validate=True)
+    return parse_base64(words[2])

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from enum import Enum
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from broker_common.crypto.base64_text import base64_text, parse_base64
 from broker_common.crypto.secret import Secret
 from broker_common.errors import InvalidRequestError
 from broker_common.values import Randomness
@@ -76,15 +76,13 @@ class VerifyKey:
             InvalidRequestError: BAD_SIGNATURE.
         """
         try:
-            raw = base64.b64decode(signature, validate=True)
+            raw = parse_base64(signature)
         except ValueError as error:
             raise InvalidRequestError("BAD_SIGNATURE", subject=self.purpose.value) from error
-        if base64.b64encode(raw).decode("ascii") != signature:
-            raise InvalidRequestError("BAD_SIGNATURE", subject=self.purpose.value)
         self.verify_signature(message, raw)
 
     def to_text(self) -> str:
-        return f"ed25519-public {self.purpose.value} {base64.b64encode(self.raw).decode('ascii')}"
+        return f"ed25519-public {self.purpose.value} {base64_text(self.raw)}"
 
     @classmethod
     def parse_text(cls, text: str, purpose: Purpose) -> VerifyKey:
@@ -130,11 +128,11 @@ class SigningKey(Secret):
 
     def sign_text(self, message: bytes) -> str:
         """The signature in canonical base64, for documents and log entries."""
-        return base64.b64encode(self.sign(message)).decode("ascii")
+        return base64_text(self.sign(message))
 
     def to_text(self) -> str:
         """SECURITY: the private key, for a key file readable by its owner alone."""
-        return f"ed25519-private {self.purpose.value} {base64.b64encode(self.expose()).decode('ascii')}"
+        return f"ed25519-private {self.purpose.value} {base64_text(self.expose())}"
 
     @classmethod
     def parse_text(cls, text: str, purpose: Purpose) -> SigningKey:
@@ -146,4 +144,4 @@ def _parse_key_line(text: str, kind: str, purpose: Purpose) -> bytes:
     words = text.strip().split(" ")
     if len(words) != 3 or words[0] != kind or words[1] != purpose.value:  # noqa: PLR2004 - kind, purpose, key
         raise ValueError(f"not one line of the form '{kind} {purpose.value} BASE64'")
-    return base64.b64decode(words[2], validate=True)
+    return parse_base64(words[2])

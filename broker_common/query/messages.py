@@ -16,6 +16,8 @@ from broker_common.errors import InvalidRequestError
 
 __all__ = ["parse_message", "refuse_unknown_fields"]
 
+# Far above any message of ours; walking a million empty parts would hold up everybody else.
+_MOST_PARTS = 10_000
 _MessageT = TypeVar("_MessageT", bound=Message)
 
 
@@ -41,9 +43,12 @@ def refuse_unknown_fields(message: Message) -> None:
     Raises:
         InvalidRequestError: MALFORMED_MESSAGE, if any field or enum number in it is unknown to our protocol.
     """
-    waiting = [message]
+    waiting, parts = [message], 0
     while waiting:
         current = waiting.pop()
+        parts += 1
+        if parts > _MOST_PARTS:
+            raise InvalidRequestError("MALFORMED_MESSAGE", problem="it has too many parts")
         name = current.DESCRIPTOR.name
         if len(UnknownFieldSet(current)):
             raise InvalidRequestError("MALFORMED_MESSAGE", problem=f"a {name} holds a field that is unknown here")

@@ -16,12 +16,13 @@ from typing import Any
 
 import grpc
 import structlog
+from google.protobuf.message import DecodeError, Message
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from broker_common.crypto.certificates import PeerCertificate, TlsCredentials
-from broker_common.errors import BrokerError, InternalError, RefusedError
+from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.rpc.callers import register, set_caller, verify_caller, verify_role
 from broker_common.rpc.channel import KEEPALIVE_MS, MAX_MESSAGE_BYTES
@@ -181,26 +182,24 @@ class _CallerInterceptor(aio.ServerInterceptor):
         return self._guard(handler, handler_call_details.method)
 
     def _guard(self, handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
-        async def unary(request: Any, context: Any) -> Any:
-            async with self._answering(context, method):
-                refuse_unknown_fields(request)
-                return await handler.unary_unary(request, context)
+        read: Callable[[bytes], Message] = handler.request_deserializer
 
-        async def server_stream(request: Any, context: Any) -> AsyncIterator[Any]:
+        async def unary(data: bytes, context: Any) -> Any:
             async with self._answering(context, method):
-                refuse_unknown_fields(request)
-                async for response in handler.unary_stream(request, context):
+                return await handler.unary_unary(_verified(read, data), context)
+
+        async def server_stream(data: bytes, context: Any) -> AsyncIterator[Any]:
+            async with self._answering(context, method):
+                async for response in handler.unary_stream(_verified(read, data), context):
                     yield response
 
-        async def both_streams(requests: Any, context: Any) -> AsyncIterator[Any]:
+        async def both_streams(stream: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
             async with self._answering(context, method):
-                async for response in handler.stream_stream(_verified(requests), context):
+                async for response in handler.stream_stream(_each_verified(read, stream), context):
                     yield response
 
-        coders = {
-            "request_deserializer": handler.request_deserializer,
-            "response_serializer": handler.response_serializer,
-        }
+        # Requests come as bytes: read in here, and not before the caller is known, they are refused like anything else.
+        coders = {"request_deserializer": None, "response_serializer": handler.response_serializer}
         if handler.unary_unary is not None:
             return grpc.unary_unary_rpc_method_handler(unary, **coders)
         if handler.stream_stream is not None:
@@ -211,9 +210,9 @@ class _CallerInterceptor(aio.ServerInterceptor):
         return grpc.unary_stream_rpc_method_handler(server_stream, **coders)
 
     def _guard_watch(self, handler: Any, method: str, coders: dict[str, Any]) -> grpc.RpcMethodHandler[Any, Any]:
-        async def watch(request: Any, context: Any) -> None:
+        async def watch(data: bytes, context: Any) -> None:
             async with self._answering(context, method):
-                await handler.unary_stream(request, context)
+                await handler.unary_stream(_verified(handler.request_deserializer, data), context)
 
         return grpc.unary_stream_rpc_method_handler(watch, **coders)
 
@@ -244,7 +243,15 @@ def _is_foreign(method: str) -> bool:
     return method.startswith("/grpc.")
 
 
-async def _verified(requests: Any) -> AsyncIterator[Any]:
-    async for request in requests:
-        refuse_unknown_fields(request)
-        yield request
+async def _each_verified(read: Callable[[bytes], Message], stream: AsyncIterator[bytes]) -> AsyncIterator[Message]:
+    async for data in stream:
+        yield _verified(read, data)
+
+
+def _verified(read: Callable[[bytes], Message], data: bytes) -> Message:
+    try:
+        request = read(data)
+    except DecodeError:
+        raise InvalidRequestError("MALFORMED_MESSAGE", problem="its bytes are not the request of this call") from None
+    refuse_unknown_fields(request)
+    return request

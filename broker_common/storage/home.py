@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +44,8 @@ class Home:
             )
         try:
             return msgspec.toml.decode(file.read_bytes(), type=config_type)
-        except (msgspec.MsgspecError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            # The library's own errors, text that is no UTF-8, numbers of thousands of digits, brackets in brackets.
             raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem=str(error)) from error
 
     def read(self, reference: str) -> bytes:

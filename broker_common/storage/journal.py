@@ -234,9 +234,10 @@ class Journal(Generic[StateT]):
         for row in self.db.query(
             "select sequence, entry from entries where sequence >= ? order by sequence", [self.state.size]
         ):
-            data = bytes(row["entry"])
+            data = row["entry"]
             try:
-                entry = parse_entry(data)
+                # A column of SQLite holds values of any type.
+                entry = parse_entry(data if isinstance(data, bytes) else b"")
             except ValueError as error:
                 raise InternalError("INTEGRITY", problem=f"entry {row['sequence']} is damaged") from error
             if row["sequence"] != entry.sequence:
@@ -311,7 +312,8 @@ class Journal(Generic[StateT]):
         if head is None:
             raise InternalError("INTEGRITY", problem="the stored checkpoint is missing")
         try:
-            checkpoint = self._signer(self.state).verifier.verify_checkpoint(head["checkpoint"])
+            # A number in the note's place becomes a text that is no note.
+            checkpoint = self._signer(self.state).verifier.verify_checkpoint(str(head["checkpoint"]))
         except InvalidRequestError as error:
             raise InternalError("INTEGRITY", problem=f"the stored checkpoint is not ours, {error}") from error
         if (checkpoint.size, checkpoint.root) != (self._tree.size, self._tree.root()):
@@ -339,7 +341,8 @@ def store_errors() -> Iterator[None]:
     """What SQLite cannot do in the block becomes STORE_FAILED."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        # The latter when a damaged file names its tables in something that is no text.
         raise InternalError("STORE_FAILED") from error
 
 

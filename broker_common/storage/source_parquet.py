@@ -49,6 +49,8 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
     "allow_community_extensions": "false",
+    # A file may say of a column that it has no values, or none missing. DuckDB would believe it without looking.
+    "disabled_optimizers": "statistics_propagation",
     "memory_limit": f"{_MOST_BYTES}B",
     "preserve_insertion_order": "true",
     "temp_directory": "",

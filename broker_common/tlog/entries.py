@@ -268,7 +268,10 @@ def parse_entry(data: bytes) -> Entry:
     """
     if len(data) > MAX_ENTRY_BYTES:
         raise ValueError("the entry is too long")
-    entry = _DECODER.decode(data)
+    try:
+        entry = _DECODER.decode(data)
+    except RecursionError:
+        raise ValueError("the entry is nested too deep") from None
     if _canonical(entry) != data:
         raise ValueError("the entry is not canonical JSON")
     return entry

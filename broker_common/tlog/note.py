@@ -11,11 +11,10 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 from dataclasses import dataclass
 
+from broker_common.crypto.base64_text import base64_text, parse_base64
 from broker_common.crypto.signing import SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 
@@ -39,7 +38,7 @@ class Checkpoint:
 
     def to_text(self) -> str:
         """The three lines that are signed, each ending in a newline."""
-        return f"{self.origin}\n{self.size}\n{_base64(self.root)}\n"
+        return f"{self.origin}\n{self.size}\n{base64_text(self.root)}\n"
 
     @classmethod
     def parse_text(cls, text: str) -> Checkpoint:
@@ -47,7 +46,7 @@ class Checkpoint:
         lines = text.split("\n")
         if len(lines) != 4 or lines[3]:  # noqa: PLR2004 - origin, size, root, final newline
             raise ValueError("a checkpoint has three lines")
-        origin, size, root = lines[0], lines[1], _parse_base64(lines[2])
+        origin, size, root = lines[0], lines[1], parse_base64(lines[2])
         if not origin or not size.isascii() or not size.isdigit() or str(int(size)) != size:
             raise ValueError("the origin is empty or the size is not a canonical number")
         if len(root) != _ROOT_BYTES:
@@ -65,7 +64,7 @@ class NoteVerifier:
     def to_text(self) -> str:
         """The C2SP vkeys, a line each: name+hash+base64(type || key)."""
         return "\n".join(
-            f"{self.name}+{_key_hash(self.name, key).hex()}+{_base64(_ED25519 + key.raw)}" for key in self.keys
+            f"{self.name}+{_key_hash(self.name, key).hex()}+{base64_text(_ED25519 + key.raw)}" for key in self.keys
         )
 
     def verify_checkpoint(self, note: str) -> Checkpoint:
@@ -110,7 +109,7 @@ class NoteSigner:
 
     def _signature_line(self, key: SigningKey, text: str) -> str:
         blob = _key_hash(self.name, key.verify_key) + key.sign(text.encode())
-        return f"{_SIGNATURE_PREFIX}{self.name} {_base64(blob)}\n"
+        return f"{_SIGNATURE_PREFIX}{self.name} {base64_text(blob)}\n"
 
 
 def _key_hash(name: str, key: VerifyKey) -> bytes:
@@ -132,18 +131,4 @@ def _parse_signature_line(line: str) -> tuple[str, bytes]:
     words = line.removeprefix(_SIGNATURE_PREFIX).split(" ")
     if not line.startswith(_SIGNATURE_PREFIX) or len(words) != 2 or not words[0]:  # noqa: PLR2004 - name, signature
         raise ValueError("a signature line is malformed")
-    return words[0], _parse_base64(words[1])
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
-
-
-def _parse_base64(text: str) -> bytes:
-    try:
-        data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise ValueError("base64 is malformed") from error
-    if _base64(data) != text:
-        raise ValueError("base64 is not canonical")
-    return data
+    return words[0], parse_base64(words[1])

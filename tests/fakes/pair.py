@@ -61,20 +61,31 @@ class Pair:
 
     async def watched(self, requests: Requests) -> Responses:
         """The link: everything passes, and `passing` is told before it does; after `said X` it has."""
+        lost: list[AioRpcError] = []
 
         async def parts() -> Requests:
             number = 0
             async for request in requests:
-                self.passing(f"{request.WhichOneof('part')} {number}")
+                try:
+                    self.passing(f"{request.WhichOneof('part')} {number}")
+                except AioRpcError as error:
+                    # What the receiver sees of a connection that is gone is the end of the stream.
+                    lost.append(error)
+                    return
                 number += 1
                 yield request
 
         self.passing("call")
-        async for response in self.link.honestly(parts()):
-            event = str(response.WhichOneof("event"))
-            self.passing(event)
-            yield response
-            self.passing(f"said {event}")
+        try:
+            async for response in self.link.honestly(parts()):
+                event = str(response.WhichOneof("event"))
+                self.passing(event)
+                yield response
+                self.passing(f"said {event}")
+        except BrokerError:
+            if lost:
+                raise lost[0] from None
+            raise
 
     async def submit(self, order: Order) -> list[str] | str:
         """Submit to the end; the stages, or the code of the error."""

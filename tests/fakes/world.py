@@ -58,6 +58,7 @@ from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner, NoteVerifier
 from broker_common.tlog.replay import LogState, replay
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
+from census_node import node as census_loads
 from census_node.admission import Admission, AdmittedSample
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode, Keys
@@ -65,6 +66,7 @@ from census_node.outbox import Outbox
 from census_node.registry import Registry
 from census_node.relinking import relink_registry
 from census_node.samples import SampleFolder
+from health_node import node as health_loads
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Attempt, Sample, Sender
 from health_node.node import HealthNode, SamplingKeys
@@ -374,6 +376,17 @@ class World:
         # Looked up at every draw, so that a test can set another source while the node runs.
         return self.randomness(size)
 
+    def load_census(self, release: str = RELEASE) -> str:
+        """Put another registry in force beside the serving node, as its operator's command does; gives its id."""
+        loads = LoadFolder(self.census_folder / "registries", ".npz")
+        journal = self._census_journal()
+        with loads.loading(os.urandom) as load:
+            self.make_registry(load).write(loads.file(load))
+            loads.put_in_force(journal, load, release, os.urandom)
+        census_loads.forget_old_loads(journal, loads)
+        journal.close()
+        return load
+
     def crash_census(self) -> CensusNode:
         """Kill the census node here and now: another one starts on a copy of the bytes that its files hold."""
         self.census_folder = self.copy_census()
@@ -397,20 +410,8 @@ class World:
         if create:
             self.health_folder.mkdir()
             loads.path.mkdir()
-            build_people_store(loads.file(_LOAD), self._health_records())
-
-        def tables(db: Database) -> None:
-            Questions.create_tables(db)
-            LoadFolder.create_tables(db)
-
-        journal = (Journal.create if create else Journal)(
-            self.health_folder / "journal.db",
-            fresh_state=lambda: HealthState(self.roots[HEALTH]),
-            signer=self._signer(HEALTH, self.health_clock),
-            clock=self.health_clock,
-            tables=tables,
-        )
-        self._closing.append(journal.close)
+            build_people_store(loads.file(_LOAD), self._health_records(len(self.people)))
+        journal = self._health_journal(create=create)
         if create:
             self._introduce(journal, HEALTH, CENSUS, OWNER, OTHER)
             loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom)
@@ -429,14 +430,40 @@ class World:
             randomness=os.urandom,
         )
 
+    def _health_journal(self, *, create: bool = False) -> Journal[HealthState]:
+        def tables(db: Database) -> None:
+            Questions.create_tables(db)
+            LoadFolder.create_tables(db)
+
+        journal = (Journal.create if create else Journal)(
+            self.health_folder / "journal.db",
+            fresh_state=lambda: HealthState(self.roots[HEALTH]),
+            signer=self._signer(HEALTH, self.health_clock),
+            clock=self.health_clock,
+            tables=tables,
+        )
+        self._closing.append(journal.close)
+        return journal
+
+    def load_health(self, people: int, release: str = RELEASE) -> str:
+        """Put the first `people` in force beside the serving node, as its operator's command does; gives the load's id."""
+        loads = LoadFolder(self.health_folder / "people", ".duckdb")
+        journal = self._health_journal()
+        with loads.loading(os.urandom) as load:
+            build_people_store(loads.file(load), self._health_records(people))
+            loads.put_in_force(journal, load, release, os.urandom)
+        health_loads.forget_old_loads(journal, loads)
+        journal.close()
+        return load
+
     def crash_health(self) -> HealthNode:
         """Kill the health node here and now; another one starts on a copy of the bytes that its files hold."""
         self.health_folder = self._copy(self.health_folder)
         return self.open_health()
 
-    def _health_records(self) -> People:
-        """Everybody's age is their place modulo 100; nothing else is known of anybody."""
-        halves = self.people.copy().view(">u8").astype(np.uint64)
+    def _health_records(self, people: int) -> People:
+        """The age of each is their place modulo 100; nothing else is known of anybody."""
+        halves = self.people[:people].copy().view(">u8").astype(np.uint64)
         columns: dict[str, Values] = {}
         for column in HEALTH_DICTIONARY.columns:
             empty = np.zeros(len(halves), np.uint64) if column.multi_valued else np.full(len(halves), MISSING, np.int32)

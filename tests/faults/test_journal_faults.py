@@ -456,8 +456,7 @@ TAMPERINGS = {
         "update entries set sequence = 2 where sequence = -1",
     ],
     "entry edited": [
-        """update entries set entry = cast(replace(cast(entry as text), '"alice"', '"mallo"') as blob)"""
-        " where sequence = 6"
+        """update entries set entry = cast(replace(cast(entry as text), '"alice"', '"mallo"') as blob) where sequence = 6"""
     ],
     "time edited": [
         """update entries set entry = cast(replace(cast(entry as text), '"time_ms":1700', '"time_ms":1600') as blob)"""

@@ -27,6 +27,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from broker_common.privacy.accounting import UNITS_PER_NAT
 from broker_common.privacy.policy import Policy
 from broker_common.tlog.entries import Charged, Entry, Event, Released, Reopened, Shutdown, encode_entry, parse_entry
 from broker_common.tlog.replay import ReplayError, replay
@@ -133,6 +134,11 @@ class Overspending(RuleBasedStateMachine):
             assert was_shut
             assert any(self.spent + Fraction(1, scale) <= NATS[self.limit] for scale in ADMISSIBLE[self.limit])
 
+    @rule()
+    def pause(self) -> None:
+        self.shut_down("operator", 0)
+        self.reopen()
+
     @precondition(lambda self: self.orders)
     @rule(number=st.integers(0, 50))
     def replay_an_order(self, number: int) -> None:
@@ -166,6 +172,7 @@ class Overspending(RuleBasedStateMachine):
         """The promise, in exact nats; the machine keeps the very charges that the state holds."""
         if self.log:
             assert self.spent <= self.highest
+            assert self.spent <= Fraction(self.state.charged_units, UNITS_PER_NAT)
             assert self.spent == sum(
                 (Fraction(1, ticket.charge.scale) for ticket in self.state.tickets.values()), Fraction(0)
             )

@@ -318,6 +318,24 @@ async def test_inbox_that_appears_is_found_and_one_that_disappears_is_left_alone
         await until(lambda: not world.census.undelivered([RESEARCHER]))
 
 
+async def test_inbox_that_disappears_between_two_pushes_gets_no_second_one(
+    world: World, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where an inbox is, and whether there is one, is asked before every push of a visit, not only when it begins."""
+    monkeypatch.setattr(delivery, "_LOOK_SECONDS", 3600.0)
+    first, second = answered(world), answered(world)
+
+    async def take_and_leave(request: inbox_service_pb2.DeliverRequest) -> inbox_service_pb2.DeliverResponse:
+        places.registered.clear()
+        return await take(request)
+
+    places.register(RESEARCHER, take_and_leave)
+    async with carrying(world, places) as courier:
+        await until(lambda: courier._visits and courier._visits[RESEARCHER].task.done())
+    assert places.pushes_to(RESEARCHER) == [query_of(first)]
+    assert world.census.undelivered([RESEARCHER]) == {RESEARCHER: [query_of(second)]}
+
+
 async def test_lying_inbox_costs_its_owner_nothing(world: World, places: Places) -> None:
     """One that says thanks and keeps nothing: the answer can still be collected, until its retention ends."""
     places.register(RESEARCHER, take)
@@ -455,7 +473,7 @@ def test_node_that_threw_an_answer_away_early_is_found_out(world: World) -> None
     def replayed(time_ms: int) -> CensusState:
         expiry = Expired(ticket=order.hash.hex())
         entry = Entry(sequence=len(log), time_ms=time_ms, policy=world.policy.hash.hex(), event=expiry)
-        return replay([*log, entry], CensusState(world.secrets.policy.verify_key))
+        return replay([*log, entry], world.census_state())
 
     with pytest.raises(ReplayError) as caught:
         replayed(due_ms - 1)

@@ -207,11 +207,11 @@ def test_what_the_engine_says_of_a_damaged_file_is_not_repeated(tmp_path: Path) 
 
 
 def test_length_that_asks_for_all_memory_is_refused(tmp_path: Path) -> None:
-    """One list in the footer that claims 2^31 elements makes DuckDB ask for that much; the limit is lifted afterwards."""
+    """A list in the footer that claims 2^23 elements makes DuckDB ask for 3.5 GB; the limit is lifted afterwards."""
     whole = source(tmp_path).read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_DATA)
-    # Thrift compact: field 1 (version), then field 2, a list of 2^26 structs and the first of them empty.
-    footer = b"\x15\x02\x19\xfc\xff\xff\xff\x1f\x00"
+    # Thrift compact: field 1 (version), then field 2, a list of 2^23 - 1 structs and the first of them empty.
+    footer = b"\x15\x02\x19\xfc\xff\xff\xff\x03\x00"
     path = tmp_path / "bomb"
     path.write_bytes(whole[:4] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
     assert "more than 2 GiB of memory" in refusal(path).text
@@ -223,6 +223,19 @@ def test_more_rows_than_a_row_number_can_count_are_refused(tmp_path: Path, monke
     path = source(tmp_path)
     monkeypatch.setattr(source_parquet, "MAX_ROWS", 0)
     assert "rows" in refusal(path).text
+
+
+def test_values_are_believed_and_not_what_the_file_says_of_them(tmp_path: Path) -> None:
+    """A count of NULLs that is wrong, as some writers write it, makes no row too long and no value another."""
+    people = "from range(3) t(i) select '1' card, 7 age, '' born, 'f' sex, case when i > 0 then 'a' end ill"
+    path = write_parquet(tmp_path / "p", people)
+    # Thrift compact, the statistics of `ill`: its smallest value, then field 3 (null_count), 1 as zigzag.
+    content = path.read_bytes()
+    assert content.count(b"\x18\x01a\x16\x02") == 1
+    path.write_bytes(content.replace(b"\x18\x01a\x16\x02", b"\x18\x01a\x16\x00"))
+    rows, rejected = rows_of(path)
+    assert [texts[-1] for _, texts in rows] == ["", "a", "a"]
+    assert rejected.count == 0
 
 
 @pytest.mark.parametrize("claimed", [0, 2, 3, 100])

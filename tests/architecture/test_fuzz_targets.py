@@ -1,0 +1,80 @@
+"""Every parser of the product is fuzzed, or says here why not: one that is added cannot be forgotten."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fuzz.targets import TARGETS
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("broker_common", "census_node", "health_node", "researcher_node")
+# How the house calls what makes a value of bytes or text, or stands between the two.
+PARSER = re.compile(
+    r"(parse|read|verify)_[a-z]\w*|[a-z]\w*from_wire|from_wire|load_config|load_people|read|receive|open_(answer|frame)"
+)
+# Functions that are called like parsers and see no bytes from outside, or hand them on as they are.
+EXEMPT = {
+    "broker_common.rpc.callers:verify_role": "takes an identity and the name of an RPC",
+    "broker_common.storage.home:Home.read_key": "hands what Home.read gives to the parser of a key",
+    "broker_common.storage.home:Home.read_tls": "hands on what Home.read gives",
+    "broker_common.storage.registration:read_peer_certificate": "hands what Home.read gives to PeerCertificate.parse_pem",
+    "broker_common.storage.registration:read_researchers": "hands what Home.read gives to the parser of a key",
+    "broker_common.storage.source_values:ColumnReader.read": "texts of a source: reached through both loaders",
+    "census_node.ledger:verify_affordable": "takes a state and a scale",
+    "census_node.node:CensusNode.read_registry": "LoadFolder.verify, then Registry.read",
+}
+
+
+def parsers() -> Iterator[str]:
+    """Every public function and method that is named as parsers are."""
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            for node, qualname in _functions(ast.parse(path.read_text()), ""):
+                if PARSER.fullmatch(node.name) and not _is_property(node):
+                    yield f"{module}:{qualname}"
+
+
+def _functions(tree: ast.AST, prefix: str) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, str]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node, prefix + node.name
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from _functions(node, f"{prefix}{node.name}.")
+
+
+def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(isinstance(decorator, ast.Name) and decorator.id == "property" for decorator in node.decorator_list)
+
+
+COVERED = {
+    f"{function.__module__}:{function.__qualname__}" for target in TARGETS.values() for function in target.covers
+}
+
+
+@pytest.mark.parametrize("parser", sorted(parsers()))
+def test_parser_is_fuzzed_or_says_why_not(parser: str) -> None:
+    """A new parser needs a row in tests/fuzz: a target that calls it, or its name among the `covers` of one that does."""
+    assert (parser in COVERED) != (parser in EXEMPT), f"{parser}: see CONTRIBUTING.md, 'A parser is fuzzed'"
+
+
+def test_exemptions_are_of_parsers_that_exist() -> None:
+    """A reason for something that is no more would hide its successor."""
+    assert set(EXEMPT) <= set(parsers())
+    assert all(EXEMPT.values())
+
+
+def test_the_usual_parsers_are_found() -> None:
+    """The search itself works: functions, methods and class methods."""
+    found = set(parsers())
+    assert {
+        "broker_common.query.criteria:parse_condition",
+        "broker_common.query.dictionary:Dictionary.from_wire",
+        "broker_common.tlog.note:NoteVerifier.verify_checkpoint",
+        "census_node.registry:Registry.read",
+    } <= found
+    assert len(found) > 30

@@ -1,0 +1,244 @@
+"""Targets on the logs: notes, entries, proofs, and the fold of whole logs."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from fakes import logs
+from fuzz.target import Cut, Target, joined, require
+
+from broker_common.crypto.signing import VerifyKey
+from broker_common.privacy.accounting import price_units
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import (
+    Adopted,
+    Delivered,
+    Entry,
+    Event,
+    Forwarded,
+    Refused,
+    Released,
+    ReportedCharge,
+    Settled,
+    Shutdown,
+    encode_entry,
+    parse_entry,
+)
+from broker_common.tlog.health_state import HealthState
+from broker_common.tlog.merkle import MerkleTree, leaf_hash, root_from_inclusion
+from broker_common.tlog.note import Checkpoint, NoteVerifier
+from broker_common.tlog.replay import LogState, ReplayError, replay
+
+__all__ = ["TARGETS"]
+
+_TIME_MS = 1_800_000_000_000
+
+
+def _text(data: bytes) -> str:
+    # Notes come as strings of messages, which are valid UTF-8, or from a database, which need not be.
+    return data.decode("utf-8", "surrogateescape")
+
+
+# --- notes -----------------------------------------------------------------------------------------------------------
+
+
+def _parse_note(data: bytes) -> Checkpoint:
+    """A whole note, or the text of one that the log's own key signs."""
+    if data[:1] != b"s":
+        return logs.SIGNER.verifier.verify_checkpoint(_text(data[1:]))
+    text = data[1:].decode("utf-8", "replace")
+    blob = logs.SIGNER.verifier.key_hash + logs.LOG_KEY.sign(text.encode())
+    signature = f"\u2014 {logs.ORIGIN} {b64encode(blob).decode('ascii')}\n"
+    return logs.SIGNER.verifier.verify_checkpoint(f"{text}\n{signature}")
+
+
+def _check_note(checkpoint: Checkpoint, data: bytes) -> None:
+    require(checkpoint.origin == logs.ORIGIN, "a checkpoint is its log's own")
+    require(checkpoint.to_text().encode() in data[1:], "a checkpoint has one spelling")
+
+
+def _note_seeds() -> dict[str, bytes]:
+    note = logs.SIGNER.sign_checkpoint(42, bytes(range(32)))
+    text = Checkpoint(logs.ORIGIN, 42, bytes(32)).to_text()
+    return {
+        "whole": b"w" + note.encode(),
+        "signed": b"s" + text.encode(),
+        "two signatures": b"w" + note.replace("\n\n", "\n\n\u2014 other AAAA\n").encode(),
+        "bad origin": b"s" + b"x" + text.encode(),
+        "bad size": b"s" + text.replace("42", "4" * 5000).encode(),
+    }
+
+
+# --- entries ---------------------------------------------------------------------------------------------------------
+
+
+def _line(sequence: int, event: Event, policy: str = "") -> bytes:
+    return encode_entry(Entry(sequence=sequence, time_ms=_TIME_MS, policy=policy, event=event))
+
+
+def _entry_seeds() -> dict[str, bytes]:
+    return {
+        "opened": _line(0, logs.opened()),
+        "adopted": _line(1, logs.adopted()),
+        "charged": _line(3, logs.charged(0), logs.policy().hash.hex()),
+        "shutdown": _line(4, Shutdown(reason="operator", note="é\u2028")),
+        "bad spelling": _line(0, logs.opened()).replace(b":", b": "),
+    }
+
+
+# --- whole logs ------------------------------------------------------------------------------------------------------
+
+
+def _replayed(data: bytes, state: LogState) -> LogState:
+    """The fold of entries, one per line; policies are signed again, so that any policy can come into force."""
+    return replay((_resigned(parse_entry(line)) for line in data.split(b"\n")), state)
+
+
+def _resigned(entry: Entry) -> Entry:
+    if not isinstance(entry.event, Adopted):
+        return entry
+    document = entry.event.document.encode()
+    signature = b64encode(logs.POLICY_KEY.sign(document)).decode("ascii")
+    return msgspec.structs.replace(entry, event=msgspec.structs.replace(entry.event, signature=signature))
+
+
+def _check_census(state: LogState, data: bytes) -> None:
+    assert isinstance(state, CensusState)
+    require(state.size == len(data.split(b"\n")), "every entry is taken in")
+    require(state.policy is None or state.charged_units <= state.policy.cap or state.shut_down, "the cap holds")
+    require(
+        state.charged_units == sum(ticket.charge.units for ticket in state.tickets.values()),
+        "the total is the sum of the charges",
+    )
+
+
+def _census_log_seeds() -> dict[str, bytes]:
+    policy = logs.policy().hash.hex()
+    lines = [
+        _line(0, logs.opened()),
+        _line(1, logs.adopted()),
+        _line(2, logs.loaded(), policy),
+        _line(3, logs.charged(1), policy),
+        _line(4, Released(ticket=logs.hash_of(1), answer=logs.hash_of(9)), policy),
+        _line(5, Delivered(ticket=logs.hash_of(1), by="inbox"), policy),
+        _line(6, Shutdown(reason="operator", note=""), policy),
+    ]
+    last = [
+        *lines[:3],
+        _line(3, logs.charged(1, scale=1), policy),
+        _line(4, logs.charged(2, before=price_units(1), scale=30), policy),
+    ]
+    return {
+        "whole": b"\n".join(lines),
+        "opened": lines[0],
+        "dear": b"\n".join(last),
+        "bad twice": b"\n".join([*lines[:4], lines[3]]),
+    }
+
+
+def _health_log_seeds() -> dict[str, bytes]:
+    ticket = logs.hash_of(1)
+    lines = [
+        _line(0, logs.opened("health")),
+        _line(1, logs.loaded()),
+        _line(2, logs.submitted(1)),
+        _line(3, Forwarded(ticket=ticket, manifest=logs.hash_of(2))),
+        _line(4, ReportedCharge(ticket=ticket, log_index=3, checkpoint="note")),
+        _line(5, Settled(ticket=ticket)),
+    ]
+    refused = [*lines[:4], _line(4, Refused(ticket=ticket, code="BUDGET_EXHAUSTED"))]
+    return {
+        "settled": b"\n".join(lines),
+        "refused": b"\n".join(refused),
+        "bad role": _line(0, logs.opened()),
+        "bad end": b"\n".join([*refused, _line(5, Settled(ticket=ticket))]),
+    }
+
+
+# --- proofs ----------------------------------------------------------------------------------------------------------
+
+_MOST_LEAVES = 64
+
+
+def _parse_proof(data: bytes) -> tuple[bytes, bytes, list[bytes], int, int]:
+    """An index, a size, an entry and a proof of any pieces; where the size is small, also the real proof."""
+    cut = Cut(data)
+    index, size, entry, proof = cut.number(8), cut.number(8), cut.piece(), []
+    while not cut.is_empty:
+        proof.append(cut.piece())
+    if 0 <= index < size <= _MOST_LEAVES:
+        tree = _tree(entry, index, size)
+        real = root_from_inclusion(entry, index, size, tree.inclusion_proof(index))
+        require(real == tree.root(), "a proof leads to the root")
+    return entry, root_from_inclusion(entry, index, size, proof), proof, index, size
+
+
+def _tree(entry: bytes, index: int, size: int) -> MerkleTree:
+    tree = MerkleTree()
+    for place in range(size):
+        tree.append(entry if place == index else place.to_bytes(8, "big"))
+    return tree
+
+
+def _check_proof(proved: tuple[bytes, bytes, list[bytes], int, int], data: bytes) -> None:
+    del data
+    entry, root, proof, index, size = proved
+    require(len(proof) <= size.bit_length(), "a proof is as long as its tree is high")
+    require(bool(proof) == (size > 1), "a tree of one leaf needs no proof")
+    if size == 1:
+        require(root == leaf_hash(entry), "the root of one leaf is its hash")
+    elif size <= _MOST_LEAVES and root == _tree(entry, index, size).root():
+        require(proof == _tree(entry, index, size).inclusion_proof(index), "a leaf has one proof")
+
+
+def _proof_seeds() -> dict[str, bytes]:
+    def seed(index: int, size: int) -> bytes:
+        proof = _tree(b"entry", index, size).inclusion_proof(index)
+        return index.to_bytes(8, "big") + size.to_bytes(8, "big") + joined(b"entry", *proof)
+
+    return {"one": seed(0, 1), "last": seed(6, 7), "middle": seed(11, 20), "bad size": bytes(16)}
+
+
+TARGETS: Mapping[str, Target[Any]] = {
+    "note": Target(
+        parse=_parse_note,
+        check=_check_note,
+        covers=(NoteVerifier.verify_checkpoint, Checkpoint.parse_text, VerifyKey.verify_signature),
+        seeds=_note_seeds,
+        codes=frozenset({"BAD_SIGNATURE", "MALFORMED_MESSAGE"}),
+        words=("\u2014 ".encode(), b"\n\n", b"=", b"\xd9\xa1", b"00", b"\xff", b"\r", b"\x00"),
+    ),
+    "entry": Target(
+        parse=parse_entry,
+        check=lambda entry, data: require(encode_entry(entry) == data, "an entry has one spelling"),
+        covers=(parse_entry,),
+        seeds=_entry_seeds,
+        errors=(ValueError,),
+        words=(b'"type":"charged"', b'{"event":', b"[[[[", b"1e2", b"-0", b"9007199254740992", b'"\\ud800"', b"null"),
+    ),
+    "census_log": Target(
+        parse=lambda data: _replayed(data, CensusState(logs.POLICY_KEY.verify_key)),
+        check=_check_census,
+        covers=(parse_entry, CensusState.apply),
+        seeds=_census_log_seeds,
+        errors=(ValueError, ReplayError),
+        words=(b"\n", b'"type":"released"', b'"type":"delivered"', b'"type":"shutdown"', b'"budget"', b'"operator"'),
+    ),
+    "health_log": Target(
+        parse=lambda data: _replayed(data, HealthState()),
+        covers=(parse_entry, HealthState.apply),
+        seeds=_health_log_seeds,
+        errors=(ValueError, ReplayError),
+        words=(b"\n", b'"type":"forwarded"', b'"type":"settled"', b'"type":"refused"', b'"type":"reported_charge"'),
+    ),
+    "proof": Target(
+        parse=_parse_proof,
+        check=_check_proof,
+        covers=(root_from_inclusion,),
+        seeds=_proof_seeds,
+        errors=(ValueError,),
+    ),
+}

@@ -1,0 +1,498 @@
+"""Targets on a query's way: tickets, samples, manifests, charges and answers.
+
+What is signed or sealed is signed and sealed here, under fixed keys, around whatever the fuzzer made, so that it gets
+past the signature. The first letter of an input says which part of an otherwise honest exchange the rest replaces.
+"""
+
+from __future__ import annotations
+
+import atexit
+from base64 import b64encode
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from fakes.randomness import SeededRandomness
+from fakes.world import FRENCH, HEALTH, PROJECT, RELEASE, RESEARCHER, make_policy, make_pseudonyms
+from fuzz.target import Cut, Target, fresh_path, joined, require
+from fuzz.texts import QUESTION_CODES
+from tripartite.v1 import answer_pb2, sample_pb2, ticket_pb2
+
+from broker_common.crypto.commitments import (
+    SALT_BYTES,
+    commit_criteria,
+    commit_set,
+    hash_bytes,
+    hash_set,
+    verify_commitment,
+)
+from broker_common.crypto.frames import FRAME_BYTES, FrameOpener, FrameSealer, frame_plaintexts
+from broker_common.crypto.sealing import OpeningKey, answer_info, sample_info
+from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
+from broker_common.privacy.accounting import price_units
+from broker_common.query.answer import VerifiedAnswer, open_answer, pad_answer
+from broker_common.query.messages import parse_message
+from broker_common.query.question import parse_question, question_from_wire
+from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket, verify_ticket
+from broker_common.tlog.entries import Charged, Entry, encode_entry, parse_entry
+from broker_common.tlog.merkle import MerkleTree, root_from_inclusion
+from broker_common.tlog.note import NoteSigner, NoteVerifier
+from broker_common.values import QUERY_ID_BYTES
+from census_node.admission import Admission, AdmittedSample, Gate
+from census_node.dictionary import CENSUS_DICTIONARY
+from health_node.forwarding import Sample, VerifiedCharge, verify_charged
+from researcher_node.answers import Answers, AskedQuestion, CensusKeys
+
+__all__ = ["NOW_MS", "POLICY", "TARGETS"]
+
+NOW_MS: Final = 1_800_000_000_000
+POLICY: Final = make_policy()
+_SCALE = 30
+_draw = SeededRandomness("fuzz")
+_TICKET, _MANIFEST, _ANSWER, _LOG = (
+    SigningKey.generate(purpose, _draw) for purpose in (Purpose.TICKET, Purpose.MANIFEST, Purpose.ANSWER, Purpose.LOG)
+)
+_SAMPLE_KEY, _ANSWER_KEY = OpeningKey.generate(_draw), OpeningKey.generate(_draw)
+_NOTES = NoteSigner("census.example/fuzz", _LOG)
+_RESEARCHERS = {RESEARCHER: Researcher(RESEARCHER, _TICKET.verify_key, frozenset({PROJECT}))}
+_PEOPLE = make_pseudonyms(20)
+_SALT = _draw(SALT_BYTES)
+_QUERY = _draw(QUERY_ID_BYTES)
+_NONCE = _draw(SALT_BYTES)
+
+_TICKET_CODES = frozenset(
+    {"MALFORMED_MESSAGE", "UNKNOWN_RESEARCHER", "UNKNOWN_KEY", "BAD_SIGNATURE", "UNKNOWN_PROJECT"}
+)
+_IN_FORCE_CODES = frozenset({"TICKET_EXPIRED", "POLICY_MISMATCH", "RELEASE_MISMATCH"})
+
+
+def _body() -> ticket_pb2.Ticket:
+    return ticket_pb2.Ticket(
+        query_id=_QUERY,
+        researcher_id=RESEARCHER,
+        project_id=PROJECT,
+        question=parse_question(FRENCH, CENSUS_DICTIONARY).to_wire(),
+        census_release=RELEASE,
+        scale=_SCALE,
+        fraction_millionths=1_000_000,
+        criteria_commitment=commit_criteria(_NONCE, b"criteria"),
+        answer_key=_ANSWER_KEY.sealing_key.raw,
+        policy_hash=POLICY.hash,
+        noise_slot=ticket_pb2.NoiseSlot(number=7),
+        expires_ms=NOW_MS + 60_000,
+    )
+
+
+@cache
+def _honest_ticket() -> ticket_pb2.SignedTicket:
+    return sign_ticket(_body(), _TICKET)
+
+
+def _signed_ticket(data: bytes) -> ticket_pb2.SignedTicket:
+    """These bytes as a ticket, signed by their researcher."""
+    return ticket_pb2.SignedTicket(ticket=data, signature=_TICKET.sign(data), key_id=_TICKET.key_id)
+
+
+# --- tickets ---------------------------------------------------------------------------------------------------------
+
+
+def _parse_ticket(data: bytes) -> VerifiedTicket:
+    signed = _signed_ticket(data[1:]) if data[:1] == b"t" else parse_message(ticket_pb2.SignedTicket, data[1:])
+    ticket = verify_ticket(signed, researchers=_RESEARCHERS, caller=RESEARCHER)
+    ticket.verify_fresh(NOW_MS)
+    ticket.verify_policy(POLICY.hash)
+    ticket.verify_release(RELEASE)
+    return ticket
+
+
+def _check_ticket(ticket: VerifiedTicket, data: bytes) -> None:
+    del data
+    again = sign_ticket(ticket.body, _TICKET)
+    read = verify_ticket(again, researchers=_RESEARCHERS, caller=None)
+    require(read.body == ticket.body, "a ticket is read back")
+    require(ticket.hash == hash_bytes(ticket.signed_bytes), "a ticket is known by its exact bytes")
+
+
+def _ticket_seeds() -> dict[str, bytes]:
+    stale = _body()
+    stale.expires_ms = NOW_MS - 1
+    return {
+        "body": b"t" + _body().SerializeToString(),
+        "signed": b"s" + _honest_ticket().SerializeToString(),
+        "bad stale": b"t" + stale.SerializeToString(),
+    }
+
+
+# --- frames ----------------------------------------------------------------------------------------------------------
+
+_LAST, _RAW, _FILL = 1, 2, 4
+_MOST_FRAMES = 4
+_PER_FRAME = FRAME_BYTES // 16
+
+
+def _parse_frames(data: bytes) -> tuple[list[bytes], npt.NDArray[np.uint8], bytes]:
+    """Frames of an index, flags and the beginning of a plaintext, whose rest is zero, or people in ascending order."""
+    cut, sealer = Cut(data), FrameSealer(bytes)
+    opener = FrameOpener(sealer.frame_key, max_people=3 * _PER_FRAME)
+    plaintexts: list[bytes] = []
+    people = [np.empty((0, 16), np.uint8)]
+    while not cut.is_empty and len(plaintexts) < _MOST_FRAMES:
+        index, flags, beginning = cut.number(), cut.number(), cut.piece()
+        plaintext = _plaintext(beginning, index, fill=bool(flags & _FILL))
+        plaintexts.append(plaintext)
+        ciphertext = beginning if flags & _RAW else sealer.seal_frame(index, bool(flags & _LAST), plaintext)
+        people.append(opener.open_frame(index, bool(flags & _LAST), ciphertext))
+    opener.finish()
+    return plaintexts, np.concatenate(people), opener.salt
+
+
+def _plaintext(beginning: bytes, index: int, *, fill: bool) -> bytes:
+    if not fill:
+        return beginning[:FRAME_BYTES].ljust(FRAME_BYTES, b"\0")
+    numbers = np.zeros((_PER_FRAME, 4), dtype=">u4")
+    numbers[:, 3] = np.arange(_PER_FRAME) + index * _PER_FRAME + 1
+    return (beginning + numbers.tobytes()[len(beginning) :])[:FRAME_BYTES]
+
+
+def _check_frames(opened: tuple[list[bytes], npt.NDArray[np.uint8], bytes], data: bytes) -> None:
+    del data
+    plaintexts, people, salt = opened
+    require([plaintext for _, _, plaintext in frame_plaintexts(people, salt)] == plaintexts, "a sample has one layout")
+
+
+def _frame(index: int, flags: int, beginning: bytes) -> bytes:
+    return bytes([index, flags]) + joined(beginning)
+
+
+def _header(people: int) -> bytes:
+    return b"tripSMP1" + people.to_bytes(8, "big") + _SALT + bytes(16)
+
+
+def _frames_seeds() -> dict[str, bytes]:
+    some = _header(len(_PEOPLE)) + _PEOPLE.tobytes()
+    two = _header(2 * _PER_FRAME - 4)
+    return {
+        "one": _frame(0, _LAST, some),
+        "empty": _frame(0, _LAST, _header(0)),
+        "two": _frame(0, _FILL, two) + _frame(1, _LAST | _FILL, b""),
+        "bad order": _frame(0, _FILL, two) + _frame(2, _LAST | _FILL, b""),
+        "bad raw": _frame(0, _RAW, bytes(100)),
+        "bad more": _frame(0, _LAST, some) + _frame(1, _LAST, b""),
+    }
+
+
+# --- admission -------------------------------------------------------------------------------------------------------
+
+_GATE = Gate(
+    researchers=_RESEARCHERS,
+    manifest_keys={HEALTH.organisation: _MANIFEST.verify_key},
+    sample_key=_SAMPLE_KEY,
+    policy=POLICY,
+    census_release=RELEASE,
+    now_ms=NOW_MS,
+    verify_slot=lambda _: None,
+    is_charged=lambda _: False,
+    reserve=lambda _: None,
+)
+
+
+def _parse_sample(data: bytes) -> AdmittedSample:
+    """Header, one frame and manifest through admission; one of their parts, or of what is inside them, is `data`."""
+    part, rest = data[:1], data[1:]
+    signed = _signed_ticket(rest) if part == b"t" else _honest_ticket()
+    sealer = FrameSealer(bytes)
+    frame_key = rest if part == b"k" else sealer.frame_key
+    # The hash of the policy as the ticket has it, whatever it has.
+    try:
+        policy_hash = ticket_pb2.Ticket.FromString(signed.ticket).policy_hash
+    except Exception:  # noqa: BLE001 - a ticket that cannot be read is refused below
+        policy_hash = b""
+    ticket_hash = hash_bytes(signed.ticket)
+    sealed_key = _SAMPLE_KEY.sealing_key.seal(frame_key, sample_info(ticket_hash, policy_hash))
+    header = sample_pb2.SampleHeader(ticket=signed, sealed_frame_key=rest if part == b"e" else sealed_key)
+    if part == b"h":
+        header = parse_message(sample_pb2.SampleHeader, rest)
+    ((index, last, plaintext),) = frame_plaintexts(_PEOPLE, _SALT)
+    frame = sample_pb2.SampleFrame(index=index, last=last, ciphertext=sealer.seal_frame(index, last, plaintext))
+    if part == b"f":
+        frame = parse_message(sample_pb2.SampleFrame, rest)
+    admission = Admission(header, HEALTH, _GATE)
+    admission.add_frame(frame)
+    manifest = rest if part == b"m" else _manifest(ticket_hash, header.sealed_frame_key, sealer.ciphertext_hash)
+    signed_manifest = sample_pb2.SignedManifest(
+        manifest=manifest, signature=_MANIFEST.sign(manifest), key_id=_MANIFEST.key_id
+    )
+    if part == b"n":
+        signed_manifest = parse_message(sample_pb2.SignedManifest, rest)
+    return admission.finish(signed_manifest)
+
+
+def _manifest(ticket_hash: bytes, sealed_key: bytes, ciphertext_hash: bytes) -> bytes:
+    return sample_pb2.Manifest(
+        ticket_hash=ticket_hash,
+        encapsulation_hash=hash_bytes(sealed_key),
+        ciphertext_hash=ciphertext_hash,
+        set_commitment=commit_set(_SALT, ticket_hash, hash_set(_PEOPLE.tobytes())),
+    ).SerializeToString(deterministic=True)
+
+
+def _check_sample(sample: AdmittedSample, data: bytes) -> None:
+    del data
+    require(bytes(sample.pseudonyms.data) == _PEOPLE.tobytes(), "the sample admitted is the one that was sealed")
+    require(sample.question.to_wire() == sample.ticket.body.question, "the question admitted is the ticket's")
+    require(sample.set_commitment == commit_set(_SALT, sample.ticket.hash, sample.set_hash), "the set is committed to")
+
+
+def _sample_seeds() -> dict[str, bytes]:
+    return {
+        "ticket": b"t" + _body().SerializeToString(),
+        "honest": b"-",
+        "bad header": b"h"
+        + sample_pb2.SampleHeader(ticket=_honest_ticket(), sealed_frame_key=b"x").SerializeToString(),
+        "bad key": b"k" + bytes(31),
+        "bad encapsulation": b"e" + bytes(1200),
+        "bad frame": b"f" + sample_pb2.SampleFrame(index=0, last=True, ciphertext=b"x").SerializeToString(),
+        "bad manifest": b"m" + _manifest(hash_bytes(_honest_ticket().ticket), b"", bytes(32)),
+        "bad signature": b"n" + sample_pb2.SignedManifest(manifest=b"x", key_id=_MANIFEST.key_id).SerializeToString(),
+    }
+
+
+# --- charges and answers ---------------------------------------------------------------------------------------------
+
+
+def _charge(**changes: Any) -> bytes:
+    """The log entry that an honest census node writes."""
+    fields: dict[str, Any] = {
+        "query": _QUERY.hex(),
+        "ticket": hash_bytes(_honest_ticket().ticket).hex(),
+        "slot": 7,
+        "scale": _SCALE,
+        "units": price_units(_SCALE),
+        "question": FRENCH,
+        "researcher": RESEARCHER,
+        "health": HEALTH.organisation,
+        "load": "load",
+        "manifest": bytes(32).hex(),
+        "submitted": _set_commitment().hex(),
+        "active": bytes(32).hex(),
+        "total": price_units(_SCALE),
+    }
+    event = Charged(**{**fields, **changes})
+    return encode_entry(Entry(sequence=2, time_ms=NOW_MS, policy=POLICY.hash.hex(), event=event))
+
+
+def _set_commitment() -> bytes:
+    return commit_set(_SALT, hash_bytes(_honest_ticket().ticket), hash_set(_PEOPLE.tobytes()))
+
+
+def _proved(entry: bytes, note: str | None = None) -> tuple[str, list[bytes]]:
+    """A signed checkpoint over three entries, the last of which is `entry`, and the proof that it is."""
+    tree = MerkleTree()
+    for leaf in (b"one", b"two", entry):
+        tree.append(leaf)
+    return note or _NOTES.sign_checkpoint(3, tree.root()), tree.inclusion_proof(2)
+
+
+def _note(text: bytes) -> str:
+    """Any text as a note that the census agency signed."""
+    raw = text.decode("utf-8", "replace")
+    blob = _NOTES.verifier.key_hash + _LOG.sign(raw.encode())
+    return f"{raw}\n\u2014 {_NOTES.name} {b64encode(blob).decode('ascii')}\n"
+
+
+def _parse_charge(data: bytes) -> VerifiedCharge:
+    part, rest = data[:1], data[1:]
+    entry = rest if part == b"e" else _charge()
+    note, proof = _proved(entry)
+    charged = sample_pb2.Charged(
+        checkpoint=_note(rest) if part == b"k" else note, log_index=2, inclusion_proof=proof, entry=entry
+    )
+    if part == b"c":
+        charged = parse_message(sample_pb2.Charged, rest)
+    sample = Sample(_PEOPLE, _SALT, _set_commitment())
+    ticket = VerifiedTicket(_body(), _honest_ticket().ticket)
+    return verify_charged(charged, ticket, sample, _NOTES.verifier)
+
+
+def _charge_seeds() -> dict[str, bytes]:
+    note, proof = _proved(_charge())
+    whole = sample_pb2.Charged(checkpoint=note, log_index=2, inclusion_proof=proof, entry=_charge())
+    return {
+        "entry": b"e" + _charge(),
+        "message": b"c" + whole.SerializeToString(),
+        "bad checkpoint": b"k" + note.encode(),
+        "bad scale": b"e" + _charge(scale=31),
+    }
+
+
+def _answer() -> answer_pb2.Answer:
+    note, proof = _proved(_charge())
+    return answer_pb2.Answer(
+        query_id=_QUERY,
+        ticket_hash=hash_bytes(_honest_ticket().ticket),
+        noisy_count=-3,
+        scale=_SCALE,
+        charged=price_units(_SCALE),
+        policy_hash=POLICY.hash,
+        log_index=2,
+        checkpoint=note,
+        inclusion_proof=proof,
+        entry=_charge(),
+    )
+
+
+def _sealed(data: bytes) -> bytes:
+    """What the researcher receives; what is inside it is honest but for the part that `data` names."""
+    part, rest = data[:1], data[1:]
+    if part == b"r":
+        return rest
+    answer = _answer()
+    if part == b"e":
+        answer.entry = rest
+        answer.checkpoint, proof = _proved(rest)
+        answer.inclusion_proof[:] = proof
+    if part == b"k":
+        answer.checkpoint = _note(rest)
+    body = rest if part == b"a" else answer.SerializeToString()
+    signed = answer_pb2.SignedAnswer(answer=body, signature=_ANSWER.sign(body), key_id=_ANSWER.key_id)
+    if part == b"s":
+        signed = parse_message(answer_pb2.SignedAnswer, rest)
+    padded = rest.ljust(_PADDED_BYTES, b"\0") if part == b"p" else pad_answer(signed)
+    return _ANSWER_KEY.sealing_key.seal(padded, answer_info(hash_bytes(_honest_ticket().ticket)))
+
+
+_PADDED_BYTES = 16 * 1024
+
+
+def _parse_answer(data: bytes) -> VerifiedAnswer:
+    return open_answer(
+        _sealed(data),
+        opening_key=_ANSWER_KEY,
+        ticket_hash=hash_bytes(_honest_ticket().ticket),
+        census_key=_ANSWER.verify_key,
+    )
+
+
+def _check_answer(answer: VerifiedAnswer, data: bytes) -> None:
+    del data
+    require(answer.body.ticket_hash == hash_bytes(_honest_ticket().ticket), "an answer is to one's own ticket")
+    require(answer_pb2.Answer.FromString(answer.signed.answer) == answer.body, "what was signed is what is read")
+
+
+def _answer_seeds() -> dict[str, bytes]:
+    body = _answer().SerializeToString()
+    signed = answer_pb2.SignedAnswer(answer=body, signature=_ANSWER.sign(body), key_id=_ANSWER.key_id)
+    return {
+        "body": b"a" + body,
+        "entry": b"e" + _charge(),
+        "signed": b"s" + signed.SerializeToString(),
+        "padded": b"p" + pad_answer(signed).rstrip(b"\0"),
+        "bad sealed": b"r" + bytes(1200),
+        "bad length": b"p" + b"\xff\xff\xff\xff",
+    }
+
+
+@cache
+def _answers() -> Answers:
+    store = Answers(fresh_path(".db"), CensusKeys(_ANSWER.verify_key, _NOTES.verifier), lambda: NOW_MS)
+    atexit.register(store.close)
+    return store
+
+
+def _receive(data: bytes) -> AskedQuestion:
+    answers = _answers()
+    answers._db.execute("delete from questions")
+    answers.put(
+        AskedQuestion(
+            query=_QUERY.hex(),
+            asked_ms=NOW_MS,
+            where="age >= 0",
+            question=FRENCH,
+            scale=_SCALE,
+            fraction_millionths=1_000_000,
+            policy_hash=POLICY.hash.hex(),
+            signed_ticket=_honest_ticket().SerializeToString(deterministic=True),
+            criteria=b"",
+            criteria_nonce=_NONCE,
+        ),
+        _ANSWER_KEY,
+    )
+    if data[:1] == b"m":
+        return answers.receive(parse_message(answer_pb2.SealedAnswer, data[1:]))
+    return answers.receive(answer_pb2.SealedAnswer(query_id=_QUERY, sealed=_sealed(data)))
+
+
+def _check_received(asked: AskedQuestion, data: bytes) -> None:
+    del data
+    require(asked.state == "answered" and asked.charged == price_units(_SCALE), "what is kept was charged")
+
+
+TARGETS: Mapping[str, Target[Any]] = {
+    "ticket": Target(
+        parse=_parse_ticket,
+        check=_check_ticket,
+        covers=(
+            verify_ticket,
+            VerifiedTicket.verify_fresh,
+            VerifiedTicket.verify_policy,
+            VerifiedTicket.verify_release,
+            VerifyKey.verify_signature,
+            parse_message,
+        ),
+        on_the_wire=True,
+        seeds=_ticket_seeds,
+        codes=_TICKET_CODES | _IN_FORCE_CODES,
+    ),
+    "frames": Target(
+        parse=_parse_frames,
+        check=_check_frames,
+        covers=(FrameOpener.open_frame,),
+        on_the_wire=True,
+        seeds=_frames_seeds,
+        codes=frozenset({"BAD_FRAMES", "SEALED_WRONGLY"}),
+        mutations=500,
+        words=(b"tripSMP1", bytes(16), b"\xff" * 16),
+    ),
+    "sample": Target(
+        parse=_parse_sample,
+        check=_check_sample,
+        covers=(Admission.finish, question_from_wire, verify_commitment, parse_message),
+        on_the_wire=True,
+        seeds=_sample_seeds,
+        codes=_TICKET_CODES
+        | _IN_FORCE_CODES
+        | QUESTION_CODES
+        | {"SCALE_REFUSED", "WRONG_ORGANISATION", "SEALED_WRONGLY", "BAD_FRAMES", "COMMITMENT_MISMATCH"},
+        mutations=200,
+    ),
+    "charge": Target(
+        parse=_parse_charge,
+        covers=(verify_charged, NoteVerifier.verify_checkpoint, parse_entry, root_from_inclusion),
+        seeds=_charge_seeds,
+        codes=frozenset({"PEER_MISBEHAVED", "MALFORMED_MESSAGE"}),
+        words=(b'"type":"charged"', b'{"a":', b"[[[[", b"1e400", b'"\\u0000"', b"9007199254740992"),
+        mutations=200,
+    ),
+    "answer": Target(
+        parse=_parse_answer,
+        check=_check_answer,
+        covers=(open_answer,),
+        seeds=_answer_seeds,
+        codes=frozenset({"SEALED_WRONGLY", "MALFORMED_MESSAGE", "UNKNOWN_KEY", "BAD_SIGNATURE", "COMMITMENT_MISMATCH"}),
+        mutations=200,
+    ),
+    "inbox": Target(
+        parse=_receive,
+        check=_check_received,
+        covers=(Answers.receive,),
+        on_the_wire=True,
+        seeds=lambda: {
+            **_answer_seeds(),
+            "bad query": b"m" + answer_pb2.SealedAnswer(query_id=b"x" * 3000).SerializeToString(),
+        },
+        codes=frozenset({"UNKNOWN_QUERY", "PEER_MISBEHAVED", "MALFORMED_MESSAGE"}),
+        mutations=150,
+    ),
+}

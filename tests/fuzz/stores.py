@@ -1,0 +1,352 @@
+"""Targets on what lies on our own disk: journals, loads, kept samples. Damage is told as damage, whatever it is.
+
+In the product a load's file is compared with the log's commitment before it is read, and a journal with its signed
+checkpoint after; the readers here must stand alone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fakes import logs
+from fakes.clock import FakeClock
+from fakes.randomness import SeededRandomness
+from fakes.world import make_pseudonyms
+from fuzz.stored_people import REFUSED, build_store
+from fuzz.target import Target, fresh_path, require
+from sqlite_utils import Database
+
+from broker_common.crypto.commitments import hash_set
+from broker_common.storage.journal import Journal
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.replay import LogState
+from broker_common.values import PSEUDONYM_BYTES
+from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.registry import Registry
+from census_node.samples import SLOT_SECRET_BYTES, KeptSample, SampleFolder
+from health_node.people_store import PeopleStore
+
+__all__ = ["TARGETS"]
+
+# --- journals --------------------------------------------------------------------------------------------------------
+
+
+def _no_tables(db: Database) -> None:
+    del db
+
+
+def _open(path: Path, make: Callable[..., Journal[CensusState]] = Journal) -> Journal[CensusState]:
+    return make(
+        path,
+        fresh_state=lambda: CensusState(logs.POLICY_KEY.verify_key),
+        signer=logs.SIGNER,
+        clock=FakeClock(),
+        tables=_no_tables,
+    )
+
+
+@cache
+def _whole_journal() -> bytes:
+    """A journal of three entries, as one file."""
+    path = fresh_path(".db")
+    journal = _open(path, Journal.create)
+    for event in (logs.adopted(), logs.loaded()):
+        with journal.transaction() as transaction:
+            transaction.append(event)
+    journal.close()
+    return path.read_bytes()
+
+
+@contextlib.contextmanager
+def _copy(content: bytes) -> Iterator[Path]:
+    path = fresh_path(".db")
+    path.write_bytes(content)
+    try:
+        yield path
+    finally:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _opened(path: Path) -> dict[str, str | int]:
+    """What a journal says of itself. It is closed however its opening ends: that is Python's business, not its own."""
+    journal = _open(path)
+    try:
+        return journal.state.summary()
+    finally:
+        journal.close()
+
+
+_CELLS = {
+    b"e": ("entries", "entry"),
+    b"c": ("head", "checkpoint"),
+    b"s": ("head", "state"),
+    b"n": ("entries", "sequence"),
+}
+
+
+def _value(kind: bytes, content: bytes) -> bytes | str | int | float | None:
+    """A value of any of SQLite's types: a column of a journal that somebody edited may hold any of them."""
+    match kind:
+        case b"b":
+            return content
+        case b"t":
+            return content.decode("utf-8", "replace")
+        case b"i":
+            return int.from_bytes(content[:8], "big", signed=True)
+        case b"f":
+            return float(int.from_bytes(content[:4], "big")) / 3
+        case _:
+            return None
+
+
+def _parse_cell(data: bytes) -> dict[str, str | int]:
+    """Which cell, of which row, which type of value, and the value."""
+    table, column = _CELLS.get(data[:1], _CELLS[b"e"])
+    with _copy(_whole_journal()) as path:
+        with contextlib.closing(sqlite3.connect(path)) as connection, contextlib.suppress(sqlite3.Error):
+            connection.execute(
+                f"update {table} set {column} = ? where rowid = (select min(rowid) + ? from {table})",  # noqa: S608
+                [_value(data[2:3], data[3:]), (data[1] if len(data) > 1 else 0) % 3],
+            )
+            connection.commit()
+        return _opened(path)
+
+
+def _parse_journal(data: bytes) -> dict[str, str | int]:
+    """Places and bytes that damage a whole file."""
+    content = bytearray(_whole_journal())
+    for at in range(0, len(data) - 4, 5):
+        place = int.from_bytes(data[at : at + 4], "big") % len(content)
+        content[place] = data[at + 4]
+    with _copy(bytes(content)) as path:
+        return _opened(path)
+
+
+def _check_journal(summary: dict[str, str | int], data: bytes) -> None:
+    del data
+    require(summary["size"] == 3, "a damaged journal is not taken for a shorter one")
+
+
+def _cell_seeds() -> dict[str, bytes]:
+    with _copy(_whole_journal()) as path, contextlib.closing(sqlite3.connect(path)) as connection:
+        ((entry,),) = connection.execute("select entry from entries where sequence = 1").fetchall()
+        ((note, state),) = connection.execute("select checkpoint, state from head").fetchall()
+    return {
+        "entry": b"e\x01b" + entry,
+        "checkpoint": b"c\x00t" + note.encode(),
+        "state": b"s\x00t" + state.encode(),
+        **{
+            f"bad {cell.decode()} {kind.decode()}": cell + b"\x00" + kind + b"\x7f" * 8
+            for cell in (b"e", b"c", b"s")
+            for kind in (b"b", b"t", b"i", b"f", b"0")
+        },
+        "bad sequence": b"n\x01i" + bytes(7) + b"\x09",
+    }
+
+
+# --- loads and samples -----------------------------------------------------------------------------------------------
+
+
+def _parse_registry(data: bytes) -> Registry:
+    path = fresh_path(".npz")
+    path.write_bytes(data)
+    try:
+        return Registry.read(path, "load")
+    finally:
+        path.unlink()
+
+
+def _check_registry(registry: Registry, data: bytes) -> None:
+    del data
+    rows = registry.rows_of(make_pseudonyms(4))
+    require(rows.dtype == np.uint32, "a registry that is read can be asked")
+    for column in registry.columns.values():
+        require(column.shape == registry.high.shape, "every person has one value in every column")
+
+
+def _registry_seeds() -> dict[str, bytes]:
+    halves = make_pseudonyms(4).view(">u8").astype(np.uint64)
+    columns = {name: np.arange(4, dtype=np.uint8) for name in CENSUS_DICTIONARY.names}
+
+    def stored(high: Any, low: Any, **others: Any) -> bytes:
+        file = io.BytesIO()
+        np.savez(file, allow_pickle=False, high=high, low=low, **others)
+        return file.getvalue()
+
+    whole = stored(halves[:, 0], halves[:, 1], **columns)
+    compressed = io.BytesIO()
+    np.savez_compressed(compressed, allow_pickle=False, high=halves[:, 0], low=halves[:, 1], **columns)
+    return {
+        "whole": whole,
+        "compressed": compressed.getvalue(),
+        "bad type": stored(halves[:, 0].astype(str), halves[:, 1], **columns),
+        "bad shape": stored(halves[:2, 0], halves[:, 1], **columns),
+        # Compression method and encryption flag of the first member, in its own header and in the directory.
+        "bad method": _patched(whole, 8, 10, b"\x63"),
+        "bad lock": _patched(whole, 6, 8, b"\x01"),
+        "bad size": whole.replace(b"'shape': (4,), }", b"'shape': (9**9,)"),
+        "bad much": whole.replace(b"'shape': (4,), }    ", b"'shape': (99999999,)"),
+    }
+
+
+def _patched(archive: bytes, local_at: int, central_at: int, value: bytes) -> bytes:
+    patched = bytearray(archive)
+    central = archive.index(b"PK\x01\x02")
+    patched[local_at : local_at + 1] = patched[central + central_at : central + central_at + 1] = value
+    return bytes(patched)
+
+
+_SAMPLE = make_pseudonyms(3)
+
+
+def _parse_sample(data: bytes) -> KeptSample:
+    """A file that was damaged, or one whose set is the one that was charged."""
+    folder = fresh_path()
+    folder.mkdir()
+    (folder / "a.sample").write_bytes(data[1:])
+    set_hash = hash_set(data[1 + SLOT_SECRET_BYTES :] if data[:1] == b"s" else _SAMPLE.tobytes())
+    try:
+        return SampleFolder(folder).read("a.sample", set_hash)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _check_sample(sample: KeptSample, data: bytes) -> None:
+    require(sample.slot_secret + sample.pseudonyms.tobytes() == data[1:], "a sample is read back")
+    require(sample.pseudonyms.shape[1] == PSEUDONYM_BYTES, "a sample is made of pseudonyms")
+
+
+def _sample_seeds() -> dict[str, bytes]:
+    folder = fresh_path()
+    name = SampleFolder(folder).write(_SAMPLE, SeededRandomness("sample"))
+    whole = (folder / name).read_bytes()
+    return {"whole": b"w" + whole, "other": b"s" + whole[:-PSEUDONYM_BYTES], "bad end": b"s" + whole[:-1], "bad": b"w"}
+
+
+class _Reader:
+    """PeopleStore in a process of its own, which a damaged file may end; the next file gets a new one."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def read(self, path: Path) -> str:
+        """The line that the reader says of this file, or how it ended."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "fuzz.stored_people"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{path}\n")
+        process.stdin.flush()
+        said = process.stdout.readline().strip()
+        return said or f"the reader ended with {self.close()}"
+
+    def close(self) -> int | None:
+        """End the process, if there is one; gives how it ended."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        with contextlib.suppress(BrokenPipeError):
+            process.communicate()
+        return process.returncode
+
+
+_reader = _Reader()
+atexit.register(_reader.close)
+
+
+@cache
+def _whole_store() -> bytes:
+    path = fresh_path(".duckdb")
+    build_store(path)
+    return path.read_bytes()
+
+
+def _parse_people(data: bytes) -> str:
+    """Places and bytes that damage a whole file, or a file that is too short."""
+    content = bytearray(_whole_store())
+    if data[:1] == b"x":
+        content = content[: int.from_bytes(data[1:4], "big")]
+    else:
+        for at in range(0, len(data) - 4, 5):
+            content[int.from_bytes(data[at : at + 4], "big") % len(content)] = data[at + 4]
+    path = fresh_path(".duckdb")
+    path.write_bytes(content)
+    try:
+        return _reader.read(path)
+    finally:
+        path.unlink()
+
+
+def _check_people(said: str, data: bytes) -> None:
+    del data
+    require(said in {"read", *REFUSED}, f"a damaged store is told as one, not: {said}")
+
+
+TARGETS: Mapping[str, Target[Any]] = {
+    "journal_cell": Target(
+        parse=_parse_cell,
+        check=_check_journal,
+        covers=(Journal, LogState.apply),
+        seeds=_cell_seeds,
+        codes=frozenset({"INTEGRITY"}),
+        mutations=100,
+    ),
+    "journal_file": Target(
+        parse=_parse_journal,
+        check=_check_journal,
+        covers=(Journal,),
+        # What SQLite itself calls malformed is a store that failed: the node stops in both cases.
+        codes=frozenset({"INTEGRITY", "STORE_FAILED"}),
+        seeds=lambda: {
+            "whole": b"",
+            "bad begin": bytes(5),
+            "bad pages": b"\0\0\x10\0\xff\0\0\x20\0\xff\0\0\x30\x01\xff",
+        },
+        mutations=100,
+    ),
+    "registry": Target(
+        parse=_parse_registry,
+        check=_check_registry,
+        covers=(Registry.read,),
+        seeds=_registry_seeds,
+        codes=frozenset({"INTEGRITY"}),
+        mutations=500,
+        words=(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY", b"'shape': (", b"'<u8'", b"'O'", b"9**9"),
+    ),
+    "kept_sample": Target(
+        parse=_parse_sample,
+        check=_check_sample,
+        covers=(SampleFolder.read,),
+        seeds=_sample_seeds,
+        codes=frozenset({"SAMPLE_LOST"}),
+        mutations=150,
+    ),
+    "people_store": Target(
+        parse=_parse_people,
+        check=_check_people,
+        covers=(PeopleStore,),
+        seeds=lambda: {"whole": b"", "short": b"x\0\x30\0", "pages": b"\0\0\x20\x08\xff\0\0\x30\x08\xff"},
+        mutations=60,
+        guided=False,
+    ),
+}

@@ -1,0 +1,465 @@
+"""Every RPC over real mutual TLS, fed with what no client of ours would send, at fixed seeds.
+
+The promise of every test is the same (`undisturbed`): each call ends in time with an error of our table, nothing is
+charged but whole valid queries, no bug is logged, the node serves an honest query afterwards, and the logs replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random  # noqa: TID251 - a seeded script of attacks, no secret
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any
+
+import pytest
+from fakes.loopback import CENSUS, OWNER, Loopback, call, hand_over, until
+from fakes.world import HEALTH, Order, World
+from fuzz.mutator import mutations
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
+from grpc import aio
+from structlog.testing import capture_logs
+from tripartite.v1 import (
+    answer_pb2,
+    census_service_pb2,
+    condition_pb2,
+    health_service_pb2,
+    inbox_service_pb2,
+    sample_pb2,
+    ticket_pb2,
+)
+
+from broker_common.crypto.certificates import Identity, Role
+from broker_common.errors import REASONS, BrokerError, ExitCode
+from broker_common.query.messages import parse_message
+from broker_common.rpc.channel import MAX_MESSAGE_BYTES
+from broker_common.rpc.status import broker_error
+from census_node.config import LimitConfig
+
+SEED = "tripartite"
+CALL_SECONDS = 20.0
+MUTATIONS = 60
+CENSUS_RPCS = census_service_pb2.DESCRIPTOR.services_by_name["CensusService"].methods_by_name
+HEALTH_RPCS = health_service_pb2.DESCRIPTOR.services_by_name["HealthService"].methods_by_name
+INBOX_RPCS = inbox_service_pb2.DESCRIPTOR.services_by_name["InboxService"].methods_by_name
+# Who may call what: everybody here is registered and authorised, so that every message reaches its handler.
+UNARY: dict[str, tuple[Role, Identity, Any]] = {
+    "GetPolicy": ("census", OWNER, CENSUS_RPCS["GetPolicy"]),
+    "census GetDictionary": ("census", OWNER, CENSUS_RPCS["GetDictionary"]),
+    "Quote": ("census", OWNER, CENSUS_RPCS["Quote"]),
+    "Collect": ("census", OWNER, CENSUS_RPCS["Collect"]),
+    "health GetDictionary": ("health", OWNER, HEALTH_RPCS["GetDictionary"]),
+    "Submit": ("health", OWNER, HEALTH_RPCS["Submit"]),
+    "Deliver": ("researcher", CENSUS, INBOX_RPCS["Deliver"]),
+}
+# What is wrong with a request is its caller's fault, or a refusal. Nobody else is to blame.
+CALLERS_FAULT = {code for code, reason in REASONS.items() if reason.family.exit_code < ExitCode.PEER_UNAVAILABLE}
+# A message over the limit never reaches us: the transport answers, with a status that is not ours.
+OVER_THE_LIMIT = "PEER_MISBEHAVED"
+
+
+@contextlib.asynccontextmanager
+async def undisturbed(
+    world: World, caplog: pytest.LogCaptureFixture, charged: Iterable[Order] = ()
+) -> AsyncIterator[Loopback]:
+    """Serving nodes. In the end, of all that happened inside nothing was charged but, perhaps, the orders `charged`."""
+    with capture_logs() as logs, caplog.at_level(logging.WARNING):
+        nodes = Loopback(world)
+        # Streams that are left open must not keep a test waiting.
+        nodes.census_limits = LimitConfig(max_queries=16, header_deadline_ms=500, sample_deadline_ms=1000)
+        async with nodes:
+            yield nodes
+            async with nodes.channel(HEALTH, "census") as channel:
+                order = world.order()
+                heard = await hand_over(channel, world.messages(world.sample(order)))
+            assert heard == ["proceed", "charged", "released"]
+        assert {signal.error for signal in nodes.stops.values()} == {None}
+    tickets = [charge.ticket for charge in world.charges()]
+    assert set(tickets) <= {each.hash.hex() for each in (*charged, order)}
+    assert len(set(tickets)) == len(tickets)
+    world.verify_log()
+    world.verify_health_log()
+    assert [line for line in logs if line["event"] == "unforeseen"] == []
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+async def said(nodes: Loopback, role: Role, identity: Identity, method: MethodDescriptor, *wire: bytes) -> str:
+    """What a caller hears, in time."""
+    async with asyncio.timeout(CALL_SECONDS), nodes.channel(identity, role) as channel:
+        return await call(channel, method, *wire)
+
+
+async def all_said(
+    nodes: Loopback, role: Role, identity: Identity, method: MethodDescriptor, messages: Iterable[bytes]
+) -> list[str]:
+    """What a caller hears for one message after the other."""
+    async with nodes.channel(identity, role) as channel:
+        heard = []
+        for message in messages:
+            async with asyncio.timeout(CALL_SECONDS):
+                heard.append(await call(channel, method, message))
+        return heard
+
+
+def examples(world: World) -> dict[str, Message]:
+    """A request to each RPC that is right."""
+    order = world.order()
+    return {
+        "GetPolicy": census_service_pb2.GetPolicyRequest(),
+        "census GetDictionary": census_service_pb2.CensusServiceGetDictionaryRequest(),
+        "Quote": census_service_pb2.QuoteRequest(question=order.body.question, scale=30),
+        "Collect": census_service_pb2.CollectRequest(query_id=order.body.query_id, wait_ms=1),
+        "health GetDictionary": health_service_pb2.HealthServiceGetDictionaryRequest(),
+        "Submit": order.submission,
+        "Deliver": inbox_service_pb2.DeliverRequest(
+            answer=answer_pb2.SealedAnswer(query_id=order.body.query_id, sealed=bytes(2000))
+        ),
+    }
+
+
+def means(wire: bytes, message: Message) -> bool:
+    """True when the bytes say exactly this."""
+    try:
+        return parse_message(type(message), wire) == message
+    except BrokerError:
+        return False
+
+
+# --- one message -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rpc", UNARY)
+async def test_random_bytes_are_refused_as_malformed(world: World, caplog: pytest.LogCaptureFixture, rpc: str) -> None:
+    """What is no message gets a typed refusal, not a status of the library's, and nothing of it is logged."""
+    role, identity, method = UNARY[rpc]
+    chance = random.Random(f"{SEED}/{rpc}")
+    garbage = [b"\xff" + chance.randbytes(chance.choice((1, 10, 1000, 100_000))) for _ in range(20)]
+    async with undisturbed(world, caplog) as nodes:
+        assert set(await all_said(nodes, role, identity, method, garbage)) == {"MALFORMED_MESSAGE"}
+
+
+@pytest.mark.parametrize("rpc", UNARY)
+async def test_mutated_messages_are_answered_or_refused(
+    world: World, caplog: pytest.LogCaptureFixture, rpc: str
+) -> None:
+    """A right message with a few changes: refused with the code of what is wrong, unless it still says the same."""
+    role, identity, method = UNARY[rpc]
+    order = world.order()
+    right = order.submission if rpc == "Submit" else examples(world)[rpc]
+    wire = right.SerializeToString()
+    tried = list(mutations(f"{SEED}/{rpc}", [wire], [b"\xf8\x07\x01", b"\x0a\x00", b"\x12\x80"], MUTATIONS, 100_000))
+    whole = [order] if any(means(each, right) for each in tried) else []
+    async with undisturbed(world, caplog, whole) as nodes:
+        heard = await all_said(nodes, role, identity, method, tried)
+    assert set(heard) <= CALLERS_FAULT | {"OK"}
+    assert len(set(heard)) > 1 or rpc.endswith("GetDictionary")
+
+
+@pytest.mark.parametrize("rpc", UNARY)
+async def test_messages_at_the_limit_are_read_and_above_it_are_not(
+    world: World, caplog: pytest.LogCaptureFixture, rpc: str
+) -> None:
+    """The largest message is refused for what it says, in words that fit into an answer; one byte more for its size."""
+    role, identity, method = UNARY[rpc]
+
+    def unknown(size: int) -> bytes:
+        """A field of our first free number that fills a message."""
+        return b"\xfa\x07" + _varint(size - 5) + bytes(size - 5)
+
+    async with undisturbed(world, caplog) as nodes:
+        assert len(unknown(MAX_MESSAGE_BYTES)) == MAX_MESSAGE_BYTES
+        assert await said(nodes, role, identity, method, unknown(MAX_MESSAGE_BYTES)) == "MALFORMED_MESSAGE"
+        assert await said(nodes, role, identity, method, unknown(MAX_MESSAGE_BYTES + 1)) == OVER_THE_LIMIT
+
+
+def _varint(number: int) -> bytes:
+    low = bytearray()
+    while number >= 128:
+        low.append(number & 127 | 128)
+        number >>= 7
+    return bytes(low) + bytes([number])
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+HUGE_TEXT = "x\u00e9" * 300_000
+HUGE: dict[str, tuple[str, Message, str]] = {
+    "query to collect": ("Collect", census_service_pb2.CollectRequest(query_id=bytes(900_000)), "OK"),
+    "query to deliver": (
+        "Deliver",
+        inbox_service_pb2.DeliverRequest(answer=answer_pb2.SealedAnswer(query_id=bytes(900_000))),
+        "UNKNOWN_QUERY",
+    ),
+    "variable": (
+        "Quote",
+        census_service_pb2.QuoteRequest(
+            question=ticket_pb2.Question(language_set=ticket_pb2.LanguageSet(variable=HUGE_TEXT, values=["x"])),
+            scale=30,
+        ),
+        "UNKNOWN_VARIABLE",
+    ),
+    "value": (
+        "Quote",
+        census_service_pb2.QuoteRequest(
+            question=ticket_pb2.Question(
+                language_set=ticket_pb2.LanguageSet(variable="mother_tongue", values=[HUGE_TEXT])
+            ),
+            scale=30,
+        ),
+        "UNKNOWN_VALUE",
+    ),
+    "list of values": (
+        "Quote",
+        census_service_pb2.QuoteRequest(
+            question=ticket_pb2.Question(
+                language_set=ticket_pb2.LanguageSet(
+                    variable="mother_tongue", values=[f"{number:06}" for number in range(100_000)]
+                )
+            ),
+            scale=30,
+        ),
+        "UNKNOWN_VALUE",
+    ),
+    "ticket": (
+        "Submit",
+        health_service_pb2.SubmitRequest(ticket=ticket_pb2.SignedTicket(ticket=bytes(900_000))),
+        "MALFORMED_MESSAGE",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", HUGE)
+async def test_huge_fields_are_refused_in_few_words(world: World, caplog: pytest.LogCaptureFixture, what: str) -> None:
+    """The refusal names what is wrong and arrives: it is never as long as what it refuses."""
+    rpc, message, code = HUGE[what]
+    role, identity, method = UNARY[rpc]
+    async with undisturbed(world, caplog) as nodes:
+        assert await said(nodes, role, identity, method, message.SerializeToString()) == code
+
+
+def _negated(times: int, inner: bytes) -> bytes:
+    for _ in range(times):
+        inner = _field(6, inner)
+    return inner
+
+
+AGE = condition_pb2.Comparison(
+    column="age", operator=condition_pb2.OPERATOR_LESS, literal=condition_pb2.Literal(integer=3)
+)
+LEAF = condition_pb2.Condition(comparison=AGE).SerializeToString()
+LITERALS = [condition_pb2.Literal(integer=number) for number in range(100_000)]
+CRITERIA: dict[str, tuple[bytes, str]] = {
+    "deeper than criteria may be": (_negated(40, LEAF), "CRITERIA_TOO_LARGE"),
+    "deeper than a message may be": (_negated(5000, LEAF), "MALFORMED_MESSAGE"),
+    "an endless list": (
+        _field(2, condition_pb2.Membership(column="age", literals=LITERALS).SerializeToString()),
+        "CRITERIA_TOO_LARGE",
+    ),
+    "an endless conjunction": (_field(4, _field(1, LEAF) * 30_000), "CRITERIA_TOO_LARGE"),
+    "nothing, a hundred thousand times": (_field(5, b"\x0a\x00" * 100_000), "MALFORMED_MESSAGE"),
+    "a huge column": (
+        _field(1, condition_pb2.Comparison(column=HUGE_TEXT, literal=AGE.literal).SerializeToString()),
+        "UNKNOWN_COLUMN",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CRITERIA)
+async def test_monstrous_criteria_are_refused(world: World, caplog: pytest.LogCaptureFixture, what: str) -> None:
+    """With a valid ticket, so that they are read: reading is bounded, whatever was sent."""
+    criteria, code = CRITERIA[what]
+    order = world.order()
+    wire = _field(1, order.signed.SerializeToString()) + _field(2, criteria) + _field(3, order.nonce)
+    async with undisturbed(world, caplog) as nodes:
+        assert await said(nodes, "health", OWNER, HEALTH_RPCS["Submit"], wire) == code
+
+
+# --- streams of a sample ---------------------------------------------------------------------------------------------
+
+# When a stream ends while we write, the library may put a status of its own in place of its peer's.
+CUT_SHORT = "the stream ended while we were writing"
+PARTS = {
+    "header": "the order's header",
+    "frame": "its only frame",
+    "manifest": "its manifest",
+    "other header": "the header of another order",
+    "other frame": "a frame of another order",
+    "cosignature": "a part that comes later",
+    "empty": "a request without a part",
+    "garbage": "bytes that are no request",
+    "unknown": "a field that nobody knows",
+}
+
+
+def parts(world: World, order: Order) -> dict[str, bytes]:
+    """Everything that may come in a stream for this order."""
+    header, frame, manifest = (message.SerializeToString() for message in world.messages(world.sample(order)))
+    other = [message.SerializeToString() for message in world.messages(world.sample(world.order()))]
+    cosignature = census_service_pb2.CountRequest(cosignature=sample_pb2.Cosignature(tree_size=1, signature_line="x"))
+    return {
+        "header": header,
+        "frame": frame,
+        "manifest": manifest,
+        "other header": other[0],
+        "other frame": other[1],
+        "cosignature": cosignature.SerializeToString(),
+        "empty": b"",
+        "garbage": b"\xff\xff\xff",
+        "unknown": b"\xf8\x07\x01",
+    }
+
+
+async def count(channel: aio.Channel, wire: Sequence[bytes]) -> str:
+    """Say the first part, wait for a response, say the others; gives the code of the error, `OK`, or CUT_SHORT."""
+    streamed = _count(channel)
+    try:
+        async with asyncio.timeout(CALL_SECONDS):
+            for at, message in enumerate(wire):
+                try:
+                    await streamed.write(message)
+                except asyncio.InvalidStateError:
+                    break
+                except aio.AioRpcError:
+                    return CUT_SHORT
+                if at == 0 and await streamed.read() is aio.EOF:
+                    break
+            with contextlib.suppress(asyncio.InvalidStateError):
+                await streamed.done_writing()
+            while await streamed.read() is not aio.EOF:
+                pass
+    except aio.AioRpcError as error:
+        return _code_of(error)
+    return "OK"
+
+
+def is_whole(sequence: Sequence[str]) -> bool:
+    """What follows the manifest is not listened to."""
+    return list(sequence[:3]) == ["header", "frame", "manifest"]
+
+
+def sequences(count: int) -> list[list[str]]:
+    """Random orders and repetitions; half of them begin as they should."""
+    chance = random.Random(f"{SEED}/sequences")
+    made = []
+    for number in range(count):
+        begin = [[], ["header"], ["header", "frame"], ["header", "frame", "manifest"]][number % 4]
+        made.append(begin + chance.choices(list(PARTS), k=chance.randint(0, 4)))
+    return made
+
+
+async def test_parts_of_a_sample_in_any_order_are_charged_only_when_whole(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a hundred streams those are charged that are header, frame and manifest, each once, and no other."""
+    whole: list[Order] = []
+    async with undisturbed(world, caplog, whole) as nodes:
+        async with nodes.channel(HEALTH, "census") as channel:
+            for sequence in sequences(100):
+                order = world.order()
+                if is_whole(sequence):
+                    whole.append(order)
+                pieces = parts(world, order)
+                wire = [pieces[part] for part in sequence]
+                heard = await count(channel, wire)
+                assert heard in (("OK", CUT_SHORT) if is_whole(sequence) else (*CALLERS_FAULT, CUT_SHORT)), (
+                    sequence,
+                    heard,
+                )
+        await until(lambda: not nodes.census._walks)
+        charged = {charge.ticket for charge in world.charges()}
+        assert charged == {order.hash.hex() for order in whole}
+    assert len(whole) > 5
+
+
+async def test_mutated_parts_of_a_sample_are_refused(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """One part of an honest attempt is changed a little: nothing is charged, unless it still says the same."""
+    chance = random.Random(f"{SEED}/parts")
+    whole: list[Order] = []
+    async with undisturbed(world, caplog, whole) as nodes, nodes.channel(HEALTH, "census") as channel:
+        for number in range(MUTATIONS):
+            order = world.order()
+            messages = world.messages(world.sample(order))
+            wire = [message.SerializeToString() for message in messages]
+            at = chance.randrange(len(wire))
+            (wire[at],) = mutations(
+                f"{SEED}/{number}", [wire[at]], [b"\xf8\x07\x01", b"\x1a\x00"], 1, MAX_MESSAGE_BYTES
+            )
+            heard = await count(channel, wire)
+            is_same = means(wire[at], messages[at])
+            assert heard in (("OK", CUT_SHORT) if is_same else (*CALLERS_FAULT, CUT_SHORT)), (number, at, heard)
+            if is_same:
+                whole.append(order)
+        await until(lambda: not nodes.census._walks)
+    assert len(world.charges()) == len(whole) + 1
+
+
+async def test_streams_that_stop_half_way_are_ended(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Half-closed after any number of parts: a typed refusal. Left open without a word: ended, and said to be our wait."""
+    async with undisturbed(world, caplog) as nodes, nodes.channel(HEALTH, "census") as channel:
+        for count in range(3):
+            wire = list(parts(world, world.order()).values())[:count]
+            assert await call(channel, CENSUS_RPCS["Count"], *wire) == "MALFORMED_MESSAGE"
+        for count in range(3):
+            assert await left_open(channel, list(parts(world, world.order()).values())[:count]) == "PEER_UNAVAILABLE"
+
+
+async def left_open(channel: aio.Channel, wire: Sequence[bytes]) -> str:
+    """Say these parts and no more, without hanging up; gives what is heard in the end."""
+    streamed = _count(channel)
+    async with asyncio.timeout(CALL_SECONDS):
+        for at, message in enumerate(wire):
+            await streamed.write(message)
+            if at == 0:
+                await streamed.read()
+        try:
+            while await streamed.read() is not aio.EOF:
+                pass
+        except aio.AioRpcError as error:
+            return _code_of(error)
+    return "OK"
+
+
+async def test_abandoned_streams_leave_nothing_behind(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Hung up at any point before the manifest, more often than the node has places: it is free again, nothing is held."""
+    async with undisturbed(world, caplog) as nodes:
+        for count in range(40):
+            order = world.order()
+            wire = list(parts(world, order).values())[: count % 3]
+            async with nodes.channel(HEALTH, "census") as channel:
+                streamed = _count(channel)
+                for at, message in enumerate(wire):
+                    await streamed.write(message)
+                    if at == 0 and count % 2:
+                        await streamed.read()
+                streamed.cancel()
+        await until(lambda: not nodes.census._walks)
+        assert nodes.census._places._value == nodes.census_limits.max_queries
+        assert world.census._reservations.units(charged={}, but="", now_ms=world.clock()) == 0
+
+
+async def test_abandoned_submissions_go_on_to_one_charge(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A whole valid question whose researcher hangs up is charged once, however often it is sent and abandoned."""
+    order = world.order()
+    wire = order.submission.SerializeToString()
+    async with undisturbed(world, caplog, [order]) as nodes:
+        for _ in range(5):
+            async with nodes.channel(OWNER, "health") as channel:
+                path = "/tripartite.v1.HealthService/Submit"
+                stream = channel.unary_stream(path, request_serializer=bytes, response_deserializer=bytes)(wire)
+                await stream.read()
+                stream.cancel()
+        assert await said(nodes, "health", OWNER, HEALTH_RPCS["Submit"], wire) == "OK"
+        assert [charge.ticket for charge in world.charges()] == [order.hash.hex()]
+
+
+def _count(channel: aio.Channel) -> Any:
+    path = "/tripartite.v1.CensusService/Count"
+    return channel.stream_stream(path, request_serializer=bytes, response_deserializer=bytes)(timeout=CALL_SECONDS)
+
+
+def _code_of(error: aio.AioRpcError) -> str:
+    return broker_error(error, "census").code

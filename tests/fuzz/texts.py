@@ -1,0 +1,526 @@
+"""Targets whose input is text: criteria, questions, numbers, dates, keys, certificates, configurations, policies, CSV."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import tomli_w
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from fakes.world import make_policy
+from fuzz.target import Cut, Target, fresh_path, joined, require
+
+from broker_common.crypto.base64_text import base64_text, parse_base64
+from broker_common.crypto.certificates import (
+    Identity,
+    PeerCertificate,
+    certificate_expiry_ms,
+    certificate_fingerprint,
+    parse_identity,
+)
+from broker_common.crypto.linkage import LinkageKey, parse_health_card
+from broker_common.crypto.sealing import OpeningKey, SealingKey
+from broker_common.crypto.secret_text import parse_secret, secret_text
+from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
+from broker_common.errors import InvalidRequestError
+from broker_common.privacy.accounting import parse_max_belief
+from broker_common.privacy.policy import Policy, parse_policy, verify_policy
+from broker_common.query.canonical import canonical_bytes, describe
+from broker_common.query.condition import Condition
+from broker_common.query.condition_wire import condition_from_wire
+from broker_common.query.criteria import parse_condition
+from broker_common.query.dates import parse_date
+from broker_common.query.normal_form import verify_size
+from broker_common.query.question import Question, parse_question, question_from_wire
+from broker_common.rpc.callers import register, verify_caller
+from broker_common.storage.home import Home
+from broker_common.storage.source import RejectedRows
+from census_node.config import CensusConfig
+from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.loading import read_registry
+from health_node.cohort import compile_condition
+from health_node.config import HealthConfig
+from health_node.dictionary import HEALTH_DICTIONARY
+from health_node.loading import load_people
+from researcher_node.asking import parse_fraction
+from researcher_node.config import ResearcherConfig
+
+__all__ = ["CRITERIA_CODES", "QUESTION_CODES", "TARGETS", "verify_condition", "verify_question"]
+
+CRITERIA_CODES = frozenset({"CRITERIA_TOO_LARGE", "UNKNOWN_COLUMN", "UNKNOWN_CODE", "WRONG_TYPE", "WRONG_OPERATOR"})
+QUESTION_CODES = frozenset({"UNKNOWN_VARIABLE", "UNKNOWN_VALUE"})
+NOW_MS = 1_800_000_000_000
+
+
+def text_of(data: bytes) -> str:
+    """What a command line makes of bytes: those that are no text are kept, as lone surrogates."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+# --- criteria and questions ------------------------------------------------------------------------------------------
+
+
+def verify_condition(condition: Condition) -> None:
+    """What holds of every condition: one message, one canonical form, one text, and SQL that is made of our own words."""
+    again = condition_from_wire(condition.to_wire(), HEALTH_DICTIONARY)
+    require(again == condition, "a condition is read back from its message")
+    require(canonical_bytes(again) == canonical_bytes(condition), "equal conditions have equal canonical bytes")
+    try:
+        read = parse_condition(describe(condition), HEALTH_DICTIONARY)
+    except InvalidRequestError as error:
+        # Written out in full it may be longer than a text may be.
+        require(error.code == "CRITERIA_TOO_LARGE", "a condition is read back from its text")
+    else:
+        require(read == condition, "a condition is read back from its text")
+    where, parameters = compile_condition(condition, HEALTH_DICTIONARY)
+    require(where.count("?") == len(parameters), "every value is a bound parameter")
+
+
+def _check_condition(condition: Condition, data: bytes) -> None:
+    del data
+    verify_condition(condition)
+
+
+def verify_question(question: Question) -> None:
+    """What holds of every question: one message and one text."""
+    require(parse_question(question.text, CENSUS_DICTIONARY) == question, "a question is read back from its text")
+    require(
+        question_from_wire(question.to_wire(), CENSUS_DICTIONARY) == question,
+        "a question is read back from its message",
+    )
+
+
+def _check_question(question: Question, data: bytes) -> None:
+    del data
+    verify_question(question)
+
+
+def _criteria_seeds() -> dict[str, bytes]:
+    return {
+        "simple": b"age >= 65",
+        "codes": b"diagnosis in ('stroke', 'asthma') and not sex = 'male'",
+        "dates": b"last_admission_date between '2010-01-01' and DATE '2010-12-31'",
+        "nested": b"not (not (age < 3 or (hospital_visits <> 4 and (5 <= age or emergency_visits != -1))))",
+        "quoted": b"census_division = 'Stormont, Dundas and Glengarry'",
+        "bad quote": b"census_division = 'it''s'",
+        "bad statement": b"age > 1; drop table people",
+    }
+
+
+def _question_seeds() -> dict[str, bytes]:
+    return {
+        "all": b"all",
+        "one": b"mother_tongue = 'French'",
+        "several": b"Home_Language in ('French', 'English')",
+        "bad list": b"mother_tongue in ('French' 'English')",
+    }
+
+
+# --- short texts -----------------------------------------------------------------------------------------------------
+
+
+def _check_fraction(millionths: int, data: bytes) -> None:
+    # Written with its six decimals it is read as the same fraction.
+    written = f"{millionths // 10**6}.{millionths % 10**6:06}"
+    require(parse_fraction(written) == millionths, "a fraction is read back")
+    digits = text_of(data).strip().replace("_", "").lower().partition("e")[0]
+    significant = digits.replace(".", "").lstrip("+0").rstrip("0")
+    require(len(significant) <= len("1000000"), "a fraction has six decimals at most")
+
+
+def _parse_reference(data: bytes) -> bytes:
+    # As TOML has it: always valid UTF-8.
+    reference = data.decode("utf-8", "replace")
+    # Nothing outside of an empty folder: whoever writes a configuration may well name a device that never ends.
+    return _HOME.read(reference.replace("/", "").replace("..", ""))
+
+
+def _empty_folder() -> Path:
+    folder = fresh_path()
+    folder.mkdir()
+    return folder
+
+
+_HOME = Home(_empty_folder(), "census")
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+_FIXED = bytes(range(1, 33))
+_SIGNING = SigningKey(Purpose.TICKET, _FIXED)
+_OPENING = OpeningKey(_FIXED * 3)
+
+_KEY_FORMS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
+    "signing": (lambda text: SigningKey.parse_text(text, Purpose.TICKET), SigningKey.to_text),
+    "verify": (lambda text: VerifyKey.parse_text(text, Purpose.TICKET), VerifyKey.to_text),
+    "opening": (OpeningKey.parse_text, OpeningKey.to_text),
+    "sealing": (SealingKey.parse_text, SealingKey.to_text),
+    "secret": (lambda text: parse_secret(text, "linkage"), lambda key: secret_text("linkage", key)),
+}
+
+
+def _parse_key(data: bytes) -> tuple[str, str]:
+    kind, _, raw = data.partition(b":")
+    parse, write = _KEY_FORMS.get(text_of(kind), _KEY_FORMS["signing"])
+    text = raw.decode("ascii")
+    return write(parse(text)), text
+
+
+def _check_key(written_and_read: tuple[str, str], data: bytes) -> None:
+    del data
+    written, text = written_and_read
+    require(written == text.strip(), "a key has one spelling")
+
+
+def _key_seeds() -> dict[str, bytes]:
+    texts = {
+        "signing": _SIGNING.to_text(),
+        "verify": _SIGNING.verify_key.to_text(),
+        "opening": _OPENING.to_text(),
+        "sealing": _OPENING.sealing_key.to_text(),
+        "secret": secret_text("linkage", _FIXED),
+    }
+    return {kind: f"{kind}:{text}\n".encode() for kind, text in texts.items()}
+
+
+def _parse_signature(data: bytes) -> None:
+    cut = Cut(data)
+    VerifyKey(Purpose.TICKET, cut.piece()).verify_signature(cut.piece(), cut.rest())
+
+
+# --- certificates ----------------------------------------------------------------------------------------------------
+
+
+def _pem_of(data: bytes) -> bytes:
+    """Text as it stands, or DER in a proper envelope, so that mutations reach what is inside."""
+    if data.startswith(b"-----"):
+        return data
+    lines = textwrap.wrap(base64_text(data), 64)
+    return "\n".join(["-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""]).encode()
+
+
+def _parse_certificate(data: bytes) -> PeerCertificate:
+    return PeerCertificate.parse_pem(_pem_of(data))
+
+
+def _check_certificate(certificate: PeerCertificate, data: bytes) -> None:
+    del data
+    require(PeerCertificate.parse_pem(certificate.pem) == certificate, "a certificate is read back")
+    require(parse_identity(certificate.identity.uri) == certificate.identity, "an identity is read back")
+    require(certificate_fingerprint(certificate.pem) == certificate.fingerprint, "one certificate, one fingerprint")
+    require(certificate_expiry_ms(certificate.pem) == certificate.expiry_ms, "one certificate, one end")
+
+
+def _parse_bare_certificate(data: bytes) -> None:
+    pem = _pem_of(data)
+    certificate_fingerprint(pem)
+    certificate_expiry_ms(pem)
+
+
+def _parse_caller(data: bytes) -> Identity:
+    cut = Cut(data)
+    context: dict[str, list[bytes]] = {}
+    for name in ("transport_security_type", "security_level", "ssl_tls_version"):
+        context[name] = [cut.piece()]
+    context["x509_pem_cert"] = [_pem_of(cut.rest())]
+    return verify_caller(context, register([_REGISTERED]), lambda: NOW_MS)
+
+
+# Made once by `make_certificate`, so that every run mutates the same bytes; its private key was thrown away.
+_PEM = (Path(__file__).parent / "corpus" / "certificate" / "usual.pem").read_bytes()
+_REGISTERED = PeerCertificate.parse_pem(_PEM)
+
+
+def _certificate_seeds() -> dict[str, bytes]:
+    der = x509.load_pem_x509_certificate(_PEM).public_bytes(serialization.Encoding.DER)
+    return {"pem": _PEM, "der": der, "bad two": 2 * _PEM}
+
+
+def _caller_seeds() -> dict[str, bytes]:
+    good = joined(b"ssl", b"TSI_PRIVACY_AND_INTEGRITY", b"TLSv1.3")
+    return {"known": good + _PEM, "bad certificate": good}
+
+
+# --- configurations and policies -------------------------------------------------------------------------------------
+
+_PEER = {"certificate": "file:trust/a.crt", "address": "127.0.0.1:7000"}
+_CONFIGS: Mapping[type[msgspec.Struct], dict[str, Any]] = {
+    CensusConfig: {
+        "organisation": "census-agency",
+        "origin": "census.example/log",
+        "limits": {"max_queries": 3},
+        "health": {"health-agency": {"certificate": "file:a", "manifest_key": "file:b"}},
+        "researchers": {"r-1": {"certificate": "file:a", "ticket_key": "file:b", "projects": ["p"], "inbox": ""}},
+    },
+    HealthConfig: {
+        "organisation": "health-agency",
+        "origin": "health.example/log",
+        "census": {**_PEER, "sample_key": "env:S", "policy_key": "file:p", "log_key": "file:l", "origin": "c"},
+        "researchers": {"r-1": {"certificate": "file:a", "ticket_key": "file:b", "projects": []}},
+    },
+    ResearcherConfig: {
+        "researcher_id": "r-1",
+        "project": "p",
+        "health": _PEER,
+        "census": {**_PEER, "answer_key": "file:a", "policy_key": "file:p", "log_key": "file:l", "origin": "c"},
+    },
+}
+
+
+def _config_target(config_type: type[msgspec.Struct]) -> Target[msgspec.Struct]:
+    home = Home(_empty_folder(), "some")
+    file = home.path / "config.toml"
+
+    def parse(data: bytes) -> msgspec.Struct:
+        file.write_bytes(data)
+        return home.load_config(config_type)
+
+    def check(config: msgspec.Struct, data: bytes) -> None:
+        del data
+        require(parse(tomli_w.dumps(msgspec.to_builtins(config)).encode()) == config, "a configuration is read back")
+
+    return Target(
+        parse=parse,
+        check=check,
+        covers=(Home.load_config,),
+        seeds=lambda: {
+            "whole": tomli_w.dumps(_CONFIGS[config_type]).encode(),
+            "bad setting": b"a=1",
+        },
+        codes=frozenset({"CONFIG_INVALID"}),
+        words=(b"[limits]\n", b"[tls]\n", b"[[", b'"""', b"1979-05-27T07:32:00Z", b"inf", b"= {", b"\\u0000"),
+        mutations=600,
+        max_bytes=8192,
+    )
+
+
+def _check_policy(policy: Policy, data: bytes) -> None:
+    require(policy.document == data, "a policy has one spelling")
+    verify_policy(policy)
+    require(policy.param > 1, "a policy lets the odds move")
+
+
+def _policy_seeds() -> dict[str, bytes]:
+    document = make_policy().document
+    return {
+        "usual": document,
+        "narrow": make_policy(max_belief="0.50001", scales=(50, 10**6)).document,
+        "bad order": document.replace(b"2,3,", b"3,2,"),
+        "bad limit": document.replace(b'"0.8"', b'"0.' + b"9" * 60 + b'"'),
+    }
+
+
+# --- sources ---------------------------------------------------------------------------------------------------------
+
+_LINKAGE = LinkageKey(_FIXED)
+_CARD = "5584486673"
+
+
+def _parse_census_source(data: bytes) -> None:
+    path = fresh_path(".csv")
+    path.write_bytes(data)
+    try:
+        registry, report = read_registry(path, "load", _LINKAGE)
+        require(registry.size == report.linked, "the report counts the registry")
+        require(report.rows == report.linked + report.without_card + report.rejected.count, "every row is counted once")
+    finally:
+        path.unlink()
+
+
+def _parse_health_source(data: bytes) -> None:
+    path, store = fresh_path(".csv"), fresh_path(".duckdb")
+    path.write_bytes(data)
+    try:
+        report = load_people(path, store, _LINKAGE)
+        require(report.rows == report.loaded + report.without_card + report.rejected.count, "every row is counted once")
+    finally:
+        path.unlink()
+        store.unlink(missing_ok=True)
+
+
+def _census_source_seeds() -> dict[str, bytes]:
+    head = b"health_card,person_id,household_id," + ",".join(CENSUS_DICTIONARY.names).encode()
+    row = f"{_CARD},1,1,French,French,English and French,French\n".encode()
+    return {
+        "one": head + b"\n" + row,
+        "bom": b"\xef\xbb\xbf" + head + b"\r\n" + row + b"\r\n,2,1,,,,\n",
+        "quoted": head + b"\n" + b'"5584-486-673","1,1","x",French,,,\n' + row,
+        "bad header": head.replace(b"person_id", b"person") + b"\n" + row,
+    }
+
+
+def _health_source_seeds() -> dict[str, bytes]:
+    names = ",".join(("health_card", *HEALTH_DICTIONARY.names)).encode()
+    row = f"{_CARD},70,1941,female,Ottawa,stroke;asthma,angioplasty,2010-03-31,2,0\n".encode()
+    return {
+        "one": names + b"\n" + row,
+        "quoted": names + b"\n" + row.replace(b"Ottawa", b'"Stormont, Dundas and Glengarry"') + b",,,,,,,,,\n",
+        "bad empty": names + b"\n",
+    }
+
+
+TARGETS: Mapping[str, Target[Any]] = {
+    "criteria": Target(
+        parse=lambda data: parse_condition(text_of(data), HEALTH_DICTIONARY),
+        check=_check_condition,
+        covers=(parse_condition, parse_date, verify_size, condition_from_wire),
+        seeds=_criteria_seeds,
+        codes=CRITERIA_CODES | {"CRITERIA_SYNTAX"},
+        words=(
+            *(name.encode() for name in HEALTH_DICTIONARY.names),
+            *(b" and ", b" or ", b" not ", b" in (", b" between ", b"'", b"(", b")", b"--", b"/*", b"DATE '", b"<>"),
+            *(
+                b"'2010-02-29'",
+                b"-9223372036854775808",
+                b" is null",
+                b" like ",
+                b"'stroke'",
+                b"1e9",
+                b"?",
+                b"$$",
+                b"::",
+            ),
+        ),
+    ),
+    "question": Target(
+        parse=lambda data: parse_question(text_of(data), CENSUS_DICTIONARY),
+        check=_check_question,
+        covers=(parse_question, question_from_wire),
+        seeds=_question_seeds,
+        codes=QUESTION_CODES | {"QUESTION_SYNTAX"},
+        words=(*(name.encode() for name in CENSUS_DICTIONARY.names), b" in (", b"'French'", b"', '", b"all", b"''"),
+    ),
+    "fraction": Target(
+        parse=lambda data: parse_fraction(text_of(data)),
+        check=_check_fraction,
+        covers=(parse_fraction,),
+        seeds=lambda: {
+            "whole": b"1",
+            "part": b"0.25",
+            "smallest": b"1e-6",
+            "bad nan": b"nan",
+            "bad huge": b"1e999999999",
+        },
+        codes=frozenset({"INVALID_VALUE"}),
+        words=(b"e-", b"nan", b"inf", b"_", b"0.", b"\xd9\xa1"),
+        max_bytes=64,
+    ),
+    "max_belief": Target(
+        parse=lambda data: parse_max_belief(text_of(data)),
+        covers=(parse_max_belief,),
+        seeds=lambda: {"usual": b"0.8", "long": b"0.5" + b"0" * 60 + b"1", "bad": b"1.0"},
+        codes=frozenset({"INVALID_VALUE"}),
+        max_bytes=80,
+    ),
+    "date": Target(
+        parse=lambda data: parse_date(text_of(data)),
+        check=lambda day, data: require(day.isoformat().encode() == data, "a date has one spelling"),
+        covers=(parse_date,),
+        seeds=lambda: {
+            "usual": b"2010-03-31",
+            "leap": b"2012-02-29",
+            "bad day": b"2011-02-29",
+            "bad week": b"2011-W01",
+        },
+        errors=(ValueError,),
+        max_bytes=32,
+    ),
+    "health_card": Target(
+        parse=lambda data: parse_health_card(text_of(data)),
+        check=lambda card, _: require(parse_health_card(card) == card and card.isascii(), "a card is ten digits"),
+        covers=(parse_health_card,),
+        seeds=lambda: {"plain": _CARD.encode(), "spaced": b"5584-486-673", "bad digit": b"5584486674"},
+        errors=(ValueError,),
+        max_bytes=32,
+    ),
+    "identity": Target(
+        parse=lambda data: parse_identity(text_of(data)),
+        check=lambda identity, data: require(identity.uri.encode() == data, "an identity has one spelling"),
+        covers=(parse_identity,),
+        seeds=lambda: {"usual": b"tripartite://census-agency/census/node", "bad role": b"tripartite://a/auditor/b"},
+        errors=(ValueError,),
+        max_bytes=256,
+    ),
+    "reference": Target(
+        parse=_parse_reference,
+        covers=(Home.read,),
+        seeds=lambda: {"environment": b"env:PATH", "bad file": b"file:a", "bad name": b"file:\0"},
+        codes=frozenset({"SECRET_MISSING"}),
+        words=(b"env:", b"file:", b"\0", b"=", b"\xff"),
+        max_bytes=512,
+    ),
+    "key": Target(
+        parse=_parse_key,
+        check=_check_key,
+        covers=(
+            parse_base64,
+            SigningKey.parse_text,
+            VerifyKey.parse_text,
+            OpeningKey.parse_text,
+            SealingKey.parse_text,
+            parse_secret,
+        ),
+        seeds=_key_seeds,
+        errors=(ValueError,),
+        words=(b"ed25519-private ticket ", b"mlkem768-x25519-public ", b"secret linkage ", b"=", b"==", b"A"),
+    ),
+    "signature": Target(
+        parse=_parse_signature,
+        covers=(VerifyKey.verify_signature,),
+        seeds=lambda: {"good": joined(_SIGNING.verify_key.raw, b"order") + _SIGNING.sign(b"order")},
+        codes=frozenset({"BAD_SIGNATURE"}),
+        errors=(ValueError,),
+        max_bytes=512,
+    ),
+    "certificate": Target(
+        parse=_parse_certificate,
+        check=_check_certificate,
+        covers=(PeerCertificate.parse_pem, parse_identity),
+        seeds=_certificate_seeds,
+        errors=(ValueError,),
+        words=(b"-----BEGIN CERTIFICATE-----\n", b"-----END CERTIFICATE-----\n", b"\x30\x82", b"\x30\x80", b"\xa0\x03"),
+    ),
+    "bare_certificate": Target(
+        parse=_parse_bare_certificate,
+        covers=(certificate_fingerprint, certificate_expiry_ms),
+        seeds=lambda: {"pem": _PEM, "two": 2 * _PEM, "bad half": _PEM[:300]},
+        errors=(ValueError,),
+    ),
+    "caller": Target(
+        parse=_parse_caller,
+        check=lambda identity, _: require(identity == _REGISTERED.identity, "who calls is who was registered"),
+        covers=(verify_caller,),
+        seeds=_caller_seeds,
+        codes=frozenset({"INSECURE_TRANSPORT", "CERTIFICATE_EXPIRED"}),
+    ),
+    "census_config": _config_target(CensusConfig),
+    "health_config": _config_target(HealthConfig),
+    "researcher_config": _config_target(ResearcherConfig),
+    "policy": Target(
+        parse=parse_policy,
+        check=_check_policy,
+        covers=(parse_policy, verify_policy, parse_max_belief),
+        seeds=_policy_seeds,
+        codes=frozenset({"INVALID_VALUE"}),
+        words=(b'"scales":[', b"1e2", b"4294967296", b'"\\u0000"', b"[[", b"null", b"-1", b"strict"),
+    ),
+    "census_source": Target(
+        parse=_parse_census_source,
+        covers=(read_registry, RejectedRows.verify_few, parse_health_card),
+        seeds=_census_source_seeds,
+        codes=frozenset({"LOAD_REFUSED"}),
+        words=(b",", b'"', b'""', b"\r\n", b"\0", b"\xef\xbb\xbf", b"\xff", b"French", _CARD.encode(), b"\x1c"),
+    ),
+    "health_source": Target(
+        parse=_parse_health_source,
+        covers=(load_people, RejectedRows.verify_few, parse_date),
+        seeds=_health_source_seeds,
+        codes=frozenset({"LOAD_REFUSED"}),
+        words=(b",", b'"', b";", b"\r\n", b"\0", b"\xff", b"stroke", b"2010-02-29", _CARD.encode(), b"-2147483648"),
+        mutations=120,
+    ),
+}
