@@ -19,8 +19,11 @@ from broker_common.cli import (
     ready_line,
     rejections_text,
 )
+from broker_common.errors import RefusedError
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
+from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import NextKey
+from broker_common.tlog.health_state import HealthState
 from health_node import texts
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.opening import HealthHome
@@ -113,10 +116,9 @@ def serve(home: Path, lifeline: bool) -> None:
 def status(home: Path, as_json: bool) -> None:
     """What is loaded and what is on its way. Works with the node up or down; for the health operator only."""
     opened = HealthHome(home)
-    journal = opened.open_journal()
-    try:
+    with opened.journal() as journal:
+        people = _people_in_force(opened, journal)
         with journal.reading() as state:
-            load = state.load
             result = {
                 "organisation": opened.config.organisation,
                 "serving": opened.home.is_served,
@@ -124,12 +126,23 @@ def status(home: Path, as_json: bool) -> None:
                 "tickets": len(state.tickets),
                 "open": len(state.open_tickets),
                 "log_size": state.size,
+                "people": people,
             }
-    finally:
-        journal.close()
-    result["people"] = PeopleStore(opened.loads.file(load)).size if load else 0
     shown = result | {"serving": "yes" if result["serving"] else "no"}
     emit(as_json, result, texts.STATUS.format_map(shown))
+
+
+def _people_in_force(opened: HealthHome, journal: Journal[HealthState]) -> int:
+    """How many people the load in force holds. A load that ends meanwhile takes the one before away: look again."""
+    while True:
+        with journal.reading() as state:
+            load = state.load
+        try:
+            return PeopleStore(opened.loads.file(load)).size if load else 0
+        except RefusedError:
+            with journal.reading() as state:
+                if state.load == load:
+                    raise
 
 
 @commands.command()
