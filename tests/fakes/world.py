@@ -382,7 +382,7 @@ class World:
         journal = self._census_journal()
         with loads.loading(os.urandom) as load:
             self.make_registry(load).write(loads.file(load))
-            loads.put_in_force(journal, load, release, os.urandom)
+            loads.put_in_force(journal, load, release, self.linkage, os.urandom)
         census_loads.forget_old_loads(journal, loads)
         journal.close()
         return load
@@ -451,7 +451,7 @@ class World:
         journal = self._health_journal()
         with loads.loading(os.urandom) as load:
             build_people_store(loads.file(load), self._health_records(people))
-            loads.put_in_force(journal, load, release, os.urandom)
+            loads.put_in_force(journal, load, release, self.linkage, os.urandom)
         health_loads.forget_old_loads(journal, loads)
         journal.close()
         return load

@@ -438,7 +438,7 @@ async def test_abandoned_streams_leave_nothing_behind(world: World, caplog: pyte
                 streamed.cancel()
         await until(lambda: not nodes.census._walks)
         assert nodes.census._places._value == nodes.census_limits.max_queries
-        assert world.census._reservations.units(charged={}, but="", now_ms=world.clock()) == 0
+        assert world.census._reservations.units(charged={}, but="") == 0
 
 
 async def test_abandoned_submissions_go_on_to_one_charge(world: World, caplog: pytest.LogCaptureFixture) -> None:

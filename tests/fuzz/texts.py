@@ -22,7 +22,7 @@ from broker_common.crypto.certificates import (
     certificate_fingerprint,
     parse_identity,
 )
-from broker_common.crypto.linkage import LinkageKey, parse_health_card
+from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.secret_text import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
@@ -316,7 +316,7 @@ def _policy_seeds() -> dict[str, bytes]:
 
 # --- sources ---------------------------------------------------------------------------------------------------------
 
-_LINKAGE = LinkageKey(_FIXED)
+_LINKAGE = LinkageChain([LinkageKey(_FIXED)])
 _CARD = "5584486673"
 
 
