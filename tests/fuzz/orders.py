@@ -254,7 +254,7 @@ def _sample_seeds() -> dict[str, bytes]:
         "ticket": b"t" + _body().SerializeToString(),
         "honest": b"-",
         "bad header": b"h"
-        + sample_pb2.SampleHeader(ticket=_honest_ticket(), sealed_frame_key=b"x").SerializeToString(),
+        + sample_pb2.SampleHeader(ticket=_honest_ticket(), sealed_frame_key=b"x", linkage=_LINKAGE).SerializeToString(),
         "bad key": b"k" + bytes(31),
         "bad encapsulation": b"e" + bytes(1200),
         "bad frame": b"f" + sample_pb2.SampleFrame(index=0, last=True, ciphertext=b"x").SerializeToString(),
@@ -470,7 +470,14 @@ TARGETS: Mapping[str, Target[Any]] = {
         codes=_TICKET_CODES
         | _IN_FORCE_CODES
         | QUESTION_CODES
-        | {"SCALE_REFUSED", "WRONG_ORGANISATION", "SEALED_WRONGLY", "BAD_FRAMES", "COMMITMENT_MISMATCH"},
+        | {
+            "SCALE_REFUSED",
+            "LINKAGE_MISMATCH",
+            "WRONG_ORGANISATION",
+            "SEALED_WRONGLY",
+            "BAD_FRAMES",
+            "COMMITMENT_MISMATCH",
+        },
         mutations=200,
     ),
     "charge": Target(
