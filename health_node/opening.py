@@ -136,7 +136,7 @@ class HealthHome(AgencyHome[HealthState]):
 
         async def while_serving() -> None:
             await service.recover()
-            await link.keep_cards_current(lambda card: register(journal, card))
+            await link.keep_cards_current(lambda card: register(journal, card, only_known=True))
 
         server = NodeServer(
             address=self.config.address,

@@ -97,16 +97,21 @@ def register(
     projects: Sequence[str] | None = None,
     inbox: str | None = None,
     replace: bool = False,
+    only_known: bool = False,
 ) -> Registration:
     """Log that a peer is known by a card; what is not given stays as it was.
 
+    `only_known` is for cards that nobody on our side has looked at: who was revoked meanwhile stays unknown.
+
     Raises:
         InvalidRequestError: CARD_OUTDATED; BAD_SIGNATURE, a known peer's card is no successor of the one that is known, and
-            `replace` is not given.
+            `replace` is not given; NOT_REGISTERED.
     """
     identity = card.card.identity
     with journal.transaction() as transaction:
         known = transaction.state.membership.peer(identity.role, peer_name(identity))
+        if known is None and only_known:
+            registered(transaction.state.membership, identity.role, peer_name(identity))
         if known is not None and known.card.signed != card.signed and not replace:
             verify_successor(known.card, card.signed, journal.now())
         event = Registered(
@@ -161,7 +166,7 @@ def exchange(journal: Journal[StateT], caller: Identity, signed: SignedCard) -> 
         own = own_card(state.membership)
     if known.card.signed != signed:
         try:
-            register(journal, verify_successor(known.card, signed, journal.now()))
+            register(journal, verify_successor(known.card, signed, journal.now()), only_known=True)
         except InvalidRequestError as error:
             # A peer that has not heard of its own newest card yet changes nothing, and learns ours.
             if error.code != "CARD_OUTDATED":

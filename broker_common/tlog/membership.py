@@ -75,7 +75,7 @@ class Membership:
         """Take a peer's card at a node of this role.
 
         Raises:
-            InvalidRequestError: it does not agree with itself, is of nobody whom such a node knows, or hides another peer
+            InvalidRequestError: it does not agree with itself, is of nobody whom such a node knows, or hides a certificate
                 from TLS.
         """
         card = verify_card(event.card)
@@ -117,6 +117,9 @@ class Membership:
 
 def _verify_subjects(card: VerifiedCard, others: list[VerifiedCard]) -> None:
     """TLS finds a trusted certificate by its subject: two with the same one would hide each other."""
+    # SECURITY: on one card as well. A node that is told of such a pair refuses every call, whoever makes it.
     taken = {certificate.subject for other in others for certificate in other.certificates(0)}
-    if any(certificate.subject in taken for certificate in card.certificates(0)):
-        raise InvalidRequestError("MALFORMED_MESSAGE", problem="the card: its certificate has another peer's subject")
+    for certificate in card.certificates(0):
+        if certificate.subject in taken:
+            raise InvalidRequestError("MALFORMED_MESSAGE", problem="the card: its certificate's subject is taken")
+        taken.add(certificate.subject)

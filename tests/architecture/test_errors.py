@@ -44,6 +44,8 @@ DETAILS = frozenset(
             "reference",
             "chain",
             "package",
+            "party",
+            "party",
             "peer",
             "reason",
         ),

@@ -13,8 +13,6 @@ import msgspec
 import pytest
 
 from broker_common.privacy.policy import Policy
-from broker_common.storage.home import TlsConfig
-from broker_common.storage.registration import ResearcherPeer
 from census_node import config as census_config
 from health_node import config as health_config
 from researcher_node import config as researcher_config
@@ -81,8 +79,6 @@ CONFIGURED: list[type[msgspec.Struct]] = [
     *structs(census_config),
     *structs(health_config),
     *structs(researcher_config),
-    TlsConfig,
-    ResearcherPeer,
     Policy,
 ]
 SETTINGS = sorted({(struct.__name__, field) for struct in CONFIGURED for field in struct.__struct_fields__})

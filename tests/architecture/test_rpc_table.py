@@ -10,6 +10,7 @@ import pytest
 import tripartite.v1
 from google.protobuf.descriptor import MethodDescriptor
 from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
 
 from broker_common.crypto.certificates import Identity
 from broker_common.errors import InvalidRequestError
@@ -19,13 +20,13 @@ ROLES = {"researcher", "health", "census"}
 
 
 def all_methods() -> Iterator[MethodDescriptor]:
-    """Every RPC of every service that our protos define, and of the standard health probe."""
+    """Every RPC of every service that our protos define, and of the standard services beside them."""
     files = [
         importlib.import_module(f"tripartite.v1.{module.name}").DESCRIPTOR
         for module in pkgutil.iter_modules(tripartite.v1.__path__)
         if module.name.endswith("_pb2")
     ]
-    for file in [*files, health_pb2.DESCRIPTOR]:
+    for file in [*files, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR]:
         for service in file.services_by_name.values():
             yield from service.methods
 
@@ -38,7 +39,7 @@ def path(method: MethodDescriptor) -> str:
 def test_every_rpc_has_its_row_and_every_row_its_rpc() -> None:
     """A new RPC is refused to everybody until somebody decides who may call it; a removed one leaves no row."""
     assert set(ALLOWED_ROLES) == {path(method) for method in all_methods()}
-    assert len(list(all_methods())) == 11
+    assert len(list(all_methods())) == 13
 
 
 def test_every_row_names_known_roles() -> None:
@@ -55,8 +56,8 @@ def test_who_may_call_what() -> None:
         for role in ROLES
     }
     assert by_role == {
-        "researcher": ["Collect", "GetDictionary", "GetDictionary", "GetPolicy", "Quote", "Submit"],
-        "health": ["Count", "GetPolicy"],
+        "researcher": ["Collect", "Exchange", "GetDictionary", "GetDictionary", "GetPolicy", "Quote", "Submit"],
+        "health": ["Count", "Exchange", "GetPolicy"],
         "census": ["Deliver"],
     }
 

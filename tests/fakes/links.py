@@ -6,21 +6,41 @@ A lying peer is a link of its own: it answers whatever a test tells it to.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
+from fakes.world import CENSUS, HEALTH, World
 from grpc import StatusCode
 from grpc.aio import EOF, AioRpcError, Metadata
 from tripartite.v1 import census_service_pb2, census_service_pb2_grpc, policy_pb2
 
+from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Identity
+from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.rpc.callers import set_caller
+from broker_common.rpc.server import StopSignal
 from broker_common.rpc.status import trailing_metadata
+from broker_common.values import Clock
 from census_node.service import CensusService
+from health_node.census_link import CensusLink
+from health_node.config import LimitConfig as HealthLimits
+from health_node.node import HealthNode
+from health_node.service import HealthService
 
-__all__ = ["NO_CONTEXT", "CountCall", "CountScript", "InMemoryCensus", "LyingCensus", "count", "on_the_wire", "stream"]
+__all__ = [
+    "NO_CONTEXT",
+    "CountCall",
+    "CountScript",
+    "InMemoryCensus",
+    "LyingCensus",
+    "count",
+    "health_service",
+    "on_the_wire",
+    "stream",
+]
 
 # Handlers do not use their context; the interceptor does.
 NO_CONTEXT: Any = None
@@ -168,6 +188,37 @@ class InMemoryCensus:
     ) -> AsyncIterator[census_service_pb2.CountResponse]:
         """A script: what the real service says."""
         return count(self._service, requests, self._sender)
+
+
+def health_service(
+    world: World, node: HealthNode, link: InMemoryCensus, limits: HealthLimits, stop: StopSignal
+) -> HealthService:
+    """The health agency's service over a link, which knows the census node by the card in the health node's log."""
+    known = world.known(node.journal)
+    return HealthService(
+        node,
+        census=_InMemoryLink(link.stub, lambda: known.card("census", CENSUS.organisation), world.health_clock),
+        manifest_key=lambda: world.parties[HEALTH].signing(Purpose.MANIFEST),
+        randomness=os.urandom,
+        limits=limits,
+        stop=stop,
+    )
+
+
+class _InMemoryLink(CensusLink):
+    """A health node's way to a census node; the channel alone is not the product's."""
+
+    def __init__(
+        self, stub: census_service_pb2_grpc.CensusServiceAsyncStub, card: Callable[[], VerifiedCard], clock: Clock
+    ) -> None:
+        def no_channel() -> NoReturn:
+            raise AssertionError("there is no channel here")
+
+        super().__init__("in memory", card=card, own_card=no_channel, tls=no_channel, clock=clock)
+        self._stub = stub
+
+    def stub(self) -> census_service_pb2_grpc.CensusServiceAsyncStub:
+        return self._stub
 
 
 class LyingCensus(InMemoryCensus):

@@ -2,42 +2,80 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
-from broker_common.crypto.signing import Purpose, SigningKey
+from fakes.cards import IDENTITY, Party
+from fakes.randomness import SeededRandomness
+
+from broker_common.crypto.certificates import Identity
+from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Adopted, Charged, Loaded, Opened, Relinked, Reopened, Shutdown, Submitted
+from broker_common.tlog.entries import (
+    Adopted,
+    Announced,
+    Charged,
+    Event,
+    Loaded,
+    Opened,
+    Registered,
+    Relinked,
+    Reopened,
+    Revoked,
+    Shutdown,
+    Submitted,
+)
+from broker_common.tlog.membership import peer_name
 from broker_common.tlog.note import NoteSigner
-from broker_common.tlog.replay import FORMAT_VERSION
+from broker_common.tlog.replay import FORMAT_VERSION, LogState
 
 __all__ = [
+    "ALICE",
+    "CENSUS",
+    "HEALTH",
+    "HEALTH_ORIGIN",
     "LOG_KEY",
     "OPERATOR_KEY",
     "ORIGIN",
     "POLICY_KEY",
     "SIGNER",
     "adopted",
-    "chain_of",
+    "announced",
+    "beginning",
     "census_state",
+    "chain_of",
     "charged",
     "confirmed",
+    "contents",
     "hash_of",
     "loaded",
     "opened",
     "policy",
+    "registered",
     "relinked",
     "reopened",
+    "revoked",
+    "root",
     "shut_down",
     "submitted",
 ]
 
 ORIGIN = "census.test/log"
+HEALTH_ORIGIN = "health.test/log"
 POLICY_KEY = SigningKey(Purpose.POLICY, bytes(range(32)))
 LOG_KEY = SigningKey(Purpose.LOG, bytes(range(1, 33)))
 OPERATOR_KEY = SigningKey(Purpose.OPERATOR, bytes(range(2, 34)))
-SIGNER = NoteSigner(ORIGIN, LOG_KEY)
+SIGNER = NoteSigner(ORIGIN, (LOG_KEY,))
+CENSUS = Party(
+    Identity("census-ca", "census", "node"),
+    ORIGIN,
+    given={"policy": POLICY_KEY, "operator": OPERATOR_KEY, "log": LOG_KEY},
+    randomness=SeededRandomness("census"),
+)
+HEALTH = Party(Identity("health-on", "health", "node"), HEALTH_ORIGIN, randomness=SeededRandomness("health"))
+ALICE = Party(Identity("university", "researcher", "alice"), randomness=SeededRandomness("alice"))
 
 
 def policy(**changes: Any) -> Policy:
@@ -59,7 +97,7 @@ def policy(**changes: Any) -> Policy:
 
 def census_state() -> CensusState:
     """A census log that nothing stands in, under the keys of this module."""
-    return CensusState(POLICY_KEY.verify_key, OPERATOR_KEY.verify_key)
+    return CensusState(root(CENSUS))
 
 
 def hash_of(number: int) -> str:
@@ -74,8 +112,39 @@ def chain_of(number: int) -> str:
 
 def opened(role: str = "census", **changes: Any) -> Opened:
     """The opening of a log."""
-    fields: dict[str, Any] = {"origin": ORIGIN, "role": role, "format": FORMAT_VERSION}
+    origin = HEALTH_ORIGIN if role == "health" else ORIGIN
+    fields: dict[str, Any] = {"origin": origin, "role": role, "format": FORMAT_VERSION}
     return Opened(**fields | changes)
+
+
+def root(party: Party) -> VerifyKey:
+    """The identity key that a party's first card is signed with."""
+    key = party.card.listed(IDENTITY)[0][1]
+    assert isinstance(key, VerifyKey)
+    return key
+
+
+def announced(party: Party = CENSUS) -> Announced:
+    """The party's present card, in its own log."""
+    return Announced(card=party.card.signed)
+
+
+def registered(party: Party, **changes: Any) -> Registered:
+    """A peer's present card, in the log of a node that knows it."""
+    fields: dict[str, Any] = {"card": party.card.signed, "projects": (), "inbox": ""}
+    return Registered(**fields | changes)
+
+
+def revoked(party: Party, **changes: Any) -> Revoked:
+    """The end of a registration."""
+    name = peer_name(party.identity)
+    return Revoked(**{"role": party.identity.role, "name": name, "note": "it left"} | changes)
+
+
+def beginning(role: str = "census") -> tuple[Event, ...]:
+    """How a node's log begins: whose it is, and whom the node knows: Alice, and the other agency."""
+    own, other = (HEALTH, CENSUS) if role == "health" else (CENSUS, HEALTH)
+    return opened(role), announced(own), registered(other), registered(ALICE, projects=("study",))
 
 
 def adopted(rules: Policy | None = None, key: SigningKey = POLICY_KEY, **changes: Any) -> Adopted:
@@ -150,3 +219,14 @@ def submitted(number: int, **changes: Any) -> Submitted:
         "load": "load1",
     }
     return Submitted(**fields | changes)
+
+
+def contents(state: LogState) -> dict[str, Any]:
+    """Everything that a state holds, as values that can be compared."""
+    membership = state.membership
+    plain = copy.deepcopy({name: value for name, value in vars(state).items() if name != "membership"})
+    return plain | {
+        "root": membership._identity_key,
+        "own": membership.own and membership.own.signed,
+        "peers": {name: (peer.card.signed, peer.projects, peer.inbox) for name, peer in membership._peers.items()},
+    }

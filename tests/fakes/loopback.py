@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Self
 
 import grpc
-from fakes.world import HEALTH, OTHER_HEALTH, OTHER_RESEARCHER, RESEARCHER, World
+from fakes.world import CENSUS, HEALTH, OTHER, OTHER_HEALTH, OWNER, RESEARCHER, World
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from grpc import aio
 from grpc.aio import AioRpcError
 from tripartite.v1 import (
+    card_service_pb2_grpc,
     census_service_pb2,
     census_service_pb2_grpc,
     health_service_pb2_grpc,
@@ -25,26 +26,41 @@ from broker_common.crypto.certificates import (
     PeerCertificate,
     Role,
     TlsCredentials,
-    make_certificate,
     server_name,
 )
+from broker_common.crypto.signing import Purpose
+from broker_common.rpc.cards import CardService
 from broker_common.rpc.channel import Peer, open_channel
 from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.rpc.status import broker_error
 from broker_common.storage.clock import system_clock
+from broker_common.storage.journal import Journal, StateT
+from broker_common.storage.registration import exchange
 from broker_common.values import Clock
 from census_node.config import LimitConfig as CensusLimits
 from census_node.service import CensusService
+from health_node.census_link import CensusLink
 from health_node.config import LimitConfig as HealthLimits
 from health_node.service import HealthService
 from researcher_node.answers import Answers
+from researcher_node.asking import Party, Session
 from researcher_node.service import InboxService
+from researcher_node.trust import Trust
 
-__all__ = ["CENSUS", "OTHER", "OWNER", "Loopback", "call", "hand_over", "raw_channel", "registered", "serving", "until"]
+__all__ = [
+    "CENSUS",
+    "OTHER",
+    "OWNER",
+    "Loopback",
+    "add_cards",
+    "call",
+    "hand_over",
+    "raw_channel",
+    "registered",
+    "serving",
+    "until",
+]
 
-CENSUS = Identity("census-agency", "census", "node")
-OWNER = Identity("university", "researcher", RESEARCHER)
-OTHER = Identity("university", "researcher", OTHER_RESEARCHER)
 SECONDS = 10.0
 
 
@@ -60,6 +76,12 @@ def registered(*parties: TlsCredentials) -> list[PeerCertificate]:
     return [PeerCertificate.parse_pem(own.certificate) for own in parties]
 
 
+def add_cards(server: aio.Server, journal: Journal[StateT]) -> None:
+    """The exchange of cards, as an agency's node serves it."""
+    cards = CardService(lambda caller, signed: exchange(journal, caller, signed))
+    card_service_pb2_grpc.add_CardServiceServicer_to_server(cards, server)
+
+
 @contextlib.asynccontextmanager
 async def serving(
     role: Role,
@@ -73,14 +95,16 @@ async def serving(
     """A node's server on a free port; gives what a client must know of it."""
     stop = StopSignal() if stop is None else stop
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    server = NodeServer(address="127.0.0.1:0", tls=own, peers=peers, service="tripartite.v1", clock=clock)
+    server = NodeServer(
+        address="127.0.0.1:0", tls=lambda: own, peers=lambda: peers, service="tripartite.v1", clock=clock
+    )
     running = asyncio.create_task(server.run(register, stop=stop, on_ready=ready.set_result))
     either: set[asyncio.Future[Any]] = {running, ready}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if not ready.done():
         await running
     try:
-        yield Peer(role, ready.result(), PeerCertificate.parse_pem(own.certificate))
+        yield Peer(role, ready.result(), tuple(registered(own)))
     finally:
         stop.stop()
         # What stopped a node is said by its stop signal, which the test has.
@@ -94,10 +118,7 @@ class Loopback:
     def __init__(self, world: World, *, clock: Clock = system_clock) -> None:
         self.world = world
         self.clock = clock
-        self.tls = {
-            identity: make_certificate(identity, now_ms=system_clock(), days=2)
-            for identity in (CENSUS, HEALTH, OTHER_HEALTH, OWNER, OTHER)
-        }
+        self.tls = {identity: world.parties[identity].tls for identity in (CENSUS, HEALTH, OTHER_HEALTH, OWNER, OTHER)}
         self.stops: dict[Role, StopSignal] = {role: StopSignal() for role in ("census", "health", "researcher")}
         self.peers: dict[Role, Peer] = {}
         self.answers: Answers = world.open_answers()
@@ -114,24 +135,19 @@ class Loopback:
 
     async def __aenter__(self) -> Self:
         census = self.census = self.census_type(self.world.census, self.census_limits, self.stops["census"])
-        await self._serve(
-            "census",
-            CENSUS,
-            lambda server: census_service_pb2_grpc.add_CensusServiceServicer_to_server(census, server),
-        )
-        channel = await self._stack.enter_async_context(self.channel(HEALTH, "census"))
-        health = HealthService(
-            self.health,
-            census=census_service_pb2_grpc.CensusServiceStub(channel),
-            sender=self.world.sender,
-            policy_key=self.world.secrets.policy.verify_key,
-            census_log=self.world.census_log.verifier,
-            limits=self.health_limits,
-            stop=self.stops["health"],
-        )
-        await self._serve(
-            "health", HEALTH, lambda server: health_service_pb2_grpc.add_HealthServiceServicer_to_server(health, server)
-        )
+
+        def add_census(server: aio.Server) -> None:
+            census_service_pb2_grpc.add_CensusServiceServicer_to_server(census, server)
+            add_cards(server, self.world.census.journal)
+
+        await self._serve("census", CENSUS, add_census)
+        health = self.health_service(HealthService)
+
+        def add_health(server: aio.Server) -> None:
+            health_service_pb2_grpc.add_HealthServiceServicer_to_server(health, server)
+            add_cards(server, self.health.journal)
+
+        await self._serve("health", HEALTH, add_health)
         inbox = InboxService(self.answers)
         await self._serve(
             "researcher", OWNER, lambda server: inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(inbox, server)
@@ -147,6 +163,46 @@ class Loopback:
         server = serving(role, self.tls[identity], self.registered, register, clock=self.clock, stop=self.stops[role])
         self.peers[role] = await self._stack.enter_async_context(server)
 
+    def health_service(self, kind: type[HealthService]) -> HealthService:
+        """The health node's service, or one that differs from it, in front of the census node."""
+        known = self.world.known(self.health.journal)
+        link = CensusLink(
+            self.peers["census"].address,
+            card=lambda: known.card("census", CENSUS.organisation),
+            own_card=lambda: known.own().signed,
+            tls=lambda: self.tls[HEALTH],
+            clock=system_clock,
+        )
+        self._stack.push_async_callback(link.close)
+        return kind(
+            self.health,
+            census=link,
+            manifest_key=lambda: self.world.parties[HEALTH].signing(Purpose.MANIFEST),
+            randomness=self.world.randomness,
+            limits=self.health_limits,
+            stop=self.stops["health"],
+        )
+
+    def session(
+        self, *, answers: Answers | None = None, census: Peer | None = None, health: Peer | None = None
+    ) -> Session:
+        """The first researcher's session, to be entered, with both nodes or with what stands in their places."""
+        party, trust = self.world.parties[OWNER], Trust(self.world.directory / "trust", system_clock)
+        for agency in (CENSUS, HEALTH):
+            trust.put(self.world.parties[agency].card)
+        return Session(
+            researcher_id=RESEARCHER,
+            ticket_key=lambda: party.signing(Purpose.TICKET),
+            health=Party("health", (health or self.peers["health"]).address),
+            census=Party("census", (census or self.peers["census"]).address),
+            own_card=lambda: party.card,
+            trust=trust,
+            tls=lambda: self.tls[OWNER],
+            answers=answers or self.answers,
+            clock=system_clock,
+            randomness=self.world.randomness,
+        )
+
     def channel(self, identity: Identity, role: Role) -> aio.Channel:
         """A channel of `identity` to the node of `role`, as the product opens it."""
         return open_channel(self.peers[role], self.tls[identity], system_clock)
@@ -157,7 +213,7 @@ def raw_channel(
 ) -> aio.Channel:
     """A channel without the product's own checks; without `own`, one that shows no certificate."""
     credentials = grpc.ssl_channel_credentials(
-        peer.certificate.pem if trusted is None else trusted,
+        b"".join(each.pem for each in peer.certificates) if trusted is None else trusted,
         None if own is None else own.private_key,
         None if own is None else own.certificate,
     )

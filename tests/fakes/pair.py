@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from fakes.links import NO_CONTEXT, LyingCensus
+from fakes.links import NO_CONTEXT, LyingCensus, health_service
 from fakes.world import HEALTH, RESEARCHER, Order, World
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
@@ -56,15 +56,8 @@ class Pair:
         return CensusService(self.world.census, limits, self.census_stop)
 
     def _health_service(self) -> HealthService:
-        return HealthService(
-            self.node,
-            census=self.link.stub,
-            sender=self.world.sender,
-            policy_key=self.world.secrets.policy.verify_key,
-            census_log=self.world.census_log.verifier,
-            limits=LimitConfig(max_queries=self.max_queries, forward_deadline_ms=self.forward_deadline_ms),
-            stop=self.health_stop,
-        )
+        limits = LimitConfig(max_queries=self.max_queries, forward_deadline_ms=self.forward_deadline_ms)
+        return health_service(self.world, self.node, self.link, limits, self.health_stop)
 
     async def watched(self, requests: Requests) -> Responses:
         """The link: everything passes, and `passing` is told before it does; after `said X` it has."""

@@ -21,17 +21,19 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fakes import logs
+from fakes.cards import Party, PrivateKey
 from fakes.clock import FakeClock
 from sqlite_utils import Database
 from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sample_pb2, ticket_pb2
 
+from broker_common.crypto.cards import SAMPLE, SAMPLING
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, commit_set, hash_bytes, hash_set
 from broker_common.crypto.frames import FrameSealer
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
 from broker_common.crypto.sealing import OpeningKey, SealingKey, sample_info
-from broker_common.crypto.signing import Purpose, SigningKey
+from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import BrokerError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief, price_units
 from broker_common.privacy.policy import Policy, parse_policy
@@ -46,13 +48,14 @@ from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
+from broker_common.storage.registration import KnownPeers, announce, register
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source_values import MISSING, Values
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Charged, Entry, parse_entry
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.merkle import MerkleTree
-from broker_common.tlog.note import NoteSigner
+from broker_common.tlog.note import NoteSigner, NoteVerifier
 from broker_common.tlog.replay import LogState, replay
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from census_node import node as census_loads
@@ -66,17 +69,22 @@ from census_node.samples import SampleFolder
 from health_node import node as health_loads
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Attempt, Sample, Sender
-from health_node.node import HealthNode
+from health_node.node import HealthNode, SamplingKeys
 from health_node.people_store import People, build_people_store
 from health_node.questions import Questions
 from health_node.relinking import relink_people
 from researcher_node.answers import Answers, AskedQuestion, CensusKeys
 
 __all__ = [
+    "CENSUS",
+    "CENSUS_ORIGIN",
     "FRENCH",
     "HEALTH",
+    "HEALTH_ORIGIN",
+    "OTHER",
     "OTHER_HEALTH",
     "OTHER_RESEARCHER",
+    "OWNER",
     "PROJECT",
     "RELEASE",
     "RESEARCHER",
@@ -90,6 +98,7 @@ __all__ = [
 
 ItemT = TypeVar("ItemT")
 EventT = TypeVar("EventT")
+StateT = TypeVar("StateT", bound=LogState)
 Pseudonyms = npt.NDArray[np.uint8]
 Frame = tuple[int, bool, bytes]
 
@@ -97,8 +106,11 @@ RESEARCHER, OTHER_RESEARCHER = "researcher-1", "researcher-2"
 PROJECT = "official-languages"
 RELEASE = "2011"
 FRENCH = "mother_tongue = 'French'"
+CENSUS = Identity("census-agency", "census", "node")
 HEALTH = Identity("health-agency", "health", "node")
 OTHER_HEALTH = Identity("other-health-agency", "health", "node")
+OWNER = Identity("university", "researcher", RESEARCHER)
+OTHER = Identity("university", "researcher", OTHER_RESEARCHER)
 CENSUS_ORIGIN = "census.example/test"
 HEALTH_ORIGIN = "health.example/test"
 _LOAD = "0123456789abcdef"
@@ -148,7 +160,7 @@ class OrderedSample:
 
 @dataclass
 class Secrets:
-    """Every private key of this world; tests take what a liar would need."""
+    """The private keys that this world begins with; tests take what a liar would need."""
 
     log: SigningKey = field(default_factory=lambda: _signing(Purpose.LOG))
     policy: SigningKey = field(default_factory=lambda: _signing(Purpose.POLICY))
@@ -164,9 +176,20 @@ class Secrets:
         default_factory=lambda: {name: _signing(Purpose.TICKET) for name in (RESEARCHER, OTHER_RESEARCHER)}
     )
 
+    def of(self, identity: Identity) -> dict[str, PrivateKey]:
+        """One party's keys, by what its card calls their purpose. TLS and identity keys are its own to make."""
+        if identity.role == "researcher":
+            return {"ticket": self.ticket[identity.name]}
+        if identity.role == "census":
+            keys: dict[str, PrivateKey] = {"log": self.log, "answer": self.answer, SAMPLE: self.sample}
+            return keys | {"policy": self.policy, "operator": self.operator}
+        if identity == OTHER_HEALTH:
+            return {"manifest": self.other_manifest}
+        return {"log": self.health_log, "manifest": self.manifest, SAMPLING: self.sampling}
+
 
 class World:
-    """Three agencies that know each other's public keys. `close` it."""
+    """Three agencies that know each other's cards. `close` it."""
 
     def __init__(
         self,
@@ -188,11 +211,16 @@ class World:
         self.people = make_pseudonyms(people)
         # Three of four, spread through the health agency's people, as in life.
         self.in_census = self.people[np.arange(len(self.people)) % 4 != 3]
-        self.researchers = {
-            name: Researcher(name, key.verify_key, frozenset({PROJECT})) for name, key in self.secrets.ticket.items()
+        origins = {CENSUS: CENSUS_ORIGIN, HEALTH: HEALTH_ORIGIN, OTHER_HEALTH: "other-health.example/test"}
+        self.parties = {
+            identity: Party(identity, origins.get(identity, ""), given=self.secrets.of(identity))
+            for identity in (CENSUS, HEALTH, OTHER_HEALTH, OWNER, OTHER)
         }
-        self.census_log = NoteSigner(CENSUS_ORIGIN, self.secrets.log)
-        self.health_log = NoteSigner(HEALTH_ORIGIN, self.secrets.health_log)
+        # The identity key of each party's first card.
+        self.roots = {identity: party.signing(Purpose.IDENTITY).verify_key for identity, party in self.parties.items()}
+        # The keys that each agency's first card gives its log.
+        self.census_log = NoteSigner(CENSUS_ORIGIN, (self.secrets.log,))
+        self.health_log = NoteSigner(HEALTH_ORIGIN, (self.secrets.health_log,))
         self._copies = itertools.count(1)
         self._closing: list[Callable[[], None]] = []
         self.census_folder = directory / "census"
@@ -209,6 +237,32 @@ class World:
         self.secrets.linkage = self.secrets.linkage.with_key(key)
         self.people, self.in_census = (_ascending(key.step(people)) for people in (self.people, self.in_census))
 
+    @property
+    def researchers(self) -> dict[str, Researcher]:
+        """Whom the census node knows as researchers."""
+        return self.known(self.census.journal).researchers()
+
+    def known(self, journal: Journal[StateT]) -> KnownPeers:
+        """A node's view of who it is and whom it knows, as the product gives it to the node's parts."""
+        return KnownPeers(journal, self.census_clock if journal.state.role == "census" else self.health_clock)
+
+    def _introduce(self, journal: Journal[StateT], own: Identity, *peers: Identity) -> None:
+        """Log whose log this is, and whom its node knows."""
+        announce(journal, self.parties[own].card.signed)
+        for peer in peers:
+            register(journal, self.parties[peer].card, projects=[PROJECT] if peer.role == "researcher" else None)
+
+    def _signer(self, own: Identity, clock: Clock) -> Callable[[LogState], NoteSigner]:
+        """What a party's log is signed with: the keys that its card honours, or the one there is before any card."""
+        party = self.parties[own]
+
+        def signer(state: LogState) -> NoteSigner:
+            card, now_ms = state.membership.own, max(clock(), state.time_ms)
+            public = (party.card if card is None else card).verify_keys(Purpose.LOG, now_ms)
+            return NoteSigner(party.card.card.origin, tuple(party.private(key.to_text(), SigningKey) for key in public))
+
+        return signer
+
     # --- the census agency -----------------------------------------------------------------------------------------
 
     def _make_census(self) -> None:
@@ -217,6 +271,7 @@ class World:
         loads.path.mkdir()
         self.make_registry(_LOAD).write(loads.file(_LOAD))
         journal = self._census_journal(create=True)
+        self._introduce(journal, CENSUS, HEALTH, OTHER_HEALTH, OWNER, OTHER)
         self._adopt(journal, self.policy)
         loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom)
         journal.close()
@@ -263,7 +318,7 @@ class World:
 
     def census_state(self) -> CensusState:
         """A census log that nothing stands in."""
-        return CensusState(self.secrets.policy.verify_key, self.secrets.operator.verify_key)
+        return CensusState(self.roots[CENSUS])
 
     def make_registry(self, load: str) -> Registry:
         """Everybody in the census, their language told by their place: French is every fourth from the second on."""
@@ -282,7 +337,7 @@ class World:
         journal = (Journal.create if create else Journal)(
             self.census_folder / "journal.db",
             fresh_state=self.census_state,
-            signer=self.census_log,
+            signer=self._signer(CENSUS, self.census_clock),
             clock=self.census_clock,
             tables=tables,
         )
@@ -291,17 +346,25 @@ class World:
 
     def open_census(self) -> CensusNode:
         """Start a census node on what is on disk; it becomes `self.census`."""
+        journal = self._census_journal()
+        known, party = self.known(journal), self.parties[CENSUS]
+
+        def answer() -> SigningKey:
+            key = known.own().in_use("answer", self.census_clock())
+            assert isinstance(key, VerifyKey)
+            return party.private(key.to_text(), SigningKey)
+
+        def sample() -> list[OpeningKey]:
+            keys = known.own().honoured(SAMPLE, self.census_clock())
+            return [party.private(key.to_text(), OpeningKey) for key in keys if isinstance(key, SealingKey)]
+
+        def manifest() -> dict[str, list[VerifyKey]]:
+            cards = known.agencies("health").items()
+            return {name: card.verify_keys(Purpose.MANIFEST, self.census_clock()) for name, card in cards}
+
         self.census = CensusNode(
-            self._census_journal(),
-            keys=Keys(
-                answer=self.secrets.answer,
-                sample=self.secrets.sample,
-                manifest={
-                    HEALTH.organisation: self.secrets.manifest.verify_key,
-                    OTHER_HEALTH.organisation: self.secrets.other_manifest.verify_key,
-                },
-            ),
-            researchers=dict(self.researchers),
+            journal,
+            keys=Keys(answer=answer, sample=sample, manifest=manifest, researchers=known.researchers),
             loads=LoadFolder(self.census_folder / "registries", ".npz"),
             samples=SampleFolder(self.census_folder / "samples"),
             clock=self.census_clock,
@@ -319,7 +382,7 @@ class World:
         journal = self._census_journal()
         with loads.loading(os.urandom) as load:
             self.make_registry(load).write(loads.file(load))
-            loads.put_in_force(journal, load, release, os.urandom)
+            loads.put_in_force(journal, load, release, self.linkage, os.urandom)
         census_loads.forget_old_loads(journal, loads)
         journal.close()
         return load
@@ -350,12 +413,17 @@ class World:
             build_people_store(loads.file(_LOAD), self._health_records(len(self.people)))
         journal = self._health_journal(create=create)
         if create:
+            self._introduce(journal, HEALTH, CENSUS, OWNER, OTHER)
             loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom)
             self._write_keys(self.health_folder)
+        known, party = self.known(journal), self.parties[HEALTH]
         return HealthNode(
             journal,
-            researchers=self.researchers,
-            sampling_key=self.secrets.sampling,
+            researchers=known.researchers,
+            sampling=SamplingKeys(
+                in_use=lambda: str(known.own().in_use(SAMPLING, self.health_clock())),
+                named=lambda name: party.private(name, SamplingKey),
+            ),
             loads=loads,
             engine_threads=_ENGINE_THREADS,
             clock=self.health_clock,
@@ -369,8 +437,8 @@ class World:
 
         journal = (Journal.create if create else Journal)(
             self.health_folder / "journal.db",
-            fresh_state=HealthState,
-            signer=self.health_log,
+            fresh_state=lambda: HealthState(self.roots[HEALTH]),
+            signer=self._signer(HEALTH, self.health_clock),
             clock=self.health_clock,
             tables=tables,
         )
@@ -383,7 +451,7 @@ class World:
         journal = self._health_journal()
         with loads.loading(os.urandom) as load:
             build_people_store(loads.file(load), self._health_records(people))
-            loads.put_in_force(journal, load, release, os.urandom)
+            loads.put_in_force(journal, load, release, self.linkage, os.urandom)
         health_loads.forget_old_loads(journal, loads)
         journal.close()
         return load
@@ -552,14 +620,18 @@ class World:
             sealed,
             opening_key=order.opening_key,
             ticket_hash=order.hash,
-            census_key=self.secrets.answer.verify_key,
+            census_keys=[self.secrets.answer.verify_key],
         ).body
 
     # --- the researcher --------------------------------------------------------------------------------------------
 
     def open_answers(self, name: str = "answers.db") -> Answers:
         """The researcher's store."""
-        keys = CensusKeys(self.secrets.answer.verify_key, self.census_log.verifier)
+        party = self.parties[CENSUS]
+        keys = CensusKeys(
+            answer=lambda: party.card.verify_keys(Purpose.ANSWER, self.clock()),
+            log=lambda: NoteVerifier(CENSUS_ORIGIN, tuple(party.card.verify_keys(Purpose.LOG, self.clock()))),
+        )
         answers = Answers(self.directory / name, keys, self.clock)
         self._closing.append(answers.close)
         return answers
@@ -609,7 +681,7 @@ class World:
 
     def verify_health_log(self) -> HealthState:
         """Return the replayed health log, if it keeps every rule and leads to its signed checkpoint."""
-        return verify_stored_log(self.health_folder / "journal.db", HealthState(), self.health_log)
+        return verify_stored_log(self.health_folder / "journal.db", HealthState(self.roots[HEALTH]), self.health_log)
 
     def verify_honest_query(self) -> None:
         """An honest query is charged once, answered, and its answer opens."""
@@ -709,9 +781,6 @@ def rows(path: Path, table: str) -> list[tuple[object, ...]]:
 def read_log(path: Path) -> list[Entry]:
     """The entries of a journal, read by a connection of its own."""
     return [parse_entry(bytes(data)) for _, data in sorted(_entry_rows(path))]
-
-
-StateT = TypeVar("StateT", bound=LogState)
 
 
 def verify_stored_log(path: Path, state: StateT, signer: NoteSigner) -> StateT:

@@ -18,16 +18,17 @@ from typing import Any
 import pytest
 from fakes.clock import FakeClock
 from fakes.logs import (
+    CENSUS,
     LOG_KEY,
-    OPERATOR_KEY,
     ORIGIN,
-    POLICY_KEY,
     SIGNER,
     adopted,
+    beginning,
     census_state,
     charged,
     hash_of,
     loaded,
+    root,
     shut_down,
 )
 from sqlite_utils import Database
@@ -43,8 +44,8 @@ from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import replay
 
 PRICE = price_units(30)
-READY = 4
-"""Entries in the journal of the fixture: opened, adopted, loaded, one charge."""
+READY = 7
+"""Entries in the journal of the fixture: opened, announced, two registered, adopted, loaded, one charge."""
 
 
 def create_tables(db: Database) -> None:
@@ -57,7 +58,7 @@ def open_journal(path: Path, clock: FakeClock | None = None, signer: NoteSigner 
     return Journal(
         path,
         fresh_state=census_state,
-        signer=signer,
+        signer=lambda _: signer,
         clock=clock or FakeClock(),
         tables=create_tables,
     )
@@ -68,7 +69,7 @@ def create_journal(path: Path) -> Journal[CensusState]:
     return Journal.create(
         path,
         fresh_state=census_state,
-        signer=SIGNER,
+        signer=lambda _: SIGNER,
         clock=FakeClock(),
         tables=create_tables,
     )
@@ -86,8 +87,8 @@ def path(tmp_path: Path) -> Path:
     file = tmp_path / "journal.db"
     journal = create_journal(file)
     with journal.transaction() as transaction:
-        transaction.append(adopted())
-        transaction.append(loaded())
+        for event in (*beginning()[1:], adopted(), loaded()):
+            transaction.append(event)
     with journal.transaction() as transaction:
         charge(transaction, 0)
     journal.close()
@@ -414,8 +415,8 @@ def test_an_append_by_another_process_during_opening_is_no_contradiction(path: P
 
         beside: Journal[CensusState] = Journal(
             path,
-            fresh_state=lambda: Busy(POLICY_KEY.verify_key, OPERATOR_KEY.verify_key),
-            signer=SIGNER,
+            fresh_state=lambda: Busy(root(CENSUS)),
+            signer=lambda _: SIGNER,
             clock=FakeClock(),
             tables=create_tables,
         )
@@ -438,24 +439,24 @@ def tamper(path: Path, *statements: str) -> None:
 
 def other_note(size: int, key: SigningKey = LOG_KEY, origin: str = ORIGIN) -> str:
     """A signed checkpoint of a made-up log."""
-    return NoteSigner(origin, key).sign_checkpoint(size, bytes(32))
+    return NoteSigner(origin, (key,)).sign_checkpoint(size, bytes(32))
 
 
 OTHER_KEY = SigningKey(Purpose.LOG, bytes(32))
 TAMPERINGS = {
-    "last entry deleted": ["delete from entries where sequence = 3"],
+    "last entry deleted": ["delete from entries where sequence = 6"],
     "first entry deleted": ["delete from entries where sequence = 0"],
     "middle entry deleted": ["delete from entries where sequence = 1"],
     "all entries deleted": ["delete from entries"],
-    "entry moved to the end": ["update entries set sequence = 9 where sequence = 2"],
-    "last entry moved": ["update entries set sequence = 9 where sequence = 3"],
+    "entry moved to the end": ["update entries set sequence = 19 where sequence = 2"],
+    "last entry moved": ["update entries set sequence = 19 where sequence = 6"],
     "entries swapped": [
         "update entries set sequence = -1 where sequence = 1",
         "update entries set sequence = 1 where sequence = 2",
         "update entries set sequence = 2 where sequence = -1",
     ],
     "entry edited": [
-        """update entries set entry = cast(replace(cast(entry as text), '"alice"', '"mallo"') as blob) where sequence = 3"""
+        """update entries set entry = cast(replace(cast(entry as text), '"alice"', '"mallo"') as blob) where sequence = 6"""
     ],
     "time edited": [
         """update entries set entry = cast(replace(cast(entry as text), '"time_ms":1700', '"time_ms":1600') as blob)"""
@@ -465,11 +466,11 @@ TAMPERINGS = {
     "entry respelled": [
         """update entries set entry = cast(replace(cast(entry as text), '"alice"', ' "alice"') as blob)"""
     ],
-    "entry repeated at the end": ["insert into entries select 4, entry from entries where sequence = 3"],
-    "rubbish appended": ["insert into entries values (4, x'7b7d')"],
+    "entry repeated at the end": ["insert into entries select 7, entry from entries where sequence = 6"],
+    "rubbish appended": ["insert into entries values (7, x'7b7d')"],
     "head deleted": ["delete from head"],
     "checkpoint emptied": ["update head set checkpoint = ''"],
-    "checkpoint altered": ["update head set checkpoint = replace(checkpoint, char(10) || '4', char(10) || '5')"],
+    "checkpoint altered": ["update head set checkpoint = replace(checkpoint, char(10) || '7', char(10) || '5')"],
     "summary altered": ["update head set state = replace(state, '\"answers\":1', '\"answers\":0')"],
     "summary emptied": ["update head set state = ''"],
 }
@@ -526,13 +527,13 @@ def test_an_older_head_keeps_the_node_shut(path: Path) -> None:
 
 def test_a_log_of_another_key_is_not_ours(path: Path) -> None:
     """Opening with the wrong log key does not sign on under a new one."""
-    assert code_of(lambda: open_journal(path, signer=NoteSigner(ORIGIN, OTHER_KEY))) == "INTEGRITY"
+    assert code_of(lambda: open_journal(path, signer=NoteSigner(ORIGIN, (OTHER_KEY,)))) == "INTEGRITY"
 
 
 def test_a_log_that_shrinks_under_a_running_node_stops_it(path: Path) -> None:
     """Entries deleted behind the node's back are noticed at the next transaction or reading."""
     with opened_journal(path) as journal:
-        tamper(path, "delete from entries where sequence = 3")
+        tamper(path, "delete from entries where sequence = 6")
         assert code_of(lambda: enter_reading(journal)) == "INTEGRITY"
         assert code_of(lambda: enter_transaction(journal)) == "INTEGRITY"
         assert_closed_for_good(journal, "INTEGRITY")
@@ -541,9 +542,9 @@ def test_a_log_that_shrinks_under_a_running_node_stops_it(path: Path) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "insert into entries values (4, x'7b7d')",
-        "insert into entries values (5, x'7b7d')",
-        "insert into entries select 4, entry from entries where sequence = 3",
+        "insert into entries values (7, x'7b7d')",
+        "insert into entries values (8, x'7b7d')",
+        "insert into entries select 7, entry from entries where sequence = 6",
     ],
 )
 def test_entries_forged_under_a_running_node_stop_it(path: Path, statement: str) -> None:

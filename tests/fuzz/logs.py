@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +33,7 @@ from broker_common.tlog.merkle import MerkleTree, leaf_hash, root_from_inclusion
 from broker_common.tlog.note import Checkpoint, NoteVerifier
 from broker_common.tlog.replay import LogState, ReplayError, replay
 
-__all__ = ["TARGETS"]
+__all__ = ["TARGETS", "key_hash"]
 
 _TIME_MS = 1_800_000_000_000
 
@@ -40,6 +41,11 @@ _TIME_MS = 1_800_000_000_000
 def _text(data: bytes) -> str:
     # Notes come as strings of messages, which are valid UTF-8, or from a database, which need not be.
     return data.decode("utf-8", "surrogateescape")
+
+
+def key_hash(name: str, key: VerifyKey) -> bytes:
+    """The short name of a key in a signature line, from the format's own text."""
+    return hashlib.sha256(name.encode() + b"\n\x01" + key.raw).digest()[:4]
 
 
 # --- notes -----------------------------------------------------------------------------------------------------------
@@ -50,7 +56,7 @@ def _parse_note(data: bytes) -> Checkpoint:
     if data[:1] != b"s":
         return logs.SIGNER.verifier.verify_checkpoint(_text(data[1:]))
     text = data[1:].decode("utf-8", "replace")
-    blob = logs.SIGNER.verifier.key_hash + logs.LOG_KEY.sign(text.encode())
+    blob = key_hash(logs.ORIGIN, logs.LOG_KEY.verify_key) + logs.LOG_KEY.sign(text.encode())
     signature = f"\u2014 {logs.ORIGIN} {b64encode(blob).decode('ascii')}\n"
     return logs.SIGNER.verifier.verify_checkpoint(f"{text}\n{signature}")
 
@@ -93,21 +99,39 @@ def _entry_seeds() -> dict[str, bytes]:
 
 
 def _replayed(data: bytes, state: LogState) -> LogState:
-    """The fold of entries, one per line; policies are signed again, so that any policy can come into force."""
-    return replay((_resigned(parse_entry(line)) for line in data.split(b"\n")), state)
+    """The fold of entries, one per line, between the first and second of which the log says who is who.
+
+    Policies and orders are signed again, so that any of them can be given.
+    """
+    first, *others = (parse_entry(line) for line in data.split(b"\n"))
+    known = [
+        Entry(sequence=at, time_ms=first.time_ms, policy="", event=event) for at, event in enumerate(_known(state))
+    ]
+    replay([first, *known[1:]], state)
+    for entry in others:
+        shifted = msgspec.structs.replace(entry, sequence=entry.sequence + len(known) - 1)
+        replay([_resigned(shifted, state)], state)
+    return state
 
 
-def _resigned(entry: Entry) -> Entry:
-    if not isinstance(entry.event, Adopted):
-        return entry
-    document = entry.event.document.encode()
-    signature = b64encode(logs.POLICY_KEY.sign(document)).decode("ascii")
-    return msgspec.structs.replace(entry, event=msgspec.structs.replace(entry.event, signature=signature))
+def _known(state: LogState) -> tuple[Event, ...]:
+    return logs.beginning(state.role)
+
+
+def _resigned(entry: Entry, state: LogState) -> Entry:
+    event = entry.event
+    if isinstance(event, Adopted):
+        event = msgspec.structs.replace(event, signature=logs.POLICY_KEY.sign_text(event.document.encode()))
+    if isinstance(state, CensusState) and isinstance(event, Shutdown) and event.reason == "operator":
+        order = state.order("shutdown", event.note)
+        signature = logs.OPERATOR_KEY.sign_text(order.document)
+        event = msgspec.structs.replace(event, signature=signature, key_id=logs.OPERATOR_KEY.key_id)
+    return msgspec.structs.replace(entry, event=event)
 
 
 def _check_census(state: LogState, data: bytes) -> None:
     assert isinstance(state, CensusState)
-    require(state.size == len(data.split(b"\n")), "every entry is taken in")
+    require(state.size == len(data.split(b"\n")) + len(_known(state)) - 1, "every entry is taken in")
     require(state.policy is None or state.charged_units <= state.policy.cap or state.shut_down, "the cap holds")
     require(
         state.charged_units == sum(ticket.charge.units for ticket in state.tickets.values()),
@@ -124,7 +148,7 @@ def _census_log_seeds() -> dict[str, bytes]:
         _line(3, logs.charged(1), policy),
         _line(4, Released(ticket=logs.hash_of(1), answer=logs.hash_of(9)), policy),
         _line(5, Delivered(ticket=logs.hash_of(1), by="inbox"), policy),
-        _line(6, Shutdown(reason="operator", note=""), policy),
+        _line(6, Shutdown(reason="operator", note="a drill"), policy),
     ]
     last = [
         *lines[:3],
@@ -220,7 +244,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         words=(b'"type":"charged"', b'{"event":', b"[[[[", b"1e2", b"-0", b"9007199254740992", b'"\\ud800"', b"null"),
     ),
     "census_log": Target(
-        parse=lambda data: _replayed(data, CensusState(logs.POLICY_KEY.verify_key)),
+        parse=lambda data: _replayed(data, logs.census_state()),
         check=_check_census,
         covers=(parse_entry, CensusState.apply),
         seeds=_census_log_seeds,
@@ -228,7 +252,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         words=(b"\n", b'"type":"released"', b'"type":"delivered"', b'"type":"shutdown"', b'"budget"', b'"operator"'),
     ),
     "health_log": Target(
-        parse=lambda data: _replayed(data, HealthState()),
+        parse=lambda data: _replayed(data, HealthState(logs.root(logs.HEALTH))),
         covers=(parse_entry, HealthState.apply),
         seeds=_health_log_seeds,
         errors=(ValueError, ReplayError),

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from fakes.randomness import SeededRandomness
 from fakes.world import FRENCH, HEALTH, PROJECT, RELEASE, RESEARCHER, make_policy, make_pseudonyms
+from fuzz.logs import key_hash
 from fuzz.target import Cut, Target, fresh_path, joined, require
 from fuzz.texts import QUESTION_CODES
 from tripartite.v1 import answer_pb2, sample_pb2, ticket_pb2
@@ -55,12 +56,13 @@ _TICKET, _MANIFEST, _ANSWER, _LOG = (
     SigningKey.generate(purpose, _draw) for purpose in (Purpose.TICKET, Purpose.MANIFEST, Purpose.ANSWER, Purpose.LOG)
 )
 _SAMPLE_KEY, _ANSWER_KEY = OpeningKey.generate(_draw), OpeningKey.generate(_draw)
-_NOTES = NoteSigner("census.example/fuzz", _LOG)
-_RESEARCHERS = {RESEARCHER: Researcher(RESEARCHER, _TICKET.verify_key, frozenset({PROJECT}))}
+_NOTES = NoteSigner("census.example/fuzz", (_LOG,))
+_RESEARCHERS = {RESEARCHER: Researcher(RESEARCHER, (_TICKET.verify_key,), frozenset({PROJECT}))}
 _PEOPLE = make_pseudonyms(20)
 _SALT = _draw(SALT_BYTES)
 _QUERY = _draw(QUERY_ID_BYTES)
 _NONCE = _draw(SALT_BYTES)
+_LINKAGE = "0123456789abcdef"
 
 _TICKET_CODES = frozenset(
     {"MALFORMED_MESSAGE", "UNKNOWN_RESEARCHER", "UNKNOWN_KEY", "BAD_SIGNATURE", "UNKNOWN_PROJECT"}
@@ -187,10 +189,11 @@ def _frames_seeds() -> dict[str, bytes]:
 
 _GATE = Gate(
     researchers=_RESEARCHERS,
-    manifest_keys={HEALTH.organisation: _MANIFEST.verify_key},
-    sample_key=_SAMPLE_KEY,
+    manifest_keys={HEALTH.organisation: [_MANIFEST.verify_key]},
+    sample_keys=[_SAMPLE_KEY],
     policy=POLICY,
     census_release=RELEASE,
+    linkage=_LINKAGE,
     now_ms=NOW_MS,
     verify_slot=lambda _: None,
     is_charged=lambda _: False,
@@ -210,8 +213,9 @@ def _parse_sample(data: bytes) -> AdmittedSample:
     except Exception:  # noqa: BLE001 - a ticket that cannot be read is refused below
         policy_hash = b""
     ticket_hash = hash_bytes(signed.ticket)
-    sealed_key = _SAMPLE_KEY.sealing_key.seal(frame_key, sample_info(ticket_hash, policy_hash))
-    header = sample_pb2.SampleHeader(ticket=signed, sealed_frame_key=rest if part == b"e" else sealed_key)
+    sealed_key = _SAMPLE_KEY.sealing_key.seal(frame_key, sample_info(ticket_hash, policy_hash, _LINKAGE))
+    sealed_key = rest if part == b"e" else sealed_key
+    header = sample_pb2.SampleHeader(ticket=signed, sealed_frame_key=sealed_key, linkage=_LINKAGE)
     if part == b"h":
         header = parse_message(sample_pb2.SampleHeader, rest)
     ((index, last, plaintext),) = frame_plaintexts(_PEOPLE, _SALT)
@@ -250,7 +254,7 @@ def _sample_seeds() -> dict[str, bytes]:
         "ticket": b"t" + _body().SerializeToString(),
         "honest": b"-",
         "bad header": b"h"
-        + sample_pb2.SampleHeader(ticket=_honest_ticket(), sealed_frame_key=b"x").SerializeToString(),
+        + sample_pb2.SampleHeader(ticket=_honest_ticket(), sealed_frame_key=b"x", linkage=_LINKAGE).SerializeToString(),
         "bad key": b"k" + bytes(31),
         "bad encapsulation": b"e" + bytes(1200),
         "bad frame": b"f" + sample_pb2.SampleFrame(index=0, last=True, ciphertext=b"x").SerializeToString(),
@@ -298,7 +302,7 @@ def _proved(entry: bytes, note: str | None = None) -> tuple[str, list[bytes]]:
 def _note(text: bytes) -> str:
     """Any text as a note that the census agency signed."""
     raw = text.decode("utf-8", "replace")
-    blob = _NOTES.verifier.key_hash + _LOG.sign(raw.encode())
+    blob = key_hash(_NOTES.name, _LOG.verify_key) + _LOG.sign(raw.encode())
     return f"{raw}\n\u2014 {_NOTES.name} {b64encode(blob).decode('ascii')}\n"
 
 
@@ -371,7 +375,7 @@ def _parse_answer(data: bytes) -> VerifiedAnswer:
         _sealed(data),
         opening_key=_ANSWER_KEY,
         ticket_hash=hash_bytes(_honest_ticket().ticket),
-        census_key=_ANSWER.verify_key,
+        census_keys=[_ANSWER.verify_key],
     )
 
 
@@ -396,7 +400,9 @@ def _answer_seeds() -> dict[str, bytes]:
 
 @cache
 def _answers() -> Answers:
-    store = Answers(fresh_path(".db"), CensusKeys(_ANSWER.verify_key, _NOTES.verifier), lambda: NOW_MS)
+    store = Answers(
+        fresh_path(".db"), CensusKeys(answer=lambda: [_ANSWER.verify_key], log=lambda: _NOTES.verifier), lambda: NOW_MS
+    )
     atexit.register(store.close)
     return store
 
@@ -464,7 +470,14 @@ TARGETS: Mapping[str, Target[Any]] = {
         codes=_TICKET_CODES
         | _IN_FORCE_CODES
         | QUESTION_CODES
-        | {"SCALE_REFUSED", "WRONG_ORGANISATION", "SEALED_WRONGLY", "BAD_FRAMES", "COMMITMENT_MISMATCH"},
+        | {
+            "SCALE_REFUSED",
+            "LINKAGE_MISMATCH",
+            "WRONG_ORGANISATION",
+            "SEALED_WRONGLY",
+            "BAD_FRAMES",
+            "COMMITMENT_MISMATCH",
+        },
         mutations=200,
     ),
     "charge": Target(

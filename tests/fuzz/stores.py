@@ -50,19 +50,22 @@ def _no_tables(db: Database) -> None:
 def _open(path: Path, make: Callable[..., Journal[CensusState]] = Journal) -> Journal[CensusState]:
     return make(
         path,
-        fresh_state=lambda: CensusState(logs.POLICY_KEY.verify_key),
-        signer=logs.SIGNER,
+        fresh_state=logs.census_state,
+        signer=lambda _: logs.SIGNER,
         clock=FakeClock(),
         tables=_no_tables,
     )
 
 
+_ENTRIES = 6
+
+
 @cache
 def _whole_journal() -> bytes:
-    """A journal of three entries, as one file."""
+    """A journal of six entries, as one file."""
     path = fresh_path(".db")
     journal = _open(path, Journal.create)
-    for event in (logs.adopted(), logs.loaded()):
+    for event in (*logs.beginning()[1:], logs.adopted(), logs.loaded()):
         with journal.transaction() as transaction:
             transaction.append(event)
     journal.close()
@@ -119,7 +122,7 @@ def _parse_cell(data: bytes) -> dict[str, str | int]:
         with contextlib.closing(sqlite3.connect(path)) as connection, contextlib.suppress(sqlite3.Error):
             connection.execute(
                 f"update {table} set {column} = ? where rowid = (select min(rowid) + ? from {table})",  # noqa: S608
-                [_value(data[2:3], data[3:]), (data[1] if len(data) > 1 else 0) % 3],
+                [_value(data[2:3], data[3:]), (data[1] if len(data) > 1 else 0) % _ENTRIES],
             )
             connection.commit()
         return _opened(path)
@@ -137,15 +140,15 @@ def _parse_journal(data: bytes) -> dict[str, str | int]:
 
 def _check_journal(summary: dict[str, str | int], data: bytes) -> None:
     del data
-    require(summary["size"] == 3, "a damaged journal is not taken for a shorter one")
+    require(summary["size"] == _ENTRIES, "a damaged journal is not taken for a shorter one")
 
 
 def _cell_seeds() -> dict[str, bytes]:
     with _copy(_whole_journal()) as path, contextlib.closing(sqlite3.connect(path)) as connection:
-        ((entry,),) = connection.execute("select entry from entries where sequence = 1").fetchall()
+        ((entry,),) = connection.execute("select entry from entries where sequence = 4").fetchall()
         ((note, state),) = connection.execute("select checkpoint, state from head").fetchall()
     return {
-        "entry": b"e\x01b" + entry,
+        "entry": b"e\x04b" + entry,
         "checkpoint": b"c\x00t" + note.encode(),
         "state": b"s\x00t" + state.encode(),
         **{

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,20 @@ import msgspec
 import tomli_w
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from fakes import logs
+from fakes.cards import IDENTITY
 from fakes.world import make_policy
 from fuzz.target import Cut, Target, fresh_path, joined, require
 
 from broker_common.crypto.base64_text import base64_text, parse_base64
+from broker_common.crypto.cards import (
+    PURPOSES,
+    CardSignature,
+    SignedCard,
+    VerifiedCard,
+    parse_signed_card,
+    verify_card,
+)
 from broker_common.crypto.certificates import (
     Identity,
     PeerCertificate,
@@ -22,7 +33,7 @@ from broker_common.crypto.certificates import (
     certificate_fingerprint,
     parse_identity,
 )
-from broker_common.crypto.linkage import LinkageKey, parse_health_card
+from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.secret_text import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
@@ -245,28 +256,72 @@ def _caller_seeds() -> dict[str, bytes]:
     return {"known": good + _PEM, "bad certificate": good}
 
 
+# --- cards -----------------------------------------------------------------------------------------------------------
+
+
+def _parse_card(data: bytes) -> VerifiedCard:
+    """A card as it is handed over, or any document that the identity key of an honest card has signed."""
+    part, rest = data[:1], data[1:]
+    if part == b"s":
+        keys = logs.ALICE.listed(IDENTITY, SigningKey)
+        signatures = tuple(
+            CardSignature(key_id=key.key_id, signature=b64encode(key.sign(rest)).decode("ascii")) for key in keys
+        )
+        rest = SignedCard(document=rest.decode("utf-8", "replace"), signatures=signatures).to_bytes()
+    return verify_card(parse_signed_card(rest))
+
+
+def _check_card(card: VerifiedCard, data: bytes) -> None:
+    signed = card.signed
+    require(parse_signed_card(signed.to_bytes()) == signed, "a card is read back")
+    require(signed.document.encode() == card.card.document, "a card has one spelling")
+    require(data[1:] in {signed.to_bytes(), card.card.document}, "nothing stands beside a card")
+    require(len(card.public) == len(card.card.keys), "every key of a card has been read")
+    require({key.purpose for key in card.card.keys} == set(PURPOSES[card.card.role]), "a card lists its role's keys")
+    for certificate in card.certificates(0):
+        require(certificate.identity == card.card.identity, "a card shows its own certificates")
+
+
+def _card_seeds() -> dict[str, bytes]:
+    alice, census = logs.ALICE.card, logs.CENSUS.card
+    return {
+        "researcher": b"w" + alice.signed.to_bytes(),
+        "census": b"w" + census.signed.to_bytes(),
+        "signed": b"s" + alice.card.document,
+        "two identities": b"w" + logs.ALICE.successor(IDENTITY).signed.to_bytes(),
+        "bad identity": b"s" + census.card.document,
+        "bad order": b"s" + alice.card.document.replace(b'"purpose":"tls"', b'"purpose":"ticket"'),
+        "bad spelling": b"s" + alice.card.document.replace(b'"serial":1', b'"serial": 1'),
+        "bad end": b"w" + alice.signed.to_bytes() + b"\n",
+    }
+
+
 # --- configurations and policies -------------------------------------------------------------------------------------
 
-_PEER = {"certificate": "file:trust/a.crt", "address": "127.0.0.1:7000"}
+_PEER = {"address": "127.0.0.1:7000"}
 _CONFIGS: Mapping[type[msgspec.Struct], dict[str, Any]] = {
     CensusConfig: {
+        "role": "census",
         "organisation": "census-agency",
         "origin": "census.example/log",
+        "reflection": True,
         "limits": {"max_queries": 3},
-        "health": {"health-agency": {"certificate": "file:a", "manifest_key": "file:b"}},
-        "researchers": {"r-1": {"certificate": "file:a", "ticket_key": "file:b", "projects": ["p"], "inbox": ""}},
+        "keys": {"identity": "env:I", "tls": "file:t"},
     },
     HealthConfig: {
+        "role": "health",
         "organisation": "health-agency",
         "origin": "health.example/log",
-        "census": {**_PEER, "sample_key": "env:S", "policy_key": "file:p", "log_key": "file:l", "origin": "c"},
-        "researchers": {"r-1": {"certificate": "file:a", "ticket_key": "file:b", "projects": []}},
+        "census": {**_PEER, "organisation": "census-agency"},
+        "keys": {"sampling": "env:S"},
     },
     ResearcherConfig: {
+        "role": "researcher",
         "researcher_id": "r-1",
+        "organisation": "university",
         "project": "p",
         "health": _PEER,
-        "census": {**_PEER, "answer_key": "file:a", "policy_key": "file:p", "log_key": "file:l", "origin": "c"},
+        "census": _PEER,
     },
 }
 
@@ -292,7 +347,7 @@ def _config_target(config_type: type[msgspec.Struct]) -> Target[msgspec.Struct]:
             "bad setting": b"a=1",
         },
         codes=frozenset({"CONFIG_INVALID"}),
-        words=(b"[limits]\n", b"[tls]\n", b"[[", b'"""', b"1979-05-27T07:32:00Z", b"inf", b"= {", b"\\u0000"),
+        words=(b"[limits]\n", b"[keys]\n", b"[[", b'"""', b"1979-05-27T07:32:00Z", b"inf", b"= {", b"\\u0000"),
         mutations=600,
         max_bytes=8192,
     )
@@ -316,7 +371,7 @@ def _policy_seeds() -> dict[str, bytes]:
 
 # --- sources ---------------------------------------------------------------------------------------------------------
 
-_LINKAGE = LinkageKey(_FIXED)
+_LINKAGE = LinkageChain([LinkageKey(_FIXED)])
 _CARD = "5584486673"
 
 
@@ -496,6 +551,17 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(verify_caller,),
         seeds=_caller_seeds,
         codes=frozenset({"INSECURE_TRANSPORT", "CERTIFICATE_EXPIRED"}),
+    ),
+    "card": Target(
+        parse=_parse_card,
+        check=_check_card,
+        covers=(parse_signed_card, verify_card),
+        seeds=_card_seeds,
+        codes=frozenset({"MALFORMED_MESSAGE", "BAD_SIGNATURE"}),
+        words=(b'"purpose":"identity"', b'"from_ms":', b'"until_ms":0', b"secret 0123456789abcdef", b"-----BEGIN"),
+        mutations=500,
+        max_bytes=12_000,
+        on_the_wire=True,
     ),
     "census_config": _config_target(CensusConfig),
     "health_config": _config_target(HealthConfig),

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator
 
 import pytest
-from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, serving, until
+from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, add_cards, serving, until
 from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World
+from grpc import aio
 from grpc.aio import AioRpcError
 from tripartite.v1 import (
     answer_pb2,
-    census_service_pb2_grpc,
     health_service_pb2,
     health_service_pb2_grpc,
     inbox_service_pb2,
@@ -23,7 +22,6 @@ from tripartite.v1 import (
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.status import broker_error
-from broker_common.storage.clock import system_clock
 from broker_common.tlog.entries import Delivered, Expired
 from census_node import delivery
 from census_node.delivery import Courier
@@ -42,17 +40,7 @@ def session(
     nodes: Loopback, *, answers: Answers | None = None, census: Peer | None = None, health: Peer | None = None
 ) -> Session:
     """The first researcher's session, with the world's nodes or what stands in for them."""
-    return Session(
-        researcher_id=RESEARCHER,
-        ticket_key=nodes.world.secrets.ticket[RESEARCHER],
-        policy_key=nodes.world.secrets.policy.verify_key,
-        health=health or nodes.peers["health"],
-        census=census or nodes.peers["census"],
-        tls=nodes.tls[OWNER],
-        answers=answers or nodes.answers,
-        clock=system_clock,
-        randomness=os.urandom,
-    )
+    return nodes.session(answers=answers, census=census, health=health)
 
 
 @contextlib.asynccontextmanager
@@ -62,7 +50,7 @@ async def frozen(peer: Peer) -> AsyncIterator[Peer]:
     server = await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0)
     try:
         port = server.sockets[0].getsockname()[1]
-        yield Peer(peer.role, f"127.0.0.1:{port}", peer.certificate)
+        yield Peer(peer.role, f"127.0.0.1:{port}", peer.certificates)
     finally:
         server.close()
         for writer in held:
@@ -73,7 +61,7 @@ async def frozen(peer: Peer) -> AsyncIterator[Peer]:
 
 def away(peer: Peer) -> Peer:
     """The peer where nobody listens."""
-    return Peer(peer.role, "127.0.0.1:1", peer.certificate)
+    return Peer(peer.role, "127.0.0.1:1", peer.certificates)
 
 
 @contextlib.asynccontextmanager
@@ -178,25 +166,15 @@ async def test_answer_comes_although_the_health_node_falls_silent_after_it_took_
     loopback: Loopback,
 ) -> None:
     """Collect is tried from the start, not only when the health node has nothing more to say."""
-    channel = loopback.channel(HEALTH, "census")
-    health = SilentAfterAccepting(
-        loopback.health,
-        census=census_service_pb2_grpc.CensusServiceStub(channel),
-        sender=loopback.world.sender,
-        policy_key=loopback.world.secrets.policy.verify_key,
-        census_log=loopback.world.census_log.verifier,
-        limits=loopback.health_limits,
-        stop=loopback.stops["health"],
-    )
+    health = loopback.health_service(SilentAfterAccepting)
     stages: list[int] = []
+
+    def add_services(server: aio.Server) -> None:
+        health_service_pb2_grpc.add_HealthServiceServicer_to_server(health, server)
+        add_cards(server, loopback.health.journal)
+
     async with (
-        channel,
-        serving(
-            "health",
-            loopback.tls[HEALTH],
-            loopback.registered,
-            lambda server: health_service_pb2_grpc.add_HealthServiceServicer_to_server(health, server),
-        ) as silent,
+        serving("health", loopback.tls[HEALTH], loopback.registered, add_services) as silent,
         session(loopback, health=silent) as asking,
         asyncio.timeout(WAIT / 2),
     ):
@@ -336,7 +314,7 @@ async def test_inbox_that_only_takes_connections_delays_nobody_else(loopback: Lo
     world = loopback.world
     stuck = world.order(OTHER_RESEARCHER)
     world.answer(stuck)
-    other = Peer("researcher", "", loopback.registered[list(loopback.tls).index(OTHER)])
+    other = Peer("researcher", "", (loopback.registered[list(loopback.tls).index(OTHER)],))
     async with frozen(other) as silent:
         inboxes = {OTHER_RESEARCHER: silent, RESEARCHER: loopback.peers["researcher"]}
         async with carrying(loopback, inboxes):

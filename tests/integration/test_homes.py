@@ -6,25 +6,29 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-import tomli_w
 from cryptography import x509
+from fakes.cards import Party
 from fakes.forged import common_name, forge, subject_of
 from fakes.loopback import serving as serving_inbox
+from fakes.loopback import until
 from fakes.world import FRENCH, verify_stored_log
 from grpc.aio import ServicerContext
 from tripartite.v1 import inbox_service_pb2, inbox_service_pb2_grpc
 
-from broker_common.crypto.certificates import Identity, PeerCertificate, TlsCredentials, make_certificate
-from broker_common.crypto.signing import Purpose, SigningKey
-from broker_common.errors import REASONS, InvalidRequestError, RefusedError
+from broker_common.crypto.cards import TLS, SignedCard, VerifiedCard, sign_card, verify_card
+from broker_common.crypto.certificates import Identity, PeerCertificate, Role, TlsCredentials, make_certificate
+from broker_common.crypto.signing import Purpose
+from broker_common.errors import REASONS, BrokerError, InternalError, PeerUnavailableError, RefusedError
 from broker_common.privacy.accounting import price_units
 from broker_common.rpc.status import trailing_metadata
+from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import system_clock
+from broker_common.storage.registration import read_card
 from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Registered
 from broker_common.tlog.health_state import HealthState
 from census_node.opening import CensusHome
 from deploy.local import Plan, lay_out
@@ -33,7 +37,6 @@ from researcher_node.asking import Precision, Wanted
 from researcher_node.opening import ResearcherHome
 
 Serve = Callable[[Callable[[str], None]], Awaitable[None]]
-RESEARCHER = Identity("university", "researcher", "researcher-1")
 SECOND = Identity("university", "researcher", "researcher-2")
 SECOND_AGENCY = Identity("second-agency", "health", "node")
 HOMES: dict[str, type[CensusHome | HealthHome | ResearcherHome]] = {
@@ -77,31 +80,24 @@ async def _one(serve: Serve) -> AsyncIterator[None]:
             await running
 
 
-def reconfigure(home: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change a home's configuration, as its operator would."""
-    config: dict[str, Any] = msgspec.toml.decode((home / "config.toml").read_bytes())
-    change(config)
-    (home / "config.toml").write_text(tomli_w.dumps(config))
-
-
-async def refused_start(home: Path) -> InvalidRequestError:
+async def refused_start(home: Path) -> BrokerError:
     """The error with which a node does not start; it never says that it is ready."""
     ready: list[str] = []
-    with pytest.raises(InvalidRequestError) as caught:
+    with pytest.raises(BrokerError) as caught:
         async with asyncio.timeout(10):
             await HOMES[home.name](home).serve(ready.append)
     assert ready == []
     return caught.value
 
 
-async def ask(home: ResearcherHome, scale: int) -> int:
+async def ask(home: ResearcherHome, scale: int, *, wait_seconds: float = 30) -> int:
     """Ask for everybody who speaks French; gives what was charged."""
     answers = home.open_answers()
     wanted = Wanted("age >= 0", FRENCH, Precision(scale=scale), 1_000_000, home.config.project)
     try:
         async with home.session(answers) as session:
             asked = await session.prepare(wanted)
-            answered = await session.ask(asked, wait_seconds=30, on_stage=lambda _: None)
+            answered = await session.ask(asked, wait_seconds=wait_seconds, on_stage=lambda _: None)
     finally:
         answers.close()
     assert answered.charged is not None
@@ -121,110 +117,164 @@ async def test_homes_serve_a_question_to_its_answer_and_shut_at_the_cap(deployme
     census_journal, health_journal = census.open_journal(), health.open_journal()
     state = verify_stored_log(
         deployment / "census" / "journal.db",
-        CensusState(census.policy_key, census.operator_key),
-        census_journal._signer,
+        CensusState(census.own_card().verify_keys(Purpose.IDENTITY, 0)[0]),
+        census_journal._signer(census_journal.state),
     )
     assert state.charged_units == price_units(1) + price_units(50)
     assert not verify_stored_log(
-        deployment / "health" / "journal.db", HealthState(), health_journal._signer
+        deployment / "health" / "journal.db",
+        HealthState(health.own_card().verify_keys(Purpose.IDENTITY, 0)[0]),
+        health_journal._signer(health_journal.state),
     ).open_tickets
     census_journal.close()
     health_journal.close()
 
 
-@pytest.mark.parametrize("impostor", ["health.crt", "../keys/tls.crt"])
-async def test_certificate_registered_for_somebody_else_is_not_trusted(deployment: Path, impostor: str) -> None:
-    """A node does not start with a researcher's entry that leads to an agency's certificate."""
-    config = deployment / "census" / "config.toml"
-    config.write_text(config.read_text().replace("file:trust/researcher-1.crt", f"file:trust/{impostor}"))
-    assert (await refused_start(deployment / "census")).code == "CONFIG_INVALID"
-
-
-# Every certificate that one party was given of another.
+# Every card that one party was given of another.
 TRUSTED = [
     ("census", "health"),
-    ("census", "researcher-1"),
+    ("census", "researcher"),
     ("health", "census"),
-    ("health", "researcher-1"),
+    ("health", "researcher"),
     ("researcher", "census"),
+    ("researcher", "health"),
 ]
 
 
+def own_card(home: Path) -> VerifiedCard:
+    """The card of whose home this is."""
+    return HOMES[home.name](home).own_card()
+
+
+def showing(home: Path, pem: bytes) -> SignedCard:
+    """The next card of whose home this is, showing this as its certificate, and signed as it should be."""
+    before = own_card(home).card
+    keys = tuple(
+        msgspec.structs.replace(key, key=pem.decode("ascii")) if key.purpose == TLS else key for key in before.keys
+    )
+    card = msgspec.structs.replace(before, serial=before.serial + 1, keys=keys)
+    return sign_card(card, [HOMES[home.name](home).keyring.only_signing(Purpose.IDENTITY)])
+
+
+def certificate_of(home: Path) -> PeerCertificate:
+    """What whose home this is shows to its peers."""
+    (certificate,) = own_card(home).certificates(system_clock())
+    return certificate
+
+
+def code_of(action: Callable[[], object]) -> str:
+    """The code of the error that the action raises."""
+    with pytest.raises(BrokerError) as caught:
+        action()
+    return caught.value.code
+
+
+async def verify_not_taken(home: Path, signed: SignedCard) -> None:
+    """Return if a card is taken by this home neither from a file, nor into its log, nor where a node finds it."""
+    file = home / "handed-over.card"
+    file.write_bytes(signed.to_bytes() + b"\n")
+    assert code_of(lambda: read_card(file)) == "MALFORMED_MESSAGE"
+    if home.name == "researcher":
+        role: Role = "census" if '"role":"census"' in signed.document else "health"
+        trusted = home / "trust" / f"{role}.card"
+        before = trusted.read_bytes()
+        trusted.write_bytes(signed.to_bytes() + b"\n")
+        assert code_of(lambda: ResearcherHome(home).trust.card(role)) == "MALFORMED_MESSAGE"
+        if role == "census":
+            assert (await refused_start(home)).code == "MALFORMED_MESSAGE"
+        trusted.write_bytes(before)
+        return
+    opened = HOMES[home.name](home)
+    assert isinstance(opened, AgencyHome)
+    with opened.journal() as journal:
+        size = journal.state.size
+        # Past every check that a command makes: the log itself has none of it.
+        with pytest.raises(InternalError, match="CARD_INVALID"), journal.transaction() as transaction:
+            transaction.append(Registered(card=signed, projects=(), inbox=""))
+    with opened.journal() as journal:
+        assert journal.state.size == size
+
+
 @pytest.mark.parametrize(("home", "peer"), TRUSTED)
-async def test_trust_file_with_two_certificates_is_refused(deployment: Path, home: str, peer: str) -> None:
-    """TLS would trust both: whoever hands in a file hands in one certificate, wherever the second one stands."""
-    file = deployment / home / "trust" / f"{peer}.crt"
-    honest = file.read_bytes()
+async def test_certificate_of_somebody_else_on_a_card_is_not_trusted(deployment: Path, home: str, peer: str) -> None:
+    """Whoever hands in a card chooses what stands on it: another party's certificate, or one made in its name."""
+    others = [certificate_of(deployment / other).pem for other in HOMES if other != peer]
+    own = certificate_of(deployment / peer).identity
+    renamed = [Identity(own.organisation, own.role, "other"), Identity("other", own.role, own.name)]
+    forged = [make_certificate(claimed, now_ms=system_clock(), days=1).certificate for claimed in (SECOND, *renamed)]
+    for pem in (*others, *forged):
+        await verify_not_taken(deployment / home, showing(deployment / peer, pem))
+
+
+@pytest.mark.parametrize(("home", "peer"), TRUSTED)
+async def test_card_with_two_certificates_in_one_key_is_refused(deployment: Path, home: str, peer: str) -> None:
+    """TLS would trust both: each key is one certificate, wherever the second one stands."""
+    honest = certificate_of(deployment / peer).pem
     stowaway = make_certificate(SECOND, now_ms=system_clock(), days=1).certificate
-    for content in (honest + stowaway, stowaway + honest, honest + honest, honest + b"\n" + stowaway[:-30], b""):
-        file.write_bytes(content)
-        error = await refused_start(deployment / home)
-        assert error.code == "CONFIG_INVALID"
-        assert f"{peer}.crt" in error.details["problem"]
+    for pem in (honest + stowaway, stowaway + honest, honest + honest, honest + b"\n" + stowaway[:-30], b""):
+        await verify_not_taken(deployment / home, showing(deployment / peer, pem))
 
 
 @pytest.mark.parametrize(("home", "peer"), TRUSTED)
 async def test_authoritys_certificate_is_refused(deployment: Path, home: str, peer: str) -> None:
-    """A certificate that may make certificates, or does not say that it may not, is no peer's."""
-    file = deployment / home / "trust" / f"{peer}.crt"
-    identity = PeerCertificate.parse_pem(file.read_bytes()).identity
+    """A certificate that may make certificates, or does not say that it may not, is on nobody's card."""
+    identity = certificate_of(deployment / peer).identity
     for authority in (True, None):
-        file.write_bytes(forge(identity, authority=authority).certificate)
-        error = await refused_start(deployment / home)
-        assert (error.code, "authority" in error.details["problem"]) == ("CONFIG_INVALID", True)
+        pem = forge(identity, authority=authority).certificate
+        await verify_not_taken(deployment / home, showing(deployment / peer, pem))
 
 
-def register_second(home: Path, certificate: bytes) -> None:
-    """Register another researcher at an agency."""
-    (home / "trust" / "researcher-2.crt").write_bytes(certificate)
-    ticket_key = SigningKey(Purpose.TICKET, bytes(32)).verify_key.to_text()
-    (home / "trust" / "researcher-2-ticket.pub").write_text(ticket_key)
-    peer = {
-        "certificate": "file:trust/researcher-2.crt",
-        "ticket_key": "file:trust/researcher-2-ticket.pub",
-        "projects": ["official-languages"],
-    }
-    reconfigure(home, lambda config: config["researchers"].update({"researcher-2": peer}))
+@pytest.mark.parametrize(("home", "peer"), TRUSTED)
+def test_honest_next_card_is_taken(deployment: Path, home: str, peer: str) -> None:
+    """The refusals above differ from this in the certificate alone."""
+    own = certificate_of(deployment / peer).identity
+    next_card = showing(deployment / peer, make_certificate(own, now_ms=system_clock(), days=1).certificate)
+    opened = HOMES[home](deployment / home)
+    if isinstance(opened, ResearcherHome):
+        opened.trust.put(verify_card(next_card))
+        assert opened.trust.card(own.role).signed == next_card
+    else:
+        assert opened.register(verify_card(next_card)).card.signed == next_card
 
 
 @pytest.mark.parametrize("change", [str, str.upper, lambda text: f" {text} "], ids=["same", "upper", "spaces"])
 @pytest.mark.parametrize("home", ["census", "health"])
-async def test_two_researchers_with_equal_subjects_are_refused_at_start(
+async def test_two_researchers_with_equal_subjects_are_not_registered(
     deployment: Path, home: str, change: Callable[[str], str]
 ) -> None:
-    """One would keep the other one out; the operator is told who they are."""
-    first = TlsCredentials((deployment / home / "trust" / "researcher-1.crt").read_bytes(), b"")
+    """One would keep the other one out; whoever came first stays, and is served."""
+    first = TlsCredentials(certificate_of(deployment / "researcher").pem, b"")
     (attribute,) = subject_of(first)
-    twin = forge(SECOND, subject=common_name(change(str(attribute.value))))
-    register_second(deployment / home, twin.certificate)
-    error = await refused_start(deployment / home)
-    assert error.code == "CONFIG_INVALID"
-    assert {RESEARCHER.uri, SECOND.uri} <= set(error.details["problem"].split())
+    twin = Party(SECOND, given={TLS: forge(SECOND, subject=common_name(change(str(attribute.value))))})
+    opened = HOMES[home](deployment / home)
+    assert isinstance(opened, AgencyHome)
+    for replace in (False, True):
+        assert code_of(lambda: opened.register(twin.card, projects=["p"], replace=replace)) == "MALFORMED_MESSAGE"  # noqa: B023 - called here
+    assert SECOND not in [peer.card.card.identity for peer in opened.known()]
+    async with serving(*(HOMES[role](deployment / role).serve for role in HOMES)):
+        assert await ask(ResearcherHome(deployment / "researcher"), 30) == price_units(30)
 
 
 async def test_two_health_agencies_and_two_researchers_are_registered_side_by_side(deployment: Path) -> None:
     """Certificates that our own tool makes never have the same subject, and the service goes on for those before."""
-    for home in ("census", "health"):
-        register_second(deployment / home, make_certificate(SECOND, now_ms=system_clock(), days=1).certificate)
-    trust = deployment / "census" / "trust"
-    second = make_certificate(SECOND_AGENCY, now_ms=system_clock(), days=1)
-    (trust / "second.crt").write_bytes(second.certificate)
-    (trust / "second-manifest.pub").write_text(SigningKey(Purpose.MANIFEST, bytes(32)).verify_key.to_text())
-    peer = {"certificate": "file:trust/second.crt", "manifest_key": "file:trust/second-manifest.pub"}
-    reconfigure(deployment / "census", lambda config: config["health"].update({SECOND_AGENCY.organisation: peer}))
-    registered = [PeerCertificate.parse_pem(file.read_bytes()) for file in trust.glob("*.crt")]
+    census, health = CensusHome(deployment / "census"), HealthHome(deployment / "health")
+    for home in (census, health):
+        home.register(Party(SECOND).card, projects=["official-languages"])
+    census.register(Party(SECOND_AGENCY, "second.example/log").card)
+    registered = [certificate for peer in census.known() for certificate in peer.card.certificates(system_clock())]
     assert len({certificate.subject for certificate in registered}) == len(registered) == 4
-    nodes = [home(deployment / role).serve for role, home in HOMES.items()]
-    async with serving(*nodes):
+    async with serving(*(HOMES[role](deployment / role).serve for role in HOMES)):
         assert await ask(ResearcherHome(deployment / "researcher"), 30) == price_units(30)
 
 
-async def test_made_certificates_say_that_they_are_no_authority(deployment: Path) -> None:
+def test_made_certificates_say_that_they_are_no_authority(deployment: Path) -> None:
     """What `init` hands round is what the nodes accept."""
-    for home in HOMES:
-        for file in (deployment / home).glob("*/*.crt"):
-            assert x509.load_pem_x509_certificates(file.read_bytes())
-            assert PeerCertificate.parse_pem(file.read_bytes()).pem == file.read_bytes()
+    cards = [read_card(file) for file in deployment.glob("*/trust/*.card")]
+    assert len(cards) == len(HOMES) + 2
+    for card in cards:
+        for key, _ in card.listed(TLS):
+            assert x509.load_pem_x509_certificates(key.key.encode())
+            assert PeerCertificate.parse_pem(key.key.encode()).pem == key.key.encode()
 
 
 class HostileInbox(inbox_service_pb2_grpc.InboxServiceServicer):
@@ -249,23 +299,23 @@ class HostileInbox(inbox_service_pb2_grpc.InboxServiceServicer):
 async def test_registered_inbox_cannot_stop_the_census_node(deployment: Path) -> None:
     """A whole census node goes on serving whatever the inboxes that it delivers to say of their own stores."""
     researcher, inbox = ResearcherHome(deployment / "researcher"), HostileInbox()
-    own = researcher.home.read_tls(researcher.config.tls)
-    census = [PeerCertificate.parse_pem((deployment / "researcher" / "trust" / "census.crt").read_bytes())]
+    own = researcher.keyring.tls(researcher.own_card(), system_clock())
+    census = researcher.trust.card("census").certificates(system_clock())
     async with serving_inbox(
         "researcher",
         own,
         census,
         lambda server: inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(inbox, server),
     ) as hostile:
-        reconfigure(
-            deployment / "census",
-            lambda config: config["researchers"]["researcher-1"].update(inbox=hostile.address),
-        )
+        CensusHome(deployment / "census").register(researcher.own_card(), inbox=hostile.address)
         nodes = CensusHome(deployment / "census").serve, HealthHome(deployment / "health").serve
         async with serving(*nodes):
             for _ in range(20):
-                # Fetched, while the inbox refuses it.
-                assert await ask(researcher, 50) == price_units(50)
+                said = len(inbox.said)
+                # Left to the inbox, which refuses it.
+                with pytest.raises(PeerUnavailableError, match="ANSWER_PENDING"):
+                    await ask(researcher, 50, wait_seconds=0)
+                await until(lambda: len(inbox.said) > said)  # noqa: B023 - awaited here
                 if set(inbox.said) == set(HostileInbox.codes):
                     break
             assert set(inbox.said) == set(HostileInbox.codes)

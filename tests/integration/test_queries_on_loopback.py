@@ -37,7 +37,6 @@ from broker_common.errors import (
 )
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.status import broker_error, calling, trailing_metadata
-from broker_common.storage.clock import system_clock
 from broker_common.tlog.entries import Delivered
 from census_node.config import LimitConfig
 from census_node.delivery import Courier
@@ -51,17 +50,7 @@ SECONDS = 20.0
 
 def session(nodes: Loopback) -> Session:
     """The first researcher's session with both nodes."""
-    return Session(
-        researcher_id=RESEARCHER,
-        ticket_key=nodes.world.secrets.ticket[RESEARCHER],
-        policy_key=nodes.world.secrets.policy.verify_key,
-        health=nodes.peers["health"],
-        census=nodes.peers["census"],
-        tls=nodes.tls[OWNER],
-        answers=nodes.answers,
-        clock=system_clock,
-        randomness=os.urandom,
-    )
+    return nodes.session()
 
 
 def wanted(where: str = "age >= 0", count: str = FRENCH, scale: int = 30) -> Wanted:
@@ -541,7 +530,7 @@ async def test_answer_is_not_given_to_an_impostors_inbox(loopback: Loopback) -> 
         loopback.registered,
         lambda server: inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(inbox, server),
     ) as impostor:
-        registered = Peer("researcher", impostor.address, loopback.peers["researcher"].certificate)
+        registered = Peer("researcher", impostor.address, loopback.peers["researcher"].certificates)
         carrying = courier(loopback, {RESEARCHER: registered})
         running = asyncio.create_task(carrying.run())
         await until(lambda: bool(carrying._pauses))

@@ -10,11 +10,12 @@ from fakes.world import HEALTH, Order, rows
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
-from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, inbox_service_pb2
+from tripartite.v1 import answer_pb2, card_service_pb2, census_service_pb2, health_service_pb2, inbox_service_pb2
 
 from broker_common.crypto.certificates import Identity, Role
 from broker_common.rpc.callers import ALLOWED_ROLES
 
+CARDS = card_service_pb2.DESCRIPTOR.services_by_name["CardService"]
 SERVED_BY: dict[Role, ServiceDescriptor] = {
     "census": census_service_pb2.DESCRIPTOR.services_by_name["CensusService"],
     "health": health_service_pb2.DESCRIPTOR.services_by_name["HealthService"],
@@ -25,7 +26,7 @@ PROBE = health_pb2.DESCRIPTOR.services_by_name["Health"]
 
 def methods(role: Role) -> list[MethodDescriptor]:
     """Everything that the node of this role serves."""
-    descriptors = (SERVED_BY[role], PROBE)
+    descriptors = (SERVED_BY[role], PROBE) if role == "researcher" else (SERVED_BY[role], CARDS, PROBE)
     return [cast("MethodDescriptor", method) for service in descriptors for method in service.methods]
 
 

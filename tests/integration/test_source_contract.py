@@ -11,14 +11,14 @@ import duckdb
 import pytest
 from fakes.parquet import HEALTH_TYPES, parquet_from_csv
 
-from broker_common.crypto.linkage import LinkageKey
+from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.source import Progress, RejectedRows
 from census_node.loading import read_registry
 from deploy.synthetic.population import write_sources
 from health_node.loading import load_people
 
-KEY = LinkageKey(bytes(range(32)))
+LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
 POPULATION = 3000
 # What is stored, the numbers of the report, and the rows left out.
 Loaded: TypeAlias = tuple[Any, tuple[int, int, int], RejectedRows]
@@ -30,7 +30,7 @@ def load_health(
 ) -> Loaded:
     """Every row of the health store, in its order, and the report."""
     store = directory / f"{source.name}.duckdb"
-    report = load_people(source, store, KEY, max_rejected=max_rejected, progress=progress)
+    report = load_people(source, store, LINKAGE, max_rejected=max_rejected, progress=progress)
     with duckdb.connect(store, read_only=True) as engine:
         rows = engine.execute("select * from people").fetchall()
     return rows, (report.rows, report.loaded, report.without_card), report.rejected
@@ -40,7 +40,7 @@ def load_census(
     source: Path, directory: Path, max_rejected: int | None = None, progress: Progress | None = None
 ) -> Loaded:
     """The registry's file, byte by byte, and the report."""
-    registry, report = read_registry(source, "load", KEY, max_rejected=max_rejected, progress=progress)
+    registry, report = read_registry(source, "load", LINKAGE, max_rejected=max_rejected, progress=progress)
     path = directory / f"{source.name}.npz"
     registry.write(path)
     return path.read_bytes(), (report.rows, report.linked, report.without_card), report.rejected

@@ -23,7 +23,6 @@ from tripartite.v1 import census_service_pb2, census_service_pb2_grpc, health_se
 
 from broker_common.crypto.certificates import (
     Identity,
-    PeerCertificate,
     Role,
     TlsCredentials,
     make_certificate,
@@ -271,7 +270,7 @@ def speak(peer: Peer, own: TlsCredentials, folder: Path, version: ssl.TLSVersion
     certificate, key = folder / "client.crt", folder / "client.key"
     certificate.write_bytes(own.certificate)
     key.write_bytes(own.private_key)
-    context = ssl.create_default_context(cadata=peer.certificate.pem.decode())
+    context = ssl.create_default_context(cadata=peer.certificates[0].pem.decode())
     context.load_cert_chain(certificate, key)
     context.set_alpn_protocols(["h2"])
     context.minimum_version = context.maximum_version = version
@@ -385,7 +384,7 @@ async def test_server_of_another_role_is_not_spoken_to(loopback: Loopback, ident
     own = loopback.tls[identity]
     async with serving("census", own, loopback.registered, serve_nothing) as impostor:
         for role in ROLES:
-            peer = Peer(role, impostor.address, PeerCertificate.parse_pem(own.certificate))
+            peer = Peer(role, impostor.address, impostor.certificates)
             async with open_channel(peer, loopback.tls[OTHER], system_clock) as channel:
                 heard = await call(channel, CENSUS_RPCS["GetPolicy"])
             assert (heard == "PEER_UNAVAILABLE") == (role != identity.role)
@@ -395,7 +394,7 @@ async def test_impostor_of_the_right_role_is_not_spoken_to(loopback: Loopback) -
     """The pinned certificate is the only one: another one for the same role and name does not do."""
     own = make_certificate(CENSUS, now_ms=system_clock(), days=1)
     async with serving("census", own, loopback.registered, serve_nothing) as impostor:
-        peer = Peer("census", impostor.address, loopback.peers["census"].certificate)
+        peer = Peer("census", impostor.address, loopback.peers["census"].certificates)
         async with open_channel(peer, loopback.tls[OWNER], system_clock) as channel:
             stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
             with pytest.raises(PeerUnavailableError) as caught:
@@ -405,7 +404,7 @@ async def test_impostor_of_the_right_role_is_not_spoken_to(loopback: Loopback) -
 
 async def test_server_with_an_expired_certificate_is_named(loopback: Loopback) -> None:
     """Whose certificate has expired is said before the handshake fails without a word."""
-    peer = Peer("census", loopback.peers["census"].address, PeerCertificate.parse_pem(expired(CENSUS).certificate))
+    peer = Peer("census", loopback.peers["census"].address, tuple(registered(expired(CENSUS))))
     with pytest.raises(InvalidRequestError) as caught:
         open_channel(peer, loopback.tls[OWNER], system_clock)
     assert caught.value.code == "CERTIFICATE_EXPIRED"

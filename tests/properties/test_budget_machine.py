@@ -11,7 +11,18 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from fakes.logs import adopted, census_state, charged, confirmed, hash_of, loaded, opened, policy, reopened, shut_down
+from fakes.logs import (
+    adopted,
+    beginning,
+    census_state,
+    charged,
+    confirmed,
+    hash_of,
+    loaded,
+    policy,
+    reopened,
+    shut_down,
+)
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -61,7 +72,8 @@ class Overspending(RuleBasedStateMachine):
 
     @initialize(max_belief=st.sampled_from(sorted(NATS)))
     def open(self, max_belief: str) -> None:
-        assert self.offer(opened())
+        for event in beginning():
+            assert self.offer(event)
         assert self.offer(adopted(rules(max_belief)))
         assert self.offer(loaded())
         self.limit, self.highest = max_belief, NATS[max_belief]

@@ -11,7 +11,7 @@ from fakes.parquet import HEALTH_TYPES, parquet_from_csv
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker_common.crypto.linkage import LinkageKey
+from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.source_kinds import open_source
 from census_node.loading import read_registry
@@ -19,7 +19,7 @@ from deploy.synthetic.population import write_sources
 from health_node.dictionary import HEALTH_CARD_COLUMN, HEALTH_DICTIONARY
 from health_node.loading import _Incoming
 
-KEY = LinkageKey(bytes(range(32)))
+LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
 POPULATION = 60
 WRITINGS = (
     "",
@@ -98,7 +98,7 @@ damages = st.lists(
 
 def load_health(path: Path) -> int:
     """How many people are read, without the store, which is not what is damaged."""
-    incoming = _Incoming(KEY, HEALTH_DICTIONARY)
+    incoming = _Incoming(LINKAGE, HEALTH_DICTIONARY)
     for chunk in open_source(path, (HEALTH_CARD_COLUMN,), HEALTH_DICTIONARY.columns).chunks(incoming.rejected):
         incoming.add(chunk)
     return incoming.people().size
@@ -106,7 +106,7 @@ def load_health(path: Path) -> int:
 
 def load_census(path: Path) -> int:
     """How many people are read."""
-    registry, _ = read_registry(path, "load", KEY, max_rejected=POPULATION)
+    registry, _ = read_registry(path, "load", LINKAGE, max_rejected=POPULATION)
     return registry.size
 
 

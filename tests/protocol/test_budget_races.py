@@ -412,7 +412,7 @@ def adopt(world: World, policy: Policy, *, confirmed: bool = False) -> None:
     """The operator's command, from a process of its own."""
     keys = world.secrets
     confirmation = Confirmation("a drill", keys.operator) if confirmed else None
-    operating.adopt(world._census_journal(), make_proposal(policy, keys.policy), keys.policy.verify_key, confirmation)
+    operating.adopt(world._census_journal(), make_proposal(policy, keys.policy), [keys.policy.verify_key], confirmation)
 
 
 @pytest.fixture

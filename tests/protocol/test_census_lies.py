@@ -100,11 +100,11 @@ def test_charge_of_something_else_is_found_out(world: World, what: str) -> None:
 
 
 def _other_key(world: World) -> NoteSigner:
-    return NoteSigner(world.census_log.name, SigningKey.generate(Purpose.LOG, os.urandom))
+    return NoteSigner(world.census_log.name, (SigningKey.generate(Purpose.LOG, os.urandom),))
 
 
 def _other_log(world: World) -> NoteSigner:
-    return NoteSigner("another.example/log", world.secrets.log)
+    return NoteSigner("another.example/log", (world.secrets.log,))
 
 
 @pytest.mark.parametrize("signer", [_other_key, _other_log])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from fakes.clock import ShiftedClock
-from fakes.links import NO_CONTEXT, LyingCensus
+from fakes.links import NO_CONTEXT, LyingCensus, health_service
 from fakes.world import HEALTH, RESEARCHER, Order, World, make_policy
 from tripartite.v1 import census_service_pb2, health_service_pb2
 
@@ -24,7 +24,6 @@ from broker_common.storage.clock import SteadyClock
 from census_node.config import LimitConfig as CensusLimits
 from census_node.service import CensusService
 from health_node.config import LimitConfig
-from health_node.service import HealthService
 
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
@@ -90,15 +89,7 @@ class Agencies:
                 yield response
 
         link.scripts.append(watched)
-        service = HealthService(
-            self.health,
-            census=link.stub,
-            sender=self.world.sender,
-            policy_key=self.world.secrets.policy.verify_key,
-            census_log=self.world.census_log.verifier,
-            limits=LimitConfig(forward_deadline_ms=0),
-            stop=self.stop,
-        )
+        service = health_service(self.world, self.health, link, LimitConfig(forward_deadline_ms=0), self.stop)
         set_caller(Identity("university", "researcher", RESEARCHER))
         async with asyncio.timeout(PATIENCE_SECONDS):
             stages = [

@@ -66,7 +66,7 @@ class Places:
 
     def inboxes(self) -> dict[str, Peer]:
         """As a registry gives them."""
-        return {name: Peer("researcher", at, None) for name, at in self.registered.items()}  # type: ignore[arg-type]
+        return {name: Peer("researcher", at, ()) for name, at in self.registered.items()}
 
     @contextlib.asynccontextmanager
     async def open_channel(self, peer: Peer, own: TlsCredentials, clock: Clock) -> AsyncIterator[Inbox]:
@@ -473,7 +473,7 @@ def test_node_that_threw_an_answer_away_early_is_found_out(world: World) -> None
     def replayed(time_ms: int) -> CensusState:
         expiry = Expired(ticket=order.hash.hex())
         entry = Entry(sequence=len(log), time_ms=time_ms, policy=world.policy.hash.hex(), event=expiry)
-        return replay([*log, entry], CensusState(world.secrets.policy.verify_key))
+        return replay([*log, entry], world.census_state())
 
     with pytest.raises(ReplayError) as caught:
         replayed(due_ms - 1)

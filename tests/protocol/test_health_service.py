@@ -11,7 +11,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from fakes.links import NO_CONTEXT, CountScript, InMemoryCensus, LyingCensus, count, on_the_wire, stream
+from fakes.links import (
+    NO_CONTEXT,
+    CountScript,
+    InMemoryCensus,
+    LyingCensus,
+    count,
+    health_service,
+    on_the_wire,
+    stream,
+)
 from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
@@ -32,6 +41,7 @@ from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.storage.loads import LoadFolder
+from broker_common.storage.registration import revoke
 from broker_common.tlog.entries import Forwarded
 from census_node.config import LimitConfig as CensusLimits
 from census_node.samples import KeptSample, SampleFolder
@@ -71,14 +81,12 @@ class Parties:
         self, link: InMemoryCensus | None = None, limits: LimitConfig = ONCE, node: HealthNode | None = None
     ) -> HealthService:
         """The health service over a link to the census."""
-        return HealthService(
+        return health_service(
+            self.world,
             self.node if node is None else node,
-            census=(self.honest() if link is None else link).stub,
-            sender=self.world.sender,
-            policy_key=self.world.secrets.policy.verify_key,
-            census_log=self.world.census_log.verifier,
-            limits=limits,
-            stop=self.stop,
+            self.honest() if link is None else link,
+            limits,
+            self.stop,
         )
 
 
@@ -415,13 +423,13 @@ def spend(world: World) -> Order:
 
 def strike_off(world: World) -> Order:
     """An order of a researcher whom the census agency does not know."""
-    del world.census._researchers[RESEARCHER]
+    revoke(world.census.journal, "researcher", RESEARCHER, "the study is over")
     return world.order()
 
 
 def part_ways(world: World) -> Order:
     """The census agency takes no samples of the health agency any more."""
-    del world.census._keys.manifest[HEALTH.organisation]
+    revoke(world.census.journal, "health", HEALTH.organisation, "the agreement has ended")
     return world.order()
 
 

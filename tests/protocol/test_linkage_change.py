@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from fakes.links import NO_CONTEXT, InMemoryCensus, LyingCensus
+from fakes.links import NO_CONTEXT, InMemoryCensus, LyingCensus, health_service
 from fakes.world import HEALTH, RESEARCHER, Order, OrderedSample, World
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
@@ -54,15 +54,8 @@ class Parties:
 
     def health(self, link: InMemoryCensus, node: HealthNode | None = None) -> HealthService:
         """A health service that makes one attempt, and no second one."""
-        return HealthService(
-            self.node if node is None else node,
-            census=link.stub,
-            sender=self.world.sender,
-            policy_key=self.world.secrets.policy.verify_key,
-            census_log=self.world.census_log.verifier,
-            limits=LimitConfig(forward_deadline_ms=0),
-            stop=StopSignal(),
-        )
+        node = self.node if node is None else node
+        return health_service(self.world, node, link, LimitConfig(forward_deadline_ms=0), StopSignal())
 
     def relink(self, *roles: str) -> None:
         """These agencies change the key, in this order."""
@@ -252,7 +245,7 @@ async def test_refused_question_leaves_its_noise_slot_and_price_free(parties: Pa
     parties.relink("health")
     for _ in range(3):
         await failure(parties.service, world.order())
-    assert world.census._reservations.units(charged={}, but="", now_ms=world.clock()) == 0
+    assert world.census._reservations.units(charged={}, but="") == 0
 
 
 async def test_health_agency_of_no_chain_is_refused(world: World) -> None:

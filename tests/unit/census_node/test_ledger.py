@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from fakes.logs import adopted, census_state, charged, confirmed, hash_of, loaded, opened, policy, reopened, shut_down
+from fakes.logs import (
+    adopted,
+    beginning,
+    census_state,
+    charged,
+    confirmed,
+    hash_of,
+    loaded,
+    policy,
+    reopened,
+    shut_down,
+)
 
 from broker_common.errors import RefusedError
 from broker_common.privacy.accounting import answers_left, price_units
@@ -25,7 +36,7 @@ def take(state: CensusState, *events: Event) -> CensusState:
 
 def ready() -> CensusState:
     """A service that has answered nothing."""
-    return take(census_state(), opened(), adopted(RULES), loaded())
+    return take(census_state(), *beginning(), adopted(RULES), loaded())
 
 
 def charge(number: int) -> Event:
@@ -152,7 +163,7 @@ def test_a_lowered_cap_that_charges_pass_leaves_nothing() -> None:
 def test_a_scale_that_the_rest_does_not_pay_for_is_refused() -> None:
     """By what is out; a dearer scale may be refused while a cheaper one is quoted."""
     rules = policy()
-    state = take(census_state(), opened(), adopted(rules), loaded(), charged(0, scale=1))
+    state = take(census_state(), *beginning(), adopted(rules), loaded(), charged(0, scale=1))
     assert quotable_answers(state, rules, 1) == 1
     take(state, release(0))
     with pytest.raises(RefusedError) as caught:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.logs import LOG_KEY, OPERATOR_KEY, ORIGIN, POLICY_KEY, charged, loaded, policy
+from fakes.logs import ALICE, CENSUS, HEALTH, LOG_KEY, OPERATOR_KEY, ORIGIN, POLICY_KEY, charged, loaded, policy, root
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError, RefusedError
@@ -13,7 +13,18 @@ from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
 from broker_common.storage.journal import Transaction
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Adopted, Charged, Entry, Event, Loaded, Opened, Shutdown, parse_entry
+from broker_common.tlog.entries import (
+    Adopted,
+    Announced,
+    Charged,
+    Entry,
+    Event,
+    Loaded,
+    Opened,
+    Registered,
+    Shutdown,
+    parse_entry,
+)
 from census_node.opening import CensusHome
 from census_node.proposals import make_proposal
 
@@ -23,14 +34,15 @@ NARROW = policy(max_belief="0.51", scales=(30,))
 
 @pytest.fixture
 def home(tmp_path: Path) -> CensusHome:
-    """A home with a journal that nothing but its opening stands in."""
+    """A home with a journal that says no more than whose it is, and whom its node knows."""
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "log.key").write_text(LOG_KEY.to_text())
-    (tmp_path / "keys" / "policy.pub").write_text(POLICY_KEY.verify_key.to_text())
-    (tmp_path / "keys" / "operator.pub").write_text(OPERATOR_KEY.verify_key.to_text())
-    (tmp_path / "config.toml").write_text(f'organisation = "census-ca"\norigin = "{ORIGIN}"\n')
+    (tmp_path / "keys" / "identity.pub").write_text(root(CENSUS).to_text())
+    (tmp_path / "config.toml").write_text(f'role = "census"\norganisation = "census-ca"\norigin = "{ORIGIN}"\n')
     made = CensusHome(tmp_path)
-    made.open_journal(create=True).close()
+    made.create(CENSUS.card.signed)
+    made.register(HEALTH.card)
+    made.register(ALICE.card, projects=["study"])
     return made
 
 
@@ -53,8 +65,10 @@ def log_of(home: CensusHome) -> list[Entry]:
 
 
 def kinds(home: CensusHome) -> list[type[Event]]:
-    """What the log's entries are about."""
-    return [type(entry.event) for entry in log_of(home)]
+    """What the log's entries are about, after those that say who is who."""
+    found = [type(entry.event) for entry in log_of(home)]
+    assert found[:4] == [Opened, Announced, Registered, Registered]
+    return found[4:]
 
 
 def state_of(home: CensusHome) -> CensusState:
@@ -68,11 +82,11 @@ def state_of(home: CensusHome) -> CensusState:
 def test_a_policy_is_put_in_force(home: CensusHome) -> None:
     """Signed, whole, and in force from the next entry on; nothing else follows while something fits."""
     home.adopt(make_proposal(policy(), POLICY_KEY))
-    assert kinds(home) == [Opened, Adopted]
+    assert kinds(home) == [Adopted]
     assert state_of(home).policy == policy()
     charge(home, 1)
     home.adopt(make_proposal(policy(max_belief="0.7", scales=(2, 30)), POLICY_KEY))
-    assert kinds(home) == [Opened, Adopted, Loaded, Charged, Adopted]
+    assert kinds(home) == [Adopted, Loaded, Charged, Adopted]
     assert not state_of(home).shut_down
 
 
@@ -84,7 +98,7 @@ def test_a_lower_cap_under_which_nothing_fits_shuts_the_service_down(
     home.adopt(make_proposal(policy(), POLICY_KEY))
     charge(home, answers)
     home.adopt(make_proposal(NARROW, POLICY_KEY))
-    assert kinds(home) == [Opened, Adopted, Loaded, *[Charged] * answers, Adopted, *([Shutdown] if shut else [])]
+    assert kinds(home) == [Adopted, Loaded, *[Charged] * answers, Adopted, *([Shutdown] if shut else [])]
     state = state_of(home)
     assert (state.shut_down, state.must_shut_down, state.policy) == (shut, False, NARROW)
     if shut:
@@ -130,16 +144,16 @@ def test_what_the_log_forbids_leaves_no_trace(home: CensusHome, rules: Policy) -
     assert state_of(home).policy == policy()
 
 
-@pytest.mark.parametrize("setting", ["policy_private", "operator_private"])
+@pytest.mark.parametrize("setting", ["policy", "operator"])
 def test_a_private_key_that_is_not_here_is_named_with_its_setting(home: CensusHome, setting: str) -> None:
     """Neither is needed to serve: an operator who keeps them elsewhere is told which one to bring."""
-    wanted = home.private_policy_key if setting == "policy_private" else home.private_operator_key
-    file = "keys/policy.key" if setting == "policy_private" else "keys/operator.key"
+    wanted = home.private_policy_key if setting == "policy" else home.private_operator_key
+    file = f"keys/{setting}.key"
     with pytest.raises(InvalidRequestError) as caught:
         wanted()
     assert caught.value.code == "KEY_MISSING"
     assert f"file:{file}" in caught.value.text
-    assert setting in caught.value.hint
+    assert f"as {setting} under [keys]" in caught.value.hint
     (home.home.path / file).write_text(POLICY_KEY.to_text() if "operator" in file else OPERATOR_KEY.to_text())
     with pytest.raises(InvalidRequestError, match="KEY_MISSING") as caught:
         wanted()
@@ -147,9 +161,11 @@ def test_a_private_key_that_is_not_here_is_named_with_its_setting(home: CensusHo
 
 
 def test_a_private_key_that_is_not_this_nodes_is_refused(home: CensusHome) -> None:
-    """What it signs the log would refuse; said before anything is tried."""
+    """What it signs the log would refuse; said before anything is tried, and without showing the key."""
     stranger = SigningKey(Purpose.OPERATOR, bytes(32))
     (home.home.path / "keys" / "operator.key").write_text(stranger.to_text())
     with pytest.raises(InvalidRequestError) as caught:
         home.private_operator_key()
-    assert (caught.value.code, caught.value.details["key"]) == ("UNKNOWN_KEY", stranger.key_id)
+    assert caught.value.code == "KEY_MISSING"
+    assert "not a key of the kind expected" in caught.value.text
+    assert stranger.to_text().split(" ")[2][:10] not in f"{caught.value} {caught.value.details}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.logs import POLICY_KEY, adopted, census_state, charged, confirmed, loaded, opened, policy, shut_down
+from fakes.logs import POLICY_KEY, adopted, beginning, census_state, charged, confirmed, loaded, policy, shut_down
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> ProposalFolder:
 def refusal(folder: ProposalFolder, named: str | Path) -> InvalidRequestError:
     """What is said when this is looked for."""
     with pytest.raises(InvalidRequestError) as caught:
-        folder.find(str(named), KEY)
+        folder.find(str(named), [KEY])
     return caught.value
 
 
@@ -52,8 +52,8 @@ def test_a_proposal_is_found_by_hash_by_its_beginning_and_by_file(folder: Propos
     file = folder.write(RULES, PROPOSAL)
     assert [path.name for path in folder.path.iterdir()] == [f"{NAME}.json"]
     for named in (NAME, NAME[:8], NAME[:20], str(file)):
-        assert folder.find(named, KEY) == PROPOSAL
-    assert PROPOSAL.verify(KEY) == RULES
+        assert folder.find(named, [KEY]) == PROPOSAL
+    assert PROPOSAL.verify([KEY]) == RULES
 
 
 def test_a_name_that_means_nothing_or_several_is_refused(folder: ProposalFolder) -> None:
@@ -120,7 +120,7 @@ def test_a_proposal_survives_its_file(folder: ProposalFolder) -> None:
     rules = policy(scales=tuple(range(999_001, 1_000_001)))
     proposal = make_proposal(rules, POLICY_KEY)
     folder.write(rules, proposal)
-    assert folder.find(rules.hash.hex(), KEY) == proposal
+    assert folder.find(rules.hash.hex(), [KEY]) == proposal
     assert Proposal(**json.loads(proposal.to_bytes())) == proposal
 
 
@@ -166,7 +166,7 @@ def test_a_draft_from_something_else_is_refused(base: bytes) -> None:
 def ready(answers: int = 0) -> CensusState:
     """A service that has charged so many answers at scale 30."""
     charges = [charged(number, before=number * price_units(30)) for number in range(answers)]
-    return take(census_state(), opened(), adopted(), loaded(), *charges)
+    return take(census_state(), *beginning(), adopted(), loaded(), *charges)
 
 
 def test_changes_are_listed_as_they_were_and_as_they_would_be() -> None:
@@ -178,7 +178,7 @@ def test_changes_are_listed_as_they_were_and_as_they_would_be() -> None:
 
 def test_the_first_policy_changes_everything_and_weakens_nothing() -> None:
     """Without one in force there is nothing to compare with."""
-    meaning = consequences(policy(), take(census_state(), opened()))
+    meaning = consequences(policy(), take(census_state(), *beginning()))
     assert {change.old for change in meaning.changes} == {None}
     assert [change.setting for change in meaning.changes] == list(policy().__struct_fields__)
     assert meaning.weaker == ()
@@ -235,6 +235,6 @@ SLOW = {"release_tick_ms": 250, "forward_delay_ms": 250, "answer_delay_ms": 250}
 )
 def test_what_timing_could_tell_is_warned_of(changes: dict[str, Any], warned: list[str]) -> None:
     """Shorter delays and tick 0 need no confirmation, and are not passed over in silence."""
-    state = take(census_state(), opened(), adopted(policy(**SLOW)))
+    state = take(census_state(), *beginning(), adopted(policy(**SLOW)))
     warnings = consequences(policy(**SLOW | changes), state).warnings
     assert [next(word for word in warned if word in sentence) for sentence in warnings] == warned

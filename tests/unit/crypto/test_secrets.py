@@ -39,7 +39,7 @@ SECRETS: dict[str, object] = {
     "exact count": ExactCount(COUNT),
     "TLS credentials": TlsCredentials(MARK, MARK),
     "kept sample": KeptSample(RAW, np.frombuffer(RAW, np.uint8).reshape(-1, 16)),
-    "kept question": KeptQuestion("ab" * 32, MARK, MARK, MARK, MARK, "load"),
+    "kept question": KeptQuestion("ab" * 32, MARK, MARK, MARK, MARK, "load", "secret 00"),
     "noise stream": NoiseStream(RAW),
 }
 # Every way the content could be written.

@@ -52,7 +52,7 @@ def seal(padded: bytes, ticket_hash: bytes = TICKET) -> bytes:
 
 def opened(sealed: bytes, ticket_hash: bytes = TICKET, key: OpeningKey = OPENING) -> VerifiedAnswer:
     """Opened as the researcher does."""
-    return open_answer(sealed, opening_key=key, ticket_hash=ticket_hash, census_key=CENSUS.verify_key)
+    return open_answer(sealed, opening_key=key, ticket_hash=ticket_hash, census_keys=[CENSUS.verify_key])
 
 
 def refusal(sealed: bytes, ticket_hash: bytes = TICKET, key: OpeningKey = OPENING) -> InvalidRequestError:

@@ -30,8 +30,8 @@ KEY = SigningKey(Purpose.TICKET, bytes(32))
 MALLORY = SigningKey(Purpose.TICKET, b"m" * 32)
 ANSWER_KEY = OpeningKey.generate(SeededRandomness()).sealing_key.raw
 RESEARCHERS = {
-    "alice": Researcher("alice", KEY.verify_key, frozenset({"study"})),
-    "mallory": Researcher("mallory", MALLORY.verify_key, frozenset({"other"})),
+    "alice": Researcher("alice", (KEY.verify_key,), frozenset({"study"})),
+    "mallory": Researcher("mallory", (MALLORY.verify_key,), frozenset({"other"})),
 }
 Change: TypeAlias = Callable[[ticket_pb2.Ticket], Any]
 

@@ -13,9 +13,15 @@ from msgspec import Meta
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError, RefusedError
-from broker_common.storage.home import Home, TlsConfig
+from broker_common.storage.home import Home
 
 KEY = SigningKey(Purpose.LOG, bytes(range(32)))
+OTHER = SigningKey(Purpose.LOG, bytes(range(1, 33)))
+
+
+def parse(text: str) -> SigningKey:
+    """A log key from its line."""
+    return SigningKey.parse_text(text, Purpose.LOG)
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -28,7 +34,6 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """A configuration."""
 
     origin: str
-    tls: TlsConfig = TlsConfig()
     limits: Limits = Limits()
 
 
@@ -64,7 +69,7 @@ def test_settings_are_read_with_their_types(home: Home) -> None:
         ('origin = "x"\norigine = "y"', "origine"),
         ('origin = "x"\n[limits]\nopen_querys = 3', "open_querys"),
         ('origin = "x"\n[limts]', "limts"),
-        ('origin = "x"\n[tls]\nkey = "y"', "key"),
+        ('origin = "x"\n[limits]\nkey = "y"', "key"),
         ("", "origin"),
         ("origin = 3", "origin"),
         ('origin = "x"\n[limits]\nopen_queries = "3"', "limits.open_queries"),
@@ -154,12 +159,24 @@ def test_a_giant_file_is_not_read_whole(home: Home) -> None:
     assert len(home.read("file:big")) == 1024 * 1024
 
 
-def test_tls_credentials_are_read_by_reference(home: Home) -> None:
-    """Certificate and key come from where the settings point."""
-    (home.path / "a.crt").write_bytes(b"certificate")
-    (home.path / "a.key").write_bytes(b"key")
-    credentials = home.read_tls(TlsConfig(certificate="file:a.crt", private_key="file:a.key"))
-    assert (credentials.certificate, credentials.private_key) == (b"certificate", b"key")
+def test_keys_are_read_a_line_each(home: Home) -> None:
+    """In the order of the file; where one key is meant, two are none: nobody could say which."""
+    (home.path / "log.key").write_text(f"{KEY.to_text()}\n{OTHER.to_text()}\n")
+    assert home.read_keys("file:log.key", parse) == [KEY, OTHER]
+    assert [key.key_id for key in home.read_keys("file:log.key", parse)] == [KEY.key_id, OTHER.key_id]
+    with pytest.raises(InvalidRequestError) as caught:
+        home.read_key("file:log.key", parse)
+    assert caught.value.code == "SECRET_MISSING"
+
+
+def test_one_bad_line_spoils_the_file(home: Home) -> None:
+    """A key that cannot be read is not passed over: it may be the one that serves."""
+    for line in ("", "rubbish", KEY.verify_key.to_text(), SigningKey(Purpose.TICKET, bytes(32)).to_text()):
+        (home.path / "log.key").write_text(f"{KEY.to_text()}\n{line}\n{OTHER.to_text()}\n")
+        with pytest.raises(InvalidRequestError) as caught:
+            home.read_keys("file:log.key", parse)
+        assert caught.value.code == "SECRET_MISSING"
+        assert not line or line not in f"{caught.value} {caught.value.details} {caught.value.__cause__}"
 
 
 def test_only_one_process_serves_a_home(home: Home) -> None:

@@ -186,7 +186,7 @@ def test_keys_outside_the_home_are_the_operators_to_change(home: Path, monkeypat
     monkeypatch.setenv("LINKAGE", LinkageChain([A]).to_text())
     assert keys.place == "env:LINKAGE"
     for source in (NEW, brought(home, B)):
-        assert refusal(lambda: keys.next_chain(chain_id(A), source, os.urandom)).code == "RELINK_REFUSED"  # noqa: B023 - called at once
+        assert refusal(lambda: keys.next_chain(chain_id(A), source, os.urandom)).code == "INVALID_VALUE"  # noqa: B023 - called at once
     monkeypatch.setenv("LINKAGE", LinkageChain([A, B]).to_text())
     assert keys.next_chain(chain_id(A), HELD, os.urandom).keys == (A, B)
 

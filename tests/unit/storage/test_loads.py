@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes.clock import FakeClock
-from fakes.logs import SIGNER, chain_of
+from fakes.logs import HEALTH, SIGNER, chain_of, root
 from fakes.randomness import SeededRandomness
 
 from broker_common.crypto.commitments import commit_load, hash_bytes
@@ -34,8 +34,8 @@ def journal(tmp_path: Path) -> Iterator[Journal[HealthState]]:
     """A journal with a table for loads."""
     made = Journal.create(
         tmp_path / "journal.db",
-        fresh_state=HealthState,
-        signer=SIGNER,
+        fresh_state=lambda: HealthState(root(HEALTH)),
+        signer=lambda _: SIGNER,
         clock=FakeClock(),
         tables=LoadFolder.create_tables,
     )

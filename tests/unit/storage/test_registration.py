@@ -1,62 +1,112 @@
-"""Registered researchers are read with their keys, and their names are those that certificates can carry."""
+"""Registration: whom an agency knows is an entry of its log, and a node that is running obeys it at its next look."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from fakes.cards import IDENTITY, Party
 from fakes.clock import FakeClock
+from fakes.forged import common_name, forge, subject_of
+from fakes.logs import ALICE, CENSUS, HEALTH, ORIGIN, root
 
-from broker_common.crypto.certificates import (
-    Identity,
-    PeerCertificate,
-    Role,
-    certificate_fingerprint,
-    make_certificate,
-)
-from broker_common.crypto.signing import Purpose, SigningKey
-from broker_common.errors import InvalidRequestError
+from broker_common.crypto.cards import MAX_CARD_BYTES, TLS, SignedCard, VerifiedCard
+from broker_common.crypto.certificates import Identity
+from broker_common.crypto.signing import Purpose
+from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.query.ticket import Researcher
-from broker_common.storage.home import Home
+from broker_common.storage.journal import Journal
 from broker_common.storage.registration import (
     Identifier,
+    KnownPeers,
     LogName,
-    ResearcherPeer,
-    read_peer_certificate,
-    read_researchers,
+    announce,
+    exchange,
+    own_card,
+    read_card,
+    register,
+    registered,
+    revoke,
 )
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Announced, Event, Registered, Revoked, parse_entry
+from broker_common.tlog.note import NoteSigner
 
-KEY = SigningKey(Purpose.TICKET, bytes(32))
-
-
-def peer(ticket_key: str = "file:alice.key") -> ResearcherPeer:
-    """A researcher as the configuration names her."""
-    return ResearcherPeer(certificate="file:alice.crt", ticket_key=ticket_key, projects=["study-1", "study-2"])
-
-
-def test_researchers_are_read_with_their_keys(tmp_path: Path) -> None:
-    """Each gets the id of the configuration, the key it points to, and her studies."""
-    (tmp_path / "alice.key").write_text(KEY.verify_key.to_text())
-    researchers = read_researchers(Home(tmp_path, "census"), {"alice": peer()})
-    assert researchers == {"alice": Researcher("alice", KEY.verify_key, frozenset({"study-1", "study-2"}))}
+NOW_MS = FakeClock()()
+LATER_MS = NOW_MS + 1000
+BOB = Party(Identity("university", "researcher", "bob"))
+OTHER_CENSUS = Party(Identity("census-us", "census", "node"), "census-us.test/log")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        KEY.to_text(),
-        SigningKey(Purpose.POLICY, bytes(32)).verify_key.to_text(),
-    ],
-)
-def test_another_kind_of_key_is_refused(tmp_path: Path, text: str) -> None:
-    """A private key, or one for another purpose, is not taken for a ticket key."""
-    (tmp_path / "alice.key").write_text(text)
+@contextlib.contextmanager
+def opened(path: Path, clock: FakeClock, *, create: bool = False) -> Iterator[Journal[CensusState]]:
+    """A census journal, as one of several processes has it open."""
+    journal = (Journal.create if create else Journal)(
+        path,
+        fresh_state=lambda: CensusState(root(CENSUS)),
+        signer=lambda _: NoteSigner(ORIGIN, (CENSUS.signing(Purpose.LOG),)),
+        clock=clock,
+        tables=lambda _: None,
+    )
+    try:
+        yield journal
+    finally:
+        journal.close()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """Everybody's, standing still."""
+    return FakeClock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the journal is."""
+    return tmp_path / "journal.db"
+
+
+@pytest.fixture
+def journal(path: Path, clock: FakeClock) -> Iterator[Journal[CensusState]]:
+    """The census agency's journal, which knows the health agency and Alice."""
+    with opened(path, clock, create=True) as made:
+        announce(made, CENSUS.card.signed)
+        register(made, HEALTH.card)
+        register(made, ALICE.card, projects=["study"], inbox="127.0.0.1:1")
+        yield made
+
+
+@pytest.fixture
+def alice() -> Party:
+    """Alice with all her keys, to be changed at will; her first card is `ALICE`'s."""
+    return ALICE.copy()
+
+
+def events(journal: Journal[CensusState]) -> list[Event]:
+    """What the log holds."""
+    rows = journal.db.query("select entry from entries order by sequence")
+    return [parse_entry(bytes(row["entry"])).event for row in rows]
+
+
+def code_of(action: Callable[[], object]) -> str:
+    """The code with which something is refused."""
     with pytest.raises(InvalidRequestError) as caught:
-        read_researchers(Home(tmp_path, "census"), {"alice": peer()})
-    assert caught.value.code == "SECRET_MISSING"
-    assert caught.value.details["reference"] == "file:alice.key"
+        action()
+    return caught.value.code
+
+
+@contextlib.contextmanager
+def unchanged(journal: Journal[CensusState]) -> Iterator[None]:
+    """What happens inside leaves nothing in the log."""
+    before = events(journal)
+    yield
+    assert events(journal) == before
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["a", "0", "alice-2", "a" * 63])
@@ -85,48 +135,326 @@ def test_log_names_are_those_that_notes_can_carry(name: str, fits: bool) -> None
     assert (converted == name) == fits
 
 
-HEALTH = make_certificate(Identity("health-on", "health", "node-1"), now_ms=FakeClock()(), days=1).certificate
-ALICE = make_certificate(Identity("univ", "researcher", "alice"), now_ms=FakeClock()(), days=1).certificate
+# --- cards in files --------------------------------------------------------------------------------------------------
 
 
-def test_a_peers_certificate_names_whom_it_is_registered_for(tmp_path: Path) -> None:
-    """Then it comes back with whom it names, and by what it is recognised."""
-    (tmp_path / "peer.crt").write_bytes(HEALTH)
-    home = Home(tmp_path, "census")
-    registered = read_peer_certificate(home, "file:peer.crt", "health")
-    assert registered == PeerCertificate.parse_pem(HEALTH)
-    assert (registered.pem, registered.identity) == (HEALTH, Identity("health-on", "health", "node-1"))
-    assert registered.fingerprint == certificate_fingerprint(HEALTH)
-    again = read_peer_certificate(home, "file:peer.crt", "health", organisation="health-on", name="node-1")
-    assert again == registered
+def test_a_card_is_read_from_the_file_that_its_owner_handed_over(tmp_path: Path) -> None:
+    """With or without a newline at the end, which editors and mail add."""
+    for end in (b"", b"\n"):
+        (tmp_path / "alice.card").write_bytes(ALICE.card.signed.to_bytes() + end)
+        assert read_card(tmp_path / "alice.card").signed == ALICE.card.signed
+
+
+def test_a_card_that_two_people_compared_has_its_fingerprint(tmp_path: Path) -> None:
+    """As it was read out, in capitals or with spaces around; any other is refused, and the one found is told."""
+    file, fingerprint = tmp_path / "alice.card", ALICE.card.fingerprint
+    file.write_bytes(ALICE.card.signed.to_bytes())
+    for said in (fingerprint, fingerprint.upper(), f" {fingerprint}\n"):
+        assert read_card(file, fingerprint=said).signed == ALICE.card.signed
+    for said in ("", fingerprint[:-1], fingerprint[:16], BOB.card.fingerprint):
+        with pytest.raises(InvalidRequestError) as caught:
+            read_card(file, fingerprint=said)
+        assert (caught.value.code, caught.value.details) == ("FINGERPRINT_MISMATCH", {"found": fingerprint})
 
 
 @pytest.mark.parametrize(
-    ("certificate", "role", "organisation", "name", "problem"),
+    ("content", "code"),
     [
-        (HEALTH, "researcher", None, None, "names tripartite://health-on/health/node-1, not the researcher"),
-        (HEALTH, "health", "health-qc", None, "not the health it is registered for"),
-        (ALICE, "researcher", None, "bob", "names tripartite://univ/researcher/alice"),
-        (ALICE, "health", None, None, "not the health it is registered for"),
-        (ALICE + HEALTH, "researcher", None, "alice", "is not the certificate of a peer"),
-        (HEALTH, "health", "health-on", "node-2", "not the health it is registered for"),
-        (b"rubbish", "health", None, None, "is not the certificate of a peer"),
+        (b"", "MALFORMED_MESSAGE"),
+        (b"rubbish", "MALFORMED_MESSAGE"),
+        (ALICE.card.signed.to_bytes() + b"\n\n", "MALFORMED_MESSAGE"),
+        (ALICE.card.signed.to_bytes()[:-1], "MALFORMED_MESSAGE"),
+        (ALICE.card.signed.to_bytes() + b" " * 3 * MAX_CARD_BYTES, "MALFORMED_MESSAGE"),
+        (ALICE.card.signed.document.encode(), "MALFORMED_MESSAGE"),
+        (ALICE.sign(ALICE.card.card, [BOB.signing(Purpose.IDENTITY)]).to_bytes(), "BAD_SIGNATURE"),
     ],
+    ids=["nothing", "rubbish", "two newlines", "cut", "endless", "unsigned", "signed by somebody else"],
 )
-def test_a_certificate_of_somebody_else_is_not_trusted(
-    tmp_path: Path, certificate: bytes, role: Role, organisation: str | None, name: str | None, problem: str
+def test_a_file_that_holds_no_card_is_refused(tmp_path: Path, content: bytes, code: str) -> None:
+    """Whatever was handed over instead."""
+    (tmp_path / "alice.card").write_bytes(content)
+    assert code_of(lambda: read_card(tmp_path / "alice.card")) == code
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """A mistyped path, or a folder."""
+    for file in (tmp_path / "missing.card", tmp_path):
+        with pytest.raises(InvalidRequestError) as caught:
+            read_card(file)
+        assert (caught.value.code, caught.value.details["file"]) == ("CARD_UNREADABLE", str(file))
+        assert caught.value.details["problem"]
+
+
+# --- one's own card --------------------------------------------------------------------------------------------------
+
+
+def test_a_log_without_a_card_knows_nobody_and_is_nobody(path: Path, clock: FakeClock) -> None:
+    """There is nothing to fall back to."""
+    with opened(path, clock, create=True) as empty:
+        known = KnownPeers(empty, clock)
+        assert code_of(known.own) == "CARD_MISSING"
+        assert known.certificates() == []
+        assert (known.researchers(), known.inboxes(), known.agencies("health")) == ({}, {}, {})
+        with empty.reading() as state:
+            assert code_of(lambda: own_card(state.membership)) == "CARD_MISSING"
+
+
+def test_a_newer_card_of_our_own_takes_the_place_of_the_one_before(journal: Journal[CensusState]) -> None:
+    """From its entry on its keys are the ones that are used."""
+    census = CENSUS.copy()
+    newer = census.renew("policy")
+    announce(journal, newer.signed)
+    assert KnownPeers(journal, FakeClock()).own().signed == newer.signed
+    assert events(journal)[-1] == Announced(card=newer.signed)
+
+
+def test_a_card_that_is_not_our_next_one_is_not_announced(journal: Journal[CensusState]) -> None:
+    """The same one again, an older one, another party's, one that somebody else signed: the log stays as it is."""
+    census = CENSUS.copy()
+    first, second = CENSUS.card.signed, census.renew("policy").signed
+    stranger = Party(CENSUS.identity, ORIGIN)
+    with unchanged(journal):
+        assert code_of(lambda: announce(journal, first)) == "CARD_OUTDATED"
+        assert code_of(lambda: announce(journal, HEALTH.card.signed)) == "WRONG_ORGANISATION"
+        assert code_of(lambda: announce(journal, stranger.renew(TLS).signed)) == "BAD_SIGNATURE"
+    announce(journal, second)
+    with unchanged(journal):
+        assert code_of(lambda: announce(journal, first)) == "CARD_OUTDATED"
+
+
+# --- registering -----------------------------------------------------------------------------------------------------
+
+
+def test_registering_is_an_entry_of_the_log(journal: Journal[CensusState]) -> None:
+    """With everything that the node has to know of the peer."""
+    said = register(journal, BOB.card, projects=["one", "two"], inbox="127.0.0.1:2")
+    assert events(journal)[-1] == Registered(card=BOB.card.signed, projects=("one", "two"), inbox="127.0.0.1:2")
+    assert (said.card.signed, said.projects, said.inbox) == (BOB.card.signed, ("one", "two"), "127.0.0.1:2")
+    with journal.reading() as state:
+        assert registered(state.membership, "researcher", "bob").card.signed == BOB.card.signed
+
+
+def test_what_is_not_said_of_a_known_peer_stays_as_it_was(journal: Journal[CensusState], alice: Party) -> None:
+    """A newer card takes no study away, and an empty list or inbox does."""
+    kept = register(journal, alice.renew("ticket"))
+    assert (kept.projects, kept.inbox) == (("study",), "127.0.0.1:1")
+    moved = register(journal, alice.card, inbox="127.0.0.1:3")
+    assert (moved.card.signed, moved.projects, moved.inbox) == (alice.card.signed, ("study",), "127.0.0.1:3")
+    bare = register(journal, alice.card, projects=[], inbox="")
+    assert (bare.projects, bare.inbox) == ((), "")
+
+
+def test_a_known_peers_card_must_follow_the_one_that_is_known(journal: Journal[CensusState], alice: Party) -> None:
+    """Whoever hands in a card for a known name is who was known, or the operator says that it is replaced."""
+    older, newer, stranger = alice.card, alice.renew("ticket"), Party(ALICE.identity)
+    register(journal, newer)
+    moved = Party(Identity("institute", "researcher", "alice"))
+    with unchanged(journal):
+        assert code_of(lambda: register(journal, older)) == "CARD_OUTDATED"
+        assert code_of(lambda: register(journal, stranger.card)) == "BAD_SIGNATURE"
+        assert code_of(lambda: register(journal, stranger.renew("ticket"))) == "BAD_SIGNATURE"
+        assert code_of(lambda: register(journal, moved.card)) == "WRONG_ORGANISATION"
+    replaced = register(journal, stranger.card, replace=True)
+    assert (replaced.card.signed, replaced.projects) == (stranger.card.signed, ("study",))
+    # Whoever was known before is nobody now.
+    assert code_of(lambda: register(journal, alice.renew("ticket"))) == "BAD_SIGNATURE"
+
+
+def test_a_card_that_the_log_would_refuse_is_the_callers_mistake(journal: Journal[CensusState]) -> None:
+    """Not a damaged log: the node goes on, and the operator reads what is wrong."""
+    twin = Party(BOB.identity, given={TLS: forge(BOB.identity, subject=subject_of(ALICE.tls))})
+    with unchanged(journal):
+        assert code_of(lambda: register(journal, OTHER_CENSUS.card)) == "WRONG_ORGANISATION"
+        assert code_of(lambda: register(journal, CENSUS.card)) == "WRONG_ORGANISATION"
+        assert code_of(lambda: register(journal, twin.card)) == "MALFORMED_MESSAGE"
+    assert register(journal, BOB.card).card.signed == BOB.card.signed
+
+
+def test_revoking_is_an_entry_of_the_log(journal: Journal[CensusState]) -> None:
+    """From there on the peer is not known; nobody is revoked twice, or without having been known."""
+    revoke(journal, "researcher", "alice", "the study is over")
+    assert events(journal)[-1] == Revoked(role="researcher", name="alice", note="the study is over")
+    with journal.reading() as state:
+        assert code_of(lambda: registered(state.membership, "researcher", "alice")) == "NOT_REGISTERED"
+    with unchanged(journal):
+        for role, name in (("researcher", "alice"), ("health", "alice"), ("census", "census-ca"), ("health", "x")):
+            assert code_of(lambda: revoke(journal, role, name, "again")) == "NOT_REGISTERED"  # type: ignore[arg-type]  # noqa: B023 - a role, called here
+
+
+def test_who_was_revoked_may_be_registered_anew(journal: Journal[CensusState], alice: Party) -> None:
+    """By an operator, like the first time: nothing of what was known before is left, neither card nor studies."""
+    register(journal, alice.renew("ticket"))
+    revoke(journal, "researcher", "alice", "a lost laptop")
+    stranger = Party(ALICE.identity)
+    again = register(journal, stranger.card)
+    assert (again.card.signed, again.projects, again.inbox) == (stranger.card.signed, (), "")
+
+
+# --- exchange --------------------------------------------------------------------------------------------------------
+
+
+def test_a_peer_that_shows_what_is_known_learns_our_card(journal: Journal[CensusState]) -> None:
+    """And the log stays as it is, however often it asks."""
+    with unchanged(journal):
+        for _ in range(3):
+            assert exchange(journal, ALICE.identity, ALICE.card.signed) == CENSUS.card.signed
+
+
+def test_a_newer_card_is_taken_from_whoever_it_belongs_to(journal: Journal[CensusState], alice: Party) -> None:
+    """Its entry keeps studies and inbox, which are the operator's to give."""
+    newer = alice.renew("ticket")
+    assert exchange(journal, ALICE.identity, newer.signed) == CENSUS.card.signed
+    assert events(journal)[-1] == Registered(card=newer.signed, projects=("study",), inbox="127.0.0.1:1")
+    health = HEALTH.copy()
+    exchange(journal, HEALTH.identity, health.renew("manifest").signed)
+    with journal.reading() as state:
+        assert registered(state.membership, "health", "health-on").card.signed == health.card.signed
+
+
+def test_an_older_card_changes_nothing_and_is_answered(journal: Journal[CensusState], alice: Party) -> None:
+    """A peer may come from a backup, or from a machine that has not heard of its own newest card."""
+    older = alice.card.signed
+    exchange(journal, ALICE.identity, alice.renew("ticket").signed)
+    with unchanged(journal):
+        assert exchange(journal, ALICE.identity, older) == CENSUS.card.signed
+
+
+def test_another_card_of_the_same_serial_changes_nothing(journal: Journal[CensusState], alice: Party) -> None:
+    """Two machines of one owner each made a next card: the one that came first stands."""
+    one, other = alice.successor("ticket"), alice.successor("ticket")
+    assert one.card.serial == other.card.serial
+    exchange(journal, ALICE.identity, one.signed)
+    with unchanged(journal):
+        assert exchange(journal, ALICE.identity, other.signed) == CENSUS.card.signed
+
+
+def forged_cards() -> dict[str, tuple[SignedCard, str]]:
+    """What a caller who is Alice on the wire may try, and how it is refused."""
+    bob, stranger, alice = BOB.copy(), Party(ALICE.identity), ALICE.copy()
+    next_card = alice.successor("ticket")
+    twin = forge(ALICE.identity, subject=common_name(subject_of(HEALTH.tls).rfc4514_string().removeprefix("CN=")))
+    return {
+        "another researcher's card": (bob.renew("ticket").signed, "WRONG_ORGANISATION"),
+        "an agency's card": (HEALTH.copy().renew("manifest").signed, "WRONG_ORGANISATION"),
+        "our own card": (CENSUS.card.signed, "WRONG_ORGANISATION"),
+        "a card of one's name by other keys": (stranger.renew("ticket").signed, "BAD_SIGNATURE"),
+        "one's next card signed by somebody": (
+            alice.sign(next_card.card, [bob.signing(Purpose.IDENTITY)]),
+            "BAD_SIGNATURE",
+        ),
+        "one's next card with the old signature": (
+            msgspec.structs.replace(next_card.signed, signatures=ALICE.card.signed.signatures),
+            "BAD_SIGNATURE",
+        ),
+        "rubbish": (msgspec.structs.replace(next_card.signed, document="{}"), "MALFORMED_MESSAGE"),
+        "another peer's subject": (alice.successor(TLS, key=twin).signed, "MALFORMED_MESSAGE"),
+        "one subject twice": (
+            alice.successor(TLS, key=forge(ALICE.identity, subject=subject_of(alice.tls))).signed,
+            "MALFORMED_MESSAGE",
+        ),
+    }
+
+
+FORGED = forged_cards()
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_card_that_does_not_follow_changes_nothing(
+    journal: Journal[CensusState], clock: FakeClock, what: str
 ) -> None:
-    """Whoever hands in a certificate chooses what it says; it is trusted for nothing but its place."""
-    (tmp_path / "peer.crt").write_bytes(certificate)
-    with pytest.raises(InvalidRequestError) as caught:
-        read_peer_certificate(Home(tmp_path, "census"), "file:peer.crt", role, organisation=organisation, name=name)
-    assert caught.value.code == "CONFIG_INVALID"
-    assert problem in caught.value.details["problem"]
-    assert "file:peer.crt" in caught.value.details["problem"]
+    """A caller's own connection gives no power over anybody's card, its own included."""
+    signed, code = FORGED[what]
+    with unchanged(journal):
+        assert code_of(lambda: exchange(journal, ALICE.identity, signed)) == code
+    assert KnownPeers(journal, clock).card("researcher", "alice").signed == ALICE.card.signed
 
 
-def test_a_missing_certificate_is_named(tmp_path: Path) -> None:
-    """The reference is wrong, not the certificate."""
-    with pytest.raises(InvalidRequestError) as caught:
-        read_peer_certificate(Home(tmp_path, "census"), "file:peer.crt", "health")
-    assert caught.value.code == "SECRET_MISSING"
+def test_a_peer_that_was_revoked_exchanges_nothing(journal: Journal[CensusState], alice: Party) -> None:
+    """Not even with a newer card: who may come back is for an operator to say."""
+    revoke(journal, "researcher", "alice", "a lost laptop")
+    with unchanged(journal):
+        for signed in (ALICE.card.signed, alice.renew("ticket").signed):
+            assert code_of(lambda: exchange(journal, ALICE.identity, signed)) == "NOT_REGISTERED"  # noqa: B023 - called here
+
+
+def test_a_card_that_another_process_revoked_meanwhile_is_not_taken(
+    journal: Journal[CensusState], path: Path, clock: FakeClock, alice: Party, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exchange under way does not undo what the operator's command says while it is judged."""
+    newer = alice.renew("ticket").signed
+
+    def meanwhile(journal: Journal[CensusState], card: VerifiedCard, **how: object) -> object:
+        with opened(path, clock) as operator:
+            revoke(operator, "researcher", "alice", "a lost laptop")
+        return register(journal, card, **how)  # type: ignore[arg-type]  # handed through
+
+    monkeypatch.setattr("broker_common.storage.registration.register", meanwhile)
+    with contextlib.suppress(InvalidRequestError):
+        exchange(journal, ALICE.identity, newer)
+    assert "alice" not in KnownPeers(journal, clock).researchers()
+
+
+# --- what a running node sees ----------------------------------------------------------------------------------------
+
+
+def test_a_node_sees_at_once_what_another_process_registers_and_revokes(
+    journal: Journal[CensusState], path: Path, clock: FakeClock
+) -> None:
+    """The commands are processes of their own; nobody restarts the node."""
+    known = KnownPeers(journal, clock)
+    bobs = BOB.card.certificates(NOW_MS)[0]
+    assert bobs not in known.certificates()
+    with opened(path, clock) as operator:
+        register(operator, BOB.card, projects=["study"], inbox="127.0.0.1:2")
+        assert bobs in known.certificates()
+        assert set(known.researchers()) == {"alice", "bob"}
+        assert set(known.inboxes()) == {"alice", "bob"}
+        revoke(operator, "researcher", "bob", "over")
+        assert bobs not in known.certificates()
+        assert set(known.researchers()) == set(known.inboxes()) == {"alice"}
+        assert set(known.agencies("health")) == {"health-on"}
+        revoke(operator, "health", "health-on", "over")
+        assert known.agencies("health") == {}
+        assert code_of(lambda: known.card("health", "health-on")) == "NOT_REGISTERED"
+
+
+def test_keys_are_honoured_until_their_time_is_over(
+    journal: Journal[CensusState], clock: FakeClock, alice: Party
+) -> None:
+    """Both the old and the new one until then; the old one never again after that."""
+    known, old, first = KnownPeers(journal, clock), ALICE.signing(Purpose.TICKET).verify_key, ALICE.card
+    register(journal, alice.renew("ticket", now_ms=NOW_MS, from_ms=NOW_MS, until_ms=LATER_MS))
+    register(journal, alice.renew(TLS, now_ms=NOW_MS, from_ms=NOW_MS, until_ms=LATER_MS))
+    new = alice.signing(Purpose.TICKET).verify_key
+    studies = frozenset({"study"})
+    assert known.researchers()["alice"] == Researcher("alice", (old, new), studies)
+    clock.now_ms = LATER_MS - 1
+    assert known.researchers()["alice"].keys == (old, new)
+    assert first.certificates(0)[0] in known.certificates()
+    clock.now_ms = LATER_MS
+    assert known.researchers()["alice"] == Researcher("alice", (new,), studies)
+    assert first.certificates(0)[0] not in known.certificates()
+    assert alice.card.certificates(LATER_MS)[0] in known.certificates()
+
+
+def test_an_identity_key_whose_time_is_over_makes_no_card(
+    journal: Journal[CensusState], clock: FakeClock, alice: Party
+) -> None:
+    """Whoever stole it can replace nothing any more."""
+    thief = ALICE.copy()
+    register(journal, alice.renew(IDENTITY, now_ms=NOW_MS, from_ms=NOW_MS, until_ms=LATER_MS))
+    thief.renew("ticket")
+    stolen = thief.renew("ticket")
+    assert stolen.card.serial > alice.card.card.serial
+    clock.now_ms = LATER_MS
+    with unchanged(journal):
+        assert code_of(lambda: exchange(journal, ALICE.identity, stolen.signed)) == "BAD_SIGNATURE"
+    assert exchange(journal, ALICE.identity, alice.renew("ticket", now_ms=LATER_MS).signed) == CENSUS.card.signed
+
+
+def test_a_log_that_registers_what_it_may_not_is_damaged(journal: Journal[CensusState]) -> None:
+    """Whoever goes past the commands: the log refuses, and the journal says that it does not hold."""
+    before = events(journal)
+    with pytest.raises(InternalError, match="CARD_INVALID"), journal.transaction() as transaction:
+        transaction.append(Registered(card=OTHER_CENSUS.card.signed, projects=(), inbox=""))
+    assert events(journal) == before

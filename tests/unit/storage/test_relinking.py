@@ -10,7 +10,7 @@ from typing import NoReturn
 import numpy as np
 import pytest
 from fakes.clock import FakeClock
-from fakes.logs import SIGNER
+from fakes.logs import HEALTH, SIGNER, root
 from fakes.randomness import SeededRandomness
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,7 +142,11 @@ class Agency:
 def empty_journal(path: Path) -> Journal[HealthState]:
     """A journal with a table for loads."""
     return Journal.create(
-        path, fresh_state=HealthState, signer=SIGNER, clock=FakeClock(), tables=LoadFolder.create_tables
+        path,
+        fresh_state=lambda: HealthState(root(HEALTH)),
+        signer=lambda _: SIGNER,
+        clock=FakeClock(),
+        tables=LoadFolder.create_tables,
     )
 
 

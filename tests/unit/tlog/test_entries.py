@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from typing import Any, get_args
 
 import msgspec
 import pytest
-from fakes.logs import adopted, charged, hash_of, loaded, opened, policy, relinked, submitted
+from fakes.logs import (
+    ALICE,
+    CENSUS,
+    adopted,
+    charged,
+    hash_of,
+    loaded,
+    opened,
+    policy,
+    registered,
+    relinked,
+    revoked,
+    submitted,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_common.crypto.cards import MAX_CARD_BYTES, CardSignature, SignedCard
 from broker_common.tlog import entries
 from broker_common.tlog.entries import (
     MAX_ENTRY_BYTES,
     MAX_NOTE_CHARACTERS,
     Adopted,
+    Announced,
     Charged,
     Delivered,
     Entry,
@@ -26,10 +42,12 @@ from broker_common.tlog.entries import (
     Loaded,
     Opened,
     Refused,
+    Registered,
     Released,
     Relinked,
     Reopened,
     ReportedCharge,
+    Revoked,
     Settled,
     Shutdown,
     Submitted,
@@ -42,11 +60,33 @@ hashes = st.binary(min_size=32, max_size=32).map(bytes.hex)
 chains = st.binary(min_size=8, max_size=8).map(bytes.hex)
 queries = st.binary(min_size=16, max_size=16).map(bytes.hex)
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=50)
+signatures = st.builds(
+    CardSignature,
+    key_id=st.binary(min_size=8, max_size=8).map(bytes.hex),
+    signature=st.binary(min_size=64, max_size=64).map(lambda raw: base64.b64encode(raw).decode()),
+)
+# Any text stands for a card here: what a card may say is a matter of the state.
+cards = st.builds(
+    SignedCard,
+    document=st.text(st.characters(codec="utf-8"), min_size=2, max_size=60),
+    signatures=st.lists(signatures, min_size=1, max_size=3).map(tuple),
+)
 maybe_texts = texts | st.just("")
 
 # Every event type with its tag; a new one has to be added here, in FORMAT.md and in a state.
 EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
     Opened: ("opened", st.builds(Opened, origin=texts, role=texts, format=counts)),
+    Announced: ("announced", st.builds(Announced, card=cards)),
+    Registered: (
+        "registered",
+        st.builds(
+            Registered,
+            card=cards,
+            projects=st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=3).map(tuple),
+            inbox=texts | st.just(""),
+        ),
+    ),
+    Revoked: ("revoked", st.builds(Revoked, role=st.sampled_from(["researcher", "health"]), name=texts, note=texts)),
     Adopted: (
         "adopted",
         st.builds(
@@ -142,15 +182,17 @@ def test_the_bytes_are_what_any_canonical_json_writer_makes(entry: Entry) -> Non
 
 
 def only_strings_and_integers(value: object) -> bool:
-    """Whether a decoded entry holds nothing but objects, strings and integers."""
+    """Whether a decoded entry holds nothing but strings and integers, in objects and lists."""
     if isinstance(value, dict):
         return all(only_strings_and_integers(inner) for inner in value.values())
+    if isinstance(value, list):
+        return all(only_strings_and_integers(inner) for inner in value)
     return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
 
 
 @given(entry=any_entry)
 def test_an_entry_holds_strings_and_integers_only(entry: Entry) -> None:
-    """No float, list, null or boolean that two readers might read differently."""
+    """No float, null or boolean that two readers might read differently."""
     assert only_strings_and_integers(json.loads(encode_entry(entry)))
 
 
@@ -260,6 +302,7 @@ def test_the_spelling_helper_changes_nothing_on_its_own() -> None:
     )
 
 
+SIGNATURES = CENSUS.card.signed.signatures
 UNREADABLE: dict[str, Event] = {
     "shutdown with an endless note": Shutdown(reason="operator", note="x" * (MAX_NOTE_CHARACTERS + 1)),
     "shutdown for no known reason": Shutdown(reason="whim", note=""),
@@ -274,6 +317,15 @@ UNREADABLE: dict[str, Event] = {
     "linkage key changed from nothing": relinked(previous=""),
     "endless origin": opened(origin="x" * 5000),
     "endless policy": adopted(document="x" * 32_769),
+    "revocation of nobody": revoked(ALICE, name=""),
+    "revocation without a word": revoked(ALICE, note=""),
+    "revocation of an auditor": revoked(ALICE, role="auditor"),
+    "endless card": Announced(card=SignedCard(document="x" * (MAX_CARD_BYTES + 1), signatures=SIGNATURES)),
+    "card without signature": Announced(card=SignedCard(document="{}", signatures=())),
+    "card with nine signatures": Announced(card=SignedCard(document="{}", signatures=SIGNATURES * 9)),
+    "nameless project": registered(ALICE, projects=("study", "")),
+    "too many projects": registered(ALICE, projects=("study",) * 101),
+    "endless inbox": registered(ALICE, inbox="x" * 257),
     "checkpoint that doubles when escaped": ReportedCharge(ticket=hash_of(1), log_index=1, checkpoint="\x01" * 16_384),
 }
 
@@ -290,6 +342,9 @@ def test_the_largest_honest_entries_fit() -> None:
     for event in (
         adopted(document='"' * 30_000),
         ReportedCharge(ticket=hash_of(1), log_index=1, checkpoint='"' * 16_384),
+        # A card is mostly base64: lines of 64 letters, whose ends are escaped in the card and again in the entry.
+        Announced(card=SignedCard(document=("x" * 64 + "\\n") * (MAX_CARD_BYTES // 66), signatures=SIGNATURES * 8)),
+        Revoked(role="researcher", name="x" * 4096, note="\x01" * MAX_NOTE_CHARACTERS),
         # What a command accepts as a note fits, whatever it is made of: escapes are the longest spelling.
         Shutdown(reason="operator", note="x" * MAX_NOTE_CHARACTERS),
         Shutdown(reason="operator", note="\x01" * MAX_NOTE_CHARACTERS),

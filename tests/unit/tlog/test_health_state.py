@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from fakes.logs import adopted, chain_of, charged, hash_of, loaded, opened, relinked, submitted
+from fakes.logs import (
+    ALICE,
+    HEALTH,
+    adopted,
+    beginning,
+    chain_of,
+    charged,
+    contents,
+    hash_of,
+    loaded,
+    opened,
+    relinked,
+    revoked,
+    root,
+    submitted,
+)
 
 from broker_common.tlog.entries import (
     Delivered,
@@ -31,7 +45,8 @@ CHARGE = ReportedCharge(ticket=TICKET, log_index=3, checkpoint="a note")
 SETTLED = Settled(ticket=TICKET)
 REFUSED = Refused(ticket=TICKET, code="SERVICE_SHUT_DOWN")
 
-READY: tuple[Event, ...] = (opened("health"), loaded())
+BEGINNING = beginning("health")
+READY: tuple[Event, ...] = (*BEGINNING, loaded())
 RELINKED: tuple[Event, ...] = (*READY, relinked())
 ACCEPTED: tuple[Event, ...] = (*READY, submitted(1))
 FORWARDED: tuple[Event, ...] = (*ACCEPTED, FORWARD)
@@ -40,7 +55,7 @@ CHARGED: tuple[Event, ...] = (*FORWARDED, CHARGE)
 
 def state_after(*events: Event) -> HealthState:
     """The state that the events lead to."""
-    state = HealthState()
+    state = HealthState(root(HEALTH))
     for event in events:
         state.apply(entry_after(state, event))
     return state
@@ -54,10 +69,10 @@ def entry_after(state: HealthState, event: Event, **changes: Any) -> Entry:
 
 def refusal(state: HealthState, entry: Entry) -> str:
     """The code of the rule that the entry breaks; the state must be as before."""
-    before = copy.deepcopy(vars(state))
+    before = contents(state)
     with pytest.raises(ReplayError) as caught:
         state.apply(entry)
-    assert vars(state) == before
+    assert contents(state) == before
     return caught.value.code
 
 
@@ -100,7 +115,11 @@ BREACHES = [
     Breach("LINKAGE_REPEATED", RELINKED, relinked("load3", previous=chain_of(2), linkage=chain_of(1))),
     Breach("LOAD", RELINKED, submitted(1)),
     Breach("LOAD", READY, submitted(1, load="load2")),
-    Breach("LOAD", (opened("health"),), submitted(1, load="")),
+    Breach("LOAD", BEGINNING, submitted(1, load="")),
+    Breach("NOT_REGISTERED", READY, submitted(1, researcher="mallory")),
+    # A name of the other role's is nobody's.
+    Breach("NOT_REGISTERED", READY, submitted(1, researcher="census-ca")),
+    Breach("NOT_REGISTERED", (*READY, revoked(ALICE)), submitted(1)),
     Breach("TICKET_REPEATED", ACCEPTED, submitted(2, ticket=TICKET)),
     Breach("TICKET_REPEATED", (*ACCEPTED, REFUSED), submitted(2, ticket=TICKET)),
     Breach("QUERY_REUSED", ACCEPTED, submitted(2, query=f"{1:032x}")),
@@ -129,14 +148,14 @@ def test_every_rule_has_a_breach() -> None:
         if isinstance(constant, str) and constant.isupper()
     }
     assert codes <= {breach.code for breach in BREACHES}
-    assert len(codes) == 13
+    assert len(codes) == 14
 
 
 def test_a_health_log_names_no_policy() -> None:
     """Policies are the census agency's; an entry that claims one is refused."""
     state = state_after(*READY)
     assert refusal(state, entry_after(state, submitted(1), policy=hash_of(3))) == "POLICY"
-    assert refusal(state, entry_after(state, submitted(1), sequence=5)) == "SEQUENCE"
+    assert refusal(state, entry_after(state, submitted(1), sequence=6)) == "SEQUENCE"
 
 
 def test_time_never_runs_backwards() -> None:
@@ -193,7 +212,7 @@ def test_every_load_is_remembered() -> None:
 def test_the_summary_says_what_start_up_compares() -> None:
     """Size, time, load and tickets."""
     state = state_after(*CHARGED)
-    assert state.summary() == {"size": 5, "time_ms": 0, "policy": "", "load": "load1", "tickets": 1}
+    assert state.summary() == {"size": 8, "time_ms": 0, "policy": "", "load": "load1", "tickets": 1}
     assert (state.release, state.commitments) == ("2021", {"load1": hash_of(1)})
 
 
