@@ -1,8 +1,9 @@
 """A command that kills itself, as the power would, at one durable step: `crashing_node.py STEP WHEN health serve --home ...`.
 
-STEP is the kind of a log entry, or `answer` for the storing of a sealed answer, which is not logged; WHEN is `before` or
-`after` the commit of the transaction that holds it. Or STEP is how a file's name ends (`.key`, `.duckdb`, `.npz`), and
-WHEN is before or after a whole new file of that name takes its place. Everything else is the product as it is.
+STEP is the kind of a log entry, or `answer` for the storing of a sealed answer, which is not logged; or one of `CALLS`, for
+what is durable outside a journal; or how a file's name ends (`.key`, `.duckdb`, `.npz`), for the instant at which a whole
+new file of that name takes its place. WHEN is `before` or `after` the commit of the transaction that holds it, or the call.
+Everything else is the product as it is.
 """
 
 from __future__ import annotations
@@ -10,19 +11,49 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from broker_common.cli import main
+from broker_common.crypto.frames import FrameOpener, FrameSealer
 from broker_common.storage.journal import Journal
+from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Entry, Event
 from broker_common.tlog.replay import LogState
 from census_node.outbox import Outbox, WaitingAnswer
+from census_node.samples import SampleFolder
+from researcher_node.answers import Answers
 
 _ANSWER = "answer"
+CALLS: dict[str, tuple[type, str]] = {
+    "sample file": (SampleFolder, "write"),
+    "wipe": (SampleFolder, "wipe"),
+    "removal": (Path, "unlink"),
+    "frame sealed": (FrameSealer, "seal_frame"),
+    "frame opened": (FrameOpener, "open_frame"),
+    "load file": (Path, "replace"),
+    "old loads": (LoadFolder, "forget_except"),
+    "question": (Answers, "put"),
+    "received": (Answers, "receive"),
+    "refusal": (Answers, "refuse"),
+}
 
 
-def _die_at(step: str, when: str) -> None:
-    append, commit, put_answer, replace = Journal._append, Journal._commit, Outbox.put_answer, Path.replace
+def _die_at_call(owner: type, name: str, when: str) -> None:
+    call: Callable[..., Any] = getattr(owner, name)
+
+    def called(*arguments: Any, **options: Any) -> Any:
+        if when == "before":
+            _die()
+        call(*arguments, **options)
+        _die()
+
+    setattr(owner, name, called)
+
+
+def _die_at_commit(step: str, when: str) -> None:
+    append, commit, put_answer = Journal._append, Journal._commit, Outbox.put_answer
     in_transaction: set[str] = set()
 
     def appending(journal: Journal[LogState], event: Event, not_before_ms: int) -> Entry:
@@ -42,8 +73,16 @@ def _die_at(step: str, when: str) -> None:
         if is_the_step:
             _die()
 
+    Journal._append = appending  # type: ignore[assignment,method-assign]
+    Journal._commit = committing  # type: ignore[assignment,method-assign]
+    Outbox.put_answer = putting  # type: ignore[assignment,method-assign]
+
+
+def _die_at_file(ending: str, when: str) -> None:
+    replace = Path.replace
+
     def replacing(path: Path, target: Path) -> Path:
-        is_the_step = step.startswith(".") and target.name.endswith(step)
+        is_the_step = target.name.endswith(ending)
         if is_the_step and when == "before":
             _die()
         replaced = replace(path, target)
@@ -52,9 +91,6 @@ def _die_at(step: str, when: str) -> None:
         return replaced
 
     Path.replace = replacing  # type: ignore[assignment,method-assign]
-    Journal._append = appending  # type: ignore[assignment,method-assign]
-    Journal._commit = committing  # type: ignore[assignment,method-assign]
-    Outbox.put_answer = putting  # type: ignore[assignment,method-assign]
 
 
 def _die() -> None:
@@ -62,5 +98,10 @@ def _die() -> None:
 
 
 if __name__ == "__main__":
-    _die_at(*sys.argv[1:3])
+    if sys.argv[1] in CALLS:
+        _die_at_call(*CALLS[sys.argv[1]], sys.argv[2])
+    elif sys.argv[1].startswith("."):
+        _die_at_file(*sys.argv[1:3])
+    else:
+        _die_at_commit(*sys.argv[1:3])
     main(sys.argv[3:])

@@ -14,10 +14,11 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from fakes.deployment import FRENCH, Deployment, Outcome, make, run_here, wait_until
+from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, run_here, wait_until
 
 from broker_common.errors import BrokerError
 from researcher_node.answers import AskedQuestion
+from researcher_node.asking import Precision, Session, Wanted
 
 pytestmark = pytest.mark.process
 
@@ -29,19 +30,27 @@ FRUITLESS_SECONDS = 1.0
 STEPS = [
     ("census", "charged", "after"),
     ("census", "answer", "after"),
+    # The sample is overwritten, but still there.
+    ("census", "removal", "before"),
+    ("census", "wipe", "after"),
     ("census", "released", "after"),
+    ("census", "delivered", "before"),
+    ("census", "delivered", "after"),
     ("health", "submitted", "before"),
     ("health", "submitted", "after"),
+    ("health", "frame sealed", "before"),
+    ("health", "forwarded", "after"),
     ("health", "reported_charge", "before"),
     ("health", "reported_charge", "after"),
     ("health", "settled", "before"),
+    ("health", "settled", "after"),
 ]
 
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    """One deployment, and no inbox: what is not collected is not delivered."""
-    return make(tmp_path_factory.mktemp("crashes") / "deployment", population=500)
+    """One deployment with budget enough for all, and no inbox: what is not collected is not delivered."""
+    return make(tmp_path_factory.mktemp("crashes") / "deployment", "--max-belief", "0.999999999999", population=500)
 
 
 def ask_while_a_node_dies(
@@ -86,18 +95,70 @@ def test_one_ticket_one_charge_one_answer_whenever_a_node_is_killed(
     deployment.verify_ledger()
 
 
-def test_a_charge_that_was_never_committed_never_happened(deployment: Deployment) -> None:
-    """Killed just before the charge's commit: the question is refused, nothing was charged, and asking anew works."""
+@pytest.mark.parametrize(("step", "when"), [("frame opened", "after"), ("sample file", "after"), ("charged", "before")])
+def test_a_charge_that_was_never_committed_never_happened(deployment: Deployment, step: str, when: str) -> None:
+    """Killed before the charge's commit: the question is refused, nothing was charged, and asking anew works."""
     before = deployment.json("census", "status")
-    outcome, query, again = ask_while_a_node_dies(deployment, "census", "charged", "before")
+    outcome, query, again = ask_while_a_node_dies(deployment, "census", step, when)
     assert isinstance(outcome, BrokerError)
     assert outcome.code == "SLOT_UNUSABLE"
     assert again.code == 3
     assert not deployment.tickets("census", "charged")[deployment.ticket_of(query)]
     assert deployment.json("census", "status") == before
     deployment.verify_ledger()
+    assert not samples_of(deployment)
     with deployment.node("census"), deployment.node("health"):
         assert isinstance(deployment.ask_all([("age >= 65", FRENCH)])[0], AskedQuestion)
+
+
+def samples_of(deployment: Deployment) -> list[Path]:
+    """Samples on the census node's disk."""
+    return list((deployment.home("census") / "samples").iterdir())
+
+
+@pytest.mark.parametrize(("step", "when"), [("wipe", "before"), ("removal", "before"), ("wipe", "after")])
+def test_a_start_that_is_killed_while_it_sweeps_is_taken_up_by_the_next_one(
+    deployment: Deployment, step: str, when: str
+) -> None:
+    """A sample that no charge names is wiped by whichever start comes to it."""
+    sample = deployment.home("census") / "samples" / f"{'0' * 32}.sample"
+    sample.write_bytes(bytes(range(256)))
+    crashed = Node(
+        deployment.directory,
+        [sys.executable, CRASHING_NODE, step, when, "census", "serve", "--home", deployment.home("census")],
+        ready_lines=1,
+    )
+    wait_until(lambda: crashed.process.poll() is not None, "killed")
+    crashed.end()
+    assert (crashed.process.returncode, crashed.ready) == (-9, [])
+    assert sample.exists() == (when == "before")
+    with deployment.node("census"):
+        assert not samples_of(deployment)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_refusal_stays_one_although_the_health_node_is_killed_at_it(deployment: Deployment, when: str) -> None:
+    """Refused by the census node, logged or not yet: the same ticket is refused again, and never charged."""
+    words = ("researcher", "ask", "--home", deployment.home("researcher"), "--json")
+    with deployment.node("census"), deployment.node("health"):
+        asked = deployment.in_session(prepare)
+    # The quote ends with the census node's process.
+    with deployment.node("census"):
+        with deployment.node("health", launcher=(sys.executable, CRASHING_NODE, "refused", when)) as crashing:
+            assert run_here(*words, "--again", asked.query, "--wait", "1").code == 5
+            wait_until(lambda: crashing.process.poll() is not None, "killed")
+        with deployment.node("health"):
+            for _ in range(2):
+                assert run_here(*words, "--again", asked.query).error["code"] == "SLOT_UNUSABLE"
+    ticket = deployment.ticket_of(asked.query)
+    assert deployment.tickets("health", "refused")[ticket] == 1
+    assert not deployment.tickets("census", "charged")[ticket]
+    deployment.verify_ledger()
+
+
+async def prepare(session: Session) -> AskedQuestion:
+    """Quote and sign, and do not submit."""
+    return await session.prepare(Wanted("age >= 65", FRENCH, Precision(30), 1_000_000, "official-languages"))
 
 
 def test_a_question_goes_on_when_both_nodes_died_and_the_census_node_comes_back_last(deployment: Deployment) -> None:

@@ -1,0 +1,491 @@
+"""Every durable step of the three nodes fails, or happens and is reported failed; then the node starts again.
+
+| node | step | what is durable after it | killed before and after it in | fails in |
+|---|---|---|---|---|
+| census | sample file written, flushed, named in its folder | a sample that no charge names | process/test_crashes | here, each system call |
+| census | charge committed | entry, pending row, maybe shutdown | process/test_crashes | here |
+| census | answer committed | sealed answer instead of the pending row | process/test_crashes | here |
+| census | sample wiped: overwritten, removed | nothing of the sample | process/test_crashes | here, each system call |
+| census | release committed | the answer may leave | process/test_crashes | here |
+| census | delivery committed | the answer was fetched | process/test_crashes | here |
+| census | sweep at start | only samples that a charge names | process/test_crashes | here |
+| both | load file written, flushed, renamed | a file that the log does not name | process/test_killed_commands | here, each system call |
+| both | load committed | new questions use it | process/test_killed_commands | here |
+| both | loads before forgotten | fewer files | process/test_killed_commands | here, each system call |
+| census | policy adopted | entry, maybe shutdown | commit only: protocol/test_budget_races | here |
+| census | shutdown committed | no further charge | process/test_killed_commands | here |
+| health | submission committed | ticket, criteria, salt | process/test_crashes | here |
+| health | attempt committed | a sample may be out | process/test_crashes | here |
+| health | reported charge committed | proof of the charge | process/test_crashes | here |
+| health | settled committed | the ticket is closed | process/test_crashes | here |
+| health | refusal committed | the ticket is closed, uncharged | process/test_crashes | here |
+| researcher | question stored | opening key and ticket, before it leaves | process/test_killed_commands | here, each statement |
+| researcher | answer stored | the answer instead of its key | process/test_killed_commands | here, each statement |
+| researcher | refusal stored | the question is closed for now | process/test_killed_commands | here, each statement |
+
+The statements inside a transaction fail one by one in test_journal_faults; a disk that is really full is in
+process/test_full_disk. The oracle is always the same: both logs replay, with one charge and one answer for a ticket, or
+neither, and another question is answered.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.deployment import run_here
+from fakes.pair import STAGES, Pair
+from fakes.world import Order, World, make_policy
+from tripartite.v1 import answer_pb2
+
+from broker_common.crypto.signing import Purpose, SigningKey
+from broker_common.errors import BrokerError
+from broker_common.storage.home import Home
+from broker_common.storage.journal import Journal
+from broker_common.tlog.entries import Delivered, Entry, Event
+from census_node.config import CensusConfig
+from census_node.opening import CensusHome
+from census_node.outbox import Outbox, WaitingAnswer
+from deploy.local import Plan, lay_out
+from health_node.opening import HealthHome
+from researcher_node.answers import Answers
+
+WAYS = pytest.mark.parametrize("happens", [False, True], ids=["lost", "stored but reported failed"])
+
+
+class FailingConnection:
+    """A connection whose chosen statements fail, before or after they were run."""
+
+    def __init__(self, connection: Any, fails: Callable[[int, str], bool], *, happens: bool) -> None:
+        self._connection = connection
+        self._fails = fails
+        self._happens = happens
+        self.statements = 0
+
+    def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
+        number, self.statements = self.statements, self.statements + 1
+        fails = self._fails(number, statement)
+        if not fails or self._happens:
+            cursor: sqlite3.Cursor = self._connection.execute(statement, *arguments)
+        if fails:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        return cursor
+
+    def __enter__(self) -> Any:
+        return self._connection.__enter__()
+
+    def __exit__(self, *raised: object) -> Any:
+        return self._connection.__exit__(*raised)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+# --- commits ---------------------------------------------------------------------------------------------------------
+
+
+def break_commit(monkeypatch: pytest.MonkeyPatch, step: str, *, happens: bool) -> list[str]:
+    """The first commit that holds an entry of this kind, or `answer`, fails; says when it has."""
+    append, commit, put_answer = Journal._append, Journal._commit, Outbox.put_answer
+    # By database: both nodes' journals are in this process.
+    in_transaction: set[tuple[int, str]] = set()
+    failed: list[str] = []
+
+    def appending(journal: Journal[Any], event: Event) -> Entry:
+        in_transaction.add((id(journal.db), str(type(event).__struct_config__.tag)))
+        return append(journal, event)
+
+    def putting(outbox: Outbox, answer: WaitingAnswer) -> None:
+        in_transaction.add((id(outbox._db), "answer"))
+        put_answer(outbox, answer)
+
+    def committing(journal: Journal[Any]) -> None:
+        here = {entry for entry in in_transaction if entry[0] == id(journal.db)}
+        in_transaction.difference_update(here)
+        if (id(journal.db), step) in here and not failed:
+            failed.append(step)
+            failing = FailingConnection(journal.db.conn, lambda *_: True, happens=happens)
+            journal.db.conn = failing  # type: ignore[assignment]  # it does what the journal uses
+        commit(journal)
+
+    monkeypatch.setattr(Journal, "_append", appending)
+    monkeypatch.setattr(Journal, "_commit", committing)
+    monkeypatch.setattr(Outbox, "put_answer", putting)
+    return failed
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Three parties."""
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+@WAYS
+@pytest.mark.parametrize("step", ["charged", "answer", "released", "delivered"])
+async def test_commit_of_the_census_node(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: str, happens: bool
+) -> None:
+    """The node stops; what the file holds decides at the next start, and the researcher has one answer or none."""
+    pair, order = Pair(world, forward_deadline_ms=0), world.order()
+    with monkeypatch.context() as patch:
+        failed = break_commit(patch, step, happens=happens)
+        outcome = await pair.submit(order)
+        await pair.settle()
+        if step == "delivered":
+            assert outcome == STAGES
+            # Not a byte of it before it is known that the delivery is logged, or not.
+            assert await pair.collect(order) == "STATE_UNKNOWN"
+        else:
+            assert outcome == "PEER_FAILED"
+            assert pair.census_stop.error is not None
+            assert pair.census_stop.error.code == "STATE_UNKNOWN"
+    assert failed
+    assert world.census.journal.is_broken
+    pair.restart_census()
+    is_charged = step != "charged" or happens
+    assert await pair.submit(order) == (STAGES if is_charged else "SLOT_UNUSABLE")
+    await pair.settle()
+    if is_charged:
+        assert await pair.collect(order) == world.sealed(order)
+        assert [event.ticket for event in world.events(Delivered)] == [order.hash.hex()]
+    pair.verify(order, answered=is_charged)
+    pair.verify_nothing_held()
+    await pair.verify_usable()
+
+
+@WAYS
+@pytest.mark.parametrize("step", ["submitted", "forwarded", "reported_charge", "settled", "refused"])
+async def test_commit_of_the_health_node(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: str, happens: bool
+) -> None:
+    """The node stops, and its successor brings the ticket to the same end."""
+    pair = Pair(world, forward_deadline_ms=0)
+    order = world.order(slot=4711) if step == "refused" else world.order()
+    with monkeypatch.context() as patch:
+        failed = break_commit(patch, step, happens=happens)
+        assert await pair.submit(order) == "STATE_UNKNOWN"
+        await pair.settle()
+    assert failed
+    assert pair.health_stop.error is not None
+    assert pair.health_stop.error.code == "STATE_UNKNOWN"
+    assert pair.census_stop.error is None
+    await pair.restart_health()
+    await pair.settle()
+    assert await pair.submit(order) == ("SLOT_UNUSABLE" if step == "refused" else STAGES)
+    await pair.settle()
+    pair.verify(order, answered=step != "refused")
+    assert not world.verify_health_log().open_tickets
+    pair.verify_nothing_held()
+    await pair.verify_usable()
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+class SystemCalls:
+    """Counts the calls that make files durable; one of them fails, before or after it was made."""
+
+    NAMES = ("open", "fsync", "mkdir", "replace", "unlink")
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, under: Path, failing: int, *, happens: bool) -> None:
+        self.made: list[str] = []
+        # The call was made; and it failed by our doing, not by itself, as the making of a folder that is there does.
+        self.reached = self.failed = False
+        self._under = str(under)
+        self._failing = failing
+        self._happens = happens
+        for name in self.NAMES:
+            monkeypatch.setattr(os, name, self._wrapped(name, getattr(os, name)))
+
+    def _wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*arguments: Any, **options: Any) -> Any:
+            target = arguments[0]
+            if isinstance(target, int):
+                target = Path(f"/proc/self/fd/{target}").readlink()
+            if not os.fspath(target).startswith(self._under):
+                return call(*arguments, **options)
+            self.made.append(name)
+            if len(self.made) - 1 != self._failing:
+                return call(*arguments, **options)
+            self.reached = True
+            if self._happens:
+                result = call(*arguments, **options)
+                if name == "open":
+                    os.close(result)
+            self.failed = True
+            raise OSError(errno.EIO, "Input/output error")
+
+        return made
+
+
+@WAYS
+async def test_every_system_call_on_a_samples_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: bool
+) -> None:
+    """Whichever fails, before or after it was made: the node stops, and no answer lacks its charge, no charge its answer."""
+    charged: list[bool] = []
+    for number in count():
+        world = World(tmp_path / str(number))
+        pair, order = Pair(world, forward_deadline_ms=0), world.order()
+        with monkeypatch.context() as patch:
+            calls = SystemCalls(patch, world.census_folder / "samples", number, happens=happens)
+            outcome = await pair.submit(order)
+            await pair.settle()
+        if not calls.reached:
+            assert outcome == STAGES
+            world.close()
+            break
+        assert outcome == "PEER_FAILED"
+        assert pair.census_stop.error is not None
+        assert (pair.census_stop.error.code, "disk" in pair.census_stop.error.hint) == ("STORE_FAILED", True)
+        charged.append(bool(world.charges()))
+        pair.restart_census()
+        assert await pair.submit(order) == (STAGES if charged[-1] else "SLOT_UNUSABLE")
+        await pair.settle()
+        pair.verify(order, answered=charged[-1])
+        pair.verify_nothing_held()
+        await pair.verify_usable()
+        world.close()
+    # The folder, the file and its name before the charge; overwriting and removing after it.
+    assert calls.made == ["mkdir", "open", "fsync", "open", "fsync", "fsync", "unlink"]
+    assert charged == [False] * 5 + [True] * 2
+
+
+@WAYS
+def test_every_system_call_of_the_sweep_at_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: bool
+) -> None:
+    """A start that cannot wipe what no charge names says so, and the next one wipes it."""
+    world = World(tmp_path)
+    for number in count():
+        name = world.census._samples.write(world.people, os.urandom)
+        with monkeypatch.context() as patch:
+            calls = SystemCalls(patch, world.census_folder / "samples", number, happens=happens)
+            code = outcome_of(world.census.recover)
+        assert code == ("STORE_FAILED" if calls.failed else "")
+        if calls.failed:
+            world.crash_census()
+            assert world.census.recover() == []
+        assert not (world.census_folder / "samples" / name).exists()
+        if not calls.reached:
+            break
+    assert calls.made == ["fsync", "unlink"]
+    world.verify_honest_query()
+    world.close()
+
+
+# --- loads and operators' commands -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four homes for a hundred people."""
+    directory = tmp_path_factory.mktemp("durable") / "deployment"
+    plan = Plan(population=100, seed=1, max_belief="0.75", release_tick_ms=0)
+    lay_out(directory, plan, lambda _: lambda _done, _total: None)
+    return directory
+
+
+LOADS = {"census": "registries", "health": "people"}
+
+
+def verify_load_in_force(home: Path, role: str) -> str:
+    """The store that the log names is there and is the one that was loaded; gives its id."""
+    opened: CensusHome | HealthHome = CensusHome(home) if role == "census" else HealthHome(home)
+    journal: Journal[Any] = opened.open_journal()
+    with journal.reading() as state:
+        load: str = state.load
+        commitments = state.commitments
+    opened.loads.verify(journal, load, commitments)
+    journal.close()
+    return load
+
+
+def verify_next_load(home: Path, role: str) -> None:
+    """Loading again works, and leaves the one file that is in force."""
+    assert run_here(role, "load", "--home", home, "--json").code == 0
+    load = verify_load_in_force(home, role)
+    assert [path.name.partition(".")[0] for path in (home / LOADS[role]).iterdir()] == [load]
+
+
+@WAYS
+@pytest.mark.parametrize("role", LOADS)
+def test_every_system_call_of_a_load(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch, role: str, happens: bool
+) -> None:
+    """The load before or the new one is in force, whole; the operator is told of the disk, and loads again."""
+    home = deployment / role
+    for number in count():
+        with monkeypatch.context() as patch:
+            calls = SystemCalls(patch, home / LOADS[role], number, happens=happens)
+            outcome = run_here(role, "load", "--home", home, "--json")
+        if calls.failed:
+            assert (outcome.error["code"], "disk" in outcome.error["hint"]) == ("STORE_FAILED", True), outcome.stderr
+            assert "Traceback" not in outcome.stderr
+        verify_load_in_force(home, role)
+        verify_next_load(home, role)
+        if not calls.reached:
+            break
+    assert outcome.code == 0
+    assert {"fsync", "replace", "unlink"} <= set(calls.made)
+
+
+@WAYS
+@pytest.mark.parametrize("role", LOADS)
+def test_commit_of_a_load(deployment: Path, monkeypatch: pytest.MonkeyPatch, role: str, happens: bool) -> None:
+    """The operator is told that it is not known, and the next command knows."""
+    home = deployment / role
+    before = verify_load_in_force(home, role)
+    with monkeypatch.context() as patch:
+        assert_unknown(lambda: run_here(role, "load", "--home", home, "--json"), patch, "loaded", happens=happens)
+    assert (verify_load_in_force(home, role) == before) != happens
+    verify_next_load(home, role)
+
+
+@WAYS
+def test_commit_of_a_policy(deployment: Path, monkeypatch: pytest.MonkeyPatch, happens: bool) -> None:
+    """The policy before or the new one is in force."""
+    home = CensusHome(deployment / "census")
+    key = _policy_key(deployment)
+    policy = make_policy(max_belief="0.75", open_quotes=7 + happens)
+    with monkeypatch.context() as patch:
+        failed = break_commit(patch, "adopted", happens=happens)
+        with pytest.raises(BrokerError) as caught:
+            home.adopt(policy, key)
+        assert (caught.value.code, failed) == ("STATE_UNKNOWN", ["adopted"])
+    shown = run_here("census", "policy", "--home", deployment / "census", "--json").result
+    assert (shown["policy_hash"] == policy.hash.hex()) == happens
+    home.adopt(policy, key)
+    shown = run_here("census", "policy", "--home", deployment / "census", "--json").result
+    assert shown["policy_hash"] == policy.hash.hex()
+
+
+@WAYS
+def test_commit_of_a_shutdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: bool) -> None:
+    """Shut or not, the log says; the command given again shuts it once."""
+    plan = Plan(population=10, seed=1, max_belief="0.75", release_tick_ms=0)
+    lay_out(tmp_path / "deployment", plan, lambda _: lambda _done, _total: None)
+    home = tmp_path / "deployment" / "census"
+    with monkeypatch.context() as patch:
+        assert_unknown(
+            lambda: run_here("census", "shutdown", "--home", home, "--json"), patch, "shutdown", happens=happens
+        )
+    state = run_here("census", "status", "--home", home, "--json").result["state"]
+    assert state == ("shutdown" if happens else "serving")
+    for _ in range(2):
+        assert run_here("census", "shutdown", "--home", home, "--json").result["state"] == "shutdown"
+    assert run_here("census", "status", "--home", home, "--json").result["state"] == "shutdown"
+
+
+def assert_unknown(command: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, step: str, *, happens: bool) -> None:
+    """The command fails with the one error that says so, and its hint says what to see to."""
+    failed = break_commit(monkeypatch, step, happens=happens)
+    outcome = command()
+    assert failed == [step]
+    assert (outcome.code, outcome.error["code"]) == (6, "STATE_UNKNOWN")
+    assert "disk" in outcome.error["hint"]
+    assert "Traceback" not in outcome.stderr
+
+
+def _policy_key(deployment: Path) -> SigningKey:
+    home = Home(deployment / "census", "census")
+    home.load_config(CensusConfig)
+    return home.read_key("file:keys/policy.key", lambda text: SigningKey.parse_text(text, Purpose.POLICY))
+
+
+# --- the researcher's store ------------------------------------------------------------------------------------------
+
+
+def break_statement(answers: Answers, failing: int, *, happens: bool) -> FailingConnection:
+    """The statement of this number fails, and all after it."""
+    connection = FailingConnection(answers._db.conn, lambda number, _: number >= failing, happens=happens)
+    answers._db.conn = connection  # type: ignore[assignment]  # it does what the store uses
+    return connection
+
+
+def outcome_of(step: Callable[[], object]) -> str:
+    """The code with which it fails; empty if it does not."""
+    try:
+        step()
+    except BrokerError as error:
+        return error.code
+    return ""
+
+
+def sealed_answer(world: World, order: Order) -> answer_pb2.SealedAnswer:
+    """The answer as it is delivered."""
+    return answer_pb2.SealedAnswer(query_id=order.body.query_id, sealed=world.answer(order))
+
+
+def every_statement(
+    world: World, prepare: Callable[[Answers, Order], object], step: Callable[[Answers, Order], object], happens: bool
+) -> Iterator[tuple[Answers, Order, str]]:
+    """The store, opened anew after each statement of `step` has failed in turn, and the code that was said."""
+    for number in count():
+        order = world.order()
+        answers = world.open_answers()
+        prepare(answers, order)
+        connection = break_statement(answers, number, happens=happens)
+        code = outcome_of(lambda order=order, answers=answers: step(answers, order))  # type: ignore[misc]
+        answers.close()
+        if number >= connection.statements:
+            break
+        yield world.open_answers(), order, code
+
+
+def queries(answers: Answers) -> list[str]:
+    """Every question in the store."""
+    return [asked.query for asked in answers.all()]
+
+
+@WAYS
+def test_every_statement_that_stores_a_question(world: World, happens: bool) -> None:
+    """A question that may not be stored is not asked: its key would be lost. It says so, and others can be asked."""
+    for answers, order, code in every_statement(world, lambda *_: None, world.remember, happens):
+        assert code == "STORE_FAILED"
+        query = order.body.query_id.hex()
+        if query in queries(answers):
+            assert answers.get(query).state == "pending"
+        following = world.order()
+        world.remember(answers, following)
+        assert answers.receive(sealed_answer(world, following)).state == "answered"
+
+
+@WAYS
+def test_every_statement_that_stores_an_answer(world: World, happens: bool) -> None:
+    """The answer is there whole or its key still is; delivered again, it is there."""
+    sealed: dict[bytes, answer_pb2.SealedAnswer] = {}
+
+    def prepare(answers: Answers, order: Order) -> None:
+        world.remember(answers, order)
+        sealed[order.hash] = sealed_answer(world, order)
+
+    failing = every_statement(world, prepare, lambda answers, order: answers.receive(sealed[order.hash]), happens)
+    for answers, order, code in failing:
+        assert code == "STORE_FAILED"
+        assert answers.get(order.body.query_id.hex()).state in {"pending", "answered"}
+        received = answers.receive(sealed[order.hash])
+        assert received.noisy_count == world.open(order, sealed[order.hash].sealed).noisy_count
+
+
+@WAYS
+def test_every_statement_that_stores_a_refusal(world: World, happens: bool) -> None:
+    """A refusal that is not stored leaves the question pending; either way a later answer is taken."""
+
+    def refuse(answers: Answers, order: Order) -> None:
+        answers.refuse(order.body.query_id.hex(), "SLOT_UNUSABLE")
+
+    for answers, order, code in every_statement(world, world.remember, refuse, happens):
+        assert code == "STORE_FAILED"
+        assert answers.get(order.body.query_id.hex()).state in {"pending", "refused"}
+        assert answers.receive(sealed_answer(world, order)).state == "answered"
