@@ -17,7 +17,7 @@ import numpy as np
 
 from deploy.synthetic.cards import BLOCK_SIZE, card_digits
 
-__all__ = ["MARKED_CARD_ROW", "MarkedPeople", "Sizes", "write_csv"]
+__all__ = ["MARKED_CARD_ROW", "MarkedPeople", "Row", "Sizes", "health_and_census_rows", "write_csv"]
 
 _SEED = 20_110_510
 _LANGUAGES = ("English", "English and French", "Other")
@@ -95,8 +95,7 @@ class MarkedPeople:
     def _fill(self) -> None:
         sizes, generator = self.sizes, np.random.default_rng(_SEED)
         everyone = sizes.health + sizes.census - sizes.linked
-        index = generator.choice(BLOCK_SIZE, everyone, replace=False)
-        cards = ["".join(map(str, digits)) for digits in card_digits(index).tolist()]
+        cards = _cards(generator, everyone)
         # In this order: linked members of the cohort, others of the cohort, linked others, health only, census only.
         unlinked_cohort = sizes.cohort - sizes.linked_cohort
         linked_rest = sizes.linked - sizes.linked_cohort
@@ -108,9 +107,10 @@ class MarkedPeople:
                 _health_row(cards[number], drawn[number], self.diagnosis if number < sizes.cohort else "")
             )
             if in_census[number]:
-                self.census.append(self._census_row(number, cards[number], drawn[number]))
+                french = number < sizes.french
+                self.census.append(_census_row(number, cards[number], drawn[number], french=french))
         for number in range(sizes.health, everyone):
-            self.census.append(self._census_row(number, cards[number], drawn[number]))
+            self.census.append(_census_row(number, cards[number], drawn[number], french=False))
         self.health[MARKED_CARD_ROW] |= {
             "age": "107",
             "last_admission_date": self.admission,
@@ -118,19 +118,6 @@ class MarkedPeople:
             "emergency_visits": str(self.emergency_visits),
         }
         self.census[MARKED_CARD_ROW] |= {"person_id": self.person, "household_id": self.household}
-
-    def _census_row(self, number: int, card: str, drawn: list[int]) -> Row:
-        french = number < self.sizes.french
-        values = (
-            card,
-            f"p{number}x",
-            f"h{number}x",
-            "French" if french else _LANGUAGES[drawn[4] % len(_LANGUAGES)],
-            _FIRST[drawn[5] % len(_FIRST)],
-            _KNOWLEDGE[drawn[6] % len(_KNOWLEDGE)],
-            _HOME[drawn[7] % len(_HOME)],
-        )
-        return dict(zip(_CENSUS_COLUMNS, values, strict=True))
 
     def write(self, health_csv: Path, census_csv: Path) -> None:
         """Both sources."""
@@ -148,6 +135,20 @@ class MarkedPeople:
         return self.cards[: self.sizes.cohort]
 
 
+def health_and_census_rows(people: int, *, linked: int) -> tuple[list[Row], list[Row]]:
+    """Plain people, the same for the same arguments: everyone in the health data, the first of them in the census too."""
+    generator = np.random.default_rng(_SEED)
+    cards = _cards(generator, people)
+    drawn = generator.integers(0, 1 << 16, size=(people, 8)).tolist()
+    health = [_health_row(cards[number], drawn[number], "") for number in range(people)]
+    return health, [_census_row(number, cards[number], drawn[number], french=False) for number in range(linked)]
+
+
+def _cards(generator: np.random.Generator, count: int) -> list[str]:
+    index = generator.choice(BLOCK_SIZE, count, replace=False)
+    return ["".join(map(str, digits)) for digits in card_digits(index).tolist()]
+
+
 def _health_row(card: str, drawn: list[int], diagnosis: str) -> Row:
     age = drawn[0] % 100
     values = (
@@ -163,6 +164,19 @@ def _health_row(card: str, drawn: list[int], diagnosis: str) -> Row:
         str(drawn[3] % 90),
     )
     return dict(zip(_HEALTH_COLUMNS, values, strict=True))
+
+
+def _census_row(number: int, card: str, drawn: list[int], *, french: bool) -> Row:
+    values = (
+        card,
+        f"p{number}x",
+        f"h{number}x",
+        "French" if french else _LANGUAGES[drawn[4] % len(_LANGUAGES)],
+        _FIRST[drawn[5] % len(_FIRST)],
+        _KNOWLEDGE[drawn[6] % len(_KNOWLEDGE)],
+        _HOME[drawn[7] % len(_HOME)],
+    )
+    return dict(zip(_CENSUS_COLUMNS, values, strict=True))
 
 
 def write_csv(path: Path, rows: list[Row]) -> None:

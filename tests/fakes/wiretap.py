@@ -4,7 +4,8 @@ For each link (who calls whom) a proxy on loopback answers with the server's own
 client's, mutual TLS 1.3 on both sides, so that neither end can tell; the homes' configurations are changed to call the
 proxies. What passes is recorded as it came, then read as HTTP/2 (RFC 9113: DATA frames to gRPC messages, header blocks
 as raw bytes) and typed by the generated messages. Which RPC a call is stands in the clear in its header block the first
-time that a connection has it; later it follows from the messages, which only one RPC of a link reads without a rest.
+time that a connection has it; later it follows from the messages, which of the RPCs that the caller may call only one
+reads without a rest.
 
 Nothing is delayed, reordered or changed. `cut` ends a link in the middle, as a network would.
 """
@@ -29,8 +30,9 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
-from tripartite.v1 import census_service_pb2, health_service_pb2, inbox_service_pb2
+from tripartite.v1 import census_service_pb2, health_service_pb2, inbox_service_pb2, ticket_pb2
 
+from broker_common.rpc.callers import ALLOWED_ROLES
 from broker_common.storage.clock import system_clock
 
 __all__ = ["LINKS", "Call", "Connection", "Link", "Part", "Wiretap", "parse_exactly"]
@@ -189,11 +191,11 @@ class Call:
     @cached_property
     def _readings(self) -> list[tuple[str, tuple[list[Message], list[Message]]]]:
         readings = []
-        methods: list[MethodDescriptor] = [*_SERVICES[self.link.server].methods, _PROBE]
-        paths = [f"/{method.containing_service.full_name}/{method.name}".encode() for method in methods]
         asked = self.client.headers[0].data
-        named = [method for method, path in zip(methods, paths, strict=True) if path in asked]
-        for method in named or methods:
+        methods = {_path(method): method for method in (*_SERVICES[self.link.server].methods, _PROBE)}
+        named = [method for path, method in methods.items() if path.encode() in asked]
+        allowed = [method for path, method in methods.items() if self.link.client in ALLOWED_ROLES[path]]
+        for method in named or allowed:
             try:
                 readings.append((method.name, _read(method, self.client.messages, self.server.messages)))
             except DecodeError:
@@ -202,14 +204,33 @@ class Call:
         return readings
 
     @property
-    def form(self) -> tuple[Any, ...]:
-        """What shows of a call without reading it: lengths and order of all messages and of the server's headers."""
-        return (
-            self.method,
-            [len(part.data) for part in self.client.messages],
-            [len(part.data) for part in self.server.messages],
-            [len(part.data) for part in self.server.headers],
-        )
+    def query(self) -> str:
+        """Id of the query that the call is about; empty for one that is about none."""
+        for request in self.requests[:1] if self.method else []:
+            match request:
+                case health_service_pb2.SubmitRequest():
+                    return _query_of(request.ticket)
+                case census_service_pb2.CountRequest():
+                    return _query_of(request.header.ticket)
+                case census_service_pb2.CollectRequest():
+                    return request.query_id.hex()
+                case inbox_service_pb2.DeliverRequest():
+                    return request.answer.query_id.hex()
+        return ""
+
+    @property
+    def form(self) -> tuple[str, list[int], list[int]]:
+        """What shows of a call without reading it: which it is, and the lengths of all messages in order."""
+        asked, said = ([len(part.data) for part in side.messages] for side in (self.client, self.server))
+        return self.method, asked, said
+
+
+def _path(method: MethodDescriptor) -> str:
+    return f"/{method.containing_service.full_name}/{method.name}"
+
+
+def _query_of(ticket: ticket_pb2.SignedTicket) -> str:
+    return ticket_pb2.Ticket.FromString(ticket.ticket).query_id.hex()
 
 
 def _read(method: MethodDescriptor, asked: Sequence[Part], said: Sequence[Part]) -> tuple[list[Message], list[Message]]:
