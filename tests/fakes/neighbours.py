@@ -81,6 +81,7 @@ class World:
     counts: list[Any] = field(default_factory=list)
     health_events: list[Any] = field(default_factory=list)
     health_log: list[str] = field(default_factory=list)
+    health_status: dict[str, Any] = field(default_factory=dict)
     instants: list[Instants] = field(default_factory=list)
 
 
@@ -157,6 +158,7 @@ class _Life:
         self._ask_at_ticks()
         self._deployment.in_session(self._ask_for_the_last_of_it)
         self._exhaust()
+        self._world.health_status = self._deployment.run_here("health", "status", "--json").result
 
     # --- what is asked ---------------------------------------------------------------------------------------------
 

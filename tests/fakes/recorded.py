@@ -18,14 +18,17 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
+import grpc
 from fakes.canaries import Exhibit, Place
 from fakes.deployment import FRENCH, PROGRAM, Deployment, Node, Outcome, make, run_here, wait_until
 from fakes.evidence import Snapshots, on_the_wire
-from fakes.homes import adopt
+from fakes.homes import adopt, server_name_of, tls_of
 from fakes.marked_people import MarkedPeople
 from fakes.wiretap import Link, Wiretap
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from researcher_node.asking import Precision, Session, Wanted
 
@@ -218,6 +221,8 @@ class _Life:
             assert self._deployment.run_here(role, command, "--json").code == 0
         self._deployment.both("researcher", "quote", "--count", TYPED_QUESTION)
         self._deployment.both("researcher", "quote", "--margin", "90")
+        for role in ("health", "census"):
+            self._probe(Link("researcher", role))
 
     def _ask_at_once(self) -> None:
         self._ask("marked", TYPED_CRITERIA, TYPED_QUESTION)
@@ -314,6 +319,19 @@ class _Life:
         for command in (("quote",), ("ask", "--where", ONE_PERSON, "--count", FRENCH)):
             assert self._deployment.both("researcher", *command).error["code"] == "SERVICE_SHUT_DOWN"
         self._deployment.both("census", "status")
+
+    def _probe(self, link: Link) -> None:
+        """Ask a node the standard question whether it serves."""
+        own, peer = tls_of(self._directory / link.client), tls_of(self._directory / link.server)
+        credentials = grpc.ssl_channel_credentials(
+            peer.certificate.read_bytes(), own.key.read_bytes(), own.certificate.read_bytes()
+        )
+        options = [("grpc.ssl_target_name_override", server_name_of(link.server))]
+        with grpc.secure_channel(self._tap.address(link), credentials, options) as channel:
+            # The stubs know only the asynchronous form.
+            probe: Any = health_pb2_grpc.HealthStub(channel)
+            answer = probe.Check(health_pb2.HealthCheckRequest())
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
     # --- how it is asked -------------------------------------------------------------------------------------------
 

@@ -267,6 +267,7 @@ class Wiretap:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.connections: list[Connection] = []
+        self._addresses: dict[Link, str] = {}
         self._cuts: dict[Link, _Cut] = {}
         self._loop = asyncio.new_event_loop()
         self._servers: list[asyncio.Server] = []
@@ -279,7 +280,8 @@ class Wiretap:
         for link in LINKS:
             server = address_of(self._directory / link.server)
             opening = asyncio.run_coroutine_threadsafe(self._listen(link, server), self._loop)
-            rewire(self._directory / link.client, server, f"{_LOOPBACK}:{opening.result(_START_SECONDS)}")
+            self._addresses[link] = f"{_LOOPBACK}:{opening.result(_START_SECONDS)}"
+            rewire(self._directory / link.client, server, self._addresses[link])
         return self
 
     def __exit__(
@@ -290,17 +292,17 @@ class Wiretap:
         self._thread.join(_START_SECONDS)
         self._loop.close()
 
-    def calls(self, *links: Link, since: int = 0) -> list[Call]:
-        """Every call on these links (by default all), in the order in which they were opened; `since` as from `mark`."""
+    def address(self, link: Link) -> str:
+        """Where the proxy of a link listens."""
+        return self._addresses[link]
+
+    def calls(self, *links: Link) -> list[Call]:
+        """Every call on these links (by default all), in the order in which they were opened."""
         calls = []
-        for connection in self.connections[since:]:
+        for connection in list(self.connections):
             if not links or connection.link in links:
                 calls += _calls(connection)
         return sorted(calls, key=lambda call: (call.opened_ms, call.connection))
-
-    def mark(self) -> int:
-        """A place in the recording: connections opened later come after it."""
-        return len(self.connections)
 
     def cut(self, link: Link, *, after_bytes: int) -> threading.Event:
         """End the connection on which the client, from now on, says that many bytes; set when that has happened."""

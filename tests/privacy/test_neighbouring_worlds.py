@@ -60,6 +60,7 @@ def test_the_health_agency_sees_the_same(name: str, worlds: Worlds) -> None:
     assert here.counts == there.counts
     assert here.health_events == there.health_events
     assert here.health_log == there.health_log
+    assert here.health_status == there.health_status
 
 
 def test_the_life_had_everything_in_it(worlds: Worlds) -> None:

@@ -48,8 +48,8 @@ LENGTHS: dict[str, tuple[int, ...]] = {
     "CollectResponse": (0, 17_546),
 }
 RPCS = {
-    Link("researcher", "health"): {"GetDictionary", "Submit"},
-    Link("researcher", "census"): {"GetPolicy", "GetDictionary", "Quote", "Collect"},
+    Link("researcher", "health"): {"GetDictionary", "Submit", "Check"},
+    Link("researcher", "census"): {"GetPolicy", "GetDictionary", "Quote", "Collect", "Check"},
     Link("health", "census"): {"GetPolicy", "Count"},
     Link("census", "researcher"): {"Deliver"},
 }
