@@ -28,7 +28,7 @@ from tripartite.v1 import answer_pb2, health_service_pb2
 from broker_common.errors import BrokerError
 from researcher_node.asking import Precision, Session, Wanted
 
-__all__ = ["DELAY_MS", "EVERYONE", "ONLY_X", "TICK_MS", "World", "Worlds"]
+__all__ = ["DELAY_MS", "TICK_MS", "World", "Worlds"]
 
 TICK_MS = 250
 DELAY_MS = 250
@@ -39,6 +39,8 @@ VISITS = 86_413
 # Whoever else there is, only x; whoever there is.
 ONLY_X = f"hospital_visits = {VISITS}"
 EVERYONE = "age >= 0"
+# Worlds in which that is nobody.
+NOBODY_MATCHES = {"x is absent", "x's record is another"}
 CHEAP, DEAR, LAST = 50, 5, 20
 """Under 0.8, after six answers at scale 50 and one at scale 1, one at scale 5 fits and not two; then one at scale 20,
 after which nothing does."""
@@ -58,7 +60,8 @@ _NOISE_REMARK = re.compile(r"\nA count below zero is noise[^\n]*")
 class Instants:
     """When things were said on one question's way, in milliseconds since 1970."""
 
-    where: str
+    # Whose sample it is: of everyone, of one person, of nobody.
+    cohort: str
     submitted: int
     # Of Count's header, at the census node.
     header: int
@@ -267,9 +270,10 @@ class _Life:
         self._world.health_events = self._events_by_ticket()
         log = self._deployment.log("health").decode().splitlines()
         self._world.health_log = [line.split(" ", 1)[1] for line in log]
+        only_x = "nobody" if self._world.name in NOBODY_MATCHES else "one person"
         self._world.instants = [
-            _instants(where, questions[query])
-            for where, query in zip((ONLY_X, EVERYONE), self._order[3:5], strict=True)
+            _instants(cohort, questions[query])
+            for cohort, query in zip((only_x, "everyone"), self._order[3:5], strict=True)
         ]
 
     def _form(self, call: Call) -> Any:
@@ -330,7 +334,7 @@ def _shape(name: str, value: Any) -> Any:
             return value
 
 
-def _instants(where: str, calls: list[Call]) -> Instants:
+def _instants(cohort: str, calls: list[Call]) -> Instants:
     (submit,) = [call for call in calls if call.method == "Submit"]
     (count,) = [call for call in calls if call.method == "Count"]
     stages: dict[int, int] = {
@@ -338,4 +342,4 @@ def _instants(where: str, calls: list[Call]) -> Instants:
         for response, part in zip(submit.responses, submit.server.messages, strict=True)
         if isinstance(response, health_service_pb2.SubmitResponse)
     }
-    return Instants(where, submit.client.messages[0].at_ms, count.client.messages[0].at_ms, stages)
+    return Instants(cohort, submit.client.messages[0].at_ms, count.client.messages[0].at_ms, stages)
