@@ -44,14 +44,12 @@ from fakes.pair import STAGES, Pair
 from fakes.world import Order, World, make_policy
 from tripartite.v1 import answer_pb2
 
-from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError
-from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.tlog.entries import Delivered, Entry, Event
-from census_node.config import CensusConfig
 from census_node.opening import CensusHome
 from census_node.outbox import Outbox, WaitingAnswer
+from census_node.proposals import make_proposal
 from deploy.local import Plan, lay_out
 from health_node.opening import HealthHome
 from researcher_node.answers import Answers
@@ -99,9 +97,9 @@ def break_commit(monkeypatch: pytest.MonkeyPatch, step: str, *, happens: bool) -
     in_transaction: set[tuple[int, str]] = set()
     failed: list[str] = []
 
-    def appending(journal: Journal[Any], event: Event) -> Entry:
+    def appending(journal: Journal[Any], event: Event, not_before_ms: int) -> Entry:
         in_transaction.add((id(journal.db), str(type(event).__struct_config__.tag)))
-        return append(journal, event)
+        return append(journal, event, not_before_ms)
 
     def putting(outbox: Outbox, answer: WaitingAnswer) -> None:
         in_transaction.add((id(outbox._db), "answer"))
@@ -356,16 +354,16 @@ def test_commit_of_a_load(deployment: Path, monkeypatch: pytest.MonkeyPatch, rol
 def test_commit_of_a_policy(deployment: Path, monkeypatch: pytest.MonkeyPatch, happens: bool) -> None:
     """The policy before or the new one is in force."""
     home = CensusHome(deployment / "census")
-    key = _policy_key(deployment)
     policy = make_policy(max_belief="0.75", open_quotes=7 + happens)
     with monkeypatch.context() as patch:
         failed = break_commit(patch, "adopted", happens=happens)
         with pytest.raises(BrokerError) as caught:
-            home.adopt(policy, key)
+            home.adopt(make_proposal(policy, home.private_policy_key()))
         assert (caught.value.code, failed) == ("STATE_UNKNOWN", ["adopted"])
     shown = run_here("census", "policy", "--home", deployment / "census", "--json").result
     assert (shown["policy_hash"] == policy.hash.hex()) == happens
-    home.adopt(policy, key)
+    if not happens:
+        home.adopt(make_proposal(policy, home.private_policy_key()))
     shown = run_here("census", "policy", "--home", deployment / "census", "--json").result
     assert shown["policy_hash"] == policy.hash.hex()
 
@@ -395,12 +393,6 @@ def assert_unknown(command: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, 
     assert (outcome.code, outcome.error["code"]) == (6, "STATE_UNKNOWN")
     assert "disk" in outcome.error["hint"]
     assert "Traceback" not in outcome.stderr
-
-
-def _policy_key(deployment: Path) -> SigningKey:
-    home = Home(deployment / "census", "census")
-    home.load_config(CensusConfig)
-    return home.read_key("file:keys/policy.key", lambda text: SigningKey.parse_text(text, Purpose.POLICY))
 
 
 # --- the researcher's store ------------------------------------------------------------------------------------------

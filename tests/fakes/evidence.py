@@ -1,0 +1,193 @@
+"""Everything that a party holds or was told, byte by byte: files, outputs, logs, processes, and what came over the wire.
+
+Files count as they lie on disk, SQLite's write-ahead logs and pages of deleted rows included, and once more as they read:
+SQLite row by row, `.npz` and DuckDB column by column, because a format may compress, split or pack what a search of its
+bytes would then miss. What a peer said counts for whoever heard it: every decrypted byte of the connection, and every
+gRPC message put together again with the numbers in its fields.
+"""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import duckdb
+import numpy as np
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from fakes.canaries import Exhibit, Place
+from fakes.homes import PARTIES, part_of, sample_opening_key, stored_message
+from fakes.wiretap import Call, Link, Wiretap
+from google.protobuf.message import Message
+from tripartite.v1 import answer_pb2, census_service_pb2, sample_pb2, ticket_pb2
+
+from broker_common.crypto.commitments import hash_bytes
+from broker_common.crypto.sealing import sample_info
+
+__all__ = ["OpenedSample", "Snapshots", "heard", "numbers_in", "on_the_wire", "open_samples"]
+
+# Messages that travel inside others as the bytes that were signed.
+_NESTED: dict[str, type[Message]] = {
+    "tripartite.v1.SignedTicket.ticket": ticket_pb2.Ticket,
+    "tripartite.v1.SignedManifest.manifest": sample_pb2.Manifest,
+    "tripartite.v1.SignedAnswer.answer": answer_pb2.Answer,
+}
+
+
+class Snapshots:
+    """Copies of all homes as they were at several instants; a file that did not change counts once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._seen: set[tuple[str, bytes]] = set()
+        self.exhibits: list[Exhibit] = []
+
+    def take(self, instant: str) -> None:
+        """Keep every file of every home. Nobody should be writing just now."""
+        with tempfile.TemporaryDirectory() as folder:
+            # By a process of its own: closing a file of SQLite's would let go of the locks that this process holds on it.
+            subprocess.run(["cp", "-R", self._directory, folder], check=True)  # noqa: S607 - from the path, as anybody's
+            for party in PARTIES:
+                self._keep(party, Path(folder) / self._directory.name / party, instant)
+
+    def _keep(self, party: str, home: Path, instant: str) -> None:
+        files = {path: path.read_bytes() for path in sorted(home.rglob("*")) if path.is_file()}
+        for path, content in files.items():
+            relative = path.relative_to(home)
+            # A store of SQLite's reads as file and write-ahead log together.
+            log = files.get(path.with_name(f"{path.name}-wal"), b"")
+            key = (f"{party}/{relative}", sha256(content + log).digest())
+            if key not in self._seen:
+                self._seen.add(key)
+                place = Place(party, part_of(relative))
+                self.exhibits.append(Exhibit(place, f"{relative}, {instant}", content))
+                self.exhibits += _as_read(path, place, f"{relative} as read, {instant}", content)
+
+
+def _as_read(path: Path, place: Place, name: str, content: bytes) -> Iterator[Exhibit]:
+    match path.suffix:
+        case ".db":
+            yield from _rows(path, place, name)
+        case ".npz":
+            yield from _arrays(place, name, content)
+        case ".duckdb":
+            yield from _columns(place, name, content)
+
+
+def _rows(path: Path, place: Place, name: str) -> Iterator[Exhibit]:
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        tables = [row[0] for row in db.execute("select name from sqlite_master where type = 'table'")]
+        for table in tables:
+            cursor = db.execute(f'select * from "{table}"')  # noqa: S608 - names that SQLite itself gave
+            columns = [column[0] for column in cursor.description]
+            for row in cursor:
+                for column, value in zip(columns, row, strict=True):
+                    yield _cell(place, name, f"{table}.{column}", value)
+
+
+def _cell(place: Place, file: str, column: str, value: object) -> Exhibit:
+    name = f"{file}: {column}"
+    if isinstance(value, int):
+        return Exhibit(place, name, b"", frozenset({value}))
+    if isinstance(value, bytes):
+        kind = stored_message(column)
+        numbers = numbers_in(kind.FromString(value)) if kind is not None else frozenset()
+        return Exhibit(place, name, value, numbers)
+    return Exhibit(place, name, str(value or "").encode())
+
+
+def _arrays(place: Place, name: str, content: bytes) -> Iterator[Exhibit]:
+    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+        for array in stored.files:
+            yield Exhibit(place, f"{name}: {array}", stored[array].tobytes())
+
+
+def _columns(place: Place, name: str, content: bytes) -> Iterator[Exhibit]:
+    with tempfile.TemporaryDirectory() as folder:
+        # A copy: the file itself is locked while a node has it open.
+        copy = Path(folder) / "copy.duckdb"
+        copy.write_bytes(content)
+        with duckdb.connect(copy, read_only=True) as db:
+            for (table,) in db.execute("select table_name from duckdb_tables()").fetchall():
+                for column, values in db.execute(f'select * from "{table}"').fetchnumpy().items():  # noqa: S608
+                    plain = np.ma.getdata(values)
+                    whole = plain.dtype.kind in "iu" and not column.startswith("_")
+                    numbers = frozenset(np.unique(plain).tolist()) if whole else frozenset()
+                    data = "\n".join(map(str, plain)).encode() if plain.dtype.kind in "OM" else plain.tobytes()
+                    yield Exhibit(place, f"{name}: {table}.{column}", data, numbers)
+
+
+def on_the_wire(tap: Wiretap) -> Iterator[Exhibit]:
+    """What everybody said to everybody."""
+    for connection in tap.connections:
+        for by_client in (True, False):
+            place = heard(connection.link, by_client=by_client)
+            said = connection.said(by_client=by_client)
+            yield Exhibit(place, f"connection {connection.number}", said)
+    for call in tap.calls():
+        for by_client, side, messages in ((True, call.client, call.requests), (False, call.server, call.responses)):
+            place = heard(call.link, by_client=by_client)
+            for part, message in zip(side.messages, messages, strict=True):
+                yield Exhibit(place, f"{call.method} {type(message).__name__}", part.data, numbers_in(message))
+
+
+@dataclass(frozen=True)
+class OpenedSample:
+    """One attempt to hand a sample over, opened with the census agency's key and read by hand."""
+
+    call: Call
+    frame_key: bytes
+    # Of the set commitment.
+    salt: bytes
+    pseudonyms: list[bytes]
+
+
+def open_samples(tap: Wiretap, directory: Path) -> list[OpenedSample]:
+    """Every attempt whose sample passed whole. Layout: `broker_common/crypto/frames.py`."""
+    opening_key = sample_opening_key(directory)
+    opened = []
+    for call in tap.calls(Link("health", "census")):
+        parts = [part for part in call.requests if isinstance(part, census_service_pb2.CountRequest)]
+        if len(parts) > 1 and parts[-1].HasField("manifest"):
+            header = parts[0].header
+            ticket = ticket_pb2.Ticket.FromString(header.ticket.ticket)
+            info = sample_info(hash_bytes(header.ticket.ticket), ticket.policy_hash, header.linkage)
+            key = opening_key.open(header.sealed_frame_key, info, subject="frame key")
+            plain = b"".join(_plaintext(key, part.frame) for part in parts[1:-1])
+            count, salt, people = int.from_bytes(plain[8:16], "big"), plain[16:48], plain[64:]
+            opened.append(OpenedSample(call, key, salt, [people[16 * at : 16 * at + 16] for at in range(count)]))
+    return opened
+
+
+def _plaintext(key: bytes, frame: sample_pb2.SampleFrame) -> bytes:
+    nonce = bytes(7) + frame.index.to_bytes(4, "big") + bytes([frame.last])
+    return AESGCM(key).decrypt(nonce, frame.ciphertext, None)
+
+
+def heard(link: Link, *, by_client: bool) -> Place:
+    """Where something lies that one side of a link said: with the one who heard it."""
+    said, listened = link if by_client else (link.server, link.client)
+    return Place(listened, f"from {said}")
+
+
+def numbers_in(message: Message) -> frozenset[int]:
+    """Every number in a message, signed messages within it included."""
+    return frozenset(_numbers(message))
+
+
+def _numbers(message: Message) -> Iterator[int]:
+    for field, value in message.ListFields():
+        for each in value if field.is_repeated else [value]:
+            nested = _NESTED.get(field.full_name)
+            if nested is not None:
+                yield from _numbers(nested.FromString(each))
+            elif isinstance(each, Message):
+                yield from _numbers(each)
+            elif isinstance(each, int) and not isinstance(each, bool):
+                yield each

@@ -1,0 +1,345 @@
+"""Worlds that differ in one person's record, and one life that is lived in each of them.
+
+All worlds are copies of one deployment, so that all keys are the same; the people are the same but for one. What is asked
+is the same, word by word. Of what each party then sees, a `View` keeps what can be compared: values that are drawn at
+random (ids, signatures, hashes, times, the noise) by their lengths, everything else as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fakes.deployment import FRENCH, Outcome, make, wait_until
+from fakes.homes import adopt, move, set_limits
+from fakes.marked_people import Row, health_and_census_rows, write_csv
+from fakes.recorded import Watched
+from fakes.wiretap import Call, Link, Wiretap
+from tripartite.v1 import answer_pb2, health_service_pb2
+
+from broker_common.errors import BrokerError
+from researcher_node.asking import Precision, Session, Wanted
+
+__all__ = ["DELAY_MS", "TICK_MS", "World", "Worlds"]
+
+TICK_MS = 250
+DELAY_MS = 250
+PEOPLE = 16_381
+"""One more than fit into one frame: (262144 - 64) / 16."""
+X = 0
+VISITS = 86_413
+# Whoever else there is, only x; whoever there is.
+ONLY_X = f"hospital_visits = {VISITS}"
+EVERYONE = "age >= 0"
+# Worlds in which that is nobody.
+NOBODY_MATCHES = {"x is absent", "x's record is another"}
+CHEAP, DEAR, LAST = 50, 5, 20
+"""Under 0.8, after six answers at scale 50 and one at scale 1, one at scale 5 fits and not two; then one at scale 20,
+after which nothing does."""
+# Between questions that are asked at once: whose header comes first decides.
+_APART_SECONDS = 0.1
+_RESEARCHERS_LINKS = (Link("researcher", "health"), Link("researcher", "census"), Link("census", "researcher"))
+_COUNTS = Link("health", "census")
+# What is drawn or depends on the clock.
+_RANDOM_TEXT = {"checkpoint", "asked", "expires"}
+# Ids and hashes, wherever they stand.
+_ID = re.compile(r"[0-9a-f]{16,}")
+_NUMBER = re.compile(r"-?\d+")
+_NOISE_REMARK = re.compile(r"\nA count below zero is noise[^\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Instants:
+    """When things were said on one question's way, in milliseconds since 1970."""
+
+    # Whose sample it is: of everyone, of one person, of nobody.
+    cohort: str
+    submitted: int
+    # Of Count's header, at the census node.
+    header: int
+    # By stage.
+    stages: dict[int, int]
+
+
+@dataclass
+class World:
+    """One world, lived to its end: what the researcher saw, and what the health agency saw."""
+
+    name: str
+    # What the researcher's commands said, in order.
+    commands: list[Any] = field(default_factory=list)
+    # What passed on the researcher's links: per question in order of asking, and what belongs to none.
+    links: list[Any] = field(default_factory=list)
+    # What stands in the researcher's receipts.
+    receipts: list[Any] = field(default_factory=list)
+    # What the health agency heard from the census node, and what it made of it.
+    counts: list[Any] = field(default_factory=list)
+    health_events: list[Any] = field(default_factory=list)
+    health_log: list[str] = field(default_factory=list)
+    health_status: dict[str, Any] = field(default_factory=dict)
+    instants: list[Instants] = field(default_factory=list)
+
+
+class Worlds:
+    """Makes worlds by name; each lives once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._base = directory / "base"
+        self._lived: dict[str, World] = {}
+        make(self._base, "--max-belief", "0.8", population=10)
+
+    def __getitem__(self, name: str) -> World:
+        if name not in self._lived:
+            self._lived[name] = self._live(name)
+        return self._lived[name]
+
+    def _live(self, name: str) -> World:
+        directory = self._directory / name
+        shutil.copytree(self._base, directory)
+        move(directory)
+        health, census = _people(name)
+        write_csv(directory / "health" / "people.csv", health)
+        write_csv(directory / "census" / "people.csv", census)
+        set_limits(directory / "health", max_queries=2)
+        deployment, world = Watched(directory), World(name)
+        for role in ("health", "census"):
+            assert deployment.run_here(role, "load", "--json").code == 0
+        with Wiretap(directory) as tap:
+            life = _Life(deployment, tap, world)
+            try:
+                life.live()
+            finally:
+                deployment.stop_all()
+        life.look_back()
+        return world
+
+
+def _people(name: str) -> tuple[list[Row], list[Row]]:
+    """The people of a world: of all that could be, one record is another."""
+    health, census = health_and_census_rows(PEOPLE, linked=PEOPLE * 3 // 4)
+    health[X]["hospital_visits"] = str(VISITS)
+    census[X]["mother_tongue"] = "French"
+    match name:
+        case "x is there":
+            pass
+        case "x is absent":
+            del health[X]
+        case "x's record is another":
+            health[X]["hospital_visits"] = "1"
+        case "x is not in the census":
+            census[X]["health_card"] = ""
+        case "x speaks another language":
+            census[X]["mother_tongue"] = "Other"
+        case _:
+            raise AssertionError(name)
+    return health, census
+
+
+class _Life:
+    def __init__(self, deployment: Watched, tap: Wiretap, world: World) -> None:
+        self._deployment = deployment
+        self._tap = tap
+        self._world = world
+        self._order: list[str] = []
+        # Queries that were left before they were answered.
+        self._left: set[str] = set()
+
+    def live(self) -> None:
+        self._deployment.start("census")
+        self._deployment.start("health")
+        self._ask_at_once()
+        adopt(self._deployment.directory, release_tick_ms=TICK_MS, forward_delay_ms=DELAY_MS, answer_delay_ms=DELAY_MS)
+        self._ask_at_ticks()
+        self._deployment.in_session(self._ask_for_the_last_of_it)
+        self._exhaust()
+        self._world.health_status = self._deployment.run_here("health", "status", "--json").result
+
+    # --- what is asked ---------------------------------------------------------------------------------------------
+
+    def _ask_at_once(self) -> None:
+        self._say("dictionary")
+        self._say("quote", "--count", FRENCH)
+        self._ask(ONLY_X, FRENCH)
+        self._ask(EVERYONE, FRENCH)
+        self._ask("sex = 'female'", "all", "--fraction", "0.5")
+        self._say("ask", "--again", self._order[0])
+        for where, count, *words in (
+            ("hospitl_visits > 3", FRENCH),
+            ("diagnosis = 'epilepsie'", FRENCH),
+            (ONLY_X, "mother_tongue = 'Klingon'"),
+            (ONLY_X, FRENCH, "--scale", "70"),
+            (ONLY_X, FRENCH, "--project", "another"),
+        ):
+            self._say("ask", "--where", where, "--count", count, *words)
+
+    def _ask_at_ticks(self) -> None:
+        self._ask(ONLY_X, FRENCH)
+        self._ask(EVERYONE, FRENCH)
+        self._say("ask", "--where", EVERYONE, "--count", "all", "--scale", str(CHEAP), "--wait", "0")
+        query = self._rows()[-1]["query_id"]
+        self._order.append(query)
+        self._left.add(query)
+        self._deployment.start("researcher")
+        wait_until(lambda: self._rows()[-1]["state"] == "answered", "pushed")
+        wait_until(lambda: self._is_delivered(query), "delivered")
+        self._deployment.stop("researcher")
+
+    async def _ask_for_the_last_of_it(self, session: Session) -> None:
+        """Budget for one of two, places for two of three."""
+        asked = [
+            await session.prepare(Wanted(where, FRENCH, Precision(scale), 1_000_000, "official-languages"))
+            for where, scale in ((ONLY_X, 1), (EVERYONE, DEAR), (ONLY_X, DEAR), (EVERYONE, DEAR))
+        ]
+        self._order += [each.query for each in asked]
+        said: list[list[int]] = [[] for _ in asked]
+
+        async def ask(number: int, taken: asyncio.Event) -> str:
+            def on_stage(stage: health_service_pb2.Stage.ValueType) -> None:
+                said[number].append(stage)
+                taken.set()
+
+            try:
+                return (await session.ask(asked[number], wait_seconds=30, on_stage=on_stage)).state
+            except BrokerError as error:
+                return f"{error.code}: {error.text} {error.hint}"
+
+        async def start(number: int) -> asyncio.Task[str]:
+            taken = asyncio.Event()
+            asking = asyncio.create_task(ask(number, taken))
+            asking.add_done_callback(lambda _: taken.set())
+            await taken.wait()
+            await asyncio.sleep(_APART_SECONDS)
+            return asking
+
+        first = await (await start(0))
+        others = [await start(number) for number in range(1, len(asked))]
+        self._world.commands.append(("three at once", [first, *await asyncio.gather(*others)], said))
+
+    def _exhaust(self) -> None:
+        self._say("quote", "--scale", str(DEAR))
+        self._ask(EVERYONE, FRENCH, scale=LAST)
+        self._say("quote")
+        self._say("ask", "--where", ONLY_X, "--count", FRENCH)
+        self._say("answers", "--collect")
+        for query in self._order[:2]:
+            self._say("answers", query)
+
+    def _ask(self, where: str, count: str, *words: str, scale: int = CHEAP) -> None:
+        self._say("ask", "--where", where, "--count", count, "--scale", str(scale), *words)
+        self._order.append(self._rows()[-1]["query_id"])
+
+    def _say(self, command: str, *words: str) -> None:
+        """One command with --json; reading commands also as people have them."""
+        outcome = self._deployment.run_here("researcher", command, *words, "--json")
+        self._world.commands.append((command, *map(_anonymous, words), _shown(outcome)))
+        if command in {"quote", "answers"}:
+            outcome = self._deployment.run_here("researcher", command, *words)
+            text = _NUMBER.sub("0", _NOISE_REMARK.sub("", _anonymous(outcome.stdout)))
+            self._world.commands.append((command, outcome.code, text, _anonymous(outcome.stderr)))
+
+    def _rows(self) -> list[dict[str, Any]]:
+        outcome = self._deployment.run_here("researcher", "answers", "--json")
+        rows: list[dict[str, Any]] = outcome.result["answers"]
+        return rows
+
+    def _is_delivered(self, query: str) -> bool:
+        return bool(self._deployment.tickets("census", "delivered")[self._deployment.ticket_of(query)])
+
+    # --- what was seen ---------------------------------------------------------------------------------------------
+
+    def look_back(self) -> None:
+        """Fill the view of the world, now that everything has ended."""
+        calls = self._tap.calls()
+        questions: dict[str, list[Call]] = {query: [] for query in self._order}
+        for call in calls:
+            questions.setdefault(call.query, []).append(call)
+        for of_question in questions.values():
+            seen = [call for call in of_question if call.link in _RESEARCHERS_LINKS]
+            self._world.links.append([(call.link, *self._form(call)) for call in seen])
+            self._world.counts.append([call.form for call in of_question if call.link == _COUNTS])
+        self._world.receipts = list(self._receipts())
+        self._world.health_events = self._events_by_ticket()
+        log = self._deployment.log("health").decode().splitlines()
+        self._world.health_log = [line.split(" ", 1)[1] for line in log]
+        only_x = "nobody" if self._world.name in NOBODY_MATCHES else "one person"
+        self._world.instants = [
+            _instants(cohort, questions[query])
+            for cohort, query in zip((only_x, "everyone"), self._order[3:5], strict=True)
+        ]
+
+    def _form(self, call: Call) -> Any:
+        method, asked, said = call.form
+        if call.query in self._left and call.method == "Submit":
+            # Nobody listened any more: how much was said until that was noticed is chance.
+            said = said[:1]
+        # What a refusal says stands in its headers. Those of several questions on one connection refer to each other.
+        refusal = [len(part.data) for part in call.server.headers] if not said and not call.query else []
+        return method, asked, said, refusal
+
+    def _events_by_ticket(self) -> list[Any]:
+        """The health log, ticket by ticket: what happens to two of them at one tick has no order."""
+        events: dict[str, list[Any]] = {}
+        for event in self._deployment.events("health"):
+            kept = (event["type"], event.get("code"), event.get("log_index"))
+            events.setdefault(event.get("ticket", ""), []).append(kept)
+        return list(events.values())
+
+    def _receipts(self) -> Iterator[Any]:
+        file = self._deployment.home("researcher") / "answers.db"
+        with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
+            for refused, signed in db.execute("select refused, signed_answer from questions order by asked_ms, rowid"):
+                if signed is None:
+                    yield refused
+                    continue
+                answer = answer_pb2.Answer.FromString(answer_pb2.SignedAnswer.FromString(signed).answer)
+                entry = json.loads(answer.entry)
+                yield (
+                    (answer.scale, answer.charged, answer.log_index, answer.policy_hash, len(answer.inclusion_proof)),
+                    [line if line.isdecimal() else len(line) for line in answer.checkpoint.split("\n")],
+                    {name: _shape(name, value) for name, value in entry["event"].items()},
+                )
+
+
+def _shown(outcome: Outcome) -> Any:
+    return (outcome.code, _shape("", outcome.json), _anonymous(outcome.stderr))
+
+
+def _anonymous(text: str) -> str:
+    return _ID.sub(lambda found: f"<{len(found[0])} digits>", text)
+
+
+def _shape(name: str, value: Any) -> Any:
+    """A value as it is; what is random by its length, what is noise by its kind."""
+    match value:
+        case dict():
+            return {key: _shape(key, each) for key, each in value.items()}
+        case list():
+            return [_shape(name, each) for each in value]
+        case int() if name == "noisy_count":
+            return "a number"
+        case str() if name in _RANDOM_TEXT:
+            return len(value)
+        case str():
+            return _anonymous(value)
+        case _:
+            return value
+
+
+def _instants(cohort: str, calls: list[Call]) -> Instants:
+    (submit,) = [call for call in calls if call.method == "Submit"]
+    (count,) = [call for call in calls if call.method == "Count"]
+    stages: dict[int, int] = {
+        response.stage: part.at_ms
+        for response, part in zip(submit.responses, submit.server.messages, strict=True)
+        if isinstance(response, health_service_pb2.SubmitResponse)
+    }
+    return Instants(cohort, submit.client.messages[0].at_ms, count.client.messages[0].at_ms, stages)

@@ -1,0 +1,101 @@
+"""Worlds that differ in one person x look the same, but for the noise, to whoever is not to know x.
+
+To the researcher (R-only): whether x has a health record, what stands in it, whether x is in the census, what x speaks;
+hence also whether a cohort is of nobody or of one person, and whether a sample fits into one frame. To health agency and
+researcher together (HR): what x speaks, and whether the census knows x at all.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+import pytest
+from fakes.neighbours import DELAY_MS, TICK_MS, World, Worlds
+
+pytestmark = pytest.mark.process
+
+BASE = "x is there"
+R_NEIGHBOURS = ("x is absent", "x's record is another", "x is not in the census", "x speaks another language")
+HR_NEIGHBOURS = ("x is not in the census", "x speaks another language")
+ACCEPTED, FORWARDED, CHARGED, RELEASED = 1, 2, 3, 4
+# How late a message may be for reasons of the machine alone. The best of several worlds is looked at, so that a machine that
+# is busy now and then passes; what is never excused is being early.
+ALLOWANCE_MS = TICK_MS // 2
+
+
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
+    """Each is made when a test first asks for it."""
+    return Worlds(tmp_path_factory.mktemp("worlds"))
+
+
+@pytest.fixture(params=R_NEIGHBOURS)
+def pair(request: pytest.FixtureRequest, worlds: Worlds) -> tuple[World, World]:
+    """Two worlds that the researcher must not tell from each other."""
+    return worlds[BASE], worlds[request.param]
+
+
+def test_commands_say_the_same(pair: tuple[World, World]) -> None:
+    """Quotes, prices, progress, refusals, answers and receipts: same fields, same values, noise and ids apart."""
+    here, there = pair
+    assert here.commands == there.commands
+
+
+def test_links_show_the_same(pair: tuple[World, World]) -> None:
+    """On the researcher's links: same calls, in the same order, with messages of the same lengths; refusals, too."""
+    here, there = pair
+    assert here.links == there.links
+
+
+def test_receipts_are_of_one_form(pair: tuple[World, World]) -> None:
+    """Signed answers name the same places in logs of the same length, and charges of the same form."""
+    here, there = pair
+    assert here.receipts == there.receipts
+
+
+@pytest.mark.parametrize("name", HR_NEIGHBOURS)
+def test_the_health_agency_sees_the_same(name: str, worlds: Worlds) -> None:
+    """Messages of the same lengths in the same order from the census node, and the same events, codes and log lines."""
+    here, there = worlds[BASE], worlds[name]
+    assert here.counts == there.counts
+    assert here.health_events == there.health_events
+    assert here.health_log == there.health_log
+    assert here.health_status == there.health_status
+
+
+def test_the_life_had_everything_in_it(worlds: Worlds) -> None:
+    """What is compared is not nothing: answers, every kind of refusal, both sides of a frame's boundary."""
+    said = str(worlds[BASE].commands)
+    for word in (
+        *("UNKNOWN_COLUMN", "UNKNOWN_CODE", "UNKNOWN_VALUE", "SCALE_REFUSED", "UNKNOWN_PROJECT", "ANSWER_PENDING"),
+        *("BUSY", "BUDGET_EXHAUSTED", "SERVICE_SHUT_DOWN", "noisy_count", "The sealed answer is out."),
+    ):
+        assert word in said or word in str(worlds[BASE].receipts), word
+    frames = [
+        {len(requests) - 2 for calls in world.counts for _, requests, responses in calls if len(responses) > 1}
+        for world in (worlds[BASE], worlds["x is absent"])
+    ]
+    assert frames == [{1, 2}, {1}]
+
+
+def test_messages_keep_to_fixed_instants_whatever_the_cohort(worlds: Worlds) -> None:
+    """At the default tick nothing is early, and nobody's, one person's and everybody's questions are on time alike.
+
+    `forwarded` a fixed delay after the question came; `charged` at the first tick that is a fixed delay after the sample's
+    header; `released` at a tick, a full one later. Never early; on time, within the allowance, in the best of the worlds.
+    """
+    lived = [worlds[name] for name in (BASE, *R_NEIGHBOURS)]
+    for cohort, times in (("nobody", 2), ("one person", 3), ("everyone", 5)):
+        late = []
+        for instants in (each for world in lived for each in world.instants if each.cohort == cohort):
+            stages = instants.stages
+            charged_at = ceil((instants.header + DELAY_MS) / TICK_MS) * TICK_MS
+            lateness = (
+                stages[FORWARDED] - (instants.submitted + DELAY_MS),
+                stages[CHARGED] - charged_at,
+                stages[RELEASED] - (stages[CHARGED] // TICK_MS + 1) * TICK_MS,
+            )
+            assert min(lateness) >= 0, "said before its instant"
+            late.append(lateness)
+        assert len(late) == times
+        assert [min(each) < ALLOWANCE_MS for each in zip(*late, strict=True)] == [True, True, True], (cohort, late)

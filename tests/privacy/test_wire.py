@@ -1,0 +1,302 @@
+"""What shows on the wire beneath TLS: lengths, forms, and what two attempts have in common.
+
+What must not stand there in the clear is searched for by `test_canaries`, whose evidence holds every byte that passed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.evidence import open_samples
+from fakes.recorded import Recorded
+from fakes.wiretap import LINKS, Call, Link
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
+from tripartite.v1 import (
+    census_service_pb2,
+    health_service_pb2,
+    inbox_service_pb2,
+    sample_pb2,
+    ticket_pb2,
+)
+
+pytestmark = pytest.mark.process
+
+DOCUMENT = Path(__file__).parents[2] / "protos" / "README.md"
+# Lengths of fields and whole messages; documented in protos/README.md, "Lengths", line by line.
+LENGTHS: dict[str, tuple[int, ...]] = {
+    "SampleFrame.ciphertext": (262_160,),
+    "SampleHeader.sealed_frame_key": (1_168,),
+    "SignedManifest.manifest": (136,),
+    "SealedAnswer.sealed": (17_520,),
+    "Ticket.query_id": (16,),
+    "Ticket.criteria_commitment": (32,),
+    "Ticket.answer_key": (1_216,),
+    "Ticket.policy_hash": (32,),
+    "SubmitRequest.criteria_nonce": (32,),
+    "SignedTicket.signature": (64,),
+    "SignedManifest.signature": (64,),
+    "SubmitResponse": (2,),
+    "Proceed": (0,),
+    "Released": (0,),
+    "DeliverResponse": (0,),
+    "CollectResponse": (0, 17_546),
+}
+RPCS = {
+    Link("researcher", "health"): {"GetDictionary", "Submit", "Check"},
+    Link("researcher", "census"): {"GetPolicy", "GetDictionary", "Quote", "Collect", "Check"},
+    Link("health", "census"): {"GetPolicy", "Count"},
+    Link("census", "researcher"): {"Deliver"},
+}
+SUBMISSIONS, COUNTS = Link("researcher", "health"), Link("health", "census")
+FRAME_BYTES = 262_144
+WINDOW = 16
+# Asked for one language of nobody, of one person, and of more people than a frame holds; at once, and at ticks.
+ALIKE = (("nobody", "one", "many"), ("nobody at ticks", "many at ticks"))
+
+
+# --- lengths -----------------------------------------------------------------------------------------------------------
+
+
+def test_lengths_are_documented() -> None:
+    """Every length that the tests below insist on stands in the integrator's document, and no other one does."""
+    lines = [
+        line.split("|")[1:3] for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if line.startswith("| `")
+    ]
+    documented = {name.strip().strip("`"): length.strip() for name, length in lines}
+    table = {name: " or ".join(map(str, lengths)) for name, lengths in LENGTHS.items()}
+    assert {name: documented.get(name) for name in table} == table
+    assert {name for name, length in documented.items() if length[:1].isdigit()} == table.keys()
+
+
+def parts(message: Message) -> Iterator[tuple[str, int]]:
+    """The length of a message, of every message and every field of bytes in it, and of what was signed inside."""
+    yield message.DESCRIPTOR.name, message.ByteSize()
+    if isinstance(message, ticket_pb2.SignedTicket):
+        yield from parts(ticket_pb2.Ticket.FromString(message.ticket))
+    for field, value in message.ListFields():
+        for each in value if field.is_repeated else [value]:
+            if isinstance(each, Message):
+                yield from parts(each)
+            elif isinstance(each, bytes):
+                yield f"{message.DESCRIPTOR.name}.{field.name}", len(each)
+
+
+def test_every_length_is_the_documented_one(recorded: Recorded) -> None:
+    """In a whole life of a deployment, retries and refusals included, each of these has its length and no other."""
+    seen: defaultdict[str, set[int]] = defaultdict(set)
+    for call in recorded.tap.calls():
+        for message in [*call.requests, *call.responses]:
+            for name, length in parts(message):
+                seen[name].add(length)
+    assert {name: tuple(sorted(seen[name])) for name in LENGTHS} == LENGTHS
+
+
+def test_the_number_of_frames_is_the_documented_one(recorded: Recorded) -> None:
+    """Samples of nobody, of one person and of thousands are cut into as many frames as the document says."""
+    samples = open_samples(recorded.tap, recorded.directory)
+    frames = [len(sample.call.requests) - 2 for sample in samples]
+    people = [len(sample.pseudonyms) for sample in samples]
+    assert frames == [max(1, -(-(64 + 16 * count) // FRAME_BYTES)) for count in people]
+    assert {0, 1} < set(people)
+    assert {1, 2} == set(frames)
+
+
+def test_every_rpc_was_recorded(recorded: Recorded) -> None:
+    """The recording has every RPC that its callers make on every link, and nothing else passes there."""
+    assert {link: {call.method for call in recorded.tap.calls(link) if call.method} for link in LINKS} == RPCS
+
+
+# --- one form, whatever the cohort ---------------------------------------------------------------------------------------
+
+
+def calls_of(recorded: Recorded, name: str) -> list[Call]:
+    """Every call that belongs to a query, in order."""
+    query = recorded.queries[name]
+    return [call for call in recorded.tap.calls() if call.query == query]
+
+
+def form(message: Message) -> Any:
+    """A message by the lengths of its parts; numbers count for nothing, texts are read as what they are."""
+    if isinstance(message, sample_pb2.Charged):
+        entry = json.loads(message.entry, parse_int=lambda _: 0)
+        lines = [line for line in message.checkpoint.split("\n") if not line.isdecimal()]
+        # The proof of the newest entry has a hash for every complete subtree before it.
+        assert len(message.inclusion_proof) == message.log_index.bit_count()
+        return ("Charged", len(json.dumps(entry)), [len(line) for line in lines])
+    fields = []
+    for field, value in message.ListFields():
+        match value:
+            case Message():
+                fields.append((field.name, form(value)))
+            case bytes() | str():
+                fields.append((field.name, len(value)))
+            case _:
+                fields.append((field.name, type(value).__name__))
+    return (message.DESCRIPTOR.name, fields)
+
+
+def forms_of(recorded: Recorded, name: str) -> list[tuple[Any, ...]]:
+    """What passed for a query, link by link in order: frames apart, of which there are as many as the sample needs."""
+    shown = []
+    for call in calls_of(recorded, name):
+        requests = [form(request) for request in call.requests if not is_frame(request)]
+        if call.link == SUBMISSIONS:
+            # The researcher's own words: their criteria are of different lengths.
+            requests = [type(request).__name__ for request in call.requests]
+        shown.append((call.link, call.method, requests, [form(response) for response in call.responses]))
+    return shown
+
+
+def is_frame(message: Message) -> bool:
+    """True for the one kind of message whose number depends on the sample."""
+    return isinstance(message, census_service_pb2.CountRequest) and message.HasField("frame")
+
+
+@pytest.mark.parametrize("names", ALIKE, ids=", ".join)
+def test_what_passes_has_one_form_whatever_the_cohort(names: tuple[str, ...], recorded: Recorded) -> None:
+    """Calls, order, fields and lengths are the same for nobody, for one person and for thousands, frames apart."""
+    shown = [forms_of(recorded, name) for name in names]
+    assert [(link, method) for link, method, *_ in shown[0]] == [
+        (SUBMISSIONS, "Submit"),
+        (COUNTS, "Count"),
+        (Link("researcher", "census"), "Collect"),
+    ]
+    assert all(each == shown[0] for each in shown)
+
+
+def test_progress_is_four_stages_in_order(recorded: Recorded) -> None:
+    """Every question that was answered at its first try went through the same stages, once each, without a size."""
+    stages = Counter(
+        tuple(response.stage for response in call.responses)  # type: ignore[attr-defined]
+        for name in (*ALIKE[0], *ALIKE[1], "part", "cut", "marked")
+        for call in calls_of(recorded, name)
+        if call.link == SUBMISSIONS
+    )
+    assert set(stages) == {(1, 2, 3, 4)}
+
+
+def test_criteria_have_a_place_in_one_message_only() -> None:
+    """No RPC but Submit has a field that criteria could travel in, nor has any answer to it."""
+
+    def holds_condition(message: Descriptor, seen: set[str]) -> bool:
+        if message.full_name in seen:
+            return False
+        seen.add(message.full_name)
+        inner = [field.message_type for field in message.fields if field.message_type is not None]
+        return message.name == "Condition" or any(holds_condition(each, seen) for each in inner)
+
+    services = [
+        service
+        for file in (census_service_pb2, health_service_pb2, inbox_service_pb2)
+        for service in file.DESCRIPTOR.services_by_name.values()
+    ]
+    methods = [method for service in services for method in service.methods]
+    assert [method.name for method in methods if holds_condition(method.input_type, set())] == ["Submit"]
+    assert not [method.name for method in methods if holds_condition(method.output_type, set())]
+
+
+# --- what attempts have in common ----------------------------------------------------------------------------------------
+#
+# Two independent streams of 2 * 262,160 bytes have 2.7e11 pairs of 16-byte windows; two of them are equal by chance with
+# probability below 2.7e11 * 2^-128 < 1e-27. A shared window therefore means a shared key, nonce, block or value.
+
+
+class Attempt:
+    """One attempt to hand a sample over, split into what documents say is common to attempts of a ticket, and the rest."""
+
+    def __init__(self, call: Call) -> None:
+        parts = [part for part in call.requests if isinstance(part, census_service_pb2.CountRequest)]
+        header = parts[0].header
+        self.ticket = header.ticket
+        # One ticket, one set commitment; names of keys.
+        self.common = [header.ticket.ticket, header.ticket.signature, header.ticket.key_id]
+        self.own = [header.sealed_frame_key, *(part.frame.ciphertext for part in parts if part.HasField("frame"))]
+        # What was cut off begins with the envelopes of gRPC and of the message, which are common to all frames.
+        self.own.append(call.unfinished[2 * WINDOW :])
+        self.is_whole = parts[-1].HasField("manifest")
+        if self.is_whole:
+            signed = parts[-1].manifest
+            manifest = sample_pb2.Manifest.FromString(signed.manifest)
+            self.set_commitment = manifest.set_commitment
+            self.common += [manifest.ticket_hash, manifest.set_commitment, signed.key_id]
+            self.own += [manifest.encapsulation_hash, manifest.ciphertext_hash, signed.signature]
+
+    def windows(self) -> set[bytes]:
+        """Every 16 bytes that the attempt does not share with others of its ticket."""
+        return windows(self.own)
+
+
+def windows(pieces: list[bytes]) -> set[bytes]:
+    """Every 16 bytes that stand together in one of the pieces."""
+    return {piece[at : at + WINDOW] for piece in pieces for at in range(len(piece) - WINDOW + 1)}
+
+
+@pytest.fixture(scope="module")
+def attempts(recorded: Recorded) -> dict[bytes, list[Attempt]]:
+    """All attempts, by ticket."""
+    found: defaultdict[bytes, list[Attempt]] = defaultdict(list)
+    for call in recorded.tap.calls(COUNTS):
+        if call.method == "Count" and len(call.requests) > 1:
+            attempt = Attempt(call)
+            found[attempt.ticket.ticket].append(attempt)
+    return found
+
+
+@pytest.mark.parametrize("name", ["cut", "killed"])
+def test_two_attempts_of_a_ticket_have_nothing_in_common_but_the_ticket(
+    name: str, recorded: Recorded, attempts: dict[bytes, list[Attempt]]
+) -> None:
+    """A connection cut within a frame, and a node killed after its charge: the second attempt is sealed anew.
+
+    Encapsulation, every block of ciphertext, hashes and signature differ; ticket, set commitment and names of keys are
+    the same, and nothing else is.
+    """
+    (first, second) = attempts[calls_of(recorded, name)[0].requests[0].ticket.ticket]  # type: ignore[attr-defined]
+    assert sum(map(len, first.own)) > FRAME_BYTES
+    assert first.is_whole == (name == "killed")
+    assert first.windows() & second.windows() == set()
+    assert second.common[: len(first.common)] == first.common
+
+
+def test_the_same_criteria_twice_have_nothing_in_common(
+    recorded: Recorded, attempts: dict[bytes, list[Attempt]]
+) -> None:
+    """Two tickets for one cohort: nothing on the wire says that their samples are the same people."""
+    pieces = []
+    for name in ("many", "many, again"):
+        submission = calls_of(recorded, name)[0].requests[0]
+        assert isinstance(submission, health_service_pb2.SubmitRequest)
+        (attempt,) = attempts[submission.ticket.ticket]
+        ticket = ticket_pb2.Ticket.FromString(submission.ticket.ticket)
+        pieces.append(
+            windows(
+                [
+                    *(*attempt.own, attempt.set_commitment, submission.ticket.signature, submission.criteria_nonce),
+                    *(ticket.query_id, ticket.criteria_commitment, ticket.answer_key),
+                ]
+            )
+        )
+    samples = [sample.pseudonyms for sample in open_samples(recorded.tap, recorded.directory)]
+    assert samples.count(max(samples, key=len)) == len(pieces)
+    assert pieces[0] & pieces[1] == set()
+
+
+def test_sealed_answers_have_nothing_in_common(recorded: Recorded) -> None:
+    """No two sealed answers share a block, also not those to the same criteria and the same question."""
+    sealed: dict[str, bytes] = {}
+    for call in recorded.tap.calls(Link("researcher", "census"), Link("census", "researcher")):
+        for message in [*call.requests, *call.responses]:
+            if isinstance(message, census_service_pb2.CollectResponse | inbox_service_pb2.DeliverRequest):
+                answer = message.answer
+                assert sealed.setdefault(answer.query_id.hex(), answer.sealed) == answer.sealed, (
+                    "two answers to one query"
+                )
+    sealed.pop("", None)
+    assert len(sealed) >= len(recorded.outcomes) - 1
+    assert len(windows(list(sealed.values()))) == sum(len(each) - WINDOW + 1 for each in sealed.values())
