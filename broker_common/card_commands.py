@@ -151,6 +151,14 @@ def rotate(home: Path, as_json: bool, wait_ms: int | None, honour_ms: int | None
     the card. 'keys list' shows the purposes.
     """
     opened = _open(home)
+    with opened.keyring.changing():
+        after, now_ms = _replace_key(opened, purpose, wait_ms, honour_ms)
+    rows = [row for row in _key_rows(after, now_ms) if row["purpose"] == purpose]
+    result = {"purpose": purpose, "serial": after.card.serial, "fingerprint": after.fingerprint, "keys": rows}
+    emit(as_json, result, texts.ROTATED.format(table=_key_table(rows), home=home, **result))
+
+
+def _replace_key(opened: KeyHome, purpose: str, wait_ms: int | None, honour_ms: int | None) -> tuple[VerifiedCard, int]:
     before, now_ms = opened.own_card(), system_clock()
     usual = _USUAL.get(purpose)
     if usual is None or purpose not in PURPOSES[before.card.role]:
@@ -162,26 +170,22 @@ def rotate(home: Path, as_json: bool, wait_ms: int | None, honour_ms: int | None
         )
     from_ms = now_ms + (usual.wait_ms if wait_ms is None else wait_ms)
     until_ms = from_ms + (usual.honour_ms if honour_ms is None else honour_ms)
-    after = _rotate(opened, before, purpose, now_ms=now_ms, from_ms=from_ms, until_ms=until_ms)
-    opened.after_rotation(purpose)
-    rows = [row for row in _key_rows(after, now_ms) if row["purpose"] == purpose]
-    result = {"purpose": purpose, "serial": after.card.serial, "fingerprint": after.fingerprint, "keys": rows}
-    emit(as_json, result, texts.ROTATED.format(table=_key_table(rows), home=home, **result))
+    return _rotate(opened, before, purpose, now_ms=now_ms, from_ms=from_ms, until_ms=until_ms), now_ms
 
 
 def _rotate(
     opened: KeyHome, before: VerifiedCard, purpose: str, *, now_ms: int, from_ms: int, until_ms: int
 ) -> VerifiedCard:
     ring = opened.keyring
+    ring.forget_unlisted(before, purpose)
     key = ring.make(purpose, before.card.identity, now_ms)
     # CRASH: a key that no card names is not used; the next change removes it.
     unsigned = with_new_key(before.card, purpose, key, now_ms=now_ms, from_ms=from_ms, until_ms=until_ms)
     after = verify_card(sign_card(unsigned, ring.listed_signing(unsigned, Purpose.IDENTITY)))
     opened.publish(after.signed)
-    # CRASH: keys that have left the card are still in their files, unused.
-    left = {key.purpose for key in before.card.keys if key.key not in {kept.key for kept in after.card.keys}}
-    for changed in sorted(left | {purpose}):
-        ring.forget_except(after, changed)
+    # CRASH: keys that have left the card are still in their files, unused, until a node starts or the next change.
+    opened.after_rotation(purpose)
+    ring.forget_ended(after, now_ms)
     return after
 
 
@@ -199,17 +203,20 @@ def register_command(open_home: Callable[[Path], AgencyHome[Any]], *, inboxes: b
         project: tuple[str, ...],
         fingerprint: str | None,
         replace: bool,
+        reason: str | None,
         inbox: str | None = None,
     ) -> None:
         opened = open_home(home)
         if (card is None) == (researcher is None):
             raise click.UsageError(texts.CARD_OR_RESEARCHER)
+        if replace != bool(reason):
+            raise click.UsageError(texts.REPLACE_AND_REASON)
         known = {(peer.card.card.role, peer_name(peer.card.card.identity)): peer for peer in opened.known()}
         verified = read_card(card, fingerprint=fingerprint) if card is not None else _known_card(known, str(researcher))
         identity = verified.card.identity
         is_new = (identity.role, peer_name(identity)) not in known
         _verify_terms(identity.role, project, inbox, is_new=is_new)
-        registration = opened.register(verified, projects=project or None, inbox=inbox, replace=replace)
+        registration = opened.register(verified, projects=project or None, inbox=inbox, replace_because=reason or "")
         result = _peer_json(registration, system_clock())
         emit(as_json, result, texts.REGISTERED.format_map(result | {"projects": ", ".join(registration.projects)}))
 
@@ -222,6 +229,7 @@ def register_command(open_home: Callable[[Path], AgencyHome[Any]], *, inboxes: b
         click.option("--project", multiple=True, help=texts.PROJECT_HELP),
         click.option("--fingerprint", help=texts.FINGERPRINT_HELP),
         click.option("--replace", is_flag=True, help=texts.REPLACE_HELP),
+        click.option("--reason", help=texts.REASON_HELP),
     ]
     if inboxes:
         options.append(click.option("--inbox", metavar="HOST:PORT", help=texts.INBOX_HELP))

@@ -35,7 +35,7 @@ HONOUR_HELP = "How long after that the key before is honoured; the usual time if
 REGISTER_HELP = """Register a peer by the card that its owner printed with 'keys card', or change what is known of one.
 
 A card that follows the one that is known (signed by the same party, newer) is taken as it is. Any other replaces it only
-with --replace: compare fingerprints first. A serving node obeys at once.
+with --replace and a --reason, which is logged: compare fingerprints first. A serving node obeys at once.
 """
 RESEARCHER_HELP = "Instead of a card: the id of a registered researcher whose projects or inbox change."
 PROJECT_HELP = "A study that the researcher may ask for; give it once for each. All of them, not only new ones."
@@ -43,6 +43,7 @@ FINGERPRINT_HELP = "The fingerprint that the card's owner told you; any other ca
 REPLACE_HELP = "Take a card that does not follow the one that is known, for example after a loss of keys."
 INBOX_HELP = "Where the researcher's inbox listens; empty when they only collect."
 CARD_OR_RESEARCHER = "Give a card, or --researcher with the id of one who is registered."
+REPLACE_AND_REASON = "Give --replace and --reason together, or neither."
 RESEARCHERS_ONLY = "Only researchers have projects and inboxes."
 PROJECT_NEEDED = "Give at least one --project: without one, the researcher could ask nothing."
 REVOKE_HELP = """Know a peer no longer, at once.

@@ -5,7 +5,7 @@
     3 the sender's organisation                         6 manifest: signature, hashes, set commitment
 
 Steps 1 to 4 need the header alone: a ticket that they refuse never makes anybody draw a sample. A ticket that was charged
-before skips step 2: it is good for ever, for its one answer. Nothing here looks anybody up in the census.
+before skips steps 1 and 2: it is good for ever, for its one answer, whoever has been revoked since. Nothing here looks anybody up in the census.
 
 The rounds know no socket: a caller feeds header, frames and manifest as they come.
 """
@@ -28,7 +28,7 @@ from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.policy import Policy
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, question_from_wire
-from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
+from broker_common.query.ticket import Researcher, VerifiedTicket, ticket_verified_before, verify_ticket
 from census_node.dictionary import CENSUS_DICTIONARY
 
 __all__ = ["Admission", "AdmittedSample", "Gate", "scales_text", "verify_linkage"]
@@ -50,8 +50,8 @@ class Gate:
     now_ms: int
     # Raises when the ticket's slot does not serve it.
     verify_slot: Callable[[VerifiedTicket], None]
-    # True for a ticket that was charged before.
-    is_charged: Callable[[VerifiedTicket], bool]
+    # True for the hash of a ticket that was charged before.
+    is_charged: Callable[[str], bool]
     # Binds the ticket's slot to it and holds its price, or raises; nothing to do for a ticket that was charged.
     reserve: Callable[[VerifiedTicket], None]
 
@@ -81,7 +81,10 @@ class Admission:
 
     def __init__(self, header: sample_pb2.SampleHeader, sender: Identity, gate: Gate) -> None:
         # 1
-        self._ticket = verify_ticket(header.ticket, researchers=gate.researchers, caller=None)
+        if gate.is_charged(hash_bytes(header.ticket.ticket).hex()):
+            self._ticket = ticket_verified_before(header.ticket)
+        else:
+            self._ticket = verify_ticket(header.ticket, researchers=gate.researchers, caller=None)
         # 2
         body = self._ticket.body
         self._question = question_from_wire(body.question, CENSUS_DICTIONARY)
@@ -157,14 +160,14 @@ def verify_linkage(linkage: str, in_force: str) -> None:
 
 def _is_charged_or_in_force(ticket: VerifiedTicket, linkage: str, gate: Gate) -> bool:
     """True for a ticket that was charged; otherwise it, and what its sample is made with, must be good now."""
-    if gate.is_charged(ticket):
+    if gate.is_charged(ticket.hash.hex()):
         return True
     try:
         _verify_in_force(ticket, gate)
         verify_linkage(linkage, gate.linkage)
     except (InvalidRequestError, RefusedError):
         # A first attempt may have charged it since: then it is good for ever.
-        if not gate.is_charged(ticket):
+        if not gate.is_charged(ticket.hash.hex()):
             raise
         return True
     return False

@@ -112,7 +112,7 @@ class Courier:
             if not visit.task.cancelled():
                 # Raises what our own store said.
                 visit.task.result()
-        inboxes = self._inboxes()
+        inboxes = await asyncio.to_thread(self._inboxes)
         for researcher, visit in self._visits.items():
             if inboxes.get(researcher) != visit.peer:
                 visit.task.cancel()
@@ -156,13 +156,15 @@ class Courier:
         """One after the other, over one channel; gives the code of the last failure, or nothing if there was none."""
         failure, until = "", self._loop.time() + _VISIT_SECONDS
         try:
-            opening = open_channel(peer, self._tls(), self._node.clock)
+            opening = open_channel(peer, await asyncio.to_thread(self._tls), self._node.clock)
         except BrokerError as error:
             return error.code
         async with opening as channel:
             inbox = inbox_service_pb2_grpc.InboxServiceStub(channel)
             for query in queries:
-                if failure in _NOBODY_THERE or self._loop.time() > until or self._inboxes().get(researcher) != peer:
+                if failure in _NOBODY_THERE or self._loop.time() > until:
+                    break
+                if (await asyncio.to_thread(self._inboxes)).get(researcher) != peer:
                     break
                 answer = await asyncio.to_thread(self._node.waiting_answer, query)
                 if answer is not None:

@@ -85,8 +85,11 @@ def charge(journal: Journal[CensusState], sample: AdmittedSample, kept_as: str, 
         verify_affordable(state, body.scale)
         assert state.policy is not None  # noqa: S101 - verify_affordable has seen it
         # Between admission and this lock an operator may have adopted a policy, loaded or relinked a registry, or revoked somebody.
-        if state.membership.peer("researcher", body.researcher_id) is None:
+        researcher = state.membership.peer("researcher", body.researcher_id)
+        if researcher is None:
             raise InvalidRequestError("UNKNOWN_RESEARCHER", researcher=body.researcher_id)
+        if body.project_id not in researcher.projects:
+            raise InvalidRequestError("UNKNOWN_PROJECT", project=body.project_id, researcher=body.researcher_id)
         if state.membership.peer("health", sample.organisation) is None:
             raise InvalidRequestError("WRONG_ORGANISATION", subject="sample")
         ticket.verify_policy(state.policy.hash)

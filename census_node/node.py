@@ -137,9 +137,9 @@ class CensusNode:
             reserve=self._reserve,
         )
 
-    def _is_charged(self, ticket: VerifiedTicket) -> bool:
+    def _is_charged(self, ticket_hash: str) -> bool:
         with self.journal.reading() as state:
-            return ticket.hash.hex() in state.tickets
+            return ticket_hash in state.tickets
 
     def _verify_slot(self, ticket: VerifiedTicket) -> None:
         body = ticket.body
@@ -164,12 +164,16 @@ class CensusNode:
 
     # --- the walk of one query -------------------------------------------------------------------------------------
 
-    def charge_and_answer(self, sample: AdmittedSample) -> Checkpointed:
-        """Charge, then count, then store the sealed answer; gives the proof of the charge.
+    def keep(self, sample: AdmittedSample) -> str:
+        """Durably keep a sample with its noise secret; gives the name it is kept under."""
+        # CRASH: a sample that no charge names is swept away at the next start.
+        return self._samples.write(sample.pseudonyms, self._randomness)
+
+    def charge_and_answer(self, sample: AdmittedSample, kept_as: str) -> Checkpointed:
+        """Charge a kept sample, then count, then store the sealed answer; gives the proof of the charge.
 
         A ticket that was charged before is not charged again and keeps its answer.
         """
-        kept_as = self._samples.write(sample.pseudonyms, self._randomness)
         charged = False
         try:
             charged = charge(self.journal, sample, kept_as, self._randomness)

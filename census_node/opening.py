@@ -25,7 +25,7 @@ from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring, log_signer
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
-from broker_common.storage.registration import KnownPeers, exchange
+from broker_common.storage.registration import CardExchange, KnownPeers
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
 from broker_common.tlog.census_state import CensusState
@@ -66,7 +66,7 @@ class CensusHome(AgencyHome[CensusState]):
 
     def policy_keys(self) -> list[VerifyKey]:
         """What a policy may be signed with now."""
-        return self.own_card().verify_keys(Purpose.POLICY, self._clock())
+        return self.own_card().verify_keys(Purpose.POLICY, self._log_time())
 
     def private_policy_key(self) -> SigningKey:
         """The key that signs policies.
@@ -84,9 +84,14 @@ class CensusHome(AgencyHome[CensusState]):
         """
         return self._offline_key(Purpose.OPERATOR)
 
+    def _log_time(self) -> int:
+        """What replay will go by: a log that was written under a clock that was ahead stays ahead."""
+        with self.journal() as journal:
+            return journal.now()
+
     def _offline_key(self, purpose: Purpose) -> SigningKey:
         try:
-            return self.keyring.signing(self.own_card(), purpose, self._clock())
+            return self.keyring.signing(self.own_card(), purpose, self._log_time())
         except InvalidRequestError as error:
             if error.code != "SECRET_MISSING":
                 raise
@@ -169,6 +174,8 @@ class CensusHome(AgencyHome[CensusState]):
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""
         journal = self.open_journal()
+        with self.keyring.changing():
+            self.keyring.forget_ended(self.own_card(), self._clock())
         stop = StopSignal()
         node = self._node(journal)
         service = CensusService(node, self.config.limits, stop)
@@ -190,7 +197,7 @@ class CensusHome(AgencyHome[CensusState]):
 
         def add_services(server: aio.Server) -> None:
             census_service_pb2_grpc.add_CensusServiceServicer_to_server(service, server)
-            cards = CardService(lambda caller, signed: exchange(journal, caller, signed))
+            cards = CardService(CardExchange(journal, self._clock))
             card_service_pb2_grpc.add_CardServiceServicer_to_server(cards, server)
 
         async def while_serving() -> None:

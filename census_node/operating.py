@@ -83,7 +83,7 @@ def adopt(
             raise RefusedError("POLICY_IN_FORCE", what=policy.hash.hex())
         weaker = () if before is None else policy.weakens(before)
         if weaker and confirmation is None:
-            raise RefusedError("POLICY_WEAKER", problem="; ".join(weaker))
+            raise RefusedError("POLICY_WEAKER", problem="; ".join(weakness.text for weakness in weaker))
         if not weaker and confirmation is not None:
             raise InvalidRequestError(
                 "INVALID_VALUE", name="--confirm", problem="is not needed", remedy=texts.CONFIRM_REMEDY

@@ -136,7 +136,8 @@ def propose(home: Path, as_json: bool, source: Path | None, **settings: Any) -> 
                 "INVALID_VALUE", name="--from", problem="is needed: no policy is in force", remedy=texts.FROM_REMEDY
             )
         proposed = draft(start, changes)
-        if proposed == state.policy:
+        # The policy in force may be signed again by a newer key.
+        if proposed == state.policy and state.adopted is not None and state.adopted.key_id == key.key_id:
             raise RefusedError("POLICY_IN_FORCE", what=proposed.hash.hex())
         return proposed, consequences(proposed, state)
 

@@ -29,8 +29,6 @@ __all__ = ["Change", "Consequences", "Proposal", "ProposalFolder", "consequences
 _LEAST_PREFIX = 8
 _MAX_FILE_BYTES = 2 * MAX_POLICY_BYTES
 _PREFIX = re.compile(r"[0-9a-f]{1,64}")
-# What the outside could see more of if it were shorter.
-_DELAYS = ("forward_delay_ms", "answer_delay_ms", "release_tick_ms")
 
 
 class Proposal(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -165,7 +163,7 @@ def consequences(policy: Policy, state: CensusState) -> Consequences:
         answers_left=answers_left(policy.cap, state.charged_units, policy.usual_scale),
         fits=any_fits(policy.cap, state.charged_units, policy.scales),
         is_shut=state.shut_down,
-        weaker=() if before is None else policy.weakens(before),
+        weaker=() if before is None else tuple(weakness.text for weakness in policy.weakens(before)),
         warnings=_warnings(policy, state),
     )
 
@@ -175,14 +173,8 @@ def _warnings(policy: Policy, state: CensusState) -> tuple[str, ...]:
     found = [texts.WARN_CHARGED] if state.charged_units > policy.cap else []
     if policy.release_tick_ms == 0:
         found.append(texts.WARN_TICK_0)
-    if before is not None:
-        found += [
-            texts.WARN_SHORTER.format(setting=name, old=getattr(before, name), new=getattr(policy, name))
-            for name in _DELAYS
-            if getattr(policy, name) < getattr(before, name)
-        ]
-        if policy.max_sample < before.max_sample:
-            found.append(texts.WARN_MAX_SAMPLE.format(old=before.max_sample, new=policy.max_sample))
+    if before is not None and policy.max_sample < before.max_sample:
+        found.append(texts.WARN_MAX_SAMPLE.format(old=before.max_sample, new=policy.max_sample))
     return tuple(found)
 
 

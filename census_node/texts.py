@@ -42,7 +42,6 @@ __all__ = [
     "WARNING",
     "WARN_CHARGED",
     "WARN_MAX_SAMPLE",
-    "WARN_SHORTER",
     "WARN_TICK_0",
     "WEAKER",
 ]
@@ -103,7 +102,6 @@ Nothing is in force or logged yet. To put it in force:
 CONFIRM_WORDS = ' --confirm --reason "WHY"'
 WARN_CHARGED = "what has been charged passes this cap already: the limit holds for no answer that was given before"
 WARN_TICK_0 = "release tick 0 voids every fixed instant, so that timing can tell; for tests and benchmarks only"
-WARN_SHORTER = "{setting} falls from {old} to {new}: timing can tell the size of a sample that does not keep up with it"
 WARN_MAX_SAMPLE = "max_sample falls from {old} to {new}: a health node with more people refuses every question"
 ADOPTED = {
     "serving": "Policy {policy_hash} is in force. Tickets quoted under the one before are refused, uncharged.",

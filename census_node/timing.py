@@ -1,7 +1,7 @@
 """The instants at which anything may leave the node: multiples of the policy's tick, never "as soon as it is done".
 
 When an outcome leaves depends on when the sample's header came and on the policy, as long as the sample is there within
-half the answer delay and the work takes less than the other half. A sender who dawdles moves the instant by whole ticks
+half the answer delay and the work takes less than the other half; the charge is made between the two. A sender who dawdles moves the instant by whole ticks
 that follow from when its last message came, never from how long the work took; work that takes longer than it may moves
 it to a later tick (SECURITY.md, known limits). Tick 0 means "at once": it voids the delays and exists for tests and
 benchmarks.
@@ -14,13 +14,25 @@ import asyncio
 from broker_common.privacy.policy import Policy
 from broker_common.values import Clock
 
-__all__ = ["next_tick", "outcome_time", "sleep_until_tick"]
+__all__ = ["charge_time", "next_tick", "outcome_time", "sleep_until_tick"]
 
 
 def next_tick(policy: Policy, not_before_ms: int) -> int:
     """The first multiple of the tick that is not before the given time."""
     tick = policy.release_tick_ms
     return not_before_ms if tick == 0 else -(-not_before_ms // tick) * tick
+
+
+def charge_time(policy: Policy, *, header_ms: int, kept_ms: int) -> int:
+    """When the charge of a sample that was kept at `kept_ms` is made.
+
+    SECURITY: not as soon as it can be. The charge's place in the log is told with the answer, and whoever has entries of
+    their own made meanwhile (a card, a delivery) reads from it when the charge was made, and so how large the sample was.
+    """
+    if policy.release_tick_ms == 0:
+        return kept_ms
+    planned_ms = header_ms + policy.answer_delay_ms // 2
+    return planned_ms if kept_ms <= planned_ms else next_tick(policy, kept_ms)
 
 
 def outcome_time(policy: Policy, *, header_ms: int, received_ms: int) -> int:

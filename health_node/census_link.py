@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 from grpc import aio
@@ -20,15 +21,28 @@ from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import BrokerError
 from broker_common.rpc.cards import fetch_card
 from broker_common.rpc.channel import Peer, open_channel
+from broker_common.rpc.server import log_unforeseen
 from broker_common.tlog.note import NoteVerifier
 from broker_common.values import Clock
 
-__all__ = ["CensusLink"]
+__all__ = ["CensusLink", "CensusNow"]
 
 _log = structlog.get_logger()
 _EXCHANGE_SECONDS = 300.0
 # After a failed exchange: the census node may be starting.
 _SOON_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class CensusNow:
+    """One consistent view of the census node: its RPCs, and the keys that it is known by."""
+
+    stub: census_service_pb2_grpc.CensusServiceAsyncStub
+    # What samples are sealed to.
+    sealing_key: SealingKey
+    policy_keys: list[VerifyKey]
+    # What checks the checkpoints of its log.
+    log: NoteVerifier
 
 
 class CensusLink:
@@ -51,40 +65,35 @@ class CensusLink:
         self._channels: list[aio.Channel] = []
         self._shown: tuple[Peer, bytes] | None = None
 
-    def _channel(self) -> aio.Channel:
-        peer = Peer("census", self._address, tuple(self._card().certificates(self._clock())))
-        own = self._tls()
+    async def now(self) -> CensusNow:
+        """The census node as it is known at this instant."""
+        card = await asyncio.to_thread(self._card)
+        now_ms = self._clock()
+        channel = await self._channel(card)
+        return CensusNow(
+            stub=census_service_pb2_grpc.CensusServiceStub(channel),
+            sealing_key=card.sealing_key(now_ms),
+            policy_keys=card.verify_keys(Purpose.POLICY, now_ms),
+            log=NoteVerifier(card.card.origin, tuple(card.verify_keys(Purpose.LOG, now_ms))),
+        )
+
+    async def _channel(self, card: VerifiedCard) -> aio.Channel:
+        peer = Peer("census", self._address, tuple(card.certificates(self._clock())))
+        own = await asyncio.to_thread(self._tls)
         if self._shown != (peer, own.certificate):
             # The old channel is kept open for what is under way on it.
             self._channels.append(open_channel(peer, own, self._clock))
             self._shown = (peer, own.certificate)
         return self._channels[-1]
 
-    def stub(self) -> census_service_pb2_grpc.CensusServiceAsyncStub:
-        """The census node's RPCs."""
-        return census_service_pb2_grpc.CensusServiceStub(self._channel())
-
-    @property
-    def sealing_key(self) -> SealingKey:
-        """What samples are sealed to now."""
-        return self._card().sealing_key(self._clock())
-
-    @property
-    def policy_keys(self) -> list[VerifyKey]:
-        return self._card().verify_keys(Purpose.POLICY, self._clock())
-
-    @property
-    def log(self) -> NoteVerifier:
-        """What checks the checkpoints of its log."""
-        card = self._card()
-        return NoteVerifier(card.card.origin, tuple(card.verify_keys(Purpose.LOG, self._clock())))
-
     async def keep_cards_current(self, take: Callable[[VerifiedCard], object]) -> None:
         """Exchange cards now and every few minutes; `take` keeps a newer one. Ends when cancelled."""
         while True:
             pause = _EXCHANGE_SECONDS
             try:
-                newer = await fetch_card(self._channel(), self._own_card(), self._card(), self._clock())
+                known = await asyncio.to_thread(self._card)
+                own = await asyncio.to_thread(self._own_card)
+                newer = await fetch_card(await self._channel(known), own, known)
                 if newer is not None:
                     await asyncio.to_thread(take, newer)
                     _log.info("the census agency has a new card", serial=newer.card.serial)
@@ -93,6 +102,8 @@ class CensusLink:
                     raise
                 _log.info("cards were not exchanged", code=error.code)
                 pause = _SOON_SECONDS
+            except Exception as error:  # noqa: BLE001 - SECURITY: nothing that a peer sends may stop the node
+                log_unforeseen(error)
             await asyncio.sleep(pause)
 
     async def close(self) -> None:

@@ -22,7 +22,7 @@ from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring, log_signer
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
-from broker_common.storage.registration import KnownPeers, exchange, register
+from broker_common.storage.registration import CardExchange, KnownPeers, renew
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
 from broker_common.tlog.health_state import HealthState
@@ -106,6 +106,8 @@ class HealthHome(AgencyHome[HealthState]):
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""
         journal = self.open_journal()
+        with self.keyring.changing():
+            self.keyring.forget_ended(self.own_card(), self._clock())
         stop = StopSignal()
         known = KnownPeers(journal, self._clock)
         census_name = self.config.census.organisation
@@ -131,12 +133,12 @@ class HealthHome(AgencyHome[HealthState]):
 
         def add_services(server: aio.Server) -> None:
             health_service_pb2_grpc.add_HealthServiceServicer_to_server(service, server)
-            cards = CardService(lambda caller, signed: exchange(journal, caller, signed))
+            cards = CardService(CardExchange(journal, self._clock))
             card_service_pb2_grpc.add_CardServiceServicer_to_server(cards, server)
 
         async def while_serving() -> None:
             await service.recover()
-            await link.keep_cards_current(lambda card: register(journal, card, only_known=True))
+            await link.keep_cards_current(lambda card: renew(journal, card))
 
         server = NodeServer(
             address=self.config.address,

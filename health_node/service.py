@@ -25,7 +25,7 @@ from broker_common.rpc.policy import policy_from_wire
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.rpc.status import broker_error, calling
 from broker_common.values import Randomness
-from health_node.census_link import CensusLink
+from health_node.census_link import CensusLink, CensusNow
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Attempt, Sender, verify_charged
@@ -148,12 +148,13 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         return await asyncio.to_thread(self._node.verify, request, researcher, policy), policy
 
     async def _fetch_policy(self) -> Policy:
+        census = await self._census.now()
         response = await calling(
             "census",
-            self._census.stub().GetPolicy(census_service_pb2.GetPolicyRequest(), timeout=_POLICY_TIMEOUT_SECONDS),
+            census.stub.GetPolicy(census_service_pb2.GetPolicyRequest(), timeout=_POLICY_TIMEOUT_SECONDS),
         )
         try:
-            return policy_from_wire(response.policy, self._census.policy_keys)
+            return policy_from_wire(response.policy, census.policy_keys)
         except BrokerError as error:
             raise PeerUnavailableError(
                 "PEER_MISBEHAVED", peer="census", problem="a policy that its agency did not sign"
@@ -238,9 +239,10 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         The sample is drawn only when the census node has accepted the header, so that a ticket which it refuses makes
         no work that could show in anybody's waiting.
         """
-        call = self._census.stub().Count(timeout=self._limits.attempt_deadline_ms / 1000)
+        census = await self._census.now()
+        call = census.stub.Count(timeout=self._limits.attempt_deadline_ms / 1000)
         try:
-            await self._exchange(call, accepted, walk)
+            await self._exchange(call, census, accepted, walk)
         except AioRpcError as error:
             raise broker_error(error, "census") from error
         except asyncio.InvalidStateError as error:
@@ -248,9 +250,10 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         finally:
             call.cancel()
 
-    async def _exchange(self, call: CountCall, accepted: Accepted, walk: _Walk) -> None:
+    async def _exchange(self, call: CountCall, census: CensusNow, accepted: Accepted, walk: _Walk) -> None:
         ticket_hash = accepted.ticket.hash.hex()
-        sender = Sender(self._census.sealing_key, self._manifest_key(), self._randomness)
+        manifest_key = await asyncio.to_thread(self._manifest_key)
+        sender = Sender(census.sealing_key, manifest_key, self._randomness)
         attempt = await asyncio.to_thread(Attempt, accepted.ticket, accepted.signed_ticket, accepted.linkage, sender)
         await _write(call, attempt.header())
         await _expect(call, "proceed")
@@ -263,7 +266,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         await _write(call, manifest)
         await call.done_writing()
         charged = (await _expect(call, "charged")).charged
-        charge = verify_charged(charged, accepted.ticket, sample, self._census.log)
+        charge = verify_charged(charged, accepted.ticket, sample, census.log)
         await asyncio.to_thread(self._node.log_charge, ticket_hash, charge)
         await walk.reach(health_service_pb2.STAGE_CHARGED)
         await _expect(call, "released")

@@ -194,7 +194,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             channel = open_channel(peer, self._tls(), self._clock)
             self._channels[role] = await self._stack.enter_async_context(channel)
         if role not in self._met_parties:
-            newer = await fetch_card(self._channels[role], self._own_card().signed, known, now_ms)
+            newer = await fetch_card(self._channels[role], self._own_card().signed, known)
             if newer is not None:
                 self._trust.put(newer)
             self._met_parties.add(role)

@@ -16,7 +16,7 @@ from broker_common.crypto.cards import SignedCard, VerifiedCard
 from broker_common.crypto.certificates import Identity, TlsCredentials
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError, InvalidRequestError
-from broker_common.rpc.server import NodeServer, StopSignal
+from broker_common.rpc.server import NodeServer, StopSignal, log_unforeseen
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.durable import replace_file
 from broker_common.storage.home import Home
@@ -127,6 +127,8 @@ class ResearcherHome:
 
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve the inbox until a signal."""
+        with self.keyring.changing():
+            self.keyring.forget_ended(self.own_card(), self._clock())
         answers = self.open_answers()
 
         def add_services(server: aio.Server) -> None:
@@ -150,6 +152,8 @@ class ResearcherHome:
                             await session.meet(role)
                         except BrokerError as error:
                             _log.info("cards were not exchanged", peer=role, code=error.code)
+                        except Exception as error:  # noqa: BLE001 - SECURITY: nothing that a peer sends may stop the inbox
+                            log_unforeseen(error, peer=role)
                 await asyncio.sleep(_EXCHANGE_SECONDS)
 
         try:

@@ -8,7 +8,7 @@ from typing import Final
 from broker_common.crypto.cards import VerifiedCard, verify_successor
 from broker_common.crypto.certificates import Role
 from broker_common.errors import InvalidRequestError
-from broker_common.storage.durable import make_folder, replace_file
+from broker_common.storage.durable import exclusive, make_folder, replace_file
 from broker_common.storage.registration import read_card
 from broker_common.values import Clock
 
@@ -50,10 +50,12 @@ class Trust:
         role = card.card.role
         if role not in AGENCIES:
             raise InvalidRequestError("WRONG_ORGANISATION", subject="card")
-        if not replace and self.file(role).is_file():
-            before = self.card(role)
-            if before.signed == card.signed:
-                return
-            verify_successor(before, card.signed, self._clock())
         make_folder(self._folder)
-        replace_file(self.file(role), card.signed.to_bytes() + b"\n")
+        # One process at a time, or an older card could take the place of a newer one.
+        with exclusive(self._folder / ".lock", wait=True):
+            if not replace and self.file(role).is_file():
+                before = self.card(role)
+                if before.signed == card.signed:
+                    return
+                verify_successor(before, card.signed)
+            replace_file(self.file(role), card.signed.to_bytes() + b"\n")

@@ -4,7 +4,7 @@
      "name":"node","organisation":"census-agency","origin":"census.example/tripartite","role":"census","serial":1}
 
 Parties know each other by cards. The first card of a party is compared by people (its fingerprint); each later one is
-signed by an identity key of the one before and has a higher serial, so that it can be taken from anywhere. A key is put to
+signed by the newest identity key of the one before and has a higher serial, so that it can be taken from anywhere. A key is put to
 use at `from_ms` and honoured until `until_ms` (0: until a later card says otherwise); the keys of a card are all that its
 party is known by. A card is signed by every identity key that it lists.
 
@@ -171,9 +171,13 @@ def sign_card(card: Card, identities: Sequence[SigningKey]) -> SignedCard:
 def with_new_key(card: Card, purpose: str, key: str, *, now_ms: int, from_ms: int, until_ms: int) -> Card:
     """The next card: a new key for a purpose, put to use at `from_ms`; the ones before are honoured until `until_ms`.
 
-    Keys whose time is over leave the card.
+    Keys whose time is over leave the card, and so do those for this purpose that would have begun later.
     """
-    kept = [old for old in card.keys if old.until_ms == 0 or now_ms < old.until_ms]
+    kept = [
+        old
+        for old in card.keys
+        if (old.until_ms == 0 or now_ms < old.until_ms) and not (old.purpose == purpose and old.from_ms > from_ms)
+    ]
     ending = [
         msgspec.structs.replace(old, until_ms=min(until_ms, old.until_ms or until_ms))
         if old.purpose == purpose
@@ -233,8 +237,8 @@ def verify_card(signed: SignedCard) -> VerifiedCard:
     return verified
 
 
-def verify_successor(before: VerifiedCard, signed: SignedCard, now_ms: int) -> VerifiedCard:
-    """A later card of the same party, signed by an identity key of the card before that is still honoured.
+def verify_successor(before: VerifiedCard, signed: SignedCard) -> VerifiedCard:
+    """A later card of the same party, signed by the newest identity key of the card before.
 
     Raises:
         InvalidRequestError: MALFORMED_MESSAGE, WRONG_ORGANISATION, BAD_SIGNATURE or CARD_OUTDATED.
@@ -242,9 +246,10 @@ def verify_successor(before: VerifiedCard, signed: SignedCard, now_ms: int) -> V
     after = verify_card(signed)
     if (after.card.identity, after.card.origin) != (before.card.identity, before.card.origin):
         raise InvalidRequestError("WRONG_ORGANISATION", subject="card")
-    # SECURITY: whole keys are compared, not their short names; each key that is listed has signed.
-    known = before.verify_keys(Purpose.IDENTITY, now_ms)
-    if not any(key in known for _, key in after.listed(_IDENTITY)):
+    # SECURITY: whole keys are compared, not their short names; each key that is listed has signed. Only the newest counts:
+    # a key that was replaced because it was stolen must not be able to replace its successor.
+    newest = before.listed(_IDENTITY)[-1][1]
+    if newest not in [key for _, key in after.listed(_IDENTITY)]:
         raise InvalidRequestError("BAD_SIGNATURE", subject="card")
     if after.card.serial <= before.card.serial:
         raise InvalidRequestError("CARD_OUTDATED", party=before.card.identity.uri)

@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, NoReturn, TypeAlias, cast, get_args
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -41,6 +42,10 @@ _URI = re.compile(r"tripartite://([a-z0-9][a-z0-9-]{0,62})/([a-z]+)/([a-z0-9][a-
 # Clocks of the parties may differ a little when a certificate is new.
 _BACKDATE = timedelta(hours=1)
 _PRIVATE_BLOCK = re.compile(rb"-----BEGIN PRIVATE KEY-----\n.+?-----END PRIVATE KEY-----\n", re.DOTALL)
+# Signs nothing that is kept: what a certificate's form is compared with needs some signature.
+_ANY_KEY = ec.generate_private_key(ec.SECP256R1())
+# 128 bits: nobody finds a second key with the same subject.
+_SUBJECT_CHARACTERS = 32
 _DER, _SPKI = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
 
 
@@ -87,17 +92,30 @@ def parse_identity(uri: str) -> Identity:
 def make_certificate(identity: Identity, *, now_ms: int, days: int) -> TlsCredentials:
     """A fresh key and a self-signed certificate for `identity`, valid from now for `days`."""
     key = ec.generate_private_key(ec.SECP256R1())
-    now = datetime.fromtimestamp(now_ms / 1000, UTC)
-    key_hash = hashlib.sha256(key.public_key().public_bytes(_DER, _SPKI)).hexdigest()[:16]
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"tripartite {identity.role} {key_hash}")])
-    certificate = (
+    now = datetime.fromtimestamp(now_ms // 1000, UTC)
+    unsigned = _unsigned(
+        identity, key.public_key(), x509.random_serial_number(), now - _BACKDATE, now + timedelta(days=days)
+    )
+    return TlsCredentials(
+        unsigned.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
+
+
+def _unsigned(
+    identity: Identity, key: ec.EllipticCurvePublicKey, serial: int, begins: datetime, ends: datetime
+) -> x509.CertificateBuilder:
+    """The one form that certificates have here. The subject follows from the key: nobody can take another's."""
+    digest = hashlib.sha256(key.public_bytes(_DER, _SPKI)).hexdigest()[:_SUBJECT_CHARACTERS]
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"tripartite {identity.role} {digest}")])
+    return (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _BACKDATE)
-        .not_valid_after(now + timedelta(days=days))
+        .public_key(key)
+        .serial_number(serial)
+        .not_valid_before(begins)
+        .not_valid_after(ends)
         .add_extension(
             x509.SubjectAlternativeName(
                 [x509.DNSName(server_name(identity.role)), x509.UniformResourceIdentifier(identity.uri)]
@@ -109,11 +127,6 @@ def make_certificate(identity: Identity, *, now_ms: int, days: int) -> TlsCreden
         .add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
         )
-        .sign(key, hashes.SHA256())
-    )
-    return TlsCredentials(
-        certificate.public_bytes(serialization.Encoding.PEM),
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
     )
 
 
@@ -130,22 +143,22 @@ class PeerCertificate:
 
     @classmethod
     def parse_pem(cls, pem: bytes) -> PeerCertificate:
-        """Read a file that holds one certificate, of one identity, that is no authority; ValueError otherwise."""
+        """Read a file that holds one certificate of the form that `make_certificate` gives; ValueError otherwise.
+
+        SECURITY: TLS trusts the whole file, reads less of it than we do, and stops loading at what it cannot read, so that
+        one strange certificate would hide those behind it. There is one form, and every byte outside it is refused.
+        """
         certificate = _loaded(pem)
-        # SECURITY: TLS will trust the whole file, whatever else it holds.
         plain = certificate.public_bytes(serialization.Encoding.PEM)
         if b"".join(plain.split()) != b"".join(pem.split()):
             raise ValueError("the file does not hold exactly one certificate")
-        try:
-            identity, subject = _identity(certificate), _canonical_subject(certificate)
-        except (x509.DuplicateExtension, x509.ExtensionNotFound, x509.UnsupportedGeneralNameType, TypeError) as error:
-            # TypeError is what the library says of a subject that holds a string of bits.
-            raise ValueError("the certificate does not say whose it is, or that it is no authority") from error
+        identity = _identity(certificate)
+        _verify_form(certificate, identity)
         return cls(
             pem=plain,
             identity=identity,
             fingerprint=certificate.fingerprint(hashes.SHA256()),
-            subject=subject,
+            subject=certificate.subject.rfc4514_string(),
             expiry_ms=int(certificate.not_valid_after_utc.timestamp() * 1000),
         )
 
@@ -173,20 +186,29 @@ def _loaded(pem: bytes) -> x509.Certificate:
 
 
 def _identity(certificate: x509.Certificate) -> Identity:
-    is_authority = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    if is_authority:
-        raise ValueError("the certificate is one of an authority")
-    uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    except (x509.DuplicateExtension, x509.ExtensionNotFound, x509.UnsupportedGeneralNameType, TypeError) as error:
+        raise ValueError("the certificate does not say whose it is") from error
     if len(uris) != 1:
         raise ValueError("the certificate does not name exactly one identity")
     return parse_identity(uris[0])
 
 
-def _canonical_subject(certificate: x509.Certificate) -> str:
-    """The subject as TLS compares it: without regard to case, runs of spaces and outer spaces."""
-    words = (f"{part.oid.dotted_string}={' '.join(str(part.value).casefold().split())}" for part in certificate.subject)
-    return "\n".join(words)
+def _verify_form(certificate: x509.Certificate, identity: Identity) -> None:
+    """Return only if the certificate is, bit for bit, what we would have made of its key, serial and times."""
+    key = certificate.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ValueError("the certificate's key is not on the curve P-256")  # noqa: TRY004 - a wrong value, to the caller
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    ours = _unsigned(identity, key, certificate.serial_number, begins, ends).sign(_ANY_KEY, hashes.SHA256())
+    if ours.tbs_certificate_bytes != certificate.tbs_certificate_bytes:
+        raise ValueError("the certificate has another form than ours")
+    try:
+        certificate.verify_directly_issued_by(certificate)
+    except (InvalidSignature, TypeError, ValueError) as error:
+        raise ValueError("the certificate is not signed with its own key") from error
 
 
 def certificate_expiry_ms(certificate: bytes) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
@@ -18,13 +18,22 @@ from broker_common.crypto.signing import VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import USUAL_SCALE, cap_units, param_of, parse_max_belief, price_units
 
-__all__ = ["MAX_POLICY_BYTES", "Policy", "parse_policy", "parse_signed_policy", "verify_policy"]
+__all__ = ["MAX_POLICY_BYTES", "Policy", "Weakness", "parse_policy", "parse_signed_policy", "verify_policy"]
 
 MAX_POLICY_BYTES = 32_768
 _Milliseconds = Annotated[int, Meta(ge=0, le=86_400_000)]
 _Scale = Annotated[int, Meta(ge=1, le=1_000_000)]
 # Ways of accounting, from the one that charges everybody for an answer to those that charge fewer people.
 _ACCOUNTINGS = ("strict",)
+# What keeps timing from telling; longer is safer. Tick 0 voids the others.
+_DELAYS = ("forward_delay_ms", "answer_delay_ms", "release_tick_ms")
+
+
+class Weakness(NamedTuple):
+    """One way in which a policy protects less than another: its code in a replay, and a sentence."""
+
+    code: str
+    text: str
 
 
 class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -69,24 +78,31 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """The scale to ask for where nobody says otherwise."""
         return USUAL_SCALE if USUAL_SCALE in self.scales else self.scales[-1]
 
-    def weakens(self, before: Policy) -> tuple[str, ...]:
-        """In what this policy protects people less than the one before it: a sentence each, empty when in nothing.
+    def weakens(self, before: Policy) -> tuple[Weakness, ...]:
+        """In what this policy protects people less than the one before it; empty when in nothing.
 
         SECURITY: whatever stands here takes the operator's signed confirmation; whatever does not, the policy key alone
         puts in force. It has to hold every way in which more may be learned about a person than before.
         """
-        sentences = []
+        found = []
         if self.raises_cap(before):
-            sentences.append(
+            text = (
                 f"it raises the cap from {before.cap} to {self.cap} units "
                 f"(max_belief from {before.max_belief} to {self.max_belief})"
             )
+            found.append(Weakness("CAP_RAISED", text))
         if _ACCOUNTINGS.index(self.accounting) > _ACCOUNTINGS.index(before.accounting):
-            sentences.append(
+            text = (
                 f"it lowers the charge of an answer: accounting '{self.accounting}' charges fewer people than "
                 f"'{before.accounting}'"
             )
-        return tuple(sentences)
+            found.append(Weakness("CHARGE_LOWERED", text))
+        for name in _DELAYS:
+            old, new = getattr(before, name), getattr(self, name)
+            if new < old:
+                text = f"it shortens {name} from {old} to {new}: timing may tell the size of a sample that does not keep up"
+                found.append(Weakness("DELAY_SHORTENED", text))
+        return tuple(found)
 
     def raises_cap(self, before: Policy) -> bool:
         """Whether more may be charged under this policy than under the one before it."""

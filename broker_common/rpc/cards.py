@@ -35,7 +35,7 @@ class CardService(card_service_pb2_grpc.CardServiceServicer):
         return card_service_pb2.ExchangeResponse(card=own.to_bytes())
 
 
-async def fetch_card(channel: aio.Channel, own: SignedCard, known: VerifiedCard, now_ms: int) -> VerifiedCard | None:
+async def fetch_card(channel: aio.Channel, own: SignedCard, known: VerifiedCard) -> VerifiedCard | None:
     """Tell a peer our card and hear its own; gives a newer one than is known, or None.
 
     Raises:
@@ -49,7 +49,7 @@ async def fetch_card(channel: aio.Channel, own: SignedCard, known: VerifiedCard,
         signed = parse_signed_card(response.card)
         if signed == known.signed:
             return None
-        return verify_successor(known, signed, now_ms)
+        return verify_successor(known, signed)
     except BrokerError as error:
         if error.code == "CARD_OUTDATED":
             return None

@@ -78,11 +78,11 @@ class AgencyHome(ABC, Generic[StoreStateT]):
         *,
         projects: Sequence[str] | None = None,
         inbox: str | None = None,
-        replace: bool = False,
+        replace_because: str = "",
     ) -> Registration:
         """Log that a peer is known by this card; see `registration.register`."""
         with self.journal() as journal:
-            return register(journal, card, projects=projects, inbox=inbox, replace=replace)
+            return register(journal, card, projects=projects, inbox=inbox, replace_because=replace_because)
 
     def revoke(self, role: Role, name: str, note: str) -> None:
         """Log that a peer is not known any more; see `registration.revoke`."""

@@ -39,11 +39,11 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def exclusive(path: Path) -> Iterator[bool]:
-    """Hold a lock file for one process; gives False when another holds it. Ends with the process, however it ends."""
+def exclusive(path: Path, *, wait: bool = False) -> Iterator[bool]:
+    """Hold a lock file for one process; gives False when another holds it, or waits. Ends with the process, however it ends."""
     with path.open("w") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             yield False
         else:

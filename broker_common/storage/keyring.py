@@ -7,8 +7,9 @@ References are `file:` or `env:`; only files can be added to.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from broker_common.crypto.cards import (
     PURPOSES,
@@ -17,6 +18,7 @@ from broker_common.crypto.cards import (
     TLS,
     Card,
     CardKey,
+    PublicKey,
     VerifiedCard,
     sign_card,
     verify_card,
@@ -33,6 +35,7 @@ from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.secret_text import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
+from broker_common.storage.durable import exclusive
 from broker_common.storage.home import Home
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import LogState
@@ -157,25 +160,46 @@ class Keyring:
         before = path.read_text(encoding="ascii") if path.is_file() else ""
         self._home.replace_key(reference, before + text)
 
-    def forget_except(self, card: VerifiedCard, purpose: str) -> None:
-        """Remove the keys of a purpose that its card does not list."""
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """Hold the home's keys for one change at a time; another one waits."""
+        with exclusive(self._home.path / "keys.lock", wait=True):
+            yield
+
+    def forget_unlisted(self, card: VerifiedCard, purpose: str) -> None:
+        """Remove what an attempt that came to nothing has left: keys for a purpose that the home's card does not list."""
+        self._keep(purpose, [public for _, public in card.listed(purpose)])
+
+    def forget_ended(self, card: VerifiedCard, now_ms: int) -> None:
+        """Remove the keys whose time is over: a stolen disk must not open what was sealed to them.
+
+        Keys that are not on this machine are left alone.
+        """
+        for purpose in self._references:
+            with contextlib.suppress(InvalidRequestError):
+                self._keep(purpose, card.honoured(purpose, now_ms))
+
+    def _keep(self, purpose: str, wanted: Sequence[PublicKey]) -> None:
         reference = self._reference(purpose)
-        listed = [public for _, public in card.listed(purpose)]
-        if purpose == SAMPLING:
-            # Open questions may still be drawn with an earlier one.
+        if purpose == SAMPLING or not self._home.key_file(reference).is_file():
+            # Open questions may still be drawn with an earlier sampling key.
             return
+        before = self._home.read(reference)
         if purpose == TLS:
-            blocks = self._home.read(reference)
-            certificates = [key for key in listed if isinstance(key, PeerCertificate)]
-            kept = "".join(credentials_of(each, blocks).private_key.decode("ascii") for each in certificates)
+            certificates = [key for key in wanted if isinstance(key, PeerCertificate)]
+            try:
+                kept = "".join(credentials_of(each, before).private_key.decode("ascii") for each in certificates)
+            except ValueError as error:
+                raise self._home.no_key(reference) from error
         elif purpose == SAMPLE:
-            raws = {key.raw for key in listed if isinstance(key, SealingKey)}
+            raws = {key.raw for key in wanted if isinstance(key, SealingKey)}
             opening = self._home.read_keys(reference, OpeningKey.parse_text)
             kept = "".join(f"{key.to_text()}\n" for key in opening if key.sealing_key.raw in raws)
         else:
-            signing = [self._private(key, Purpose(purpose)) for key in listed if isinstance(key, VerifyKey)]
-            kept = "".join(f"{key.to_text()}\n" for key in signing)
-        self._home.replace_key(reference, kept)
+            signing = self._home.read_keys(reference, lambda text: SigningKey.parse_text(text, Purpose(purpose)))
+            kept = "".join(f"{key.to_text()}\n" for key in signing if key.verify_key in wanted)
+        if kept.encode("ascii") != before:
+            self._home.replace_key(reference, kept)
 
     def _reference(self, purpose: str) -> str:
         try:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 import re
+import threading
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 from msgspec import Meta
 
 from broker_common.crypto.cards import (
@@ -25,28 +28,33 @@ from broker_common.crypto.certificates import Identity, PeerCertificate, Role
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.query.ticket import Researcher
-from broker_common.storage.journal import Journal, StateT
+from broker_common.storage.journal import Journal, StateT, Transaction
 from broker_common.tlog.entries import Announced, Registered, Revoked
 from broker_common.tlog.membership import Membership, Registration, peer_name
 from broker_common.values import Clock
 
 __all__ = [
     "IDENTIFIER",
+    "CardExchange",
     "Identifier",
     "KnownPeers",
     "LogName",
     "announce",
-    "exchange",
     "own_card",
     "read_card",
     "register",
     "registered",
+    "renew",
     "revoke",
 ]
 
 # As in the URI SAN of a certificate.
 IDENTIFIER = re.compile(r"\A[a-z0-9][a-z0-9-]{0,62}\Z")
 Identifier = Annotated[str, Meta(pattern=IDENTIFIER.pattern)]
+# In-band, per peer and process. Whoever replaces every key at once needs ten.
+_MOST_CARDS = 20
+_CARDS_WITHIN_MS = 86_400_000
+_log = structlog.get_logger()
 # As in a C2SP note.
 LogName = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"\A[^\s+]+\Z")]
 
@@ -86,7 +94,7 @@ def announce(journal: Journal[StateT], signed: SignedCard) -> None:
     with journal.transaction() as transaction:
         own = transaction.state.membership.own
         if own is not None:
-            verify_successor(own, signed, journal.now())
+            verify_successor(own, signed)
         transaction.append(Announced(card=signed))
 
 
@@ -96,34 +104,54 @@ def register(
     *,
     projects: Sequence[str] | None = None,
     inbox: str | None = None,
-    replace: bool = False,
-    only_known: bool = False,
+    replace_because: str = "",
 ) -> Registration:
-    """Log that a peer is known by a card; what is not given stays as it was.
-
-    `only_known` is for cards that nobody on our side has looked at: who was revoked meanwhile stays unknown.
+    """Log that a peer is known by a card, as an operator wants it; what is not given stays as it was.
 
     Raises:
-        InvalidRequestError: CARD_OUTDATED; BAD_SIGNATURE, a known peer's card is no successor of the one that is known, and
-            `replace` is not given; NOT_REGISTERED.
+        InvalidRequestError: CARD_OUTDATED, BAD_SIGNATURE or WRONG_ORGANISATION, a known peer's card does not follow the one
+            that is known, and no reason to replace it is given.
     """
     identity = card.card.identity
     with journal.transaction() as transaction:
         known = transaction.state.membership.peer(identity.role, peer_name(identity))
-        if known is None and only_known:
-            registered(transaction.state.membership, identity.role, peer_name(identity))
-        if known is not None and known.card.signed != card.signed and not replace:
-            verify_successor(known.card, card.signed, journal.now())
+        note = ""
+        if known is not None and known.card.signed != card.signed:
+            try:
+                verify_successor(known.card, card.signed)
+            except InvalidRequestError:
+                if not replace_because:
+                    raise
+                note = replace_because
         event = Registered(
             card=card.signed,
+            note=note,
             projects=tuple(projects if projects is not None else known.projects if known is not None else ()),
             inbox=inbox if inbox is not None else known.inbox if known is not None else "",
         )
-        _verify_event(transaction.state, event)
-        transaction.append(event)
-        registration = transaction.state.membership.peer(identity.role, peer_name(identity))
-        assert registration is not None  # noqa: S101 - registered just now
-        return registration
+        return _append(transaction, event, identity)
+
+
+def renew(journal: Journal[StateT], card: VerifiedCard) -> Registration:
+    """Log a card that a known peer has sent, and that nobody on our side has looked at.
+
+    SECURITY: decided under the lock. Whoever was revoked a moment ago stays unknown, whatever was on its way.
+
+    Raises:
+        InvalidRequestError: NOT_REGISTERED, CARD_OUTDATED, BAD_SIGNATURE or WRONG_ORGANISATION.
+    """
+    identity = card.card.identity
+    with journal.transaction() as transaction:
+        known = registered(transaction.state.membership, identity.role, peer_name(identity))
+        verify_successor(known.card, card.signed)
+        event = Registered(card=card.signed, note="", projects=known.projects, inbox=known.inbox)
+        return _append(transaction, event, identity)
+
+
+def _append(transaction: Transaction[StateT], event: Registered, identity: Identity) -> Registration:
+    _verify_event(transaction.state, event)
+    transaction.append(event)
+    return registered(transaction.state.membership, identity.role, peer_name(identity))
 
 
 def _verify_event(state: StateT, event: Registered) -> None:
@@ -155,23 +183,47 @@ def registered(membership: Membership, role: Role, name: str) -> Registration:
     return registration
 
 
-def exchange(journal: Journal[StateT], caller: Identity, signed: SignedCard) -> SignedCard:
-    """Take a registered peer's newer card, if it is one; gives the node's own.
+class CardExchange:
+    """What a node does with the cards that its peers send."""
 
-    Raises:
-        InvalidRequestError: NOT_REGISTERED, MALFORMED_MESSAGE, WRONG_ORGANISATION or BAD_SIGNATURE.
-    """
-    with journal.reading() as state:
-        known = registered(state.membership, caller.role, peer_name(caller))
-        own = own_card(state.membership)
-    if known.card.signed != signed:
-        try:
-            register(journal, verify_successor(known.card, signed, journal.now()), only_known=True)
-        except InvalidRequestError as error:
-            # A peer that has not heard of its own newest card yet changes nothing, and learns ours.
-            if error.code != "CARD_OUTDATED":
-                raise
-    return own.signed
+    def __init__(self, journal: Journal[StateT], clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+        # When each peer's cards were taken, lately.
+        self._taken: dict[tuple[Role, str], deque[int]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, caller: Identity, signed: SignedCard) -> SignedCard:
+        """Take a registered peer's newer card, if it is one; gives the node's own.
+
+        Raises:
+            InvalidRequestError: NOT_REGISTERED, MALFORMED_MESSAGE, WRONG_ORGANISATION or BAD_SIGNATURE.
+        """
+        key = (caller.role, peer_name(caller))
+        with self._journal.reading() as state:
+            known = registered(state.membership, *key)
+            own = own_card(state.membership)
+        if known.card.signed != signed:
+            try:
+                card = verify_successor(known.card, signed)
+                if self._may_take(key):
+                    renew(self._journal, card)
+            except InvalidRequestError as error:
+                # A peer that has not heard of its own newest card yet changes nothing, and learns ours.
+                if error.code != "CARD_OUTDATED":
+                    raise
+        return own.signed
+
+    def _may_take(self, key: tuple[Role, str]) -> bool:
+        """SECURITY: every card is an entry in our log, which only operators and questions should make grow."""
+        now_ms = self._clock()
+        with self._lock:
+            taken = self._taken.setdefault(key, deque(maxlen=_MOST_CARDS))
+            if len(taken) == _MOST_CARDS and now_ms < taken[0] + _CARDS_WITHIN_MS:
+                _log.warning("a peer sends too many cards", role=key[0], name=key[1])
+                return False
+            taken.append(now_ms)
+            return True
 
 
 class KnownPeers:

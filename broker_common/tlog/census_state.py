@@ -9,12 +9,13 @@ answer that nobody fetched is kept as long as the policy under which it was rele
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from broker_common.crypto.signing import Purpose, VerifyKey, key_named
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import any_fits, price_units
-from broker_common.privacy.policy import Policy, parse_signed_policy
+from broker_common.privacy.policy import Policy, Weakness, parse_signed_policy
 from broker_common.tlog.entries import (
     Adopted,
     Charged,
@@ -156,22 +157,19 @@ class CensusState(StoreState):
         if not weaker:
             unasked = (event.note, event.confirmation, event.confirmation_key_id)
             self._require(entry, not any(unasked), "ORDER_UNASKED", "this policy needs no confirmation")
-        elif self.policy is not None and policy.raises_cap(self.policy):
-            self._verify_confirmed(entry, event, policy, "CAP_RAISED", weaker)
         else:
-            self._verify_confirmed(entry, event, policy, "CHARGE_LOWERED", weaker)
+            self._verify_confirmed(entry, event, policy, weaker)
         self.policy, self.policy_hash, self.adopted = policy, policy.hash.hex(), event
         # A service that is shut stays shut; a policy alone never reopens it.
         self._must_shut_down = not self.shut_down and not self.anything_fits
 
-    def _verify_confirmed(
-        self, entry: Entry, event: Adopted, policy: Policy, code: str, weaker: tuple[str, ...]
-    ) -> None:
+    def _verify_confirmed(self, entry: Entry, event: Adopted, policy: Policy, weaker: Sequence[Weakness]) -> None:
         order = self.order("adopt", event.note, adopting=policy)
         try:
             self._verify_order(entry, order, event.confirmation, event.confirmation_key_id)
         except ReplayError as error:
-            self._refuse(entry, code, f"{'; '.join(weaker)}; the operator did not confirm it: {error.text}")
+            sentences = "; ".join(weakness.text for weakness in weaker)
+            self._refuse(entry, weaker[0].code, f"{sentences}; the operator did not confirm it: {error.text}")
 
     def _shut_down(self, entry: Entry, event: Shutdown) -> None:
         self._require(entry, not self.shut_down, "SHUTDOWN_REPEATED", "the service is already shut down")

@@ -68,9 +68,13 @@ class Announced(Struct, tag="announced", frozen=True, forbid_unknown_fields=True
 
 
 class Registered(Struct, tag="registered", frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Both: a peer is known by this card. `projects` and `inbox` are a researcher's; the inbox only the census node's."""
+    """Both: a peer is known by this card. `projects` and `inbox` are a researcher's; the inbox only the census node's.
+
+    `note` says why a known peer's card is replaced by one that does not follow it; empty otherwise.
+    """
 
     card: SignedCard
+    note: _Note
     projects: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=64)], ...], Meta(max_length=100)]
     inbox: Annotated[str, Meta(max_length=256)]
 

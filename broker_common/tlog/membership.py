@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker_common.crypto.cards import VerifiedCard, verify_card, verify_successor
+from broker_common.crypto.cards import SignedCard, VerifiedCard, verify_card, verify_successor
 from broker_common.crypto.certificates import Identity, PeerCertificate, Role
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
@@ -54,7 +54,7 @@ class Membership:
         copy.own, copy._peers = other.own, dict(other._peers)
         return copy
 
-    def announce(self, event: Announced, role: str, origin: str, now_ms: int) -> None:
+    def announce(self, event: Announced, role: str, origin: str) -> None:
         """Take the node's own card.
 
         Raises:
@@ -62,11 +62,10 @@ class Membership:
         """
         if self.own is None:
             card = verify_card(event.card)
-            keys = card.verify_keys(Purpose.IDENTITY, now_ms)
-            if self._identity_key not in keys:
+            if self._identity_key not in [key for _, key in card.listed(Purpose.IDENTITY.value)]:
                 raise InvalidRequestError("BAD_SIGNATURE", subject="card")
         else:
-            card = verify_successor(self.own, event.card, now_ms)
+            card = verify_successor(self.own, event.card)
         if (card.card.role, card.card.origin) != (role, origin):
             raise InvalidRequestError("WRONG_ORGANISATION", subject="card")
         self.own = card
@@ -75,14 +74,18 @@ class Membership:
         """Take a peer's card at a node of this role.
 
         Raises:
-            InvalidRequestError: it does not agree with itself, is of nobody whom such a node knows, or hides a certificate
-                from TLS.
+            InvalidRequestError: it does not agree with itself, is of nobody whom such a node knows, hides a certificate
+                from TLS, or does not follow the card that is known without a reason being given.
         """
         card = verify_card(event.card)
         identity = card.card.identity
         if identity.role not in _PEER_ROLES.get(role, ()):
             raise InvalidRequestError("WRONG_ORGANISATION", subject="card")
         key = (identity.role, peer_name(identity))
+        known = self._peers.get(key)
+        follows = known is None or known.card.signed == event.card or _is_successor(known.card, event.card)
+        if follows == bool(event.note):
+            raise InvalidRequestError("BAD_SIGNATURE", subject="card")
         _verify_subjects(card, [peer.card for name, peer in self._peers.items() if name != key])
         self._peers[key] = Registration(card, event.projects, event.inbox)
 
@@ -113,6 +116,14 @@ class Membership:
     def own_keys(self, purpose: Purpose, now_ms: int) -> list[VerifyKey]:
         """The node's own public keys for a purpose that are honoured at this instant."""
         return [] if self.own is None else self.own.verify_keys(purpose, now_ms)
+
+
+def _is_successor(before: VerifiedCard, signed: SignedCard) -> bool:
+    try:
+        verify_successor(before, signed)
+    except InvalidRequestError:
+        return False
+    return True
 
 
 def _verify_subjects(card: VerifiedCard, others: list[VerifiedCard]) -> None:

@@ -18,7 +18,7 @@ from broker_common.tlog.membership import Membership
 
 __all__ = ["FORMAT_VERSION", "LogState", "ReplayError", "replay"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 StateT = TypeVar("StateT", bound="LogState")
 
 
@@ -78,7 +78,7 @@ class LogState(ABC):
         try:
             match event:
                 case Announced():
-                    self.membership.announce(event, self.role, self.origin, entry.time_ms)
+                    self.membership.announce(event, self.role, self.origin)
                 case Registered():
                     self.membership.register(event, self.role)
                 case Revoked():
