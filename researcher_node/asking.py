@@ -62,6 +62,7 @@ _COLLECT_HOLD_MS = 10_000
 _LOOK_SECONDS = 0.1
 # Between calls to a census node that is away, or does not hold them.
 _PAUSE_SECONDS = 0.25
+_LAST_WORD_SECONDS = 1.0
 _STAGES = (
     health_service_pb2.STAGE_ACCEPTED,
     health_service_pb2.STAGE_FORWARDED,
@@ -314,7 +315,10 @@ class Session(AbstractAsyncContextManager["Session"]):
         ):
             await asyncio.wait({submitting, collecting}, return_when=asyncio.FIRST_COMPLETED)
             if collecting.done() and _is_final(collecting):
-                return collecting.result()
+                answered = collecting.result()
+                # Usually the health node is about to say so too. One that has fallen silent is not waited for.
+                await asyncio.wait({submitting}, timeout=_LAST_WORD_SECONDS)
+                return answered
             try:
                 await submitting
             except BrokerError as error:

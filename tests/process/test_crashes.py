@@ -72,6 +72,8 @@ def ask_while_a_node_dies(
             words = ("researcher", "ask", "--home", deployment.home("researcher"), "--again", query, "--json")
             again = run_here(*words)
             assert run_here(*words) == again or again.stderr, "a third time is as the second, progress apart"
+            # The answer may be here before the health node, which pauses between its tries, has heard of it.
+            wait_until(lambda: deployment.json("health", "status")["open"] == 0, "closed")
     return outcomes[0], query, again
 
 
