@@ -206,7 +206,9 @@ class _Life:
             rows.append({**rows[-1], column: WRONG_ROW})
         people.write(home("health") / "people.csv", home("census") / "people.csv")
         for role in ("health", "census"):
-            assert self._deployment.both(role, "load").result["rejected"] == 1
+            for how in ((), ("--json",)):
+                loaded = self._deployment.run(role, "load", *how)
+            assert loaded.result["rejected"] == 1
         self.recorded.snapshots.take("after the loads")
 
     def _look_around(self) -> None:
