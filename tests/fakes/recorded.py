@@ -206,7 +206,9 @@ class _Life:
             rows.append({**rows[-1], column: WRONG_ROW})
         people.write(home("health") / "people.csv", home("census") / "people.csv")
         for role in ("health", "census"):
-            assert self._deployment.both(role, "load").result["rejected"] == 1
+            for how in ((), ("--json",)):
+                loaded = self._deployment.run(role, "load", *how)
+            assert loaded.result["rejected"] == 1
         self.recorded.snapshots.take("after the loads")
 
     def _look_around(self) -> None:
@@ -275,9 +277,11 @@ class _Life:
         self._deployment.stop("health")
         for command in (("ask", "--where", ONE_PERSON, "--count", FRENCH), ("dictionary",)):
             assert self._deployment.both("researcher", *command).code == 5
-        self._deployment.start("health", launcher=(sys.executable, CRASHING_NODE, "reported_charge", "after"))
+        crashing = self._deployment.start(
+            "health", launcher=(sys.executable, CRASHING_NODE, "reported_charge", "after")
+        )
         asking = self._pool.submit(self._deployment.ask, ONE_PERSON)
-        wait_until(lambda: self._deployment._nodes["health"].process.poll() is not None, "killed")
+        wait_until(lambda: crashing.process.poll() is not None, "killed")
         self._deployment.stop("health")
         self._deployment.start("health")
         self._keep_query("health killed", asking.result())

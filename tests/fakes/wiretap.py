@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import threading
 from bisect import bisect_left
@@ -277,11 +278,17 @@ class Wiretap:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        for link in LINKS:
-            server = address_of(self._directory / link.server)
-            opening = asyncio.run_coroutine_threadsafe(self._listen(link, server), self._loop)
-            self._addresses[link] = f"{_LOOPBACK}:{opening.result(_START_SECONDS)}"
-            rewire(self._directory / link.client, server, self._addresses[link])
+        servers = {role: address_of(self._directory / role) for role in _SERVICES}
+        with contextlib.ExitStack() as held:
+            # No node runs yet: without this a proxy might be given the port of one.
+            for address in servers.values():
+                host, _, port = address.rpartition(":")
+                held.enter_context(socket.create_server((host, int(port))))
+            for link in LINKS:
+                opening = asyncio.run_coroutine_threadsafe(self._listen(link, servers[link.server]), self._loop)
+                self._addresses[link] = f"{_LOOPBACK}:{opening.result(_START_SECONDS)}"
+        for link, address in self._addresses.items():
+            rewire(self._directory / link.client, servers[link.server], address)
         return self
 
     def __exit__(
