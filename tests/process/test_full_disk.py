@@ -1,0 +1,60 @@
+"""A disk that is really full, under each node in turn, in the middle of a stream of questions.
+
+The node stops serving and says why, gives no answer without a charge, keeps its state, and when there is space again
+everything that was paid for goes out. The disk is a small file system in memory, mounted in a namespace of its own:
+as root plainly, otherwise in a user namespace; where neither is possible the test cannot be made.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fakes.deployment import make
+
+pytestmark = pytest.mark.process
+
+SCRIPT = Path(__file__).with_name("full_disk.py")
+NAMESPACES = [("unshare", "--mount"), ("unshare", "--map-root-user", "--mount")]
+
+
+@pytest.fixture(scope="module")
+def namespace(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """The words that give a command the right to mount."""
+    folder = tmp_path_factory.mktemp("mounted")
+    why = []
+    for words in NAMESPACES:
+        try:
+            tried = subprocess.run(
+                [*words, "mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        except FileNotFoundError:
+            pytest.skip("no small disk can be made: the program 'unshare' (util-linux) is missing")
+        if tried.returncode == 0:
+            return words
+        why.append(f"'{' '.join(words)}' says: {tried.stderr.strip()}")
+    pytest.skip(f"no small disk can be made: mounting needs root or user namespaces. {'; '.join(why)}")
+
+
+# What is left on the disk decides where it ends: in a file of its own, or at one commit or another.
+@pytest.mark.parametrize(
+    ("role", "spares"), [("census", [0, 40_000]), ("health", [0, 60_000]), ("researcher", [0, 60_000])]
+)
+def test_full_disk_stops_the_node_and_loses_nothing(
+    tmp_path: Path, namespace: tuple[str, ...], role: str, spares: list[int]
+) -> None:
+    """STORE_FAILED or STATE_UNKNOWN with what to do; after a restart with space everything pending goes out."""
+    deployment = make(tmp_path / "deployment", "--max-belief", "0.999999999999", population=200)
+    ended = subprocess.run(
+        [*namespace, sys.executable, SCRIPT, role, deployment.directory, *map(str, spares)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
