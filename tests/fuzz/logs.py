@@ -13,6 +13,7 @@ from fuzz.target import Cut, Target, joined, require
 
 from broker_common.crypto.signing import VerifyKey
 from broker_common.privacy.accounting import price_units
+from broker_common.privacy.policy import parse_signed_policy
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import (
     Adopted,
@@ -246,7 +247,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "census_log": Target(
         parse=lambda data: _replayed(data, logs.census_state()),
         check=_check_census,
-        covers=(parse_entry, CensusState.apply),
+        covers=(parse_entry, CensusState.apply, parse_signed_policy, VerifyKey.verify_text),
         seeds=_census_log_seeds,
         errors=(ValueError, ReplayError),
         words=(b"\n", b'"type":"released"', b'"type":"delivered"', b'"type":"shutdown"', b'"budget"', b'"operator"'),

@@ -16,6 +16,7 @@ from fakes import logs
 from fakes.cards import IDENTITY
 from fakes.world import make_policy
 from fuzz.target import Cut, Target, fresh_path, joined, require
+from tripartite.v1.policy_pb2 import SignedPolicy
 
 from broker_common.crypto.base64_text import base64_text, parse_base64
 from broker_common.crypto.cards import (
@@ -25,6 +26,7 @@ from broker_common.crypto.cards import (
     VerifiedCard,
     parse_signed_card,
     verify_card,
+    verify_successor,
 )
 from broker_common.crypto.certificates import (
     Identity,
@@ -45,20 +47,24 @@ from broker_common.query.condition import Condition
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dates import parse_date
+from broker_common.query.messages import parse_message
 from broker_common.query.normal_form import verify_size
 from broker_common.query.question import Question, parse_question, question_from_wire
 from broker_common.rpc.callers import register, verify_caller
+from broker_common.rpc.policy import policy_from_wire
 from broker_common.storage.home import Home
-from broker_common.storage.source import RejectedRows
+from broker_common.storage.source import RejectedRows, verify_names
 from census_node.config import CensusConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.loading import read_registry
+from census_node.operating import verify_reason
 from health_node.cohort import compile_condition
 from health_node.config import HealthConfig
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.loading import load_people
 from researcher_node.asking import parse_fraction
 from researcher_node.config import ResearcherConfig
+from researcher_node.selection import parse_since, parse_until
 
 __all__ = ["CRITERIA_CODES", "QUESTION_CODES", "TARGETS", "verify_condition", "verify_question"]
 
@@ -171,6 +177,7 @@ _KEY_FORMS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
     "opening": (OpeningKey.parse_text, OpeningKey.to_text),
     "sealing": (SealingKey.parse_text, SealingKey.to_text),
     "secret": (lambda text: parse_secret(text, "linkage"), lambda key: secret_text("linkage", key)),
+    "chain": (LinkageChain.parse_text, LinkageChain.to_text),
 }
 
 
@@ -184,7 +191,7 @@ def _parse_key(data: bytes) -> tuple[str, str]:
 def _check_key(written_and_read: tuple[str, str], data: bytes) -> None:
     del data
     written, text = written_and_read
-    require(written == text.strip(), "a key has one spelling")
+    require(written.splitlines() == text.strip().splitlines(), "a key has one spelling")
 
 
 def _key_seeds() -> dict[str, bytes]:
@@ -194,6 +201,7 @@ def _key_seeds() -> dict[str, bytes]:
         "opening": _OPENING.to_text(),
         "sealing": _OPENING.sealing_key.to_text(),
         "secret": secret_text("linkage", _FIXED),
+        "chain": LinkageChain([LinkageKey(_FIXED), LinkageKey(bytes(32))]).to_text(),
     }
     return {kind: f"{kind}:{text}\n".encode() for kind, text in texts.items()}
 
@@ -271,6 +279,34 @@ def _parse_card(data: bytes) -> VerifiedCard:
     return verify_card(parse_signed_card(rest))
 
 
+def _parse_successor(data: bytes) -> VerifiedCard:
+    """Any document as the next card of a party, signed by the identity key that it has."""
+    (key,) = logs.ALICE.listed(IDENTITY, SigningKey)
+    signature = CardSignature(key_id=key.key_id, signature=b64encode(key.sign(data)).decode("ascii"))
+    signed = SignedCard(document=data.decode("utf-8", "replace"), signatures=(signature,))
+    return verify_successor(logs.ALICE.card, signed, NOW_MS)
+
+
+def _check_successor(after: VerifiedCard, data: bytes) -> None:
+    _check_card(after, b"s" + data)
+    before = logs.ALICE.card
+    require(after.card.identity == before.card.identity, "a card is followed by one of the same party")
+    require(after.card.serial > before.card.serial, "a card is followed by a newer one")
+    require(
+        bool(set(after.verify_keys(Purpose.IDENTITY, 0)) & set(before.verify_keys(Purpose.IDENTITY, 0))), "by its key"
+    )
+
+
+def _successor_seeds() -> dict[str, bytes]:
+    after = logs.ALICE.successor("ticket").card
+    return {
+        "next": after.document,
+        "bad again": logs.ALICE.card.card.document,
+        "bad name": after.document.replace(b'"name":"alice"', b'"name":"bob"'),
+        "bad key": logs.CENSUS.card.card.document,
+    }
+
+
 def _check_card(card: VerifiedCard, data: bytes) -> None:
     signed = card.signed
     require(parse_signed_card(signed.to_bytes()) == signed, "a card is read back")
@@ -294,6 +330,11 @@ def _card_seeds() -> dict[str, bytes]:
         "bad spelling": b"s" + alice.card.document.replace(b'"serial":1', b'"serial": 1'),
         "bad end": b"w" + alice.signed.to_bytes() + b"\n",
     }
+
+
+def _check_instant(span: tuple[int, int], data: bytes) -> None:
+    del data
+    require(span[0] < span[1], "what is asked for until an instant includes it")
 
 
 # --- configurations and policies -------------------------------------------------------------------------------------
@@ -367,6 +408,25 @@ def _policy_seeds() -> dict[str, bytes]:
         "bad order": document.replace(b"2,3,", b"3,2,"),
         "bad limit": document.replace(b'"0.8"', b'"0.' + b"9" * 60 + b'"'),
     }
+
+
+def _parse_signed_policy(data: bytes) -> Policy:
+    """A policy as it travels, or any document that its agency's key has signed."""
+    if data[:1] == b"s":
+        document = data[1:]
+        return policy_from_wire(
+            SignedPolicy(document=document, signature=logs.POLICY_KEY.sign(document), key_id=logs.POLICY_KEY.key_id),
+            [logs.POLICY_KEY.verify_key],
+        )
+    return policy_from_wire(parse_message(SignedPolicy, data[1:]), [logs.POLICY_KEY.verify_key])
+
+
+def _signed_policy_seeds() -> dict[str, bytes]:
+    document = make_policy().document
+    signed = SignedPolicy(
+        document=document, signature=logs.POLICY_KEY.sign(document), key_id=logs.POLICY_KEY.key_id
+    ).SerializeToString()
+    return {"whole": b"w" + signed, "signed": b"s" + document, "bad key": b"w" + signed[:-1] + b"x", "bad": b"s{}"}
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------
@@ -518,6 +578,7 @@ TARGETS: Mapping[str, Target[Any]] = {
             OpeningKey.parse_text,
             SealingKey.parse_text,
             parse_secret,
+            LinkageChain.parse_text,
         ),
         seeds=_key_seeds,
         errors=(ValueError,),
@@ -563,6 +624,40 @@ TARGETS: Mapping[str, Target[Any]] = {
         max_bytes=12_000,
         on_the_wire=True,
     ),
+    "successor": Target(
+        parse=_parse_successor,
+        check=_check_successor,
+        covers=(verify_successor,),
+        seeds=_successor_seeds,
+        codes=frozenset({"MALFORMED_MESSAGE", "BAD_SIGNATURE", "WRONG_ORGANISATION", "CARD_OUTDATED"}),
+        words=(b'"serial":', b'"until_ms":1', b'"purpose":"identity"'),
+        mutations=500,
+        max_bytes=12_000,
+        on_the_wire=True,
+    ),
+    "instant": Target(
+        parse=lambda data: (parse_since(text_of(data)), parse_until(text_of(data))),
+        check=_check_instant,
+        covers=(parse_since, parse_until),
+        seeds=lambda: {
+            "day": b"2026-03-31",
+            "instant": b"2026-03-31T09:30:00-05:00",
+            "leap": b"2024-02-29 23:59",
+            "bad day": b"2026-02-30",
+            "bad word": b"yesterday",
+        },
+        codes=frozenset({"INVALID_VALUE"}),
+        words=(b"T24:00", b"0000-", b"9999-12-31", b"Z", b"+23:59", b"\xd9\xa1"),
+        max_bytes=64,
+    ),
+    "reason": Target(
+        parse=lambda data: verify_reason(data.decode("utf-8", "surrogateescape")),
+        check=lambda reason, data: require(reason.encode() == data, "a reason is kept as it was given"),
+        covers=(verify_reason,),
+        seeds=lambda: {"usual": b"a drill", "bad empty": b" \n", "bad text": b"\xff", "bad long": b"x" * 4097},
+        codes=frozenset({"INVALID_VALUE"}),
+        max_bytes=8192,
+    ),
     "census_config": _config_target(CensusConfig),
     "health_config": _config_target(HealthConfig),
     "researcher_config": _config_target(ResearcherConfig),
@@ -574,16 +669,23 @@ TARGETS: Mapping[str, Target[Any]] = {
         codes=frozenset({"INVALID_VALUE"}),
         words=(b'"scales":[', b"1e2", b"4294967296", b'"\\u0000"', b"[[", b"null", b"-1", b"strict"),
     ),
+    "signed_policy": Target(
+        parse=_parse_signed_policy,
+        covers=(policy_from_wire, parse_policy),
+        seeds=_signed_policy_seeds,
+        codes=frozenset({"MALFORMED_MESSAGE", "UNKNOWN_KEY", "BAD_SIGNATURE", "INVALID_VALUE"}),
+        mutations=500,
+    ),
     "census_source": Target(
         parse=_parse_census_source,
-        covers=(read_registry, RejectedRows.verify_few, parse_health_card),
+        covers=(read_registry, verify_names, RejectedRows.verify_few, parse_health_card),
         seeds=_census_source_seeds,
         codes=frozenset({"LOAD_REFUSED"}),
         words=(b",", b'"', b'""', b"\r\n", b"\0", b"\xef\xbb\xbf", b"\xff", b"French", _CARD.encode(), b"\x1c"),
     ),
     "health_source": Target(
         parse=_parse_health_source,
-        covers=(load_people, RejectedRows.verify_few, parse_date),
+        covers=(load_people, verify_names, RejectedRows.verify_few, parse_date),
         seeds=_health_source_seeds,
         codes=frozenset({"LOAD_REFUSED"}),
         words=(b",", b'"', b";", b"\r\n", b"\0", b"\xff", b"stroke", b"2010-02-29", _CARD.encode(), b"-2147483648"),

@@ -1,0 +1,376 @@
+"""Who a log belongs to and whom its node knows: each rule broken alone, in both logs, refused without a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+from fakes.cards import IDENTITY, Party, public_text
+from fakes.forged import common_name, forge, subject_of
+from fakes.logs import (
+    ALICE,
+    CENSUS,
+    HEALTH,
+    ORIGIN,
+    adopted,
+    announced,
+    beginning,
+    contents,
+    loaded,
+    opened,
+    registered,
+    revoked,
+    root,
+)
+
+from broker_common.crypto.cards import TLS, CardKey, SignedCard
+from broker_common.crypto.certificates import Identity
+from broker_common.crypto.signing import Purpose, SigningKey
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Announced, Entry, Event, Registered, encode_entry, parse_entry
+from broker_common.tlog.health_state import HealthState
+from broker_common.tlog.membership import Membership, peer_name
+from broker_common.tlog.replay import LogState, ReplayError, replay
+
+BOB = Party(Identity("university", "researcher", "bob"))
+OTHER_HEALTH = Party(Identity("health-qc", "health", "node"), "health-qc.test/log")
+OTHER_CENSUS = Party(Identity("census-us", "census", "node"), "census-us.test/log")
+OWN = {"census": CENSUS, "health": HEALTH}
+ROLES = ("census", "health")
+LATER = 5000
+
+
+def fresh(role: str) -> LogState:
+    """A log that nothing stands in."""
+    return CensusState(root(CENSUS)) if role == "census" else HealthState(root(HEALTH))
+
+
+def entry_after(state: LogState, event: Event, **changes: Any) -> Entry:
+    """The next entry of a log in this state."""
+    fields: dict[str, Any] = {"sequence": state.size, "time_ms": state.time_ms, "policy": state.policy_hash}
+    return Entry(**fields | changes, event=event)
+
+
+def state_after(role: str, *events: Event) -> LogState:
+    """The state of this node's log that the events lead to."""
+    state = fresh(role)
+    for event in events:
+        state.apply(entry_after(state, event))
+    return state
+
+
+def refusal(state: LogState, event: Event, **changes: Any) -> str:
+    """The code of the rule that the event breaks; the state must be as before."""
+    before = contents(state)
+    with pytest.raises(ReplayError) as caught:
+        state.apply(entry_after(state, event, **changes))
+    assert contents(state) == before
+    return caught.value.code
+
+
+def stranger(party: Party) -> Party:
+    """Somebody else in the party's name."""
+    return Party(party.identity, party.card.card.origin)
+
+
+def spoiled(party: Party) -> SignedCard:
+    """The party's card with a signature that does not hold."""
+    return party.sign(party.card.card, [OTHER_CENSUS.signing(Purpose.IDENTITY)])
+
+
+# --- one's own card --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_first_card_is_signed_by_the_root(role: str) -> None:
+    """Which the node's configuration names: nobody else begins its log."""
+    own = OWN[role]
+    state = state_after(role, opened(role), announced(own))
+    assert state.membership.own is not None
+    assert state.membership.own.signed == own.card.signed
+    begun = state_after(role, opened(role))
+    assert refusal(begun, announced(stranger(own))) == "CARD_INVALID"
+    assert begun.membership.own is None
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_first_card_of_another_party_is_refused(role: str) -> None:
+    """The other agency's, a researcher's, one for another log, one that nobody signed."""
+    own, other = OWN[role], OWN["health" if role == "census" else "census"]
+    state = state_after(role, opened(role))
+    moved = own.changed(origin="elsewhere.test/log")
+    for signed in (other.card.signed, ALICE.card.signed, moved, spoiled(own)):
+        assert refusal(state, Announced(card=signed)) == "CARD_INVALID"
+
+
+def test_a_first_card_of_another_role_by_the_same_root_is_refused() -> None:
+    """One identity key cannot make a census log the log of a health agency, nor the other way round."""
+    key = CENSUS.signing(Purpose.IDENTITY)
+    health = Party(Identity("census-ca", "health", "node"), ORIGIN, given={IDENTITY: key})
+    assert refusal(state_after("census", opened()), announced(health)) == "CARD_INVALID"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_later_cards_follow_the_one_before(role: str) -> None:
+    """Each by the identity key of the one before it; also when that is replaced."""
+    own = OWN[role].copy()
+    state = state_after(role, opened(role), announced(own))
+    for purpose in ("log", TLS, IDENTITY, "log"):
+        own.renew(purpose)
+        state.apply(entry_after(state, announced(own)))
+        assert state.membership.own is not None
+        assert state.membership.own.signed == own.card.signed
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_does_not_follow_ones_own_card_is_refused(role: str) -> None:
+    """An older card, the same one, another one of its serial, one by other keys, one for another log."""
+    own = OWN[role].copy()
+    first = own.card
+    second, sibling = own.renew("log"), OWN[role].successor(TLS)
+    state = state_after(role, opened(role), announced(OWN[role]), announced(own))
+    forger = stranger(own)
+    forger.renew("log")
+    forger.renew("log")
+    moved = own.changed(serial=9, origin="elsewhere.test/log")
+    for signed in (first.signed, second.signed, sibling.signed, forger.card.signed, moved, spoiled(own)):
+        assert refusal(state, Announced(card=signed)) == "CARD_INVALID"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_an_ended_identity_key_announces_nothing(role: str) -> None:
+    """By the time of the log, which nobody can set back: the thief of an old key cannot take over."""
+    own, thief = OWN[role].copy(), OWN[role].copy()
+    own.renew(IDENTITY, until_ms=LATER)
+    thief.renew("log")
+    thief.renew("log")
+    state = state_after(role, opened(role), announced(OWN[role]), announced(own))
+    assert refusal(state, announced(thief), time_ms=LATER) == "CARD_INVALID"
+    state.apply(entry_after(state, announced(thief), time_ms=LATER - 1))
+
+
+def test_a_first_card_by_a_root_whose_time_is_over_is_refused() -> None:
+    """It would be a card that nobody could ever follow."""
+    identity = msgspec.structs.replace(CENSUS.card.card.keys[0], until_ms=LATER)
+    ending = CENSUS.changed(keys=(identity, *CENSUS.card.card.keys[1:]))
+    state = state_after("census", opened())
+    assert refusal(state, Announced(card=ending), time_ms=LATER) == "CARD_INVALID"
+    state.apply(entry_after(state, Announced(card=ending), time_ms=LATER - 1))
+
+
+def test_policies_are_signed_by_the_keys_of_the_card_in_force() -> None:
+    """Under no card by none; under each card by the keys that it honours at that time, and by no other ones."""
+    assert refusal(state_after("census", opened()), adopted()) == "POLICY_INVALID"
+    census = CENSUS.copy()
+    old = census.signing(Purpose.POLICY)
+    census.renew("policy", until_ms=LATER)
+    new = census.signing(Purpose.POLICY)
+    state = state_after("census", *beginning())
+    assert refusal(state, adopted(key=new)) == "POLICY_INVALID"
+    state.apply(entry_after(state, announced(census)))
+    for key in (new, old):
+        state.apply(entry_after(state, adopted(key=key)))
+    assert refusal(state, adopted(key=old), time_ms=LATER) == "POLICY_INVALID"
+    state.apply(entry_after(state, adopted(key=new), time_ms=LATER))
+    # A health agency's or researcher's key of the same bytes is for another purpose.
+    same_bytes = SigningKey(Purpose.TICKET, new.expose())
+    assert refusal(state, adopted(key=same_bytes)) == "POLICY_INVALID"
+
+
+# --- peers -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Breach:
+    """After these events, this one breaks the rule of this code in the log of this role."""
+
+    role: str
+    code: str
+    after: Sequence[Event]
+    event: Event
+
+
+def twin_of(party: Party, as_whom: Identity, **how: Any) -> Party:
+    """A party whose certificate has the subject of another one's, as TLS compares them."""
+    (attribute,) = subject_of(party.tls)
+    return Party(as_whom, given={TLS: forge(as_whom, subject=common_name(how["spell"](str(attribute.value))))})
+
+
+def twice(party: Party, spell: Any = str) -> SignedCard:
+    """The party's card with two certificates of one subject."""
+    (attribute,) = subject_of(party.tls)
+    twin = forge(party.identity, subject=common_name(spell(str(attribute.value))))
+    keys = [
+        each
+        for key in party.card.card.keys
+        for each in (
+            (key, CardKey(purpose=TLS, key=public_text(twin), from_ms=0, until_ms=0)) if key.purpose == TLS else (key,)
+        )
+    ]
+    return party.changed(keys=tuple(keys))
+
+
+def card_of(signed: SignedCard) -> Registered:
+    """The registration of any card."""
+    return Registered(card=signed, projects=(), inbox="")
+
+
+SPELLINGS = (str, str.upper, lambda text: f"  {text.replace(' ', '   ')} ")
+BREACHES = [
+    # A second census agency could read criteria.
+    *(Breach("census", "CARD_INVALID", beginning(), registered(party)) for party in (CENSUS, OTHER_CENSUS)),
+    *(Breach("health", "CARD_INVALID", beginning("health"), registered(party)) for party in (HEALTH, OTHER_HEALTH)),
+    *(
+        Breach(role, "CARD_INVALID", beginning(role), card_of(signed))
+        for role in ROLES
+        for signed in (
+            spoiled(BOB),
+            msgspec.structs.replace(BOB.card.signed, document="{}"),
+            BOB.changed(name="carol"),
+            *(twice(BOB, spell) for spell in SPELLINGS),
+        )
+    ),
+    *(
+        Breach(role, "CARD_INVALID", beginning(role), registered(twin_of(other, BOB.identity, spell=spell)))
+        for role, other in (("census", HEALTH), ("health", CENSUS), ("census", ALICE), ("health", ALICE))
+        for spell in SPELLINGS
+    ),
+    *(
+        Breach(role, "NOT_REGISTERED", beginning(role), revoked(party))
+        for role in ROLES
+        for party in (BOB, OTHER_HEALTH, OTHER_CENSUS, OWN[role])
+    ),
+    *(Breach(role, "NOT_REGISTERED", beginning(role), revoked(ALICE, role="health")) for role in ROLES),
+    *(Breach(role, "NOT_REGISTERED", beginning(role), revoked(ALICE, name="Alice")) for role in ROLES),
+    # A researcher is known by the id and not by the organisation, an agency the other way round.
+    *(Breach(role, "NOT_REGISTERED", beginning(role), revoked(ALICE, name="university")) for role in ROLES),
+    Breach("census", "NOT_REGISTERED", beginning(), revoked(HEALTH, name="node")),
+    *(Breach(role, "NOT_REGISTERED", (*beginning(role), revoked(ALICE)), revoked(ALICE)) for role in ROLES),
+]
+
+
+@pytest.mark.parametrize("breach", BREACHES, ids=lambda breach: f"{breach.role}-{breach.code}")
+def test_an_entry_that_breaks_a_rule_is_refused_and_changes_nothing(breach: Breach) -> None:
+    """Each rule on peers, broken alone."""
+    assert refusal(state_after(breach.role, *breach.after), breach.event) == breach.code
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_peer_is_known_from_its_entry_until_it_is_revoked(role: str) -> None:
+    """By its name, with studies and inbox, and its certificate is recognised for as long."""
+    state = state_after(role, *beginning(role))
+    (certificate,) = BOB.card.certificates(0)
+    assert state.membership.peer("researcher", "bob") is None
+    state.apply(entry_after(state, registered(BOB, projects=("one", "two"), inbox="127.0.0.1:1")))
+    peer = state.membership.peer("researcher", "bob")
+    assert peer is not None
+    assert (peer.card.signed, peer.projects, peer.inbox) == (BOB.card.signed, ("one", "two"), "127.0.0.1:1")
+    assert certificate in state.membership.certificates(0)
+    assert list(state.membership.peers("researcher")) == ["alice", "bob"]
+    state.apply(entry_after(state, revoked(BOB)))
+    assert state.membership.peer("researcher", "bob") is None
+    assert certificate not in state.membership.certificates(0)
+    assert list(state.membership.peers("researcher")) == ["alice"]
+    # Everybody else is as before, and who was revoked may come back.
+    assert len(state.membership.everybody()) == 2
+    state.apply(entry_after(state, registered(BOB)))
+    assert list(state.membership.peers("researcher")) == ["alice", "bob"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_peer_has_one_card_at_a_time(role: str) -> None:
+    """The one of its last entry, with what stood there; certificates of the one before are nobody's."""
+    alice = ALICE.copy()
+    old = ALICE.card.certificates(0)
+    state = state_after(role, *beginning(role))
+    assert set(old) <= set(state.membership.certificates(0))
+    newer = stranger(ALICE)
+    state.apply(entry_after(state, registered(newer, projects=("other",))))
+    peer = state.membership.peer("researcher", "alice")
+    assert peer is not None
+    assert (peer.card.signed, peer.projects) == (newer.card.signed, ("other",))
+    assert not set(old) & set(state.membership.certificates(0))
+    # Which card an operator puts into the place of another is for the operator to say: the log only tells.
+    alice.renew("ticket")
+    state.apply(entry_after(state, registered(alice)))
+    assert set(old) <= set(state.membership.certificates(0))
+
+
+def test_a_card_may_take_the_place_of_its_own_subject() -> None:
+    """A new card with the same certificate is no second party."""
+    state = state_after("census", *beginning())
+    state.apply(entry_after(state, registered(ALICE.copy())))
+    renewed = ALICE.copy()
+    renewed.renew(TLS)
+    state.apply(entry_after(state, registered(renewed)))
+    assert len(state.membership.certificates(0)) == 3
+
+
+def test_a_subject_is_free_again_when_its_party_is_gone() -> None:
+    """Nothing is kept of who was revoked."""
+    twin = twin_of(ALICE, BOB.identity, spell=str)
+    state = state_after("census", *beginning(), revoked(ALICE), registered(twin))
+    assert refusal(state, registered(ALICE)) == "CARD_INVALID"
+
+
+def test_a_certificate_that_has_ended_still_keeps_its_subject() -> None:
+    """Until it leaves the card: a rule that went by the clock would let the same log hold on one day and not on another."""
+    alice = ALICE.copy()
+    alice.renew(TLS, until_ms=1)
+    twin = twin_of(ALICE, BOB.identity, spell=str)
+    state = state_after("census", opened(), announced(), registered(alice))
+    assert refusal(state, registered(twin), time_ms=LATER) == "CARD_INVALID"
+
+
+def test_agencies_are_known_by_organisation_and_researchers_by_id() -> None:
+    """Two researchers of one university are two peers; two nodes of one agency are one."""
+    assert [peer_name(party.identity) for party in (ALICE, BOB, HEALTH)] == ["alice", "bob", "health-on"]
+    second = Party(Identity("health-on", "health", "other"), "other.test/log")
+    state = state_after("census", *beginning(), registered(second), registered(OTHER_HEALTH), registered(BOB))
+    assert list(state.membership.peers("health")) == ["health-on", "health-qc"]
+    peer = state.membership.peer("health", "health-on")
+    assert peer is not None
+    assert peer.card.signed == second.card.signed
+    assert list(state.membership.peers("researcher")) == ["alice", "bob"]
+
+
+def test_certificates_are_recognised_until_their_time_is_over() -> None:
+    """Asked for at an instant, not at the time of the log."""
+    alice = ALICE.copy()
+    (old,) = alice.card.certificates(0)
+    alice.renew(TLS, until_ms=LATER)
+    state = state_after("census", opened(), announced(), registered(alice))
+    assert old in state.membership.certificates(LATER - 1)
+    assert old not in state.membership.certificates(LATER)
+    assert len(state.membership.certificates(LATER)) == 1
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    """What is tried on it is not true."""
+    state = state_after("census", *beginning())
+    before = contents(state)
+    copy = Membership.copy_of(state.membership)
+    copy.register(registered(BOB), "census")
+    copy.revoke(revoked(ALICE))
+    copy.announce(Announced(card=CENSUS.successor("log").signed), "census", ORIGIN, 0)
+    assert contents(state) == before
+    assert copy.peer("researcher", "bob") is not None
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_who_is_known_follows_from_the_bytes_of_the_log(role: str) -> None:
+    """An auditor who replays it knows what the node knew, and when."""
+    own, alice = OWN[role].copy(), ALICE.copy()
+    own.renew("log")
+    alice.renew("ticket")
+    events = (*beginning(role), announced(own), loaded(), registered(BOB), registered(alice), revoked(BOB))
+    state, log = fresh(role), []
+    for event in events:
+        log.append(entry_after(state, event))
+        state.apply(log[-1])
+    again = replay([parse_entry(encode_entry(entry)) for entry in log], fresh(role))
+    assert contents(again) == contents(state)
+    assert [peer.card.card.name for peer in again.membership.everybody()] == ["node", "alice"]
