@@ -45,7 +45,7 @@ from broker_common.query.question import parse_question
 from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket
 from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
-from broker_common.storage.journal import Journal
+from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import KnownPeers, announce, register
@@ -91,6 +91,7 @@ __all__ = [
     "Order",
     "OrderedSample",
     "World",
+    "charge_and_answer",
     "drain",
     "make_policy",
     "make_pseudonyms",
@@ -599,7 +600,7 @@ class World:
 
     def charge(self, order: Order, sample: OrderedSample | None = None) -> None:
         """Everything up to the stored answer."""
-        self.census.charge_and_answer(self.admit(self.messages(sample or self.sample(order))))
+        charge_and_answer(self.census, self.admit(self.messages(sample or self.sample(order))))
 
     def answer(self, order: Order, sample: OrderedSample | None = None) -> bytes:
         """Everything up to the release; gives the sealed answer."""
@@ -707,6 +708,11 @@ class World:
             yield
         assert caught.value.code in codes
         self.verify_honest_query()
+
+
+def charge_and_answer(node: CensusNode, sample: AdmittedSample) -> Checkpointed:
+    """What follows an admission: the sample is kept, charged, counted and answered; gives the proof of the charge."""
+    return node.charge_and_answer(sample, node.keep(sample))
 
 
 def make_policy(  # the tests' policy: everything at once, unless a test is about time

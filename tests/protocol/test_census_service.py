@@ -371,9 +371,9 @@ async def test_work_of_any_length_leaves_on_a_tick(
     start = ticking.clock.now_ms // TICK_MS * TICK_MS + 120
     work = CensusNode.charge_and_answer
 
-    def slowly(node: CensusNode, sample: AdmittedSample) -> Checkpointed:
+    def slowly(node: CensusNode, sample: AdmittedSample, kept_as: str) -> Checkpointed:
         ticking.clock.advance(work_ms)
-        return work(node, sample)
+        return work(node, sample, kept_as)
 
     monkeypatch.setattr(CensusNode, "charge_and_answer", slowly)
     good = ticking.messages(ticking.sample(ticking.order()))
