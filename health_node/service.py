@@ -36,7 +36,8 @@ __all__ = ["HealthService"]
 Context = ServicerContext[object, object]
 CountCall = StreamStreamCall[census_service_pb2.CountRequest, census_service_pb2.CountResponse]
 ResultT = TypeVar("ResultT")
-_POLICY_TIMEOUT_SECONDS = 10.0
+# Long enough to reach a census node that was restarted a moment ago.
+_POLICY_TIMEOUT_SECONDS = 5.0
 _DRAIN_SECONDS = 3.0
 _FIRST_BACKOFF_SECONDS = 0.2
 _MAX_BACKOFF_SECONDS = 5.0
@@ -151,7 +152,9 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         census = await self._census.now()
         response = await calling(
             "census",
-            census.stub.GetPolicy(census_service_pb2.GetPolicyRequest(), timeout=_POLICY_TIMEOUT_SECONDS),
+            census.stub.GetPolicy(
+                census_service_pb2.GetPolicyRequest(), timeout=_POLICY_TIMEOUT_SECONDS, wait_for_ready=True
+            ),
         )
         try:
             return policy_from_wire(response.policy, census.policy_keys)
