@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -190,7 +191,7 @@ async def verify_not_taken(home: Path, signed: SignedCard) -> None:
         size = journal.state.size
         # Past every check that a command makes: the log itself has none of it.
         with pytest.raises(InternalError, match="CARD_INVALID"), journal.transaction() as transaction:
-            transaction.append(Registered(card=signed, projects=(), inbox=""))
+            transaction.append(Registered(card=signed, note="", projects=(), inbox=""))
     with opened.journal() as journal:
         assert journal.state.size == size
 
@@ -237,22 +238,32 @@ def test_honest_next_card_is_taken(deployment: Path, home: str, peer: str) -> No
         assert opened.register(verify_card(next_card)).card.signed == next_card
 
 
-@pytest.mark.parametrize("change", [str, str.upper, lambda text: f" {text} "], ids=["same", "upper", "spaces"])
 @pytest.mark.parametrize("home", ["census", "health"])
-async def test_two_researchers_with_equal_subjects_are_not_registered(
-    deployment: Path, home: str, change: Callable[[str], str]
-) -> None:
-    """One would keep the other one out; whoever came first stays, and is served."""
-    first = TlsCredentials(certificate_of(deployment / "researcher").pem, b"")
-    (attribute,) = subject_of(first)
-    twin = Party(SECOND, given={TLS: forge(SECOND, subject=common_name(change(str(attribute.value))))})
+async def test_two_researchers_with_equal_subjects_are_not_registered(deployment: Path, home: str) -> None:
+    """Who shares a key has the same subject: one would keep the other one out. Whoever came first stays, and is served."""
+    first = ResearcherHome(deployment / "researcher")
+    own = first.keyring.tls(first.own_card(), system_clock())
+    twin = Party(SECOND, given={TLS: forge(SECOND, key_of=own)})
     opened = HOMES[home](deployment / home)
     assert isinstance(opened, AgencyHome)
-    for replace in (False, True):
-        assert code_of(lambda: opened.register(twin.card, projects=["p"], replace=replace)) == "MALFORMED_MESSAGE"  # noqa: B023 - called here
+    for because in ("", "because"):
+        refused = partial(opened.register, twin.card, projects=["p"], replace_because=because)
+        assert code_of(refused) == "MALFORMED_MESSAGE"
     assert SECOND not in [peer.card.card.identity for peer in opened.known()]
     async with serving(*(HOMES[role](deployment / role).serve for role in HOMES)):
-        assert await ask(ResearcherHome(deployment / "researcher"), 30) == price_units(30)
+        assert await ask(first, 30) == price_units(30)
+
+
+@pytest.mark.parametrize("change", [str, str.upper, lambda text: f" {text} "], ids=["same", "upper", "spaces"])
+@pytest.mark.parametrize(("home", "peer"), TRUSTED)
+async def test_subject_of_ones_own_choice_is_refused(
+    deployment: Path, home: str, peer: str, change: Callable[[str], str]
+) -> None:
+    """It could be one that TLS takes for another party's."""
+    own = certificate_of(deployment / peer)
+    (attribute,) = subject_of(TlsCredentials(own.pem, b""))
+    pem = forge(own.identity, subject=common_name(change(str(attribute.value)))).certificate
+    await verify_not_taken(deployment / home, showing(deployment / peer, pem))
 
 
 async def test_two_health_agencies_and_two_researchers_are_registered_side_by_side(deployment: Path) -> None:

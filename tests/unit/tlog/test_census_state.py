@@ -36,11 +36,11 @@ from msgspec import structs
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import UNITS_PER_NAT, price_units
-from broker_common.privacy.policy import Policy
+from broker_common.privacy.policy import Policy, Weakness
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Delivered, Entry, Event, Expired, Released, Reopened, Settled, Shutdown
 from broker_common.tlog.orders import Act
-from broker_common.tlog.replay import LogState, ReplayError, replay
+from broker_common.tlog.replay import FORMAT_VERSION, LogState, ReplayError, replay
 from broker_common.tlog.store_state import StoreState
 
 PRICE_30 = price_units(30)
@@ -102,6 +102,12 @@ SPENT: tuple[Step, ...] = (*EXHAUSTED, BY_BUDGET)
 # Under it a scale fits what EXHAUSTED has charged, within the same cap.
 COARSER = policy(scales=(1, 2, 30))
 HIGHER = policy(max_belief="0.81")
+
+
+# Every fixed instant a second away, and policies with one of them nearer.
+DELAYS = {"release_tick_ms": 1000, "forward_delay_ms": 1000, "answer_delay_ms": 1000}
+SLOW: tuple[Step, ...] = (*BEGINNING, adopted(policy(**DELAYS)), loaded())
+SHORTER: list[dict[str, Any]] = [DELAYS | {name: 999} for name in DELAYS]
 
 
 def unconfirmed(rules: Policy) -> Step:
@@ -188,8 +194,8 @@ BREACHES = [
     Breach("OTHER_LOG", (), opened("health")),
     Breach("OTHER_LOG", READY, submitted(1)),
     Breach("OTHER_LOG", READY, Settled(ticket=hash_of(1))),
-    Breach("FORMAT", (), opened(format=0)),
-    Breach("FORMAT", (), opened(format=2)),
+    Breach("FORMAT", (), opened(format=FORMAT_VERSION - 1)),
+    Breach("FORMAT", (), opened(format=FORMAT_VERSION + 1)),
     Breach("POLICY_INVALID", BEGINNING, adopted(key=OTHER_AGENCY)),
     Breach("POLICY_INVALID", BEGINNING, adopted(policy(), document=policy(max_belief="0.9").document.decode())),
     Breach("POLICY_INVALID", BEGINNING, adopted(signature="")),
@@ -208,6 +214,8 @@ BREACHES = [
         Breach("CAP_RAISED", READY, changed(lambda state: confirmed(state, HIGHER), **change))
         for change in ({"confirmation": ""}, {"confirmation_key_id": ""}, {"note": "another"}, {"confirmation": "x"})
     ),
+    *(Breach("DELAY_SHORTENED", SLOW, unconfirmed(policy(**delays))) for delays in SHORTER),
+    Breach("DELAY_SHORTENED", SLOW, lambda state: confirmed(state, policy(), note="")),
     Breach("ORDER_UNASKED", BEGINNING, lambda state: confirmed(state, policy())),
     Breach("ORDER_UNASKED", READY, lambda state: confirmed(state, policy(max_belief="0.7"))),
     Breach("ORDER_UNASKED", READY, adopted(policy(max_belief="0.7"), note="why not")),
@@ -347,11 +355,15 @@ def test_an_answer_is_kept_as_the_policy_at_its_release_promised() -> None:
     assert kept == [500 + RETENTION_MS, 700 + BRIEF.answer_retention_ms]
 
 
+def _own(kind: type) -> list[Any]:
+    return list(vars(kind).values())
+
+
 def test_every_rule_has_a_breach() -> None:
     """The table above names every code that the product's source can raise."""
     codes = {
         constant
-        for method in (*vars(CensusState).values(), *vars(StoreState).values(), *vars(LogState).values())
+        for method in (*_own(CensusState), *_own(StoreState), *_own(LogState), Policy.weakens)
         if hasattr(method, "__code__")
         for constant in method.__code__.co_consts
         if isinstance(constant, str) and constant.isupper()
@@ -412,6 +424,15 @@ def test_a_higher_cap_may_be_adopted_when_the_operator_confirms_it() -> None:
     assert policy().cap < state.charged_units == 2 * PRICE_1 <= policy(max_belief="0.9").cap
 
 
+@pytest.mark.parametrize("delays", SHORTER)
+def test_shorter_delays_may_be_adopted_when_the_operator_confirms_it(delays: dict[str, Any]) -> None:
+    """As for a higher cap; longer ones, like the first ones, take the policy key alone."""
+    state = state_after(*SLOW, lambda state: confirmed(state, policy(**delays)))
+    assert state.policy == policy(**delays)
+    state.apply(entry_after(state, adopted(policy(**DELAYS))))
+    assert state.policy == policy(**DELAYS)
+
+
 def test_the_first_policy_takes_no_confirmation() -> None:
     """There is nothing that it could weaken."""
     assert state_after(*BEGINNING, adopted(policy(max_belief="0.99"))).policy == policy(max_belief="0.99")
@@ -420,7 +441,7 @@ def test_the_first_policy_takes_no_confirmation() -> None:
 def test_lowering_a_charge_takes_the_operators_confirmation(monkeypatch: pytest.MonkeyPatch) -> None:
     """As raising the cap does, under a code of its own; what weakens a policy is the policy's to say."""
     rules = policy(open_quotes=5)
-    monkeypatch.setattr(Policy, "weakens", lambda *_: ("it lowers the charge",))
+    monkeypatch.setattr(Policy, "weakens", lambda *_: (Weakness("CHARGE_LOWERED", "it lowers the charge"),))
     state = state_after(*BEGINNING, adopted())
     for event in (adopted(rules), forged("adopt", Forgery({"sequence": 9}), rules)):
         entry = entry_after(state, event_of(state, event))
