@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import Any, NoReturn, TypeVar, cast
+from unittest.mock import MagicMock
 
 from fakes.world import CENSUS, HEALTH, World
-from grpc import StatusCode
+from grpc import StatusCode, aio
 from grpc.aio import EOF, AioRpcError, Metadata
 from tripartite.v1 import census_service_pb2, census_service_pb2_grpc, policy_pb2
 
@@ -25,7 +27,7 @@ from broker_common.rpc.server import StopSignal
 from broker_common.rpc.status import trailing_metadata
 from broker_common.values import Clock
 from census_node.service import CensusService
-from health_node.census_link import CensusLink
+from health_node.census_link import CensusLink, CensusNow
 from health_node.config import LimitConfig as HealthLimits
 from health_node.node import HealthNode
 from health_node.service import HealthService
@@ -173,9 +175,10 @@ class InMemoryCensus:
         self,
         request: census_service_pb2.GetPolicyRequest,
         timeout: float,  # noqa: ASYNC109 - as stubs have it
+        wait_for_ready: bool | None = None,
     ) -> census_service_pb2.GetPolicyResponse:
         """The policy, from the real service."""
-        del timeout
+        del timeout, wait_for_ready
         return await self._service.GetPolicy(request, NO_CONTEXT)
 
     def Count(self, timeout: float | None = None) -> CountCall:  # noqa: N802 - the name that the proto gives it
@@ -217,8 +220,12 @@ class _InMemoryLink(CensusLink):
         super().__init__("in memory", card=card, own_card=no_channel, tls=no_channel, clock=clock)
         self._stub = stub
 
-    def stub(self) -> census_service_pb2_grpc.CensusServiceAsyncStub:
-        return self._stub
+    async def now(self) -> CensusNow:
+        return replace(await super().now(), stub=self._stub)
+
+    async def _channel(self, card: VerifiedCard) -> aio.Channel:
+        del card
+        return cast("aio.Channel", MagicMock())
 
 
 class LyingCensus(InMemoryCensus):
@@ -244,10 +251,11 @@ class LyingCensus(InMemoryCensus):
         self,
         request: census_service_pb2.GetPolicyRequest,
         timeout: float,  # noqa: ASYNC109 - as stubs have it
+        wait_for_ready: bool | None = None,
     ) -> census_service_pb2.GetPolicyResponse:
         """The scripted policy, or else the real one."""
         if self._policy is None:
-            return await super().GetPolicy(request, timeout)
+            return await super().GetPolicy(request, timeout, wait_for_ready)
         return census_service_pb2.GetPolicyResponse(policy=await self._policy())
 
     def Count(self, timeout: float | None = None) -> CountCall:  # noqa: N802 - the name that the proto gives it

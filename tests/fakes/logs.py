@@ -131,7 +131,7 @@ def announced(party: Party = CENSUS) -> Announced:
 
 def registered(party: Party, **changes: Any) -> Registered:
     """A peer's present card, in the log of a node that knows it."""
-    fields: dict[str, Any] = {"card": party.card.signed, "projects": (), "inbox": ""}
+    fields: dict[str, Any] = {"card": party.card.signed, "note": "", "projects": (), "inbox": ""}
     return Registered(**fields | changes)
 
 

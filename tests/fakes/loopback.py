@@ -35,7 +35,7 @@ from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.rpc.status import broker_error
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal, StateT
-from broker_common.storage.registration import exchange
+from broker_common.storage.registration import CardExchange
 from broker_common.values import Clock
 from census_node.config import LimitConfig as CensusLimits
 from census_node.service import CensusService
@@ -78,7 +78,7 @@ def registered(*parties: TlsCredentials) -> list[PeerCertificate]:
 
 def add_cards(server: aio.Server, journal: Journal[StateT]) -> None:
     """The exchange of cards, as an agency's node serves it."""
-    cards = CardService(lambda caller, signed: exchange(journal, caller, signed))
+    cards = CardService(CardExchange(journal, system_clock))
     card_service_pb2_grpc.add_CardServiceServicer_to_server(cards, server)
 
 

@@ -45,7 +45,7 @@ from broker_common.query.question import parse_question
 from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket
 from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
-from broker_common.storage.journal import Journal
+from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import KnownPeers, announce, register
@@ -599,7 +599,12 @@ class World:
 
     def charge(self, order: Order, sample: OrderedSample | None = None) -> None:
         """Everything up to the stored answer."""
-        self.census.charge_and_answer(self.admit(self.messages(sample or self.sample(order))))
+        self.take(self.admit(self.messages(sample or self.sample(order))))
+
+    def take(self, sample: AdmittedSample, node: CensusNode | None = None) -> Checkpointed:
+        """Keep, charge and answer an admitted sample at the census node, or at another one; gives the proof of its charge."""
+        node = self.census if node is None else node
+        return node.charge_and_answer(sample, node.keep(sample))
 
     def answer(self, order: Order, sample: OrderedSample | None = None) -> bytes:
         """Everything up to the release; gives the sealed answer."""

@@ -284,7 +284,7 @@ def _parse_successor(data: bytes) -> VerifiedCard:
     (key,) = logs.ALICE.listed(IDENTITY, SigningKey)
     signature = CardSignature(key_id=key.key_id, signature=b64encode(key.sign(data)).decode("ascii"))
     signed = SignedCard(document=data.decode("utf-8", "replace"), signatures=(signature,))
-    return verify_successor(logs.ALICE.card, signed, NOW_MS)
+    return verify_successor(logs.ALICE.card, signed)
 
 
 def _check_successor(after: VerifiedCard, data: bytes) -> None:

@@ -190,7 +190,7 @@ async def verify_not_taken(home: Path, signed: SignedCard) -> None:
         size = journal.state.size
         # Past every check that a command makes: the log itself has none of it.
         with pytest.raises(InternalError, match="CARD_INVALID"), journal.transaction() as transaction:
-            transaction.append(Registered(card=signed, projects=(), inbox=""))
+            transaction.append(Registered(card=signed, note="", projects=(), inbox=""))
     with opened.journal() as journal:
         assert journal.state.size == size
 

@@ -64,7 +64,7 @@ def race(world: World, orders: Sequence[Order], nodes: Sequence[CensusNode]) -> 
     def charge(place: int) -> str:
         together.wait()
         try:
-            nodes[place].charge_and_answer(admitted[place])
+            world.take(admitted[place], nodes[place])
         except BrokerError as error:
             return error.code
         return ""

@@ -70,7 +70,7 @@ def test_honest_charge_is_believed(world: World) -> None:
     """The lies below differ from this in one place each."""
     order = world.order()
     sample = world.sample(order)
-    proved = world.census.charge_and_answer(world.admit(world.messages(sample)))
+    proved = world.take(world.admit(world.messages(sample)))
     message = sample_pb2.Charged(
         checkpoint=proved.note, log_index=proved.index, inclusion_proof=proved.proof, entry=proved.entry
     )

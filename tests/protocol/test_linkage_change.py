@@ -293,7 +293,7 @@ def charge_only(world: World, sample: OrderedSample) -> None:
     admitted = world.admit(world.messages(sample))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CensusNode, "answer", lambda *_: None)
-        world.census.charge_and_answer(admitted)
+        world.take(admitted)
 
 
 def finish_by_recovery(world: World, sample: OrderedSample) -> None:
@@ -303,7 +303,7 @@ def finish_by_recovery(world: World, sample: OrderedSample) -> None:
 
 def finish_by_retry(world: World, sample: OrderedSample) -> None:
     """What the health node does when it heard nothing."""
-    world.census.charge_and_answer(world.admit(world.messages(sample)))
+    world.take(world.admit(world.messages(sample)))
 
 
 @pytest.mark.parametrize("finish", [finish_by_recovery, finish_by_retry])

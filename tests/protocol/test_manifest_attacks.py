@@ -37,7 +37,7 @@ def by_hand(
 
 def hand_over(world: World, messages: list[census_service_pb2.CountRequest], sender: Identity = HEALTH) -> None:
     """Walk a sample to its charge."""
-    world.census.charge_and_answer(world.admit(messages, sender))
+    world.take(world.admit(messages, sender))
 
 
 @pytest.mark.parametrize("what", VOUCHING_FOR_ANOTHER)

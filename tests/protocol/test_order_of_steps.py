@@ -81,7 +81,7 @@ def test_refused_charge_counts_nothing(world: World, touched: list[Touch]) -> No
     admitted = world.admit(world.messages(world.sample(world.order())))
     world.shut_down()
     with world.unchanged(), pytest.raises(BrokerError, match="SERVICE_SHUT_DOWN"):
-        world.census.charge_and_answer(admitted)
+        world.take(admitted)
     assert touched == []
 
 
@@ -92,11 +92,11 @@ def test_charge_that_cannot_be_written_counts_nothing(world: World, touched: lis
     )
     admitted = world.admit(world.messages(world.sample(world.order())))
     with world.unchanged(), pytest.raises(InternalError) as caught:
-        world.census.charge_and_answer(admitted)
+        world.take(admitted)
     assert caught.value.code == "STORE_FAILED"
     assert caught.value.stops_node
     with world.unchanged(), pytest.raises(InternalError, match="STORE_FAILED"):
-        world.census.charge_and_answer(admitted)
+        world.take(admitted)
     assert touched == []
     world.open_census().journal.db.execute("drop trigger full")
     world.verify_honest_query()
@@ -117,9 +117,9 @@ def test_commit_whose_outcome_is_unknown_counts_nothing(
 
     monkeypatch.setattr(world.census.journal, "_commit", lost_reply)
     with pytest.raises(StateUnknownError):
-        world.census.charge_and_answer(admitted)
+        world.take(admitted)
     with pytest.raises(StateUnknownError):
-        world.census.charge_and_answer(admitted)
+        world.take(admitted)
     assert touched == []
     # The write had happened: the log says so, and the answer is made from it, once.
     world.crash_census()

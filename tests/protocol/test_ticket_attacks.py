@@ -315,7 +315,7 @@ def test_two_tickets_on_one_slot_admitted_at_once_are_charged_once(world: World)
     world.census.slots.reserve(RESEARCHER, not_below=slot, now_ms=0, expires_ms=2**62, limit=64)
     world.answer(first)
     with world.refusing("SLOT_UNUSABLE"):
-        node.charge_and_answer(admitted)
+        world.take(admitted, node)
 
 
 def test_slot_of_an_expired_quote_is_refused(world: World) -> None:

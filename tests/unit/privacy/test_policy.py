@@ -201,6 +201,7 @@ def test_a_signed_policy_is_read_only_under_its_agencys_key() -> None:
         {"scales": (2, 30)},
         {"scales": (1, 2, 3, 30, 500)},
         {"release_tick_ms": 1000},
+        {"forward_delay_ms": 1, "answer_delay_ms": 1},
         {"open_quotes": 1},
         {"max_sample": 1},
     ],
@@ -212,7 +213,8 @@ def test_what_lets_nobody_learn_more_weakens_nothing(changes: dict[str, Any]) ->
 
 def test_a_higher_cap_weakens_and_says_by_how_much() -> None:
     """One sentence with the units and limits before and after; by one unit is enough."""
-    (sentence,) = policy(max_belief="0.9").weakens(policy())
+    ((code, sentence),) = policy(max_belief="0.9").weakens(policy())
+    assert code == "CAP_RAISED"
     assert sentence == "it raises the cap from 23258159 to 36863311 units (max_belief from 0.8 to 0.9)"
     least = policy(max_belief="0.80000001")
     assert least.raises_cap(policy())
@@ -224,10 +226,26 @@ def test_charging_fewer_people_weakens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaving `strict`, where an answer charges everybody, lowers charges; coming back to it does not."""
     monkeypatch.setattr(policy_module, "_ACCOUNTINGS", ("strict", "few"))
     fewer = policy(accounting="few")
-    (sentence,) = fewer.weakens(policy())
+    ((code, sentence),) = fewer.weakens(policy())
+    assert code == "CHARGE_LOWERED"
     assert "'few' charges fewer people than 'strict'" in sentence
     assert policy().weakens(fewer) == ()
     assert len(policy(accounting="few", max_belief="0.9").weakens(policy())) == 2
+
+
+@pytest.mark.parametrize("name", ["forward_delay_ms", "answer_delay_ms", "release_tick_ms"])
+def test_a_shorter_delay_weakens(name: str) -> None:
+    """By a millisecond is enough, and so is none at all; longer ones elsewhere make up for nothing."""
+    delays = {"forward_delay_ms": 500, "answer_delay_ms": 500, "release_tick_ms": 500}
+    before = policy(**delays)
+    for shorter in (499, 0):
+        others = {other: 600 for other in delays if other != name}
+        ((code, sentence),) = policy(**others, **{name: shorter}).weakens(before)
+        assert code == "DELAY_SHORTENED"
+        assert sentence.startswith(f"it shortens {name} from 500 to {shorter}: ")
+    assert policy(**delays | {name: 501}).weakens(before) == ()
+    codes = [weakness.code for weakness in policy(max_belief="0.9", **dict.fromkeys(delays, 0)).weakens(before)]
+    assert codes == ["CAP_RAISED", *["DELAY_SHORTENED"] * 3]
 
 
 @pytest.mark.parametrize(("scales", "usual"), [((1, 30, 50), 30), ((1, 29), 29), ((31, 40), 40)])

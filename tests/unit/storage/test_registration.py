@@ -228,7 +228,7 @@ def test_a_card_that_is_not_our_next_one_is_not_announced(journal: Journal[Censu
 def test_registering_is_an_entry_of_the_log(journal: Journal[CensusState]) -> None:
     """With everything that the node has to know of the peer."""
     said = register(journal, BOB.card, projects=["one", "two"], inbox="127.0.0.1:2")
-    assert events(journal)[-1] == Registered(card=BOB.card.signed, projects=("one", "two"), inbox="127.0.0.1:2")
+    assert events(journal)[-1] == Registered(card=BOB.card.signed, note="", projects=("one", "two"), inbox="127.0.0.1:2")
     assert (said.card.signed, said.projects, said.inbox) == (BOB.card.signed, ("one", "two"), "127.0.0.1:2")
     with journal.reading() as state:
         assert registered(state.membership, "researcher", "bob").card.signed == BOB.card.signed
@@ -304,7 +304,7 @@ def test_a_newer_card_is_taken_from_whoever_it_belongs_to(journal: Journal[Censu
     """Its entry keeps studies and inbox, which are the operator's to give."""
     newer = alice.renew("ticket")
     assert exchange(journal, ALICE.identity, newer.signed) == CENSUS.card.signed
-    assert events(journal)[-1] == Registered(card=newer.signed, projects=("study",), inbox="127.0.0.1:1")
+    assert events(journal)[-1] == Registered(card=newer.signed, note="", projects=("study",), inbox="127.0.0.1:1")
     health = HEALTH.copy()
     exchange(journal, HEALTH.identity, health.renew("manifest").signed)
     with journal.reading() as state:
@@ -456,5 +456,5 @@ def test_a_log_that_registers_what_it_may_not_is_damaged(journal: Journal[Census
     """Whoever goes past the commands: the log refuses, and the journal says that it does not hold."""
     before = events(journal)
     with pytest.raises(InternalError, match="CARD_INVALID"), journal.transaction() as transaction:
-        transaction.append(Registered(card=OTHER_CENSUS.card.signed, projects=(), inbox=""))
+        transaction.append(Registered(card=OTHER_CENSUS.card.signed, note="", projects=(), inbox=""))
     assert events(journal) == before

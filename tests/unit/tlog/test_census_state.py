@@ -36,7 +36,7 @@ from msgspec import structs
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import UNITS_PER_NAT, price_units
-from broker_common.privacy.policy import Policy
+from broker_common.privacy.policy import Policy, Weakness
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Delivered, Entry, Event, Expired, Released, Reopened, Settled, Shutdown
 from broker_common.tlog.orders import Act
@@ -189,7 +189,8 @@ BREACHES = [
     Breach("OTHER_LOG", READY, submitted(1)),
     Breach("OTHER_LOG", READY, Settled(ticket=hash_of(1))),
     Breach("FORMAT", (), opened(format=0)),
-    Breach("FORMAT", (), opened(format=2)),
+    Breach("FORMAT", (), opened(format=1)),
+    Breach("FORMAT", (), opened(format=3)),
     Breach("POLICY_INVALID", BEGINNING, adopted(key=OTHER_AGENCY)),
     Breach("POLICY_INVALID", BEGINNING, adopted(policy(), document=policy(max_belief="0.9").document.decode())),
     Breach("POLICY_INVALID", BEGINNING, adopted(signature="")),
@@ -351,12 +352,13 @@ def test_every_rule_has_a_breach() -> None:
     """The table above names every code that the product's source can raise."""
     codes = {
         constant
-        for method in (*vars(CensusState).values(), *vars(StoreState).values(), *vars(LogState).values())
+        for kind in (CensusState, StoreState, LogState, Policy)
+        for method in vars(kind).values()
         if hasattr(method, "__code__")
         for constant in method.__code__.co_consts
         if isinstance(constant, str) and constant.isupper()
     }
-    tested_below = {"SEQUENCE", "TIME_BACKWARDS", "POLICY", "CHARGE_LOWERED"}
+    tested_below = {"SEQUENCE", "TIME_BACKWARDS", "POLICY", "CHARGE_LOWERED", "DELAY_SHORTENED"}
     once = {"EXPIRED_TWICE", "DELIVERY_AFTER_EXPIRY"}  # need time to pass before them; see the test of expiry
     assert codes - tested_below == {breach.code for breach in BREACHES} | once
 
@@ -420,7 +422,7 @@ def test_the_first_policy_takes_no_confirmation() -> None:
 def test_lowering_a_charge_takes_the_operators_confirmation(monkeypatch: pytest.MonkeyPatch) -> None:
     """As raising the cap does, under a code of its own; what weakens a policy is the policy's to say."""
     rules = policy(open_quotes=5)
-    monkeypatch.setattr(Policy, "weakens", lambda *_: ("it lowers the charge",))
+    monkeypatch.setattr(Policy, "weakens", lambda *_: (Weakness("CHARGE_LOWERED", "it lowers the charge"),))
     state = state_after(*BEGINNING, adopted())
     for event in (adopted(rules), forged("adopt", Forgery({"sequence": 9}), rules)):
         entry = entry_after(state, event_of(state, event))
@@ -429,6 +431,21 @@ def test_lowering_a_charge_takes_the_operators_confirmation(monkeypatch: pytest.
         state.apply(entry_after(state, adopted(rules)))
     state.apply(entry_after(state, confirmed(state, rules)))
     assert state.policy == rules
+
+
+@pytest.mark.parametrize("name", ["forward_delay_ms", "answer_delay_ms", "release_tick_ms"])
+def test_shortening_a_delay_takes_the_operators_confirmation(name: str) -> None:
+    """The policy key alone would otherwise open what fixed instants hide; the longer delay takes none."""
+    slow = policy(forward_delay_ms=500, answer_delay_ms=500, release_tick_ms=500)
+    state = state_after(*BEGINNING, adopted(slow))
+    rules = structs.replace(slow, **{name: 499})
+    for event in (adopted(rules), forged("adopt", Forgery({"sequence": 9}), rules)):
+        assert refusal(state, entry_after(state, event_of(state, event))) == "DELAY_SHORTENED"
+    state.apply(entry_after(state, confirmed(state, rules)))
+    assert state.policy == rules
+    assert refusal(state, entry_after(state, confirmed(state, slow))) == "ORDER_UNASKED"
+    state.apply(entry_after(state, adopted(slow)))
+    assert state.policy == slow
 
 
 def test_a_policy_adopted_while_shut_leaves_it_shut() -> None:

@@ -100,7 +100,8 @@ BREACHES = [
             Shutdown(reason="operator", note=""),
         )
     ),
-    Breach("FORMAT", (), opened("health", format=2)),
+    Breach("FORMAT", (), opened("health", format=1)),
+    Breach("FORMAT", (), opened("health", format=3)),
     Breach("LOAD_REPEATED", READY, loaded()),
     Breach("LOAD_REPEATED", (*READY, loaded("load2")), loaded()),
     Breach("LOAD_REPEATED", RELINKED, loaded(linkage=chain_of(2))),

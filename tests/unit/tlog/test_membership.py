@@ -215,7 +215,7 @@ def twice(party: Party, spell: Any = str) -> SignedCard:
 
 def card_of(signed: SignedCard) -> Registered:
     """The registration of any card."""
-    return Registered(card=signed, projects=(), inbox="")
+    return Registered(card=signed, note="", projects=(), inbox="")
 
 
 SPELLINGS = (str, str.upper, lambda text: f"  {text.replace(' ', '   ')} ")
@@ -355,7 +355,7 @@ def test_a_copy_goes_its_own_way() -> None:
     copy = Membership.copy_of(state.membership)
     copy.register(registered(BOB), "census")
     copy.revoke(revoked(ALICE))
-    copy.announce(Announced(card=CENSUS.successor("log").signed), "census", ORIGIN, 0)
+    copy.announce(Announced(card=CENSUS.successor("log").signed), "census", ORIGIN)
     assert contents(state) == before
     assert copy.peer("researcher", "bob") is not None
 
