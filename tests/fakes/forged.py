@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from base64 import encodebytes
+from base64 import b64encode
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
@@ -180,7 +180,8 @@ STRANGE: dict[str, Callable[[Identity], TlsCredentials]] = {
     "another issuer": lambda identity: in_our_form(identity, issuer=common_name("somebody")),
     "an empty issuer": lambda identity: in_our_form(identity, issuer=x509.Name([])),
     "an issuer of bytes that are no text": lambda identity: in_our_form(
-        identity, issuer=x509.Name([x509.NameAttribute(NameOID.X500_UNIQUE_IDENTIFIER, b"\xff", x509.name._ASN1Type.BitString)])
+        identity,
+        issuer=x509.Name([x509.NameAttribute(NameOID.X500_UNIQUE_IDENTIFIER, b"\xff", x509.name._ASN1Type.BitString)]),
     ),
     "an Ed25519 key": lambda identity: in_our_form(identity, key=ed25519.Ed25519PrivateKey.generate()),
     "a key on another curve": lambda identity: in_our_form(identity, key=ec.generate_private_key(ec.SECP384R1())),
@@ -200,9 +201,7 @@ STRANGE: dict[str, Callable[[Identity], TlsCredentials]] = {
     ),
     "the first version": lambda identity: _of_version(identity, extensions=False),
     "the first version with extensions": lambda identity: _of_version(identity, extensions=True),
-    "the second version": lambda identity: _patched(
-        identity, bytes.fromhex("a003020102"), bytes.fromhex("a003020101")
-    ),
+    "the second version": lambda identity: _patched(identity, bytes.fromhex("a003020102"), bytes.fromhex("a003020101")),
     "somebody else's signature": lambda identity: in_our_form(identity, signer=_STRANGER),
     "a signature with unused bits": _unused_bits,
     "a longer subject": _longer,
@@ -263,7 +262,9 @@ def _parts(content: bytes) -> list[bytes]:
 
 
 def _as_pem(der: bytes) -> bytes:
-    return b"-----BEGIN CERTIFICATE-----\n" + encodebytes(der) + b"-----END CERTIFICATE-----\n"
+    text = b64encode(der)
+    lines = [text[start : start + 64] for start in range(0, len(text), 64)]
+    return b"\n".join([b"-----BEGIN CERTIFICATE-----", *lines, b"-----END CERTIFICATE-----", b""])
 
 
 def _pem(key: CertificateIssuerPrivateKeyTypes) -> bytes:

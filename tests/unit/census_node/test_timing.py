@@ -67,7 +67,9 @@ def test_a_charge_is_made_at_an_instant_that_its_header_gave_it(
 
 
 @given(tick=ticks, delay=delays, header_ms=times, data=st.data())
-def test_a_charge_leaves_half_the_delay_for_the_work(tick: int, delay: int, header_ms: int, data: st.DataObject) -> None:
+def test_a_charge_leaves_half_the_delay_for_the_work(
+    tick: int, delay: int, header_ms: int, data: st.DataObject
+) -> None:
     """Of a sample in time: it is made no earlier than it may be, and no later than half the delay before its outcome."""
     rules = policy(release_tick_ms=tick, answer_delay_ms=delay)
     took_ms = data.draw(st.integers(0, delay // 2))
