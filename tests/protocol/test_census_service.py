@@ -7,6 +7,7 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -447,8 +448,8 @@ async def test_charge_lies_where_its_header_put_it_among_what_others_log_meanwhi
         order = ticking.order()
         messages = ticking.messages(ticking.sample(order, make_pseudonyms(people)))
         with monkeypatch.context() as patch:
-            slow_down(patch, Admission, "finish", lambda frame_ms=frame_ms: pass_time(frame_ms))
-            slow_down(patch, SampleFolder, "write", lambda keep_ms=keep_ms: pass_time(keep_ms))
+            slow_down(patch, Admission, "finish", partial(pass_time, frame_ms))
+            slow_down(patch, SampleFolder, "write", partial(pass_time, keep_ms))
             start += 10 * TICK_MS
             ticking.clock.now_ms = start
             before = len(ticking.entries())
