@@ -210,10 +210,17 @@ def _run(words: list[str]) -> int:
         return _INTERRUPTED
     except BrokerError as error:
         return _fail(error, as_json)
-    except Exception:  # noqa: BLE001 - the last resort: a bug ends as INTERNAL, with its traceback for the operator
-        traceback.print_exc()
+    except Exception as error:  # noqa: BLE001 - the last resort: a bug ends as INTERNAL, with its place for the operator
+        _say_place(error)
         return _fail(InternalError("INTERNAL"), as_json)
     return int(result) if isinstance(result, int) else ExitCode.OK
+
+
+def _say_place(error: Exception) -> None:
+    """Where a bug is: never its message, which may quote what somebody asked or who they are."""
+    for frame in traceback.extract_tb(error.__traceback__):
+        say(f"  {frame.filename}:{frame.lineno} {frame.name}")
+    say(f"unforeseen {type(error).__name__}")
 
 
 def _fail(error: BrokerError, as_json: bool) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ __all__ = ["Home"]
 
 ValueT = TypeVar("ValueT")
 _MAX_FILE_BYTES = 1024 * 1024
+_LOCK_ATTEMPTS = 5
+_LOCK_PAUSE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +128,21 @@ class Home:
         Raises:
             RefusedError: ALREADY_RUNNING.
         """
-        with exclusive(self.path / "serve.lock") as held:
-            if not held:
-                raise RefusedError("ALREADY_RUNNING", home=str(self.path))
-            yield
+        for attempt in range(_LOCK_ATTEMPTS):
+            with exclusive(self.path / "serve.lock") as held:
+                if held:
+                    yield
+                    return
+            # A status command may have looked just now.
+            if attempt + 1 < _LOCK_ATTEMPTS:
+                time.sleep(_LOCK_PAUSE_SECONDS)
+        raise RefusedError("ALREADY_RUNNING", home=str(self.path))
 
     @property
     def is_served(self) -> bool:
         """True while a process holds the home."""
-        try:
-            with self.serving():
-                return False
-        except RefusedError:
-            return True
+        with exclusive(self.path / "serve.lock") as held:
+            return not held
 
     @staticmethod
     def _missing(reference: str, problem: str) -> InvalidRequestError:

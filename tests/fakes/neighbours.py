@@ -104,6 +104,8 @@ class Worlds:
 
     def _live(self, name: str) -> World:
         directory = self._directory / name
+        # Of a world that failed nothing is left for the next test that asks for it.
+        shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(self._base, directory)
         move(directory)
         health, census = _people(name)

@@ -91,6 +91,7 @@ __all__ = [
     "Order",
     "OrderedSample",
     "World",
+    "charge_and_answer",
     "drain",
     "make_policy",
     "make_pseudonyms",
@@ -599,12 +600,7 @@ class World:
 
     def charge(self, order: Order, sample: OrderedSample | None = None) -> None:
         """Everything up to the stored answer."""
-        self.take(self.admit(self.messages(sample or self.sample(order))))
-
-    def take(self, sample: AdmittedSample, node: CensusNode | None = None) -> Checkpointed:
-        """Keep, charge and answer an admitted sample at the census node, or at another one; gives the proof of its charge."""
-        node = self.census if node is None else node
-        return node.charge_and_answer(sample, node.keep(sample))
+        charge_and_answer(self.census, self.admit(self.messages(sample or self.sample(order))))
 
     def answer(self, order: Order, sample: OrderedSample | None = None) -> bytes:
         """Everything up to the release; gives the sealed answer."""
@@ -712,6 +708,11 @@ class World:
             yield
         assert caught.value.code in codes
         self.verify_honest_query()
+
+
+def charge_and_answer(node: CensusNode, sample: AdmittedSample) -> Checkpointed:
+    """What follows an admission: the sample is kept, charged, counted and answered; gives the proof of the charge."""
+    return node.charge_and_answer(sample, node.keep(sample))
 
 
 def make_policy(  # the tests' policy: everything at once, unless a test is about time

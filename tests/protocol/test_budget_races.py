@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from fakes.links import InMemoryCensus
-from fakes.world import HEALTH, RESEARCHER, Order, Pseudonyms, World, make_policy, make_pseudonyms
+from fakes.world import HEALTH, RESEARCHER, Order, Pseudonyms, World, charge_and_answer, make_policy, make_pseudonyms
 from grpc.aio import AioRpcError
 from msgspec import structs
 from tripartite.v1 import census_service_pb2, sample_pb2
@@ -64,7 +64,7 @@ def race(world: World, orders: Sequence[Order], nodes: Sequence[CensusNode]) -> 
     def charge(place: int) -> str:
         together.wait()
         try:
-            world.take(admitted[place], nodes[place])
+            charge_and_answer(nodes[place], admitted[place])
         except BrokerError as error:
             return error.code
         return ""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from fakes.world import OTHER_RESEARCHER, Order, OrderedSample, World
+from fakes.world import OTHER_RESEARCHER, Order, OrderedSample, World, charge_and_answer
 from msgspec import structs
 from tripartite.v1 import answer_pb2, sample_pb2
 
@@ -70,7 +70,7 @@ def test_honest_charge_is_believed(world: World) -> None:
     """The lies below differ from this in one place each."""
     order = world.order()
     sample = world.sample(order)
-    proved = world.take(world.admit(world.messages(sample)))
+    proved = charge_and_answer(world.census, world.admit(world.messages(sample)))
     message = sample_pb2.Charged(
         checkpoint=proved.note, log_index=proved.index, inclusion_proof=proved.proof, entry=proved.entry
     )

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 
 import pytest
-from fakes.world import RESEARCHER, Order, OrderedSample, World
+from fakes.world import RESEARCHER, Order, OrderedSample, World, charge_and_answer
 
 from broker_common.crypto.commitments import SALT_BYTES, hash_bytes
 from broker_common.errors import InvalidRequestError
@@ -50,7 +50,7 @@ def finish_by_recovery(world: World, sample: OrderedSample) -> None:
 
 def finish_by_retry(world: World, sample: OrderedSample) -> None:
     """What the health node does when it heard nothing: the same sample, in a fresh attempt."""
-    world.take(world.admit(world.messages(sample)))
+    charge_and_answer(world.census, world.admit(world.messages(sample)))
     world.census.release(sample.order.hash.hex())
 
 
@@ -78,7 +78,7 @@ def test_death_inside_the_charge_leaves_nothing(world: World, monkeypatch: pytes
     with monkeypatch.context() as patch, world.unchanged():
         patch.setattr(world.census.journal if step == "_append" else Outbox, step, cut)
         with pytest.raises(PowerCutError):
-            world.take(admitted)
+            charge_and_answer(world.census, admitted)
     world.crash_census()
     assert world.census.recover() == []
     assert world.charges() == []
@@ -108,7 +108,7 @@ def test_death_while_the_answer_is_made(
     with monkeypatch.context() as patch:
         patch.setattr(f"census_node.{'answering' if step == 'SealingKey' else 'node'}.{step}", cut)
         with pytest.raises(PowerCutError):
-            world.take(admitted)
+            charge_and_answer(world.census, admitted)
     world.crash_census()
     finish(world, sample)
     verify_one_answer(world, order)
@@ -205,7 +205,7 @@ def accept(world: World, health: HealthNode, order: Order) -> Accepted:
 
 def hand_over(world: World, order: Order, sample: Sample) -> VerifiedCharge:
     """What the census node proves to the health node."""
-    proved = world.take(world.admit(world.messages(OrderedSample(order, sample))))
+    proved = charge_and_answer(world.census, world.admit(world.messages(OrderedSample(order, sample))))
     return VerifiedCharge(proved.index, proved.note)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from fakes.world import Frame, Order, Pseudonyms, World, make_pseudonyms
+from fakes.world import Frame, Order, Pseudonyms, World, charge_and_answer, make_pseudonyms
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tripartite.v1 import census_service_pb2, sample_pb2
@@ -46,7 +46,7 @@ def cut(data: bytes, padding: bytes = b"\0") -> list[Frame]:
 def hand_over(world: World, frames: Sequence[Frame], people: Pseudonyms | None = None) -> None:
     """Walk a sample of these frames to its charge."""
     sent = world.people if people is None else people
-    world.take(world.admit(world.by_hand(world.order(), frames, people=sent, salt=SALT)))
+    charge_and_answer(world.census, world.admit(world.by_hand(world.order(), frames, people=sent, salt=SALT)))
 
 
 def test_frames_cut_by_hand_are_those_of_the_product(world: World) -> None:
@@ -209,7 +209,7 @@ def test_frames_altered_after_sealing_are_refused(world: World, what: str) -> No
     messages = world.messages(world.sample(world.order(), ACROSS))
     change(messages)
     with world.refusing(code):
-        world.take(world.admit(messages))
+        charge_and_answer(world.census, world.admit(messages))
 
 
 def other_ticket(world: World, order: Order) -> bytes:
@@ -237,7 +237,7 @@ def test_frame_key_sealed_for_another_ticket_policy_or_linkage_does_not_open(
     frames = frame_plaintexts(world.people, SALT)
     messages = world.by_hand(order, frames, people=world.people, salt=SALT, info=info(world, order))
     with world.refusing("SEALED_WRONGLY"):
-        world.take(world.admit(messages))
+        charge_and_answer(world.census, world.admit(messages))
 
 
 def test_frame_key_sealed_to_another_key_does_not_open(world: World) -> None:
@@ -246,7 +246,7 @@ def test_frame_key_sealed_to_another_key_does_not_open(world: World) -> None:
     frames = frame_plaintexts(world.people, SALT)
     messages = world.by_hand(order, frames, people=world.people, salt=SALT, census_key=other)
     with world.refusing("SEALED_WRONGLY"):
-        world.take(world.admit(messages))
+        charge_and_answer(world.census, world.admit(messages))
 
 
 def test_frame_key_of_the_wrong_length_is_refused(world: World) -> None:
@@ -257,7 +257,7 @@ def test_frame_key_of_the_wrong_length_is_refused(world: World) -> None:
         bytes(31), sample_info(order.hash, world.policy.hash, world.linkage)
     )
     with world.refusing("BAD_FRAMES"):
-        world.take(world.admit(messages))
+        charge_and_answer(world.census, world.admit(messages))
 
 
 def test_frames_of_an_earlier_attempt_do_not_open(world: World) -> None:
@@ -267,7 +267,7 @@ def test_frames_of_an_earlier_attempt_do_not_open(world: World) -> None:
     assert earlier[1].frame.ciphertext != later[1].frame.ciphertext
     later[1:] = earlier[1:]
     with world.refusing("SEALED_WRONGLY"):
-        world.take(world.admit(later))
+        charge_and_answer(world.census, world.admit(later))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -289,4 +289,4 @@ def hand_over_wire(world: World, messages: Messages, place: int, wire: bytes) ->
     """Walk a sample to its charge, one of its messages as a server would read these bytes."""
     # A message that holds anything unknown never reaches a handler.
     messages[place] = parse_message(census_service_pb2.CountRequest, wire)
-    world.take(world.admit(messages))
+    charge_and_answer(world.census, world.admit(messages))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.world import RELEASE, OrderedSample, Pseudonyms, World, make_policy, make_pseudonyms, rows
+from fakes.world import RELEASE, OrderedSample, Pseudonyms, World, charge_and_answer, make_policy, make_pseudonyms, rows
 
 from broker_common.crypto.commitments import commit_set, hash_set
 from broker_common.crypto.linkage import LinkageKey
@@ -75,7 +75,7 @@ def charge_only(world: World, monkeypatch: pytest.MonkeyPatch, sample: OrderedSa
     with monkeypatch.context() as patch:
         patch.setattr(CensusNode, "answer", cut)
         with pytest.raises(PowerCutError):
-            world.take(admitted)
+            charge_and_answer(world.census, admitted)
 
 
 # --- nowhere else, and no longer -------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_death_between_answer_and_wiping_is_made_good_at_the_next_start(
     with monkeypatch.context() as patch:
         patch.setattr(SampleFolder, "wipe", cut)
         with pytest.raises(PowerCutError):
-            world.take(admitted)
+            charge_and_answer(world.census, admitted)
     stored = world.census.waiting_answer(sample.order.body.query_id.hex())
     assert stored is not None
     (read,) = kept
@@ -199,7 +199,7 @@ def test_refused_charge_leaves_no_sample(world: World, code: str) -> None:
     admitted = world.admit(world.messages(world.sample(world.order())))
     BETWEEN_ADMISSION_AND_CHARGE[code](world)
     with world.unchanged(), pytest.raises(BrokerError, match=code):
-        world.take(admitted)
+        charge_and_answer(world.census, admitted)
     assert kept_files(world) == []
 
 
@@ -209,7 +209,7 @@ def test_charge_beyond_the_budget_leaves_no_sample(tmp_path: Path) -> None:
     admitted = world.admit(world.messages(world.sample(world.order(scale=1))))
     world.charge(world.order(scale=1))
     with world.unchanged(), pytest.raises(BrokerError, match="BUDGET_EXHAUSTED"):
-        world.take(admitted)
+        charge_and_answer(world.census, admitted)
     assert kept_files(world) == []
     world.close()
 
@@ -227,7 +227,7 @@ def test_reused_tickets_leave_no_sample(world: World) -> None:
     admitted = [world.admit(world.messages(sample)) for sample in reusing(world)]
     for sample in admitted:
         with world.unchanged(), pytest.raises(BrokerError, match="TICKET_REUSED"):
-            world.take(sample)
+            charge_and_answer(world.census, sample)
         assert kept_files(world) == []
 
 
@@ -263,7 +263,7 @@ def test_uncertain_commit_keeps_the_sample(world: World, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(journal, "_commit", lost_reply)
     with pytest.raises(StateUnknownError):
-        world.take(admitted)
+        charge_and_answer(world.census, admitted)
     assert len(kept_files(world)) == 1
     world.crash_census()
     assert world.census.recover() == [sample.order.hash.hex()] * happened
@@ -286,7 +286,7 @@ def test_sample_is_on_disk_before_its_charge(world: World, monkeypatch: pytest.M
         begin()
 
     monkeypatch.setattr(world.census.journal, "_begin", witnessed)
-    world.take(admitted)
+    charge_and_answer(world.census, admitted)
     (name,) = seen[0]
     assert name.endswith(".sample")
 
@@ -329,7 +329,7 @@ def test_charge_has_one_size_for_every_sample(world: World) -> None:
         admitted = world.admit(world.messages(world.sample(world.order(), make_pseudonyms(people))))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(CensusNode, "answer", measure)
-            world.take(admitted)
+            charge_and_answer(world.census, admitted)
         sizes.add(seen[0])
     assert len(sizes) == 1
 
@@ -345,7 +345,7 @@ def test_retry_that_answers_first_disturbs_nobody(world: World, monkeypatch: pyt
     node = world.census
     owner, name = (SampleFolder, "read") if step == "before the sample is read" else (CensusNode, "_registry_of")
     original = getattr(owner, name)
-    waiting = [lambda: world.take(retry, node)]
+    waiting = [lambda: charge_and_answer(node, retry)]
 
     def overtaken(*arguments: object) -> object:
         if waiting:
@@ -355,7 +355,7 @@ def test_retry_that_answers_first_disturbs_nobody(world: World, monkeypatch: pyt
         return original(*arguments)
 
     monkeypatch.setattr(owner, name, overtaken)
-    world.take(first, node)
+    charge_and_answer(node, first)
     assert not waiting
     assert len(world.charges()) == 1
     assert kept_files(world) == []
@@ -382,7 +382,7 @@ def verify_lost(world: World, sample: OrderedSample) -> None:
     """The health node goes on bringing the ticket: it hears why there is no answer, and that stops nobody."""
     for _ in range(2):
         with world.unchanged(), pytest.raises(InternalError) as caught:
-            world.take(world.admit(world.messages(sample)))
+            charge_and_answer(world.census, world.admit(world.messages(sample)))
         assert caught.value.code == "SAMPLE_LOST"
         assert not caught.value.stops_node
     world.verify_honest_query()
@@ -450,7 +450,7 @@ def test_sample_of_a_charge_that_never_happened_is_swept_away(world: World, monk
         patch.setattr("census_node.node.charge", cut)
         patch.setattr(SampleFolder, "wipe", cut)
         with pytest.raises(PowerCutError):
-            world.take(admitted)
+            charge_and_answer(world.census, admitted)
     assert len(kept_files(world)) == 2
     with monkeypatch.context() as patch:
         patch.setattr(CensusNode, "answer", lambda *_: None)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fakes.links import NO_CONTEXT, InMemoryCensus, LyingCensus, health_service
-from fakes.world import HEALTH, RESEARCHER, Order, OrderedSample, World
+from fakes.world import HEALTH, RESEARCHER, Order, OrderedSample, World, charge_and_answer
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 from tripartite.v1 import census_service_pb2, health_service_pb2
@@ -293,7 +293,7 @@ def charge_only(world: World, sample: OrderedSample) -> None:
     admitted = world.admit(world.messages(sample))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CensusNode, "answer", lambda *_: None)
-        world.take(admitted)
+        charge_and_answer(world.census, admitted)
 
 
 def finish_by_recovery(world: World, sample: OrderedSample) -> None:
@@ -303,7 +303,7 @@ def finish_by_recovery(world: World, sample: OrderedSample) -> None:
 
 def finish_by_retry(world: World, sample: OrderedSample) -> None:
     """What the health node does when it heard nothing."""
-    world.take(world.admit(world.messages(sample)))
+    charge_and_answer(world.census, world.admit(world.messages(sample)))
 
 
 @pytest.mark.parametrize("finish", [finish_by_recovery, finish_by_retry])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from fakes.world import HEALTH, OTHER_HEALTH, World
+from fakes.world import HEALTH, OTHER_HEALTH, World, charge_and_answer
 from tripartite.v1 import census_service_pb2, sample_pb2
 
 from broker_common.crypto.certificates import Identity
@@ -37,7 +37,7 @@ def by_hand(
 
 def hand_over(world: World, messages: list[census_service_pb2.CountRequest], sender: Identity = HEALTH) -> None:
     """Walk a sample to its charge."""
-    world.take(world.admit(messages, sender))
+    charge_and_answer(world.census, world.admit(messages, sender))
 
 
 @pytest.mark.parametrize("what", VOUCHING_FOR_ANOTHER)

@@ -9,7 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fakes.links import count, stream
-from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, Pseudonyms, World, make_pseudonyms, read_log
+from fakes.world import (
+    HEALTH,
+    OTHER_RESEARCHER,
+    RESEARCHER,
+    Order,
+    Pseudonyms,
+    World,
+    charge_and_answer,
+    make_pseudonyms,
+    read_log,
+)
 from tripartite.v1 import census_service_pb2
 
 from broker_common.crypto.commitments import hash_bytes
@@ -81,7 +91,7 @@ def test_refused_charge_counts_nothing(world: World, touched: list[Touch]) -> No
     admitted = world.admit(world.messages(world.sample(world.order())))
     world.shut_down()
     with world.unchanged(), pytest.raises(BrokerError, match="SERVICE_SHUT_DOWN"):
-        world.take(admitted)
+        charge_and_answer(world.census, admitted)
     assert touched == []
 
 
@@ -92,11 +102,11 @@ def test_charge_that_cannot_be_written_counts_nothing(world: World, touched: lis
     )
     admitted = world.admit(world.messages(world.sample(world.order())))
     with world.unchanged(), pytest.raises(InternalError) as caught:
-        world.take(admitted)
+        charge_and_answer(world.census, admitted)
     assert caught.value.code == "STORE_FAILED"
     assert caught.value.stops_node
     with world.unchanged(), pytest.raises(InternalError, match="STORE_FAILED"):
-        world.take(admitted)
+        charge_and_answer(world.census, admitted)
     assert touched == []
     world.open_census().journal.db.execute("drop trigger full")
     world.verify_honest_query()
@@ -117,9 +127,9 @@ def test_commit_whose_outcome_is_unknown_counts_nothing(
 
     monkeypatch.setattr(world.census.journal, "_commit", lost_reply)
     with pytest.raises(StateUnknownError):
-        world.take(admitted)
+        charge_and_answer(world.census, admitted)
     with pytest.raises(StateUnknownError):
-        world.take(admitted)
+        charge_and_answer(world.census, admitted)
     assert touched == []
     # The write had happened: the log says so, and the answer is made from it, once.
     world.crash_census()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fakes.world import HEALTH, OTHER_HEALTH, RESEARCHER, World, make_policy
+from fakes.world import HEALTH, OTHER_HEALTH, RESEARCHER, World, charge_and_answer, make_policy
 
 from broker_common.crypto.commitments import SALT_BYTES
 from broker_common.crypto.linkage import LinkageKey
@@ -78,13 +78,13 @@ def test_retry_proves_the_first_charge(world: World) -> None:
     """What a retry is told of the one charge there is does not depend on what the node has done since, in any bit."""
     order = world.order()
     sample = world.sample(order)
-    first = world.take(world.admit(world.messages(sample)))
+    first = charge_and_answer(world.census, world.admit(world.messages(sample)))
     world.verify_honest_query()
-    again = world.take(world.admit(world.messages(sample)))
+    again = charge_and_answer(world.census, world.admit(world.messages(sample)))
     assert again == first
     assert world.census_log.verifier.verify_checkpoint(first.note).size == first.index + 1
     world.crash_census()
-    assert world.take(world.admit(world.messages(sample))) == first
+    assert charge_and_answer(world.census, world.admit(world.messages(sample))) == first
 
 
 def test_retries_while_the_first_attempt_still_runs_are_one_query(world: World) -> None:
@@ -97,7 +97,7 @@ def test_retries_while_the_first_attempt_still_runs_are_one_query(world: World) 
     def attempt(number: int) -> None:
         admitted = world.admit(attempts[number])
         together.wait()
-        world.take(admitted)
+        charge_and_answer(world.census, admitted)
         world.census.release(order.hash.hex())
 
     with ThreadPoolExecutor(len(attempts)) as threads:
@@ -116,11 +116,11 @@ def test_retry_that_arrives_while_the_charge_commits_is_admitted(world: World, m
 
     def charged_just_before(slot: int, researcher: str, now_ms: int) -> bool:
         monkeypatch.setattr(world.census.slots, "is_held", is_held)
-        world.take(first)
+        charge_and_answer(world.census, first)
         return is_held(slot, researcher, now_ms)
 
     monkeypatch.setattr(world.census.slots, "is_held", charged_just_before)
-    world.take(world.admit(retry))
+    charge_and_answer(world.census, world.admit(retry))
     assert len(world.charges()) == 1
 
 
@@ -134,7 +134,7 @@ def test_two_nodes_on_one_journal_charge_a_ticket_once(world: World) -> None:
     world.census.slots.reserve(RESEARCHER, not_below=order.body.noise_slot.number, now_ms=0, expires_ms=2**62, limit=64)
     admitted.append(world.admit(world.messages(sample)))
     with ThreadPoolExecutor(2) as threads:
-        first, second = threads.map(world.take, admitted, nodes)
+        first, second = threads.map(lambda pair: charge_and_answer(pair[0], pair[1]), zip(nodes, admitted, strict=True))
     assert first.index == second.index
     assert len(world.charges()) == 1
     world.verify_honest_query()
@@ -151,7 +151,7 @@ def test_two_samples_racing_for_one_ticket_leave_one(world: World) -> None:
     def race(place: int) -> str:
         together.wait()
         try:
-            world.take(admitted[place])
+            charge_and_answer(world.census, admitted[place])
         except BrokerError as error:
             return error.code
         return samples[place].set_commitment.hex()
@@ -232,14 +232,14 @@ def test_charged_ticket_is_good_for_ever_for_its_one_answer(
     """Whatever expired or changed since: brought again it has the same charge, proof and byte-identical answer."""
     order = world.order()
     sample = world.sample(order)
-    first = world.take(world.admit(world.messages(sample)))
+    first = charge_and_answer(world.census, world.admit(world.messages(sample)))
     if released:
         world.census.release(order.hash.hex())
     stored = world.census.waiting_answer(order.body.query_id.hex())
     assert stored is not None
     change(world)
     for _ in range(2):
-        assert world.take(world.admit(world.messages(sample))) == first
+        assert charge_and_answer(world.census, world.admit(world.messages(sample))) == first
         world.census.release(order.hash.hex())
         assert world.sealed(order) == stored.sealed
     assert world.open(order, stored.sealed).scale == 30
@@ -256,10 +256,10 @@ def test_charge_that_was_not_answered_yet_is_answered_whatever_changed(
     admitted = world.admit(world.messages(sample))
     with monkeypatch.context() as patch:
         patch.setattr(CensusNode, "answer", lambda *_: None)
-        world.take(admitted)
+        charge_and_answer(world.census, admitted)
     change(world)
     world.crash_census()
-    world.take(world.admit(world.messages(sample)))
+    charge_and_answer(world.census, world.admit(world.messages(sample)))
     world.census.release(order.hash.hex())
     assert world.open(order, world.sealed(order)).policy_hash == world.policy.hash
     assert len(world.charges()) == 1
@@ -301,7 +301,7 @@ def test_charged_ticket_is_good_for_its_set_only(world: World) -> None:
         (forged, HEALTH, "BAD_SIGNATURE"),
     ):
         with world.unchanged(), pytest.raises(BrokerError, match=code):
-            world.take(world.admit(messages, sender))
+            charge_and_answer(world.census, world.admit(messages, sender))
 
 
 def test_proof_of_a_charge_shows_nothing_that_happened_after_it(world: World) -> None:
@@ -319,7 +319,7 @@ def test_proof_of_a_charge_shows_nothing_that_happened_after_it(world: World) ->
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(world.census.journal, "prove", meanwhile)
-        proved = world.take(first)
+        proved = charge_and_answer(world.census, first)
     checkpoint = world.census_log.verifier.verify_checkpoint(proved.note)
     assert checkpoint.size == proved.index + 1 == before + 1
     assert len(world.entries()) > checkpoint.size

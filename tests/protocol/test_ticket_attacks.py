@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
-from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World
+from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, charge_and_answer
 from google.protobuf.message import Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -315,7 +315,7 @@ def test_two_tickets_on_one_slot_admitted_at_once_are_charged_once(world: World)
     world.census.slots.reserve(RESEARCHER, not_below=slot, now_ms=0, expires_ms=2**62, limit=64)
     world.answer(first)
     with world.refusing("SLOT_UNUSABLE"):
-        world.take(admitted, node)
+        charge_and_answer(node, admitted)
 
 
 def test_slot_of_an_expired_quote_is_refused(world: World) -> None:
