@@ -148,7 +148,7 @@ class CensusHome(AgencyHome[CensusState]):
         """The policy in force is signed again by a new policy key: the one before will not be honoured for ever."""
         if purpose != Purpose.POLICY.value:
             return
-        newest = self.keyring.listed_signing(self.own_card().card, Purpose.POLICY)[-1]
+        newest = self.keyring.newest_signing(self.own_card(), Purpose.POLICY)
         with self.journal() as journal, journal.reading() as state:
             policy = state.policy
         if policy is not None:

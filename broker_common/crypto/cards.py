@@ -171,15 +171,19 @@ def sign_card(card: Card, identities: Sequence[SigningKey]) -> SignedCard:
 def with_new_key(card: Card, purpose: str, key: str, *, now_ms: int, from_ms: int, until_ms: int) -> Card:
     """The next card: a new key for a purpose, put to use at `from_ms`; the ones before are honoured until `until_ms`.
 
-    Keys whose time is over leave the card, and so do those for this purpose that would have begun later.
+    Keys whose time is over leave the card, and so do those for this purpose that would have begun later. An identity key
+    stays until it has ended, and begins no later than the new one: who knows the card so far wants its newest signature.
     """
     kept = [
         old
         for old in card.keys
-        if (old.until_ms == 0 or now_ms < old.until_ms) and not (old.purpose == purpose and old.from_ms > from_ms)
+        if (old.until_ms == 0 or now_ms < old.until_ms)
+        and not (old.purpose == purpose != _IDENTITY and old.from_ms > from_ms)
     ]
     ending = [
-        msgspec.structs.replace(old, until_ms=min(until_ms, old.until_ms or until_ms))
+        msgspec.structs.replace(
+            old, from_ms=min(from_ms, old.from_ms), until_ms=min(until_ms, old.until_ms or until_ms)
+        )
         if old.purpose == purpose
         else old
         for old in kept

@@ -441,9 +441,9 @@ def test_no_altered_letter_of_a_card_goes_unnoticed(place: int, letter: str) -> 
 # --- the next card ---------------------------------------------------------------------------------------------------
 
 
-def follow(before: VerifiedCard, signed: SignedCard, now_ms: int = 0) -> VerifiedCard:
+def follow(before: VerifiedCard, signed: SignedCard) -> VerifiedCard:
     """The next card, if it is one."""
-    return verify_successor(before, signed, now_ms)
+    return verify_successor(before, signed)
 
 
 @pytest.mark.parametrize("role", PARTIES)
@@ -533,7 +533,7 @@ def test_a_key_whose_short_name_collides_is_another_key(monkeypatch: pytest.Monk
 
 
 def test_the_identity_key_is_replaced_by_a_card_that_both_sign() -> None:
-    """From there on either makes the next one while both are honoured; after that only the new one does."""
+    """While both are honoured both sign; after that only the new one does. The old one alone makes nothing from there on."""
     alice = ALICE.copy()
     first = alice.card
     second = alice.renew(IDENTITY, until_ms=1000)
@@ -542,21 +542,29 @@ def test_the_identity_key_is_replaced_by_a_card_that_both_sign() -> None:
     # Later, when the old key's time is over, it leaves the card.
     third = alice.renew("ticket", now_ms=1000)
     assert len(third.signed.signatures) == 1
-    assert follow(second, third.signed, 1000).card == third.card
+    assert follow(second, third.signed).card == third.card
     # Whoever has heard of neither in between knows nobody who signed the third.
-    assert code_of(lambda: follow(first, third.signed, 1000)) == "BAD_SIGNATURE"
+    assert code_of(lambda: follow(first, third.signed)) == "BAD_SIGNATURE"
 
 
-def test_an_ended_identity_key_makes_no_successor() -> None:
-    """Whoever finds it years later can make cards that agree with themselves, and that nobody follows."""
+@pytest.mark.parametrize("honoured_until_ms", [0, 1, 10**15])
+def test_a_stolen_identity_key_that_was_replaced_makes_no_successor(honoured_until_ms: int) -> None:
+    """Not even while it is honoured: it would replace its successor, and the theft could not be ended."""
     alice, thief = ALICE.copy(), ALICE.copy()
-    known = alice.renew(IDENTITY, until_ms=1000)
-    thief.renew("ticket")
-    stolen = thief.renew("ticket")
+    known = alice.renew(IDENTITY, until_ms=honoured_until_ms)
+    (old,) = thief.listed(IDENTITY, SigningKey)
+    for _ in range(3):
+        stolen = thief.renew("ticket")
     assert stolen.card.serial > known.card.serial
-    assert follow(known, stolen.signed, 999).card == stolen.card
-    for now_ms in (1000, 10**12):
-        assert code_of(lambda: follow(known, stolen.signed, now_ms)) == "BAD_SIGNATURE"  # noqa: B023 - called here
+    assert verify_card(stolen.signed).card.identity == ALICE.identity
+    assert code_of(lambda: follow(known, stolen.signed)) == "BAD_SIGNATURE"
+    # Nor with an identity key of the thief's own beside it, nor with the real one listed but without its signature.
+    own = thief.renew(IDENTITY)
+    assert code_of(lambda: follow(known, own.signed)) == "BAD_SIGNATURE"
+    listing_both = msgspec.structs.replace(known.card, serial=99)
+    for signers in ([old], [old, old]):
+        assert code_of(lambda: follow(known, sign_card(listing_both, signers))) == "BAD_SIGNATURE"  # noqa: B023 - called here
+    assert follow(known, alice.renew("ticket").signed).card.serial == known.card.serial + 1
 
 
 def test_a_first_card_can_drop_to_another_identity_only_through_both() -> None:
@@ -610,6 +618,26 @@ def test_a_key_that_was_to_end_earlier_still_does() -> None:
     assert times_of(alice.card.card, "ticket") == [(0, 20), (10, 30), (15, 0)]
 
 
+@pytest.mark.parametrize(("role", "purpose"), [(role, purpose) for role in PARTIES for purpose in PURPOSES[role]])
+def test_a_key_in_an_emergency_takes_the_place_of_one_that_was_announced(role: Role, purpose: str) -> None:
+    """Announced for later, and then replaced at once: the new key is the one that counts, for whoever heard of either."""
+    party = PARTIES[role].copy()
+    first = party.card
+    announced = party.renew(purpose, now_ms=100, from_ms=5000, until_ms=9000)
+    (_, (later, _)) = announced.listed(purpose)
+    urgent = party.renew(purpose, now_ms=200, from_ms=200, until_ms=200)
+    (*_, (newest, public)) = urgent.listed(purpose)
+    assert (newest.from_ms, newest.until_ms) == (200, 0)
+    assert urgent.honoured(purpose, 200) == [public]
+    assert urgent.in_use(purpose, 200) == public
+    # Only an identity key stays listed, because whoever knows the announcement wants to see its signature.
+    assert (later.key in [key.key for key, _ in urgent.listed(purpose)]) == (purpose == IDENTITY)
+    for before in (first, announced):
+        assert follow(before, urgent.signed).card == urgent.card
+    assert follow(urgent, party.renew(purpose, now_ms=201, from_ms=201, until_ms=201).signed).card.serial == 4
+    assert len(party.card.listed(purpose)) == 2
+
+
 def test_keys_whose_time_is_over_leave_the_card() -> None:
     """Of every purpose: a card lists what is in force or will be."""
     alice = ALICE.copy()
@@ -646,7 +674,7 @@ def test_rotations_of_any_kind_make_cards_that_follow(steps: list[tuple[str, int
             until_ms=from_ms + honour,
             key=None if purpose == TLS else make_key(purpose, health.identity),
         )
-        assert follow(before, health.card.signed, now_ms).card == health.card.card
+        assert follow(before, health.card.signed).card == health.card.card
         for each in PURPOSES["health"]:
             assert health.card.in_use(each, now_ms) in health.card.honoured(each, now_ms)
 

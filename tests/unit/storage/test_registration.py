@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 from fakes.cards import IDENTITY, Party
 from fakes.clock import FakeClock
-from fakes.forged import common_name, forge, subject_of
+from fakes.forged import STRANGE, forge, subject_of, twin
 from fakes.logs import ALICE, CENSUS, HEALTH, ORIGIN, root
 
-from broker_common.crypto.cards import MAX_CARD_BYTES, TLS, SignedCard, VerifiedCard
+from broker_common.crypto.cards import MAX_CARD_BYTES, TLS, SignedCard, verify_card
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.query.ticket import Researcher
-from broker_common.storage.journal import Journal
+from broker_common.storage import registration
+from broker_common.storage.journal import Journal, Transaction
 from broker_common.storage.registration import (
+    CardExchange,
     Identifier,
     KnownPeers,
     LogName,
     announce,
-    exchange,
     own_card,
     read_card,
     register,
     registered,
+    renew,
     revoke,
 )
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Announced, Event, Registered, Revoked, parse_entry
+from broker_common.tlog.membership import Registration
 from broker_common.tlog.note import NoteSigner
 
 NOW_MS = FakeClock()()
 LATER_MS = NOW_MS + 1000
+SECONDS = 20
 BOB = Party(Identity("university", "researcher", "bob"))
 OTHER_CENSUS = Party(Identity("census-us", "census", "node"), "census-us.test/log")
 
@@ -83,6 +89,11 @@ def journal(path: Path, clock: FakeClock) -> Iterator[Journal[CensusState]]:
 def alice() -> Party:
     """Alice with all her keys, to be changed at will; her first card is `ALICE`'s."""
     return ALICE.copy()
+
+
+def exchange(journal: Journal[CensusState], caller: Identity, signed: SignedCard) -> SignedCard:
+    """What a node that started a moment ago answers to a card."""
+    return CardExchange(journal, FakeClock())(caller, signed)
 
 
 def events(journal: Journal[CensusState]) -> list[Event]:
@@ -228,7 +239,9 @@ def test_a_card_that_is_not_our_next_one_is_not_announced(journal: Journal[Censu
 def test_registering_is_an_entry_of_the_log(journal: Journal[CensusState]) -> None:
     """With everything that the node has to know of the peer."""
     said = register(journal, BOB.card, projects=["one", "two"], inbox="127.0.0.1:2")
-    assert events(journal)[-1] == Registered(card=BOB.card.signed, projects=("one", "two"), inbox="127.0.0.1:2")
+    assert events(journal)[-1] == Registered(
+        card=BOB.card.signed, note="", projects=("one", "two"), inbox="127.0.0.1:2"
+    )
     assert (said.card.signed, said.projects, said.inbox) == (BOB.card.signed, ("one", "two"), "127.0.0.1:2")
     with journal.reading() as state:
         assert registered(state.membership, "researcher", "bob").card.signed == BOB.card.signed
@@ -254,19 +267,31 @@ def test_a_known_peers_card_must_follow_the_one_that_is_known(journal: Journal[C
         assert code_of(lambda: register(journal, stranger.card)) == "BAD_SIGNATURE"
         assert code_of(lambda: register(journal, stranger.renew("ticket"))) == "BAD_SIGNATURE"
         assert code_of(lambda: register(journal, moved.card)) == "WRONG_ORGANISATION"
-    replaced = register(journal, stranger.card, replace=True)
+    replaced = register(journal, stranger.card, replace_because="a lost laptop")
     assert (replaced.card.signed, replaced.projects) == (stranger.card.signed, ("study",))
+    assert events(journal)[-1] == Registered(
+        card=stranger.card.signed, note="a lost laptop", projects=("study",), inbox="127.0.0.1:1"
+    )
     # Whoever was known before is nobody now.
     assert code_of(lambda: register(journal, alice.renew("ticket"))) == "BAD_SIGNATURE"
 
 
+def test_a_reason_that_is_not_needed_is_not_logged(journal: Journal[CensusState], alice: Party) -> None:
+    """An operator who gives one for a card that follows, or for somebody new, registers it like any other."""
+    for card in (BOB.card, alice.renew("ticket"), alice.card):
+        register(journal, card, replace_because="to be sure")
+        event = events(journal)[-1]
+        assert isinstance(event, Registered)
+        assert (event.card, event.note) == (card.signed, "")
+
+
 def test_a_card_that_the_log_would_refuse_is_the_callers_mistake(journal: Journal[CensusState]) -> None:
     """Not a damaged log: the node goes on, and the operator reads what is wrong."""
-    twin = Party(BOB.identity, given={TLS: forge(BOB.identity, subject=subject_of(ALICE.tls))})
+    double = Party(BOB.identity, given={TLS: twin(ALICE.tls, BOB.identity)})
     with unchanged(journal):
         assert code_of(lambda: register(journal, OTHER_CENSUS.card)) == "WRONG_ORGANISATION"
         assert code_of(lambda: register(journal, CENSUS.card)) == "WRONG_ORGANISATION"
-        assert code_of(lambda: register(journal, twin.card)) == "MALFORMED_MESSAGE"
+        assert code_of(lambda: register(journal, double.card)) == "MALFORMED_MESSAGE"
     assert register(journal, BOB.card).card.signed == BOB.card.signed
 
 
@@ -304,7 +329,7 @@ def test_a_newer_card_is_taken_from_whoever_it_belongs_to(journal: Journal[Censu
     """Its entry keeps studies and inbox, which are the operator's to give."""
     newer = alice.renew("ticket")
     assert exchange(journal, ALICE.identity, newer.signed) == CENSUS.card.signed
-    assert events(journal)[-1] == Registered(card=newer.signed, projects=("study",), inbox="127.0.0.1:1")
+    assert events(journal)[-1] == Registered(card=newer.signed, note="", projects=("study",), inbox="127.0.0.1:1")
     health = HEALTH.copy()
     exchange(journal, HEALTH.identity, health.renew("manifest").signed)
     with journal.reading() as state:
@@ -332,7 +357,7 @@ def forged_cards() -> dict[str, tuple[SignedCard, str]]:
     """What a caller who is Alice on the wire may try, and how it is refused."""
     bob, stranger, alice = BOB.copy(), Party(ALICE.identity), ALICE.copy()
     next_card = alice.successor("ticket")
-    twin = forge(ALICE.identity, subject=common_name(subject_of(HEALTH.tls).rfc4514_string().removeprefix("CN=")))
+    copied = forge(ALICE.identity, subject=subject_of(HEALTH.tls))
     return {
         "another researcher's card": (bob.renew("ticket").signed, "WRONG_ORGANISATION"),
         "an agency's card": (HEALTH.copy().renew("manifest").signed, "WRONG_ORGANISATION"),
@@ -347,11 +372,15 @@ def forged_cards() -> dict[str, tuple[SignedCard, str]]:
             "BAD_SIGNATURE",
         ),
         "rubbish": (msgspec.structs.replace(next_card.signed, document="{}"), "MALFORMED_MESSAGE"),
-        "another peer's subject": (alice.successor(TLS, key=twin).signed, "MALFORMED_MESSAGE"),
+        "another peer's subject": (alice.showing(copied), "MALFORMED_MESSAGE"),
         "one subject twice": (
-            alice.successor(TLS, key=forge(ALICE.identity, subject=subject_of(alice.tls))).signed,
+            alice.successor(TLS, key=twin(alice.tls, ALICE.identity)).signed,
             "MALFORMED_MESSAGE",
         ),
+        **{
+            f"a certificate with {what}": (alice.showing(alice.tls, make(ALICE.identity)), "MALFORMED_MESSAGE")
+            for what, make in STRANGE.items()
+        },
     }
 
 
@@ -377,21 +406,114 @@ def test_a_peer_that_was_revoked_exchanges_nothing(journal: Journal[CensusState]
             assert code_of(lambda: exchange(journal, ALICE.identity, signed)) == "NOT_REGISTERED"  # noqa: B023 - called here
 
 
-def test_a_card_that_another_process_revoked_meanwhile_is_not_taken(
-    journal: Journal[CensusState], path: Path, clock: FakeClock, alice: Party, monkeypatch: pytest.MonkeyPatch
+Take = Callable[[Journal[CensusState], SignedCard], object]
+# The ways in which a card that its owner sent comes into a log: the owner called, or our node called and was told.
+WAYS: dict[str, Take] = {
+    "exchange": lambda journal, signed: exchange(journal, ALICE.identity, signed),
+    "renew": lambda journal, signed: renew(journal, verify_card(signed)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_card_that_was_under_way_does_not_bring_back_who_is_revoked(
+    journal: Journal[CensusState], path: Path, clock: FakeClock, alice: Party, way: str
 ) -> None:
-    """An exchange under way does not undo what the operator's command says while it is judged."""
-    newer = alice.renew("ticket").signed
+    """The operator's command holds the lock when the card is looked at: the card is decided on after it, and refused."""
+    newer, waiting = alice.renew("ticket").signed, threading.Event()
 
-    def meanwhile(journal: Journal[CensusState], card: VerifiedCard, **how: object) -> object:
-        with opened(path, clock) as operator:
-            revoke(operator, "researcher", "alice", "a lost laptop")
-        return register(journal, card, **how)  # type: ignore[arg-type]  # handed through
+    def begin() -> None:
+        waiting.set()
+        begin_transaction()
 
-    monkeypatch.setattr("broker_common.storage.registration.register", meanwhile)
-    with contextlib.suppress(InvalidRequestError):
-        exchange(journal, ALICE.identity, newer)
+    with opened(path, clock) as operator, ThreadPoolExecutor(1) as node:
+        begin_transaction = journal._begin
+        journal._begin = begin  # type: ignore[method-assign]  # the same, and says that it was reached
+        with operator.transaction() as transaction:
+            taken = node.submit(WAYS[way], journal, newer)
+            # It has looked at the log, where Alice is known, and asks for the lock.
+            assert waiting.wait(SECONDS)
+            transaction.append(Revoked(role="researcher", name="alice", note="a lost laptop"))
+        assert code_of(taken.result) == "NOT_REGISTERED"
     assert "alice" not in KnownPeers(journal, clock).researchers()
+    assert isinstance(events(journal)[-1], Revoked)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_revocation_that_waits_for_a_card_revokes_all_the_same(
+    journal: Journal[CensusState], path: Path, clock: FakeClock, alice: Party, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other order: the card holds the lock when the operator's command comes; it is taken, and its owner revoked."""
+    newer, waiting = alice.renew("ticket").signed, threading.Event()
+    with opened(path, clock) as command, ThreadPoolExecutor(1) as operator:
+        begin_transaction, revoking = command._begin, []
+
+        def begin() -> None:
+            waiting.set()
+            begin_transaction()
+
+        def logging(transaction: Transaction[CensusState], event: Registered, identity: Identity) -> Registration:
+            revoking.append(operator.submit(revoke, command, "researcher", "alice", "a lost laptop"))
+            assert waiting.wait(SECONDS)
+            return log(transaction, event, identity)
+
+        log = registration._append
+        command._begin = begin  # type: ignore[method-assign]  # the same, and says that it was reached
+        monkeypatch.setattr(registration, "_append", logging)
+        WAYS[way](journal, newer)
+        revoking[0].result()
+        monkeypatch.undo()
+        assert "alice" not in KnownPeers(journal, clock).researchers()
+        assert [type(event) for event in events(journal)[-2:]] == [Registered, Revoked]
+        # Whatever she sends from now on.
+        with unchanged(journal):
+            for signed in (newer, alice.renew("ticket").signed):
+                assert code_of(lambda: WAYS[way](journal, signed)) == "NOT_REGISTERED"  # noqa: B023 - called here
+
+
+def test_a_card_of_nobody_whom_an_operator_has_registered_is_not_taken(journal: Journal[CensusState]) -> None:
+    """What comes over the wire renews what is known, and introduces nobody."""
+    with unchanged(journal):
+        assert code_of(lambda: renew(journal, BOB.card)) == "NOT_REGISTERED"
+        assert code_of(lambda: renew(journal, Party(ALICE.identity).renew("ticket"))) == "BAD_SIGNATURE"
+        assert code_of(lambda: renew(journal, ALICE.card)) == "CARD_OUTDATED"
+
+
+def test_a_peer_makes_the_log_grow_by_few_cards_a_day(journal: Journal[CensusState], alice: Party) -> None:
+    """Each is an entry. The 21st within a day is not taken, and is answered like any other; others are not concerned."""
+    clock, health = FakeClock(), HEALTH.copy()
+    exchanging = CardExchange(journal, clock)
+    for serial in range(2, 22):
+        clock.advance(60_000)
+        exchanging(ALICE.identity, alice.changed(serial=serial))
+    known = KnownPeers(journal, clock).card("researcher", "alice")
+    assert known.card.serial == 21
+    # An hour less than a day after the first of them.
+    clock.advance(22 * 3_600_000)
+    with unchanged(journal):
+        for serial in (22, 23, 10**6):
+            assert exchanging(ALICE.identity, alice.changed(serial=serial)) == CENSUS.card.signed
+    assert KnownPeers(journal, clock).researchers()["alice"].keys == tuple(known.verify_keys(Purpose.TICKET, 0))
+    exchanging(HEALTH.identity, health.renew("manifest").signed)
+    assert KnownPeers(journal, clock).card("health", "health-on").signed == health.card.signed
+    # An operator is not a peer, and a day later the peer is heard again.
+    assert register(journal, verify_card(alice.changed(serial=50))).card.card.serial == 50
+    clock.advance(2 * 3_600_000)
+    exchanging(ALICE.identity, alice.changed(serial=51))
+    assert KnownPeers(journal, clock).card("researcher", "alice").card.serial == 51
+
+
+def test_cards_that_are_refused_or_not_newer_do_not_count(journal: Journal[CensusState], alice: Party) -> None:
+    """A peer on an old backup goes on showing its old card, and is heard when it has a newer one."""
+    exchanging, older = CardExchange(journal, FakeClock()), alice.card.signed
+    exchanging(ALICE.identity, alice.renew("ticket").signed)
+    stranger = Party(ALICE.identity).renew("ticket").signed
+    for _ in range(30):
+        exchanging(ALICE.identity, older)
+        exchanging(ALICE.identity, alice.card.signed)
+        assert code_of(lambda: exchanging(ALICE.identity, stranger)) == "BAD_SIGNATURE"
+    newer = alice.renew("ticket").signed
+    exchanging(ALICE.identity, newer)
+    assert KnownPeers(journal, FakeClock()).card("researcher", "alice").signed == newer
 
 
 # --- what a running node sees ----------------------------------------------------------------------------------------
@@ -437,18 +559,21 @@ def test_keys_are_honoured_until_their_time_is_over(
     assert alice.card.certificates(LATER_MS)[0] in known.certificates()
 
 
-def test_an_identity_key_whose_time_is_over_makes_no_card(
+def test_an_identity_key_that_was_replaced_makes_no_card(
     journal: Journal[CensusState], clock: FakeClock, alice: Party
 ) -> None:
-    """Whoever stole it can replace nothing any more."""
+    """Whoever stole it can replace nothing any more, from the moment that the new one is known."""
     thief = ALICE.copy()
     register(journal, alice.renew(IDENTITY, now_ms=NOW_MS, from_ms=NOW_MS, until_ms=LATER_MS))
     thief.renew("ticket")
     stolen = thief.renew("ticket")
     assert stolen.card.serial > alice.card.card.serial
-    clock.now_ms = LATER_MS
-    with unchanged(journal):
-        assert code_of(lambda: exchange(journal, ALICE.identity, stolen.signed)) == "BAD_SIGNATURE"
+    for now_ms in (NOW_MS, LATER_MS):
+        clock.now_ms = now_ms
+        with unchanged(journal):
+            assert code_of(lambda: exchange(journal, ALICE.identity, stolen.signed)) == "BAD_SIGNATURE"
+            assert code_of(lambda: register(journal, stolen)) == "BAD_SIGNATURE"
+            assert code_of(lambda: renew(journal, stolen)) == "BAD_SIGNATURE"
     assert exchange(journal, ALICE.identity, alice.renew("ticket", now_ms=LATER_MS).signed) == CENSUS.card.signed
 
 
@@ -456,5 +581,5 @@ def test_a_log_that_registers_what_it_may_not_is_damaged(journal: Journal[Census
     """Whoever goes past the commands: the log refuses, and the journal says that it does not hold."""
     before = events(journal)
     with pytest.raises(InternalError, match="CARD_INVALID"), journal.transaction() as transaction:
-        transaction.append(Registered(card=OTHER_CENSUS.card.signed, projects=(), inbox=""))
+        transaction.append(Registered(card=OTHER_CENSUS.card.signed, note="", projects=(), inbox=""))
     assert events(journal) == before
