@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fakes.deployment import FRENCH, Outcome, make, wait_until
-from fakes.homes import adopt, move, set_limits
+from fakes.homes import move, set_limits
 from fakes.marked_people import Row, health_and_census_rows, write_csv
 from fakes.recorded import Watched
 from fakes.wiretap import Call, Link, Wiretap
@@ -157,7 +157,7 @@ class _Life:
         self._deployment.start("census")
         self._deployment.start("health")
         self._ask_at_once()
-        adopt(self._deployment.directory, release_tick_ms=TICK_MS, forward_delay_ms=DELAY_MS, answer_delay_ms=DELAY_MS)
+        self._deployment.adopt(release_tick_ms=TICK_MS, forward_delay_ms=DELAY_MS, answer_delay_ms=DELAY_MS)
         self._ask_at_ticks()
         self._deployment.in_session(self._ask_for_the_last_of_it)
         self._exhaust()

@@ -32,6 +32,7 @@ DOCUMENT = Path(__file__).parents[2] / "protos" / "README.md"
 LENGTHS: dict[str, tuple[int, ...]] = {
     "SampleFrame.ciphertext": (262_160,),
     "SampleHeader.sealed_frame_key": (1_168,),
+    "SampleHeader.linkage": (16,),
     "SignedManifest.manifest": (136,),
     "SealedAnswer.sealed": (17_520,),
     "Ticket.query_id": (16,),
@@ -48,10 +49,12 @@ LENGTHS: dict[str, tuple[int, ...]] = {
     "CollectResponse": (0, 17_546),
 }
 RPCS = {
-    Link("researcher", "health"): {"GetDictionary", "Submit", "Check"},
-    Link("researcher", "census"): {"GetPolicy", "GetDictionary", "Quote", "Collect", "Check"},
-    Link("health", "census"): {"GetPolicy", "Count"},
+    Link("researcher", "health"): {"GetDictionary", "Submit", "Exchange", "Check"},
+    Link("researcher", "census"): {"GetPolicy", "GetDictionary", "Quote", "Collect", "Exchange", "Check"},
+    Link("health", "census"): {"GetPolicy", "Count", "Exchange"},
     Link("census", "researcher"): {"Deliver"},
+    Link("colleague", "health"): {"GetDictionary", "Submit", "Exchange"},
+    Link("colleague", "census"): {"GetPolicy", "GetDictionary", "Quote", "Collect", "Exchange"},
 }
 SUBMISSIONS, COUNTS = Link("researcher", "health"), Link("health", "census")
 FRAME_BYTES = 262_144
@@ -75,7 +78,7 @@ def test_lengths_are_documented() -> None:
 
 
 def parts(message: Message) -> Iterator[tuple[str, int]]:
-    """The length of a message, of every message and every field of bytes in it, and of what was signed inside."""
+    """The length of a message, of every message and every field of bytes or text in it, and of what was signed inside."""
     yield message.DESCRIPTOR.name, message.ByteSize()
     if isinstance(message, ticket_pb2.SignedTicket):
         yield from parts(ticket_pb2.Ticket.FromString(message.ticket))
@@ -83,7 +86,7 @@ def parts(message: Message) -> Iterator[tuple[str, int]]:
         for each in value if field.is_repeated else [value]:
             if isinstance(each, Message):
                 yield from parts(each)
-            elif isinstance(each, bytes):
+            elif isinstance(each, bytes | str):
                 yield f"{message.DESCRIPTOR.name}.{field.name}", len(each)
 
 
@@ -99,7 +102,7 @@ def test_every_length_is_the_documented_one(recorded: Recorded) -> None:
 
 def test_the_number_of_frames_is_the_documented_one(recorded: Recorded) -> None:
     """Samples of nobody, of one person and of thousands are cut into as many frames as the document says."""
-    samples = open_samples(recorded.tap, recorded.directory)
+    samples = open_samples(recorded.tap, recorded.snapshots)
     frames = [len(sample.call.requests) - 2 for sample in samples]
     people = [len(sample.pseudonyms) for sample in samples]
     assert frames == [max(1, -(-(64 + 16 * count) // FRAME_BYTES)) for count in people]
@@ -116,9 +119,16 @@ def test_every_rpc_was_recorded(recorded: Recorded) -> None:
 
 
 def calls_of(recorded: Recorded, name: str) -> list[Call]:
-    """Every call that belongs to a query, in order."""
+    """Every call that belongs to a query, in order on each link. A question is submitted and collected at once."""
     query = recorded.queries[name]
-    return [call for call in recorded.tap.calls() if call.query == query]
+    return [call for link in LINKS for call in recorded.tap.calls(link) if call.query == query]
+
+
+def submission_of(recorded: Recorded, name: str) -> health_service_pb2.SubmitRequest:
+    """What the researcher sent to the health node."""
+    request = next(call.requests[0] for call in calls_of(recorded, name) if call.link == SUBMISSIONS)
+    assert isinstance(request, health_service_pb2.SubmitRequest)
+    return request
 
 
 def form(message: Message) -> Any:
@@ -164,8 +174,8 @@ def test_what_passes_has_one_form_whatever_the_cohort(names: tuple[str, ...], re
     shown = [forms_of(recorded, name) for name in names]
     assert [(link, method) for link, method, *_ in shown[0]] == [
         (SUBMISSIONS, "Submit"),
-        (COUNTS, "Count"),
         (Link("researcher", "census"), "Collect"),
+        (COUNTS, "Count"),
     ]
     assert all(each == shown[0] for each in shown)
 
@@ -214,8 +224,8 @@ class Attempt:
         parts = [part for part in call.requests if isinstance(part, census_service_pb2.CountRequest)]
         header = parts[0].header
         self.ticket = header.ticket
-        # One ticket, one set commitment; names of keys.
-        self.common = [header.ticket.ticket, header.ticket.signature, header.ticket.key_id]
+        # One ticket, one set commitment; names of keys and of the chain that links records.
+        self.common = [header.ticket.ticket, header.ticket.signature, header.ticket.key_id, header.linkage.encode()]
         self.own = [header.sealed_frame_key, *(part.frame.ciphertext for part in parts if part.HasField("frame"))]
         # What was cut off begins with the envelopes of gRPC and of the message, which are common to all frames.
         self.own.append(call.unfinished[2 * WINDOW :])
@@ -224,7 +234,8 @@ class Attempt:
             signed = parts[-1].manifest
             manifest = sample_pb2.Manifest.FromString(signed.manifest)
             self.set_commitment = manifest.set_commitment
-            self.common += [manifest.ticket_hash, manifest.set_commitment, signed.key_id]
+            self.common += [manifest.ticket_hash, manifest.set_commitment]
+            self.key = signed.key_id
             self.own += [manifest.encapsulation_hash, manifest.ciphertext_hash, signed.signature]
 
     def windows(self) -> set[bytes]:
@@ -248,18 +259,20 @@ def attempts(recorded: Recorded) -> dict[bytes, list[Attempt]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["cut", "killed"])
+@pytest.mark.parametrize("name", ["cut", "killed", "rotated"])
 def test_two_attempts_of_a_ticket_have_nothing_in_common_but_the_ticket(
     name: str, recorded: Recorded, attempts: dict[bytes, list[Attempt]]
 ) -> None:
-    """A connection cut within a frame, and a node killed after its charge: the second attempt is sealed anew.
+    """A connection cut within a frame, a node killed after its charge, and every key replaced: the second is sealed anew.
 
     Encapsulation, every block of ciphertext, hashes and signature differ; ticket, set commitment and names of keys are
-    the same, and nothing else is.
+    the same (of keys that were not replaced), and nothing else is.
     """
-    (first, second) = attempts[calls_of(recorded, name)[0].requests[0].ticket.ticket]  # type: ignore[attr-defined]
+    (first, second) = attempts[submission_of(recorded, name).ticket.ticket]
     assert sum(map(len, first.own)) > FRAME_BYTES
-    assert first.is_whole == (name == "killed")
+    assert first.is_whole == (name != "cut")
+    if first.is_whole:
+        assert (first.key == second.key) == (name == "killed")
     assert first.windows() & second.windows() == set()
     assert second.common[: len(first.common)] == first.common
 
@@ -270,8 +283,7 @@ def test_the_same_criteria_twice_have_nothing_in_common(
     """Two tickets for one cohort: nothing on the wire says that their samples are the same people."""
     pieces = []
     for name in ("many", "many, again"):
-        submission = calls_of(recorded, name)[0].requests[0]
-        assert isinstance(submission, health_service_pb2.SubmitRequest)
+        submission = submission_of(recorded, name)
         (attempt,) = attempts[submission.ticket.ticket]
         ticket = ticket_pb2.Ticket.FromString(submission.ticket.ticket)
         pieces.append(
@@ -282,7 +294,7 @@ def test_the_same_criteria_twice_have_nothing_in_common(
                 ]
             )
         )
-    samples = [sample.pseudonyms for sample in open_samples(recorded.tap, recorded.directory)]
+    samples = [sample.pseudonyms for sample in open_samples(recorded.tap, recorded.snapshots)]
     assert samples.count(max(samples, key=len)) == len(pieces)
     assert pieces[0] & pieces[1] == set()
 
