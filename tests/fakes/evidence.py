@@ -131,7 +131,8 @@ def _columns(place: Place, name: str, suffix: str, content: bytes) -> Iterator[E
                 tables = [("rows", f"'{copy}'")]
             else:
                 tables = [
-                    (table, f'"{table}"') for (table,) in db.execute("select table_name from duckdb_tables()").fetchall()
+                    (table, f'"{table}"')
+                    for (table,) in db.execute("select table_name from duckdb_tables()").fetchall()
                 ]
             for table, source in tables:
                 for column, values in db.execute(f"select * from {source}").fetchnumpy().items():  # noqa: S608

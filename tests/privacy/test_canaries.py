@@ -461,7 +461,9 @@ def test_logs_say_what_happened_and_nothing_of_what_was_asked(role: str, recorde
 
 def test_sources_of_either_kind_were_searched(findings: set[Finding]) -> None:
     """The rows about people speak of what came from CSV and of what came from Parquet."""
-    sources = {(str(each.place), each.exhibit.split(",")[0].split(" ")[0]) for each in findings if "card of" in each.canary}
+    sources = {
+        (str(each.place), each.exhibit.split(",")[0].split(" ")[0]) for each in findings if "card of" in each.canary
+    }
     kinds = {(f"{agency}: source", f"people.{kind}") for agency in ("health", "census") for kind in ("csv", "parquet")}
     assert sources == kinds
 

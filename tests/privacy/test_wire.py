@@ -5,15 +5,21 @@ What must not stand there in the clear is searched for by `test_canaries`, whose
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.evidence import open_samples
-from fakes.recorded import Recorded
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from fakes.canaries import Exhibit, Place
+from fakes.evidence import heard, open_samples
+from fakes.homes import AGENCIES, own_cards
+from fakes.recorded import KEYS, Recorded
 from fakes.wiretap import LINKS, Call, Link
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
@@ -209,6 +215,114 @@ def test_criteria_have_a_place_in_one_message_only() -> None:
     methods = [method for service in services for method in service.methods]
     assert [method.name for method in methods if holds_condition(method.input_type, set())] == ["Submit"]
     assert not [method.name for method in methods if holds_condition(method.output_type, set())]
+
+
+# --- cards -------------------------------------------------------------------------------------------------------------
+#
+# Read by hand: what a card may say is written down here a second time.
+
+CARD_FIELDS = {"format": int, "serial": int, "role": str, "organisation": str, "name": str, "origin": str, "keys": list}
+NAME = r"[a-z0-9][a-z0-9-]*"
+SIGNED_FOR = ("identity", "log", "answer", "policy", "operator", "manifest", "ticket")
+SIGNING = {purpose: (rf"ed25519-public {purpose} ([A-Za-z0-9+/=]{{44}})", 32) for purpose in SIGNED_FOR}
+KEY_FORMS = {
+    **SIGNING,
+    "sample": (r"mlkem768-x25519-public ([A-Za-z0-9+/=]{1624})", 1_216),
+    # Not a key: the public name of one that nobody else needs.
+    "sampling": (r"secret ([0-9a-f]{16})", 12),
+}
+
+
+def cards_in(exhibit: Exhibit) -> list[dict[str, Any]]:
+    """Every card that stands in something: in a file of its own, an entry of a log, a message, a command's output."""
+    found = []
+    for match in re.finditer(rb'\{"document":', exhibit.data):
+        text = exhibit.data[match.start() :].decode("utf-8", "replace")
+        found.append(json.JSONDecoder().raw_decode(text)[0])
+    # Proposals of policies begin alike.
+    return [each for each in found if '"keys":' in each["document"]]
+
+
+@pytest.fixture(scope="module")
+def cards(recorded: Recorded) -> dict[Place, list[dict[str, Any]]]:
+    """Every card that anybody had or was told, by where it was."""
+    found: defaultdict[Place, list[dict[str, Any]]] = defaultdict(list)
+    for exhibit in recorded.evidence():
+        is_page = exhibit.name.startswith(("journal.db", "connection")) and ": entries.entry" not in exhibit.name
+        if not is_page:
+            found[exhibit.place] += cards_in(exhibit)
+    return found
+
+
+def test_cards_hold_public_keys_only(cards: dict[Place, list[dict[str, Any]]]) -> None:
+    """Names, times, and for each purpose a public key of its kind and length: no card has room for anything else."""
+    seen = set()
+    for card in {json.dumps(card, sort_keys=True): card for each in cards.values() for card in each}.values():
+        assert card.keys() == {"document", "signatures"}
+        for signature in card["signatures"]:
+            assert re.fullmatch(r"[0-9a-f]{16}", signature["key_id"])
+            assert len(base64.b64decode(signature["signature"], validate=True)) == 64
+            assert signature.keys() == {"key_id", "signature"}
+        document = json.loads(card["document"])
+        assert {name: type(value) for name, value in document.items()} == CARD_FIELDS
+        for name in ("role", "organisation", "name"):
+            assert re.fullmatch(NAME, document[name])
+        assert document["origin"] in {"", f"{document['role']}.example/tripartite"}
+        for key in document["keys"]:
+            assert key.keys() == {"purpose", "key", "from_ms", "until_ms"}
+            assert {type(key["from_ms"]), type(key["until_ms"])} == {int}
+            seen.add((document["role"], key["purpose"]))
+            verify_public(key["purpose"], key["key"])
+    assert seen == {(role, purpose) for role, purposes in KEYS.items() for purpose in purposes}
+
+
+def verify_public(purpose: str, key: str) -> None:
+    """Return only if the text is a public key for this purpose and nothing more."""
+    if purpose == "tls":
+        certificate = x509.load_pem_x509_certificate(key.encode())
+        assert certificate.public_bytes(serialization.Encoding.PEM).decode() == key
+        assert {extension.oid._name for extension in certificate.extensions} == {
+            *("subjectAltName", "basicConstraints", "extendedKeyUsage")
+        }
+        return
+    pattern, length = KEY_FORMS[purpose]
+    match = re.fullmatch(pattern, key)
+    assert match is not None, (purpose, key)
+    assert len(base64.b64decode(match[1], validate=True)) == length
+
+
+def test_cards_reach_everybody_who_must_know_them(cards: dict[Place, list[dict[str, Any]]]) -> None:
+    """Cards were where they are expected: the test above has read them in homes, in logs, in messages and in outputs."""
+    expected = {
+        *(Place(party, "output") for party in (*KEYS, "colleague")),
+        *(Place(party, "config") for party in ("researcher", "colleague", "auditor")),
+        *(Place(agency, "store") for agency in ("health", "census")),
+        *(heard(link, by_client=side) for link in LINKS if link.server != "researcher" for side in (True, False)),
+    }
+    assert {place for place, found in cards.items() if found} == expected
+
+
+def test_an_exchange_says_nothing_but_a_card_that_its_party_has_announced(
+    recorded: Recorded, cards: dict[Place, list[dict[str, Any]]]
+) -> None:
+    """Both messages are, byte for byte, a card that stands in the party's own home or log: their length is the card's."""
+    announced = {party: {json.dumps(card) for card in own_cards(recorded.directory / party)} for party in AGENCIES}
+    for party in ("researcher", "colleague"):
+        place = Place(party, "config")
+        announced[party] = {json.dumps(card) for card in cards[place] if '"role":"researcher"' in card["document"]}
+    passed: Counter[str] = Counter()
+    for call in recorded.tap.calls():
+        if call.method == "Exchange":
+            said = ((call.link.client, call.client.messages), (call.link.server, call.server.messages))
+            for party, messages in said:
+                for part in messages:
+                    (card,) = cards_in(Exhibit(Place("", ""), "", part.data))
+                    compact = json.dumps(card, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
+                    assert json.dumps(card) in announced[party], party
+                    # A tag, a length of two bytes, and the card.
+                    assert part.data[3:] == compact
+                    passed[party] += 1
+    assert passed.keys() == announced.keys()
 
 
 # --- what attempts have in common ----------------------------------------------------------------------------------------
