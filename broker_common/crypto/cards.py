@@ -61,7 +61,8 @@ PURPOSES: Final[Mapping[Role, tuple[str, ...]]] = {
 MAX_CARD_BYTES = 48 * 1024
 _MOST_KEYS_PER_PURPOSE = 8
 _SECRET_NAME = re.compile(r"secret [0-9a-f]{16}")
-_Time = Annotated[int, Meta(ge=0, lt=2**53)]
+# Before the year 10000: a time on a card can be written as a date.
+_Time = Annotated[int, Meta(ge=0, lt=253_402_300_800_000)]
 _Name = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9-]{0,62}\Z")]
 
 PublicKey: TypeAlias = VerifyKey | SealingKey | PeerCertificate | str

@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, NoReturn, TypeAlias, cast, get_args
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -154,7 +155,10 @@ def credentials_of(certificate: PeerCertificate, private_keys: bytes) -> TlsCred
     """The certificate with the one of these PEM private keys that belongs to it; ValueError when none does."""
     wanted = x509.load_pem_x509_certificate(certificate.pem).public_key().public_bytes(_DER, _SPKI)
     for block in _PRIVATE_BLOCK.findall(private_keys):
-        key = serialization.load_pem_private_key(block, password=None)
+        try:
+            key = serialization.load_pem_private_key(block, password=None)
+        except UnsupportedAlgorithm as error:
+            raise ValueError("a private key is of no known kind") from error
         if key.public_key().public_bytes(_DER, _SPKI) == wanted:
             return TlsCredentials(certificate.pem, block)
     raise ValueError("none of the private keys belongs to the certificate")

@@ -19,12 +19,9 @@ PARSER = re.compile(
 # Functions that are called like parsers and see no bytes from outside, or hand them on as they are.
 EXEMPT = {
     "broker_common.rpc.callers:verify_role": "takes an identity and the name of an RPC",
-    "broker_common.storage.home:Home.read_key": "hands what Home.read gives to the parser of a key",
-    "broker_common.storage.home:Home.read_tls": "hands on what Home.read gives",
-    "broker_common.storage.registration:read_peer_certificate": "hands what Home.read gives to PeerCertificate.parse_pem",
-    "broker_common.storage.registration:read_researchers": "hands what Home.read gives to the parser of a key",
     "broker_common.storage.source_values:ColumnReader.read": "texts of a source: reached through both loaders",
     "census_node.ledger:verify_affordable": "takes a state and a scale",
+    "census_node.opening:CensusHome.read": "gives a view of the log, which the journal's targets read",
     "census_node.node:CensusNode.read_registry": "LoadFolder.verify, then Registry.read",
 }
 

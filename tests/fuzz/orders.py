@@ -41,7 +41,7 @@ from broker_common.tlog.entries import Charged, Entry, encode_entry, parse_entry
 from broker_common.tlog.merkle import MerkleTree, root_from_inclusion
 from broker_common.tlog.note import NoteSigner, NoteVerifier
 from broker_common.values import QUERY_ID_BYTES
-from census_node.admission import Admission, AdmittedSample, Gate
+from census_node.admission import Admission, AdmittedSample, Gate, verify_linkage
 from census_node.dictionary import CENSUS_DICTIONARY
 from health_node.forwarding import Sample, VerifiedCharge, verify_charged
 from researcher_node.answers import Answers, AskedQuestion, CensusKeys
@@ -442,6 +442,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(
             verify_ticket,
             VerifiedTicket.verify_fresh,
+            VerifiedTicket.verify_unexpired,
             VerifiedTicket.verify_policy,
             VerifiedTicket.verify_release,
             VerifyKey.verify_signature,
@@ -464,7 +465,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "sample": Target(
         parse=_parse_sample,
         check=_check_sample,
-        covers=(Admission.finish, question_from_wire, verify_commitment, parse_message),
+        covers=(Admission.finish, verify_linkage, question_from_wire, verify_commitment, parse_message),
         on_the_wire=True,
         seeds=_sample_seeds,
         codes=_TICKET_CODES

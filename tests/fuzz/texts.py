@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from base64 import b64encode
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +12,10 @@ import msgspec
 import tomli_w
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from fakes import logs
-from fakes.cards import IDENTITY
 from fakes.world import make_policy
 from fuzz.target import Cut, Target, fresh_path, joined, require
 
 from broker_common.crypto.base64_text import base64_text, parse_base64
-from broker_common.crypto.cards import (
-    PURPOSES,
-    CardSignature,
-    SignedCard,
-    VerifiedCard,
-    parse_signed_card,
-    verify_card,
-)
 from broker_common.crypto.certificates import (
     Identity,
     PeerCertificate,
@@ -49,7 +39,7 @@ from broker_common.query.normal_form import verify_size
 from broker_common.query.question import Question, parse_question, question_from_wire
 from broker_common.rpc.callers import register, verify_caller
 from broker_common.storage.home import Home
-from broker_common.storage.source import RejectedRows
+from broker_common.storage.source import RejectedRows, verify_names
 from census_node.config import CensusConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.loading import read_registry
@@ -59,6 +49,7 @@ from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.loading import load_people
 from researcher_node.asking import parse_fraction
 from researcher_node.config import ResearcherConfig
+from researcher_node.selection import parse_since, parse_until
 
 __all__ = ["CRITERIA_CODES", "QUESTION_CODES", "TARGETS", "verify_condition", "verify_question"]
 
@@ -141,6 +132,25 @@ def _check_fraction(millionths: int, data: bytes) -> None:
     digits = text_of(data).strip().replace("_", "").lower().partition("e")[0]
     significant = digits.replace(".", "").lstrip("+0").rstrip("0")
     require(len(significant) <= len("1000000"), "a fraction has six decimals at most")
+
+
+def _parse_times(data: bytes) -> tuple[int, int]:
+    text = text_of(data)
+    return parse_since(text), parse_until(text)
+
+
+def _check_times(times: tuple[int, int], data: bytes) -> None:
+    since, until = times
+    length = 86_400_000 if len(data) == len("2026-03-31") else 1000
+    require(until - since == length, "a day is a day long, an instant a second")
+    # Far from both ends of the calendar, the same instant at another offset says the same.
+    if abs(since) < 6 * 10**13:
+        instant = _EPOCH + timedelta(milliseconds=since)
+        for offset in (timedelta(), timedelta(hours=-5)):
+            require(parse_since(instant.astimezone(timezone(offset)).isoformat()) == since, "an instant is read back")
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _parse_reference(data: bytes) -> bytes:
@@ -254,46 +264,6 @@ def _certificate_seeds() -> dict[str, bytes]:
 def _caller_seeds() -> dict[str, bytes]:
     good = joined(b"ssl", b"TSI_PRIVACY_AND_INTEGRITY", b"TLSv1.3")
     return {"known": good + _PEM, "bad certificate": good}
-
-
-# --- cards -----------------------------------------------------------------------------------------------------------
-
-
-def _parse_card(data: bytes) -> VerifiedCard:
-    """A card as it is handed over, or any document that the identity key of an honest card has signed."""
-    part, rest = data[:1], data[1:]
-    if part == b"s":
-        keys = logs.ALICE.listed(IDENTITY, SigningKey)
-        signatures = tuple(
-            CardSignature(key_id=key.key_id, signature=b64encode(key.sign(rest)).decode("ascii")) for key in keys
-        )
-        rest = SignedCard(document=rest.decode("utf-8", "replace"), signatures=signatures).to_bytes()
-    return verify_card(parse_signed_card(rest))
-
-
-def _check_card(card: VerifiedCard, data: bytes) -> None:
-    signed = card.signed
-    require(parse_signed_card(signed.to_bytes()) == signed, "a card is read back")
-    require(signed.document.encode() == card.card.document, "a card has one spelling")
-    require(data[1:] in {signed.to_bytes(), card.card.document}, "nothing stands beside a card")
-    require(len(card.public) == len(card.card.keys), "every key of a card has been read")
-    require({key.purpose for key in card.card.keys} == set(PURPOSES[card.card.role]), "a card lists its role's keys")
-    for certificate in card.certificates(0):
-        require(certificate.identity == card.card.identity, "a card shows its own certificates")
-
-
-def _card_seeds() -> dict[str, bytes]:
-    alice, census = logs.ALICE.card, logs.CENSUS.card
-    return {
-        "researcher": b"w" + alice.signed.to_bytes(),
-        "census": b"w" + census.signed.to_bytes(),
-        "signed": b"s" + alice.card.document,
-        "two identities": b"w" + logs.ALICE.successor(IDENTITY).signed.to_bytes(),
-        "bad identity": b"s" + census.card.document,
-        "bad order": b"s" + alice.card.document.replace(b'"purpose":"tls"', b'"purpose":"ticket"'),
-        "bad spelling": b"s" + alice.card.document.replace(b'"serial":1', b'"serial": 1'),
-        "bad end": b"w" + alice.signed.to_bytes() + b"\n",
-    }
 
 
 # --- configurations and policies -------------------------------------------------------------------------------------
@@ -484,6 +454,27 @@ TARGETS: Mapping[str, Target[Any]] = {
         errors=(ValueError,),
         max_bytes=32,
     ),
+    "times": Target(
+        parse=_parse_times,
+        check=_check_times,
+        covers=(parse_since, parse_until),
+        seeds=lambda: {
+            "day": b"2026-03-31",
+            "instant": b"2026-03-31T09:30:00",
+            "minute": b"2026-03-31 09:30",
+            "offset": b"2026-03-31T09:30:00-05:00",
+            "first": b"0001-01-01T00:00:00+23:59",
+            "last": b"9999-12-31T23:59:59-23:59",
+            "last day": b"9999-12-31",
+            "bad day": b"2026-02-29",
+            "bad hour": b"2026-03-31T24:00",
+            "bad offset": b"2026-03-31T09:30:00+24:00",
+            "bad week": b"2026-W01-1",
+        },
+        codes=frozenset({"INVALID_VALUE"}),
+        words=(b"T", b"Z", b"+00:00", b"-23:59", b"0000", b"9999-12-31", b"\xd9\xa1", b"\n", b".5"),
+        max_bytes=48,
+    ),
     "health_card": Target(
         parse=lambda data: parse_health_card(text_of(data)),
         check=lambda card, _: require(parse_health_card(card) == card and card.isascii(), "a card is ten digits"),
@@ -552,17 +543,6 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_caller_seeds,
         codes=frozenset({"INSECURE_TRANSPORT", "CERTIFICATE_EXPIRED"}),
     ),
-    "card": Target(
-        parse=_parse_card,
-        check=_check_card,
-        covers=(parse_signed_card, verify_card),
-        seeds=_card_seeds,
-        codes=frozenset({"MALFORMED_MESSAGE", "BAD_SIGNATURE"}),
-        words=(b'"purpose":"identity"', b'"from_ms":', b'"until_ms":0', b"secret 0123456789abcdef", b"-----BEGIN"),
-        mutations=500,
-        max_bytes=12_000,
-        on_the_wire=True,
-    ),
     "census_config": _config_target(CensusConfig),
     "health_config": _config_target(HealthConfig),
     "researcher_config": _config_target(ResearcherConfig),
@@ -576,14 +556,14 @@ TARGETS: Mapping[str, Target[Any]] = {
     ),
     "census_source": Target(
         parse=_parse_census_source,
-        covers=(read_registry, RejectedRows.verify_few, parse_health_card),
+        covers=(read_registry, verify_names, RejectedRows.verify_few, parse_health_card),
         seeds=_census_source_seeds,
         codes=frozenset({"LOAD_REFUSED"}),
         words=(b",", b'"', b'""', b"\r\n", b"\0", b"\xef\xbb\xbf", b"\xff", b"French", _CARD.encode(), b"\x1c"),
     ),
     "health_source": Target(
         parse=_parse_health_source,
-        covers=(load_people, RejectedRows.verify_few, parse_date),
+        covers=(load_people, verify_names, RejectedRows.verify_few, parse_date),
         seeds=_health_source_seeds,
         codes=frozenset({"LOAD_REFUSED"}),
         words=(b",", b'"', b";", b"\r\n", b"\0", b"\xff", b"stroke", b"2010-02-29", _CARD.encode(), b"-2147483648"),
