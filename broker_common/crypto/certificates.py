@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, NoReturn, TypeAlias, cast, get_args
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -41,6 +41,9 @@ Role: TypeAlias = Literal["researcher", "health", "census"]
 _URI = re.compile(r"tripartite://([a-z0-9][a-z0-9-]{0,62})/([a-z]+)/([a-z0-9][a-z0-9-]{0,62})")
 # Clocks of the parties may differ a little when a certificate is new.
 _BACKDATE = timedelta(hours=1)
+_CURVE = ec.SECP256R1()
+# Nothing of the key that signs stands in what is signed: to see what would be, any will do.
+_ANYBODYS_KEY = ec.derive_private_key(1, _CURVE)
 _PRIVATE_BLOCK = re.compile(rb"-----BEGIN PRIVATE KEY-----\n.+?-----END PRIVATE KEY-----\n", re.DOTALL)
 _DER, _SPKI = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
 
@@ -87,7 +90,7 @@ def parse_identity(uri: str) -> Identity:
 
 def make_certificate(identity: Identity, *, now_ms: int, days: int) -> TlsCredentials:
     """A fresh key and a self-signed certificate for `identity`, valid from now for `days`."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = ec.generate_private_key(_CURVE)
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     key_hash = hashlib.sha256(key.public_key().public_bytes(_DER, _SPKI)).hexdigest()[:16]
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"tripartite {identity.role} {key_hash}")])
@@ -131,7 +134,10 @@ class PeerCertificate:
 
     @classmethod
     def parse_pem(cls, pem: bytes) -> PeerCertificate:
-        """Read a file that holds one certificate, of one identity, that is no authority; ValueError otherwise."""
+        """Read a file that holds one certificate, of one identity, that is no authority; ValueError otherwise.
+
+        It is signed by its own key, and written as the library that we make our own with would write it.
+        """
         certificate = _loaded(pem)
         # SECURITY: TLS will trust the whole file, whatever else it holds.
         plain = certificate.public_bytes(serialization.Encoding.PEM)
@@ -142,6 +148,7 @@ class PeerCertificate:
         except (x509.DuplicateExtension, x509.ExtensionNotFound, x509.UnsupportedGeneralNameType, TypeError) as error:
             # TypeError is what the library says of a subject that holds a string of bits.
             raise ValueError("the certificate does not say whose it is, or that it is no authority") from error
+        _verify_readable(certificate)
         return cls(
             pem=plain,
             identity=identity,
@@ -157,7 +164,8 @@ def credentials_of(certificate: PeerCertificate, private_keys: bytes) -> TlsCred
     for block in _PRIVATE_BLOCK.findall(private_keys):
         try:
             key = serialization.load_pem_private_key(block, password=None)
-        except UnsupportedAlgorithm as error:
+        except (UnsupportedAlgorithm, InternalError) as error:
+            # The latter is what the library says of a key whose length is not that of its kind.
             raise ValueError("a private key is of no known kind") from error
         if key.public_key().public_bytes(_DER, _SPKI) == wanted:
             return TlsCredentials(certificate.pem, block)
@@ -185,6 +193,46 @@ def _identity(certificate: x509.Certificate) -> Identity:
     if len(uris) != 1:
         raise ValueError("the certificate does not name exactly one identity")
     return parse_identity(uris[0])
+
+
+def _verify_readable(certificate: x509.Certificate) -> None:
+    """ValueError unless every TLS library reads this certificate.
+
+    SECURITY: another library than this one makes the handshakes. It reads all the certificates that are known as one file,
+    up to the first that it cannot read: a peer that hands in such a one would lock out those who stand behind it.
+    """
+    try:
+        if _written_as_ours(certificate) != certificate.tbs_certificate_bytes:
+            raise ValueError("the certificate is not written as those of this service are")
+        certificate.verify_directly_issued_by(certificate)
+    except (InvalidSignature, UnsupportedAlgorithm, InternalError) as error:
+        raise ValueError("the certificate is not signed by its own key, one on P-256") from error
+
+
+def _written_as_ours(certificate: x509.Certificate) -> bytes:
+    """What is signed of a certificate that says the same, as the library writes it for us."""
+    key = certificate.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, type(_CURVE)):
+        raise UnsupportedAlgorithm("no key on P-256")
+    name = x509.Name([x509.NameAttribute(part.oid, _plain(part.value)) for part in certificate.subject])
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key)
+        .serial_number(certificate.serial_number)
+        .not_valid_before(certificate.not_valid_before_utc)
+        .not_valid_after(certificate.not_valid_after_utc)
+    )
+    for extension in certificate.extensions:
+        builder = builder.add_extension(extension.value, critical=extension.critical)
+    return builder.sign(_ANYBODYS_KEY, hashes.SHA256()).tbs_certificate_bytes
+
+
+def _plain(value: str | bytes) -> str:
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+        raise ValueError("the certificate's subject is no plain text")
+    return value
 
 
 def _canonical_subject(certificate: x509.Certificate) -> str:

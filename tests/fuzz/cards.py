@@ -116,6 +116,9 @@ def _card_seeds() -> dict[str, bytes]:
         "census": b"w" + census.signed.to_bytes(),
         "signed": b"s" + document,
         "two identities": b"s" + _key(IDENTITY, _NEXT, own, until_ms=NOW_MS + DAY_MS),
+        # Of milliseconds, the last before the year 10000, and the next.
+        "last time": b"s" + document.replace(b'"until_ms":0', b'"until_ms":253402300799999'),
+        "bad time": b"s" + document.replace(b'"until_ms":0', b'"until_ms":253402300800000'),
         "bad identity": b"s" + document.replace(b'"name":"researcher-1"', b'"name":"researcher-2"'),
         "bad signature": b"w" + own.signed.to_bytes().replace(b'serial\\":1', b'serial\\":2'),
         "bad order": b"s" + document.replace(b'"purpose":"tls"', b'"purpose":"ticket"'),

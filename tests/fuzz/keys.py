@@ -1,6 +1,7 @@
 """Targets on the key files of a home: linkage keys, files of several keys, private keys of TLS; and how long keys serve.
 
-No refusal may quote what stands in a key file: it may be a key all the same.
+No refusal may quote what stands in a key file: it may be a key all the same. The keys here are made of equal bytes, so that
+nobody takes those of a corpus for real ones.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 from cryptography import x509
@@ -52,7 +53,7 @@ _HOME = Home(_folder(), "census")
 
 # --- linkage keys ------------------------------------------------------------------------------------------------------
 
-_FIRST, _SECOND, _THIRD, _FOURTH = (LinkageKey(_draw(32)) for _ in range(4))
+_FIRST, _SECOND, _THIRD, _FOURTH = (LinkageKey(bytes([number]) * 32) for number in range(4))
 _IN_FORCE = LinkageChain([_FIRST, _SECOND])
 _LINKAGE = LinkageKeys(_HOME, "file:linkage.key")
 _LINKAGE_FILE = _HOME.path / "linkage.key"
@@ -133,9 +134,9 @@ def _check_keys(written: list[str], data: bytes) -> None:
 
 
 def _keys_seeds() -> dict[str, bytes]:
-    signing = [SigningKey.generate(Purpose.LOG, _draw).to_text() for _ in range(2)]
-    opening = OpeningKey.generate(_draw).to_text()
-    secret = secret_text("sampling", _draw(32))
+    signing = [SigningKey(Purpose.LOG, bytes([number]) * 32).to_text() for number in range(2)]
+    opening = OpeningKey(bytes(96)).to_text()
+    secret = secret_text("sampling", bytes(32))
     return {
         "signing": f"s{signing[0]}\n{signing[1]}\n".encode(),
         "opening": f"o{opening}\n{opening}".encode(),
@@ -148,12 +149,18 @@ def _keys_seeds() -> dict[str, bytes]:
 
 # --- private keys of TLS -----------------------------------------------------------------------------------------------
 
-_FORMS = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-_PKCS8, _PLAIN = _FORMS
+_PKCS8, _PLAIN = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
 
 
-def _private_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
+_PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+
+
+def _private_pem(key: _PrivateKey) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, _PKCS8, _PLAIN)
+
+
+def _private_der(key: _PrivateKey) -> bytes:
+    return key.private_bytes(serialization.Encoding.DER, _PKCS8, _PLAIN)
 
 
 # Derived, so that they are the same in every run and no private key lies in the repository.
@@ -197,7 +204,7 @@ def _check_credentials(credentials: TlsCredentials, data: bytes) -> None:
 
 def _credentials_seeds() -> dict[str, bytes]:
     own, other = _private_pem(_OWN), _private_pem(_OTHER)
-    der = _OWN.private_bytes(serialization.Encoding.DER, _PKCS8, _PLAIN)
+    der = _private_der(_OWN)
     stranger = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
     return {
         "one": joined(b"") + own,
@@ -207,6 +214,8 @@ def _credentials_seeds() -> dict[str, bytes]:
         "bad other": joined(b"") + other,
         "bad end": joined(b"") + own.rstrip(),
         "bad der": joined(der[:-1]) + own,
+        # An Ed448 key as short as an Ed25519 one.
+        "bad length": joined(_private_der(stranger).replace(b"\x2b\x65\x70", b"\x2b\x65\x71")) + own,
         # secp256r1 becomes a curve that nobody knows.
         "bad curve": joined(der.replace(b"\x2a\x86\x48\xce\x3d\x03\x01\x07", b"\x2a\x86\x48\xce\x3d\x03\x01\x7f"))
         + own,

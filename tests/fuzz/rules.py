@@ -176,7 +176,6 @@ TARGETS: Mapping[str, Target[Any]] = {
         words=_WORDS,
         mutations=1000,
         max_bytes=12_000,
-        on_the_wire=True,
     ),
     "proposal": Target(
         parse=_find,

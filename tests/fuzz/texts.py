@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import grpc
 import msgspec
 import tomli_w
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from fakes.world import make_policy
-from fuzz.target import Cut, Target, fresh_path, joined, require
+from fuzz.target import Cut, Finding, Target, fresh_path, joined, require
 
 from broker_common.crypto.base64_text import base64_text, parse_base64
 from broker_common.crypto.certificates import (
@@ -21,6 +23,7 @@ from broker_common.crypto.certificates import (
     PeerCertificate,
     certificate_expiry_ms,
     certificate_fingerprint,
+    make_certificate,
     parse_identity,
 )
 from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card
@@ -228,12 +231,25 @@ def _parse_certificate(data: bytes) -> PeerCertificate:
     return PeerCertificate.parse_pem(_pem_of(data))
 
 
+_SERVER = make_certificate(Identity("some-agency", "health", "node"), now_ms=NOW_MS, days=1)
+
+
 def _check_certificate(certificate: PeerCertificate, data: bytes) -> None:
     del data
     require(PeerCertificate.parse_pem(certificate.pem) == certificate, "a certificate is read back")
     require(parse_identity(certificate.identity.uri) == certificate.identity, "an identity is read back")
     require(certificate_fingerprint(certificate.pem) == certificate.fingerprint, "one certificate, one fingerprint")
     require(certificate_expiry_ms(certificate.pem) == certificate.expiry_ms, "one certificate, one end")
+    # Any one that it cannot read hides all those that follow.
+    server = grpc.server(ThreadPoolExecutor(1))
+    shown = [(_SERVER.private_key, _SERVER.certificate)]
+    credentials = grpc.ssl_server_credentials(shown, root_certificates=certificate.pem, require_client_auth=True)
+    try:
+        server.add_secure_port("127.0.0.1:0", credentials)
+    except RuntimeError as error:
+        raise Finding("what is trusted can be read by TLS") from error
+    finally:
+        server.stop(None)
 
 
 def _parse_bare_certificate(data: bytes) -> None:
@@ -258,7 +274,15 @@ _REGISTERED = PeerCertificate.parse_pem(_PEM)
 
 def _certificate_seeds() -> dict[str, bytes]:
     der = x509.load_pem_x509_certificate(_PEM).public_bytes(serialization.Encoding.DER)
-    return {"pem": _PEM, "der": der, "bad two": 2 * _PEM}
+    return {
+        "pem": _PEM,
+        "der": der,
+        "bad two": 2 * _PEM,
+        # The issuer stands before the subject.
+        "bad issuer": der.replace(b"tripartite", b"\xff" * 10, 1),
+        "bad subject": der.replace(b"\x0c\x26tripartite", b"\x1e\x26tripartite"),
+        "bad signature": der[:-1] + bytes([der[-1] ^ 1]),
+    }
 
 
 def _caller_seeds() -> dict[str, bytes]:

@@ -11,6 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.x509.name import _ASN1Type as NameType
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from fakes.clock import FakeClock
 
@@ -245,6 +246,54 @@ def test_what_no_library_writes_is_refused_like_the_rest(old: bytes, new: bytes)
     """ValueError and nothing else, so that a peer's certificate cannot crash whoever registers it."""
     with pytest.raises(ValueError, match=r"."):
         PeerCertificate.parse_pem(patched(old, new))
+
+
+def signed_with(
+    own: ec.EllipticCurvePrivateKey,
+    signing: ec.EllipticCurvePrivateKey | None = None,
+    *,
+    subject: str = "home made",
+    issuer: str = "home made",
+    string: NameType = NameType.UTF8String,
+) -> bytes:
+    """A certificate of `own`, sound unless something else is given."""
+    names = [
+        x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, each, _type=string)]) for each in (subject, issuer)
+    ]
+    return (
+        x509.CertificateBuilder()
+        .subject_name(names[0])
+        .issuer_name(names[1])
+        .public_key(own.public_key())
+        .serial_number(1)
+        .not_valid_before(CERTIFICATE.not_valid_before_utc)
+        .not_valid_after(CERTIFICATE.not_valid_after_utc)
+        .add_extension(NO_AUTHORITY, critical=True)
+        .add_extension(naming(IDENTITY.uri), critical=False)
+        .sign(signing or own, hashes.SHA256())
+        .public_bytes(Encoding.PEM)
+    )
+
+
+P256, OTHER_P256 = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+
+
+@pytest.mark.parametrize(
+    "certificate",
+    [
+        signed_with(P256, OTHER_P256),
+        signed_with(P256, issuer="somebody else"),
+        signed_with(P256, subject="home-m\u00e4de", issuer="home-m\u00e4de"),
+        signed_with(P256, string=NameType.BMPString),
+        signed_with(ec.generate_private_key(ec.SECP384R1())),
+    ],
+    ids=["another's signature", "another issuer", "letters", "kind of string", "curve"],
+)
+def test_only_what_every_tls_library_reads_is_registered(certificate: bytes) -> None:
+    """A server reads all peers' certificates as one file, as far as it can: one that stops it would lock out the rest."""
+    assert PeerCertificate.parse_pem(signed_with(P256)).identity == IDENTITY
+    with pytest.raises(ValueError, match=r"is not written as|not signed by its own|no plain text"):
+        PeerCertificate.parse_pem(certificate)
 
 
 @pytest.mark.parametrize(
