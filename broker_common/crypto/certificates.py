@@ -182,6 +182,9 @@ def _loaded(pem: bytes) -> x509.Certificate:
         return x509.load_pem_x509_certificate(pem)
     except x509.InvalidVersion as error:
         raise ValueError("the certificate is of no known version") from error
+    except ValueError as error:
+        # What the library says may quote all of it.
+        raise ValueError("there is no certificate in PEM") from error
 
 
 def _identity(certificate: x509.Certificate) -> Identity:
