@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import click
 
 from broker_common import card_texts as texts
-from broker_common.cli import emit, home_option, json_option
+from broker_common.cli import emit, home_option, json_option, verify_reason
 from broker_common.crypto.cards import (
     PURPOSES,
     SAMPLE,
@@ -240,7 +240,7 @@ def revoke_command(open_home: Callable[[Path], AgencyHome[Any]], roles: Sequence
     """`revoke` of one agency."""
 
     def command(home: Path, as_json: bool, role: str, name: str, reason: str) -> None:
-        open_home(home).revoke(cast("Role", role), name, reason)
+        open_home(home).revoke(cast("Role", role), name, verify_reason(reason))
         result = {"role": role, "name": name, "state": "revoked"}
         emit(as_json, result, texts.REVOKED.format_map(result))
 

@@ -61,12 +61,12 @@ class BrokerError(Exception):
     @property
     def text(self) -> str:
         """One sentence for a person, safe to show to whoever made the request."""
-        return REASONS[self.code].text.format_map(_Blanks(self.details))
+        return REASONS[self.code].text.format_map(_spoken(self.details))
 
     @property
     def hint(self) -> str:
         """What the reader can do next."""
-        return REASONS[self.code].hint.format_map(_Blanks(self.details))
+        return REASONS[self.code].hint.format_map(_spoken(self.details))
 
     @property
     def stops_node(self) -> bool:
@@ -113,6 +113,16 @@ class _Blanks(dict[str, str]):
 
     def __missing__(self, key: str) -> str:
         return "?"
+
+
+def _spoken(details: Mapping[str, str]) -> _Blanks:
+    """Details for a sentence. They may quote a stranger's file: nothing in it moves a cursor or is no text at all."""
+    return _Blanks(
+        {
+            name: "".join(character if character.isprintable() else "?" for character in value)
+            for name, value in details.items()
+        }
+    )
 
 
 @dataclass(frozen=True, slots=True)

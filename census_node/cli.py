@@ -21,6 +21,7 @@ from broker_common.cli import (
     max_rejected_option,
     ready_line,
     rejections_text,
+    verify_reason,
 )
 from broker_common.crypto.signing import SigningKey
 from broker_common.privacy.belief import belief_of_units
@@ -30,7 +31,7 @@ from broker_common.storage.linkage_keys import NextKey
 from broker_common.tlog.census_state import CensusState
 from census_node import texts
 from census_node.opening import CensusHome
-from census_node.operating import Done, shut_down, verify_reason
+from census_node.operating import Done, shut_down
 from census_node.operating import reopen as reopen_service
 from census_node.policy_commands import number, policy, policy_in_force
 

@@ -60,8 +60,10 @@ PURPOSES: Final[Mapping[Role, tuple[str, ...]]] = {
 
 MAX_CARD_BYTES = 48 * 1024
 _MOST_KEYS_PER_PURPOSE = 8
+_MOST_SAID_CHARACTERS = 200
 _SECRET_NAME = re.compile(r"secret [0-9a-f]{16}")
-_Time = Annotated[int, Meta(ge=0, lt=2**53)]
+# Before the year 10000: a time on a card can be written as a date.
+_Time = Annotated[int, Meta(ge=0, lt=253_402_300_800_000)]
 _Name = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9-]{0,62}\Z")]
 
 PublicKey: TypeAlias = VerifyKey | SealingKey | PeerCertificate | str
@@ -231,7 +233,8 @@ def verify_card(signed: SignedCard) -> VerifiedCard:
         _verify_list(card)
         public = tuple(_parse_key(card, key) for key in card.keys)
     except ValueError as error:
-        raise _malformed(str(error)) from error
+        # The sentence may be the library's; it has to fit into an answer.
+        raise _malformed(str(error)[:_MOST_SAID_CHARACTERS]) from error
     verified = VerifiedCard(card, signed, public)
     identities = [key for _, key in verified.listed(_IDENTITY) if isinstance(key, VerifyKey)]
     if [key.key_id for key in identities] != [signature.key_id for signature in signed.signatures]:

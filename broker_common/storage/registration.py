@@ -29,7 +29,7 @@ from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.query.ticket import Researcher
 from broker_common.storage.journal import Journal, StateT, Transaction
-from broker_common.tlog.entries import Announced, Registered, Revoked
+from broker_common.tlog.entries import Announced, Entry, Registered, Revoked, encode_entry
 from broker_common.tlog.membership import Membership, Registration, peer_name
 from broker_common.values import Clock
 
@@ -156,6 +156,15 @@ def _append(transaction: Transaction[StateT], event: Registered, identity: Ident
 
 def _verify_event(state: StateT, event: Registered) -> None:
     """What the log would refuse is the caller's mistake here, not a damaged log."""
+    try:
+        encode_entry(Entry(sequence=0, time_ms=0, policy="", event=event))
+    except ValueError as error:
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name="a project or the inbox",
+            problem="is empty, too long, or not text",
+            remedy="Projects have 1 to 64 characters, a hundred of them at most; an inbox is HOST:PORT.",
+        ) from error
     trial = Membership.copy_of(state.membership)
     trial.register(event, state.role)
 

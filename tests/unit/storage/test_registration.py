@@ -577,6 +577,19 @@ def test_an_identity_key_that_was_replaced_makes_no_card(
     assert exchange(journal, ALICE.identity, alice.renew("ticket", now_ms=LATER_MS).signed) == CENSUS.card.signed
 
 
+@pytest.mark.parametrize(
+    ("projects", "inbox"),
+    [([""], ""), (["x" * 65], ""), (["x"] * 101, ""), (["\udcff"], ""), (["x"], "h" * 300 + ":1")],
+    ids=["empty", "long", "many", "no text", "inbox"],
+)
+def test_terms_that_no_log_can_hold_are_the_operators_mistake(
+    journal: Journal[CensusState], projects: list[str], inbox: str
+) -> None:
+    """They are refused with what is wrong; nothing is logged, and nothing looks like a bug."""
+    with unchanged(journal):
+        assert code_of(lambda: register(journal, BOB.card, projects=projects, inbox=inbox)) == "INVALID_VALUE"
+
+
 def test_a_log_that_registers_what_it_may_not_is_damaged(journal: Journal[CensusState]) -> None:
     """Whoever goes past the commands: the log refuses, and the journal says that it does not hold."""
     before = events(journal)
