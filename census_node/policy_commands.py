@@ -17,10 +17,11 @@ from broker_common.cli import emit, home_option, json_option
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.policy import MAX_POLICY_BYTES, Policy
 from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.orders import verify_reason
 from census_node import texts
 from census_node.admission import scales_text
 from census_node.opening import CensusHome
-from census_node.operating import Confirmation, verify_reason
+from census_node.operating import Confirmation
 from census_node.proposals import Change, Consequences, Proposal, consequences, draft, make_proposal
 
 __all__ = ["number", "policy", "policy_in_force"]

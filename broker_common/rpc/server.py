@@ -229,8 +229,8 @@ class _CallerInterceptor(aio.ServerInterceptor):
             _log.info("refused", rpc=method, code=error.code)
             if error.stops_node:
                 self._stop.stop(error)
-            # What is wrong with our store is for our operator.
-            public = InternalError("INTERNAL") if error.code == "INTEGRITY" else error
+            # What is wrong with our store or our keys is for our operator.
+            public = InternalError("INTERNAL") if error.for_operator else error
             await context.abort(*trailing_metadata(public))
         except (aio.AbortError, asyncio.CancelledError, GeneratorExit):
             raise

@@ -63,7 +63,7 @@ def read_card(path: Path, *, fingerprint: str | None = None) -> VerifiedCard:
     """A card from a file, which agrees with itself and, where one is given, with a fingerprint.
 
     Raises:
-        InvalidRequestError: CARD_UNREADABLE, MALFORMED_MESSAGE, BAD_SIGNATURE or FINGERPRINT_MISMATCH.
+        InvalidRequestError: CARD_UNREADABLE, BAD_SIGNATURE or FINGERPRINT_MISMATCH.
     """
     try:
         with path.open("rb") as file:
@@ -72,7 +72,12 @@ def read_card(path: Path, *, fingerprint: str | None = None) -> VerifiedCard:
         raise InvalidRequestError(
             "CARD_UNREADABLE", file=str(path), problem=error.strerror or os.strerror(error.errno or 0)
         ) from error
-    card = verify_card(parse_signed_card(data.removesuffix(b"\n")))
+    try:
+        card = verify_card(parse_signed_card(data.removesuffix(b"\n")))
+    except InvalidRequestError as error:
+        if error.code != "MALFORMED_MESSAGE":
+            raise
+        raise InvalidRequestError("CARD_UNREADABLE", file=str(path), problem=error.details["problem"]) from error
     if fingerprint is not None and fingerprint.strip().lower() != card.fingerprint:
         raise InvalidRequestError("FINGERPRINT_MISMATCH", found=card.fingerprint)
     return card

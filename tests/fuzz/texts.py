@@ -54,10 +54,10 @@ from broker_common.rpc.callers import register, verify_caller
 from broker_common.rpc.policy import policy_from_wire
 from broker_common.storage.home import Home
 from broker_common.storage.source import RejectedRows, verify_names
+from broker_common.tlog.orders import verify_reason
 from census_node.config import CensusConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.loading import read_registry
-from census_node.operating import verify_reason
 from health_node.cohort import compile_condition
 from health_node.config import HealthConfig
 from health_node.dictionary import HEALTH_DICTIONARY
@@ -387,7 +387,7 @@ def _config_target(config_type: type[msgspec.Struct]) -> Target[msgspec.Struct]:
             "whole": tomli_w.dumps(_CONFIGS[config_type]).encode(),
             "bad setting": b"a=1",
         },
-        codes=frozenset({"CONFIG_INVALID"}),
+        codes=frozenset({"CONFIG_INVALID", "HOME_INVALID"}),
         words=(b"[limits]\n", b"[keys]\n", b"[[", b'"""', b"1979-05-27T07:32:00Z", b"inf", b"= {", b"\\u0000"),
         mutations=600,
         max_bytes=8192,
