@@ -41,13 +41,14 @@ from broker_common.storage.durable import replace_file
 from broker_common.storage.home import Home, no_config
 from broker_common.storage.keyring import Keyring
 from broker_common.storage.registration import IDENTIFIER, read_card
+from broker_common.tlog.entries import MAX_INBOX_CHARACTERS, MAX_PROJECTS
 from broker_common.tlog.membership import Registration, peer_name
 from broker_common.tlog.orders import verify_reason
 
 __all__ = ["KeyHome", "keys", "register_command", "revoke_command", "verify_card_role"]
 
 _HOMES = "tripartite.homes"
-_DAY_MS = 86_400_000
+_DAY_MS = 86_400_000  # a unit
 _DURATION = re.compile(r"([0-9]{1,6})([dhms])")
 _UNIT_MS = {"d": _DAY_MS, "h": 3_600_000, "m": 60_000, "s": 1000}
 _ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
@@ -303,7 +304,14 @@ def _verify_terms(role: Role, projects: Sequence[str], inbox: str | None, *, is_
             raise InvalidRequestError(
                 "INVALID_VALUE", name="--project", problem=f"is {project[:64]!r}", remedy=texts.NAME_RULE
             )
-    if inbox and not _ADDRESS.fullmatch(inbox):
+    if len(projects) > MAX_PROJECTS:
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name="--project",
+            problem=f"is given more than {MAX_PROJECTS} times",
+            remedy=texts.MANY_PROJECTS,
+        )
+    if inbox and (not _ADDRESS.fullmatch(inbox) or len(inbox) > MAX_INBOX_CHARACTERS):
         raise InvalidRequestError(
             "INVALID_VALUE",
             name="--inbox",

@@ -45,6 +45,7 @@ __all__ = [
 _GROUP = "tripartite.commands"
 _SHOWN_REJECTIONS = 20
 _INTERRUPTED = 130
+# Of a release's name, which stands in tickets, logs and tables.
 _MAX_RELEASE_CHARACTERS = 64
 _ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
 # A disk that is full, or broken, or mounted so that nobody may write.

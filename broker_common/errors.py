@@ -129,6 +129,7 @@ class Reason:
     hint: str
 
 
+# Of a peer's words for our terminal.
 _MAX_DETAIL_CHARACTERS = 500
 _STOPPING = frozenset({"INTEGRITY", "STORE_FAILED", "STATE_UNKNOWN"})
 _FOR_OPERATOR = frozenset({"INTEGRITY", "SECRET_MISSING"})

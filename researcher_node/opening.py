@@ -35,6 +35,7 @@ __all__ = ["ResearcherHome"]
 
 _ANSWERS = "answers.db"
 _OWN_CARD = "own.card"
+# Between an inbox's exchanges of cards with the agencies.
 _EXCHANGE_SECONDS = 300.0
 _log = structlog.get_logger()
 

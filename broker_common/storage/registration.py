@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from broker_common.crypto.cards import (
     MAX_CARD_BYTES,
+    MAX_ORIGIN_CHARACTERS,
     SignedCard,
     VerifiedCard,
     parse_signed_card,
@@ -53,10 +54,11 @@ IDENTIFIER = re.compile(r"\A[a-z0-9][a-z0-9-]{0,62}\Z")
 Identifier = Annotated[str, Meta(pattern=IDENTIFIER.pattern)]
 # In-band, per peer and process. Whoever replaces every key at once needs ten.
 _MOST_CARDS = 20
+# Within so long.
 _CARDS_WITHIN_MS = 86_400_000
 _log = structlog.get_logger()
 # As in a C2SP note.
-LogName = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"\A[^\s+]+\Z")]
+LogName = Annotated[str, Meta(min_length=1, max_length=MAX_ORIGIN_CHARACTERS, pattern=r"\A[^\s+]+\Z")]
 
 
 def read_card(path: Path, *, fingerprint: str | None = None) -> VerifiedCard:
