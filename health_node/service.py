@@ -220,7 +220,8 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         try:
             await self._retrying(lambda: self._attempt(accepted, walk))
         except (RefusedError, InvalidRequestError) as error:
-            if error.code not in _RETRIED:
+            # A key of ours that is missing is no verdict on the question.
+            if error.code not in _RETRIED and not error.for_operator:
                 await asyncio.to_thread(self._node.log_refused, accepted.ticket.hash.hex(), error.code)
             raise
 

@@ -452,15 +452,16 @@ def test_a_proposal_that_was_altered_is_not_adopted(copy: Deployment) -> None:
     assert copy.json("census", "status")["max_belief"] == "0.8"
 
 
-def test_a_missing_key_charges_nothing_while_the_node_runs(copy: Deployment) -> None:
-    """The key that signs answers is taken away under a serving node: nothing is charged for an answer that cannot be."""
+@pytest.mark.parametrize(("role", "name"), [("census", "answer"), ("health", "manifest")])
+def test_a_key_that_vanishes_under_a_serving_node_costs_nothing(copy: Deployment, role: str, name: str) -> None:
+    """Nothing is charged for an answer that cannot be signed, peers are not told which file is missing, and nothing is lost."""
     with copy.node("census"), copy.node("health"):
-        key = copy.home("census") / "keys" / "answer.key"
+        key = copy.home(role) / "keys" / f"{name}.key"
         content = key.read_bytes()
         key.unlink()
         outcome = copy.ask("age >= 65", "all", "--wait", "1")
         assert outcome.code == 5
-        assert "answer.key" not in outcome.stdout + outcome.stderr
+        assert key.name not in outcome.stdout + outcome.stderr
         assert copy.json("census", "status")["answers"] == 0
         key.write_bytes(content)
         query = copy.json("researcher", "answers")["answers"][0]["query_id"]
