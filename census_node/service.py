@@ -32,6 +32,7 @@ from census_node.timing import charge_time, next_tick, outcome_time, sleep_until
 __all__ = ["CensusService"]
 
 Context = ServicerContext[object, object]
+# Before a stop: for queries under way to come to a durable step.
 _DRAIN_SECONDS = 3.0
 
 

@@ -30,6 +30,7 @@ from broker_common.errors import InvalidRequestError
 
 __all__ = [
     "MAX_CARD_BYTES",
+    "MAX_ORIGIN_CHARACTERS",
     "PURPOSES",
     "SAMPLE",
     "SAMPLING",
@@ -58,9 +59,17 @@ PURPOSES: Final[Mapping[Role, tuple[str, ...]]] = {
 }
 """What each role's card lists: at least one key for each of these purposes, and for no other."""
 
+# A card stands whole in a log entry, which has 64 KiB.
 MAX_CARD_BYTES = 48 * 1024
+# The one in use, the next, and those before that are still honoured.
 _MOST_KEYS_PER_PURPOSE = 8
 _MOST_SAID_CHARACTERS = 200
+_MOST_KEYS = 64
+# Of a key as text: a certificate in PEM, and room.
+_MAX_KEY_CHARACTERS = 8192
+_MAX_PURPOSE_CHARACTERS = 32
+# Of a log's name.
+MAX_ORIGIN_CHARACTERS = 200
 _SECRET_NAME = re.compile(r"secret [0-9a-f]{16}")
 # Before the year 10000: a time on a card can be written as a date.
 _Time = Annotated[int, Meta(ge=0, lt=253_402_300_800_000)]
@@ -73,8 +82,8 @@ PublicKey: TypeAlias = VerifyKey | SealingKey | PeerCertificate | str
 class CardKey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One public key and when it serves."""
 
-    purpose: Annotated[str, Meta(max_length=32)]
-    key: Annotated[str, Meta(min_length=1, max_length=8192)]
+    purpose: Annotated[str, Meta(max_length=_MAX_PURPOSE_CHARACTERS)]
+    key: Annotated[str, Meta(min_length=1, max_length=_MAX_KEY_CHARACTERS)]
     from_ms: _Time
     until_ms: _Time
 
@@ -88,8 +97,8 @@ class Card(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: _Name
     serial: Annotated[int, Meta(ge=1, lt=2**53)]
     # Name of its log; empty for a researcher, who keeps none.
-    origin: Annotated[str, Meta(max_length=200)]
-    keys: Annotated[tuple[CardKey, ...], Meta(min_length=1, max_length=64)]
+    origin: Annotated[str, Meta(max_length=MAX_ORIGIN_CHARACTERS)]
+    keys: Annotated[tuple[CardKey, ...], Meta(min_length=1, max_length=_MOST_KEYS)]
 
     @property
     def document(self) -> bytes:

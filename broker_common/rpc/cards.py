@@ -18,6 +18,7 @@ from broker_common.rpc.status import calling
 __all__ = ["CardService", "fetch_card", "parse_newer_card"]
 
 Context = ServicerContext[object, object]
+# For one exchange; both sides write it to their logs.
 _TIMEOUT_SECONDS = 15.0
 
 

@@ -25,13 +25,14 @@ from broker_common.crypto.certificates import PeerCertificate, TlsCredentials
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.rpc.callers import register, set_caller, verify_caller, verify_role
-from broker_common.rpc.channel import KEEPALIVE_MS, MAX_MESSAGE_BYTES
+from broker_common.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_MESSAGE_BYTES
 from broker_common.rpc.status import trailing_metadata
 from broker_common.values import Clock
 
 __all__ = ["NodeServer", "StopSignal", "log_unforeseen"]
 
 _log = structlog.get_logger()
+# Calls under way when the node stops may go on for this long.
 _GRACE_SECONDS = 5.0
 _CARD_SERVICE = "tripartite.v1.CardService"
 
@@ -84,7 +85,7 @@ class NodeServer:
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.keepalive_time_ms", KEEPALIVE_MS),
-                ("grpc.keepalive_timeout_ms", 10_000),
+                ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
                 # Our own clients ping this often; a server takes much less for an attack unless it is told.
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
             ],
@@ -248,8 +249,8 @@ class _CallerInterceptor(aio.ServerInterceptor):
             _log.info("refused", rpc=method, code=error.code)
             if error.stops_node:
                 self._stop.stop(error)
-            # What is wrong with our store is for our operator.
-            public = InternalError("INTERNAL") if error.code == "INTEGRITY" else error
+            # What is wrong with our store or our keys is for our operator.
+            public = InternalError("INTERNAL") if error.for_operator else error
             await context.abort(*trailing_metadata(public))
         except (aio.AbortError, asyncio.CancelledError, GeneratorExit):
             raise

@@ -340,7 +340,7 @@ def _config_target(config_type: type[msgspec.Struct]) -> Target[msgspec.Struct]:
             "whole": tomli_w.dumps(_CONFIGS[config_type]).encode(),
             "bad setting": b"a=1",
         },
-        codes=frozenset({"CONFIG_INVALID"}),
+        codes=frozenset({"CONFIG_INVALID", "HOME_INVALID"}),
         words=(b"[limits]\n", b"[keys]\n", b"[[", b'"""', b"1979-05-27T07:32:00Z", b"inf", b"= {", b"\\u0000"),
         mutations=600,
         max_bytes=8192,

@@ -187,15 +187,15 @@ async def verify_not_taken(home: Path, signed: SignedCard) -> None:
     """Return if a card is taken by this home neither from a file, nor into its log, nor where a node finds it."""
     file = home / "handed-over.card"
     file.write_bytes(signed.to_bytes() + b"\n")
-    assert code_of(lambda: read_card(file)) == "MALFORMED_MESSAGE"
+    assert code_of(lambda: read_card(file)) == "CARD_UNREADABLE"
     if home.name == "researcher":
         role: Role = "census" if '"role":"census"' in signed.document else "health"
         trusted = home / "trust" / f"{role}.card"
         before = trusted.read_bytes()
         trusted.write_bytes(signed.to_bytes() + b"\n")
-        assert code_of(lambda: ResearcherHome(home).trust.card(role)) == "MALFORMED_MESSAGE"
+        assert code_of(lambda: ResearcherHome(home).trust.card(role)) == "CARD_UNREADABLE"
         if role == "census":
-            assert (await refused_start(home)).code == "MALFORMED_MESSAGE"
+            assert (await refused_start(home)).code == "CARD_UNREADABLE"
         trusted.write_bytes(before)
         return
     opened = HOMES[home.name](home)

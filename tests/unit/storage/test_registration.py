@@ -171,12 +171,12 @@ def test_a_card_that_two_people_compared_has_its_fingerprint(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("content", "code"),
     [
-        (b"", "MALFORMED_MESSAGE"),
-        (b"rubbish", "MALFORMED_MESSAGE"),
-        (ALICE.card.signed.to_bytes() + b"\n\n", "MALFORMED_MESSAGE"),
-        (ALICE.card.signed.to_bytes()[:-1], "MALFORMED_MESSAGE"),
-        (ALICE.card.signed.to_bytes() + b" " * 3 * MAX_CARD_BYTES, "MALFORMED_MESSAGE"),
-        (ALICE.card.signed.document.encode(), "MALFORMED_MESSAGE"),
+        (b"", "CARD_UNREADABLE"),
+        (b"rubbish", "CARD_UNREADABLE"),
+        (ALICE.card.signed.to_bytes() + b"\n\n", "CARD_UNREADABLE"),
+        (ALICE.card.signed.to_bytes()[:-1], "CARD_UNREADABLE"),
+        (ALICE.card.signed.to_bytes() + b" " * 3 * MAX_CARD_BYTES, "CARD_UNREADABLE"),
+        (ALICE.card.signed.document.encode(), "CARD_UNREADABLE"),
         (ALICE.sign(ALICE.card.card, [BOB.signing(Purpose.IDENTITY)]).to_bytes(), "BAD_SIGNATURE"),
     ],
     ids=["nothing", "rubbish", "two newlines", "cut", "endless", "unsigned", "signed by somebody else"],
