@@ -52,6 +52,7 @@ class _Log:
     time_ms: int = 0
     policy: str = ""
     load: str = ""
+    release: str = ""
     linkage: str = ""
     loads: set[str] = field(default_factory=set)
     chains: set[str] = field(default_factory=set)
@@ -81,6 +82,7 @@ class _Log:
                 _require(event["load"] not in self.loads, "a load comes twice", entry)
                 _require(self.linkage in {"", event["linkage"]}, "a load of another chain", entry)
                 self._put_in_force(event)
+                self.release = event["release"]
             case "relinked":
                 _require(event["load"] not in self.loads, "a load comes twice", entry)
                 _require(event["previous"] == self.linkage != "", "does not follow on the chain in force", entry)
@@ -109,6 +111,8 @@ class Answer:
     # Number of the charge's entry.
     index: int
     policy: str
+    # Census release in force at the charge.
+    release: str
     # Hash of the sealed answer, once it is out.
     released: str = ""
     kept_until_ms: int = 0
@@ -200,7 +204,7 @@ def _charge(log: CensusLedger, entry: Json, event: Json) -> None:
     _require(event["ticket"] not in log.answers, "one ticket is charged twice", entry)
     _require(event["query"] not in log.queries, "one query has two tickets", entry)
     _require(event["slot"] not in log.slots, "one slot serves two tickets", entry)
-    log.answers[event["ticket"]] = Answer(event, entry["sequence"], entry["policy"])
+    log.answers[event["ticket"]] = Answer(event, entry["sequence"], entry["policy"], log.release)
     log.queries.add(event["query"])
     log.slots.add(event["slot"])
     log.charged = event["total"]
@@ -297,3 +301,5 @@ def verify_agreement(census: CensusLedger, health: HealthLedger) -> None:
             _require(charged is not None and charged.index == question.charged_at, f"ticket {ticket[:8]}: no such charge")
         if question.settled:
             _require(charged is not None and charged.released, f"ticket {ticket[:8]}: settled and not out")
+        if question.refused:
+            _require(charged is None, f"ticket {ticket[:8]}: charged, and refused as {question.refused}")

@@ -34,6 +34,7 @@ from broker_common.errors import REASONS, BrokerError, InvalidRequestError
 from broker_common.privacy.policy import Policy
 from broker_common.query.criteria import parse_condition
 from broker_common.query.messages import parse_message
+from broker_common.query.question import question_from_wire
 from broker_common.rpc.status import broker_error, calling
 from broker_common.storage.linkage_keys import NextKey
 from broker_common.tlog.census_state import CensusState
@@ -41,6 +42,7 @@ from broker_common.tlog.entries import parse_entry
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.replay import LogState
 from census_node import operating
+from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.operating import Confirmation
 from census_node.proposals import draft, make_proposal
 from deploy.local import PROJECT, RELEASE
@@ -56,7 +58,12 @@ _OTHER_RELEASE = "2016"
 _WHERES = ("age >= 0", "age >= 65", "sex = 'female' and age < 40", "procedure = 'angioplasty'", "age >= 140", "aeg = 1")
 _COUNTS = ("all", "mother_tongue = 'French'", "home_language = 'French'", "mother_tongue = 'Klingon'")
 _FRENCH = _COUNTS[1]
-_PATIENCE_SECONDS = 40.0
+_PATIENCE_STEPS = 4
+_STEP_SECONDS = 10.0
+# Longer than any walk from its header to its charge.
+_LONGEST_WALK_SECONDS = 30.0
+_WITH_INBOX, _WITHOUT_INBOX = RESEARCHERS
+_NODES = (*AGENCIES, _WITH_INBOX)
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ _Maker = Callable[[random.Random], dict[str, Any]]
 
 
 def _who(chance: random.Random) -> str:
-    return chance.choices(RESEARCHERS, (4, 1))[0]
+    return chance.choices(RESEARCHERS, (3, 1))[0]
 
 
 def _question(chance: random.Random) -> dict[str, Any]:
@@ -114,8 +121,9 @@ def _question(chance: random.Random) -> dict[str, Any]:
 def _ask(chance: random.Random) -> dict[str, Any]:
     return _question(chance) | {
         "wait": chance.choice((0.0, 1.0, 5.0, 15.0)),
-        # How long until the next operation begins, whatever has become of this one.
-        "apart": chance.choice((0.0, 0.01, 0.1, 0.5, 1.0, 2.0, 5.0)),
+        # How long until the next operation begins, whatever has become of this one. Its sample is handed over after about
+        # a third of a second, and its answer leaves after about one.
+        "apart": round(chance.choice((0.0, chance.uniform(0, 0.1), chance.uniform(0.27, 0.4), chance.uniform(0, 1.5), 5.0)), 3),
     }
 
 
@@ -163,8 +171,9 @@ def _kill(chance: random.Random) -> dict[str, Any]:
         (
             ("now",),
             ("message", chance.randrange(1, 40)),
-            ("commit", chance.randrange(1, 8), "before"),
-            ("commit", chance.randrange(1, 8), "after"),
+            ("commit", chance.randrange(1, 6), "before"),
+            ("commit", chance.randrange(1, 6), "after"),
+            ("commit", chance.randrange(1, 6), "after"),
         )
     )
     return {"party": _party_of(chance), "moment": moment, "down": chance.choice((0.0, 0.0, 0.3, 3.0))}
@@ -186,7 +195,7 @@ _KINDS: tuple[tuple[str, int, _Maker], ...] = (
     ("quote", 3, lambda chance: {"who": _who(chance), "count": _FRENCH, "scale": chance.choice((5, 30, 50))}),
     ("collect", 4, _ticket),
     ("refetch", 4, _ticket),
-    ("inbox", 3, lambda chance: {"who": chance.choice(RESEARCHERS), "what": chance.choice(("down", "up", "moved"))}),
+    ("inbox", 3, lambda chance: {"what": chance.choice(("down", "up", "moved"))}),
     ("load_health", 2, lambda chance: {"what": chance.choice(("whole", "half", "broken"))}),
     ("load_census", 3, lambda chance: {"release": chance.choice((RELEASE, RELEASE, _OTHER_RELEASE)), "broken": chance.random() < 0.2}),
     ("relink", 2, lambda chance: {"party": chance.choice(AGENCIES), "both": chance.random() < 0.6}),
@@ -277,14 +286,19 @@ class _Run:
         self.fetched: dict[str, bytes] = {}
         self.logs = _Logs(simulation)
         self._running: set[asyncio.Task[None]] = set()
-        self._inboxes = {name: simulation.home(name).config.address for name in RESEARCHERS}
+        self._inbox_address: str = simulation.home(_WITH_INBOX).config.address
+        # When each operation began: time that had passed, and the census node's wall clock.
+        self._moments: list[tuple[float, int]] = []
+        self._verified: set[str] = set()
 
     async def whole(self) -> None:
         """Everything, and then the end."""
         self.verify()
-        for name in self.simulation.parties:
+        self.simulation.parties[_WITHOUT_INBOX].wanted = False
+        for name in _NODES:
             await self.simulation.start(name)
         for number, operation in enumerate(self.operations):
+            self._note_moment()
             try:
                 await getattr(self, f"_{operation.name}")(**operation.arguments)
                 await asyncio.sleep(0.001)
@@ -470,22 +484,25 @@ class _Run:
 
         await self._finish(self._begin("meet", who, self._session(who, use)))
 
-    async def _inbox(self, who: str, what: str) -> None:
-        party = self.simulation.parties[who]
+    async def _inbox(self, what: str) -> None:
+        party = self.simulation.parties[_WITH_INBOX]
         if what == "down":
             party.wanted = False
-            await self.simulation.stop(who)
+            await self.simulation.stop(party.name)
         elif what == "up":
             party.wanted = True
-            await self.simulation.start(who)
+            await self.simulation.start(party.name)
         else:
-            await self.simulation.stop(who)
-            old, (host, _, port) = self._inboxes[who], self._inboxes[who].rpartition(":")
-            new = self._inboxes[who] = f"{host}:{int(port) % 60_000 + 1}"
+            await self.simulation.stop(party.name)
+            old = self._inbox_address
+            host, _, port = old.rpartition(":")
+            self._inbox_address = f"{host}:{int(port) % 60_000 + 1}"
             config = party.folder / "config.toml"
-            config.write_text(config.read_text().replace(f'address = "{old}"', f'address = "{new}"', 1))
-            await self.simulation.start(who)
-            await self._register("census", who, replace=False)
+            config.write_text(
+                config.read_text().replace(f'address = "{old}"', f'address = "{self._inbox_address}"', 1)
+            )
+            await self.simulation.start(party.name)
+            await self._register("census", party.name, replace=False)
 
     # --- operators -------------------------------------------------------------------------------------------------
 
@@ -554,7 +571,7 @@ class _Run:
         card = self.simulation.home(whom).own_card()
         terms: dict[str, Any] = {"replace": replace}
         if whom in RESEARCHERS:
-            terms |= {"projects": [PROJECT], "inbox": self._inboxes[whom] if at == "census" else None}
+            terms |= {"projects": [PROJECT], "inbox": self._inbox_address if at == "census" and whom == _WITH_INBOX else None}
         self._order("register", at, lambda: self.simulation.home(at).register(card, **terms))
 
     async def _hand_over_cards(self) -> None:
@@ -633,8 +650,45 @@ class _Run:
             (released,) = [answer.released for answer in answers.values() if answer.charge["query"] == query]
             if hashlib.sha256(sealed).hexdigest() != released:
                 raise SequenceError(f"the answer to {query} that was handed out is not the one that was released")
+        tickets = self._tickets_held()
+        for ticket, answer in answers.items():
+            if ticket not in self._verified:
+                self._verify_charge(tickets.get(ticket), answer)
+                self._verified.add(ticket)
         for who in RESEARCHERS:
             self._verify_held(who)
+
+    def _tickets_held(self) -> dict[str, ticket_pb2.Ticket]:
+        """Every ticket that a researcher signed, by its hash: they are kept before they leave."""
+        signed = [
+            ticket_pb2.SignedTicket.FromString(row[0]).ticket
+            for who in RESEARCHERS
+            for row in self.simulation.rows(who, "select signed_ticket from questions")
+        ]
+        return {hashlib.sha256(ticket).hexdigest(): ticket_pb2.Ticket.FromString(ticket) for ticket in signed}
+
+    def _verify_charge(self, body: ticket_pb2.Ticket | None, answer: ledger_rules.Answer) -> None:
+        """A new charge is what its ticket says, and the ticket was good when its header came."""
+        charge = answer.charge
+        if body is None:
+            raise SequenceError(f"a ticket was charged that nobody signed: {charge}")
+        said = (
+            body.query_id.hex(),
+            body.researcher_id,
+            body.scale,
+            body.noise_slot.number,
+            question_from_wire(body.question, CENSUS_DICTIONARY).text,
+            body.policy_hash.hex(),
+            body.census_release,
+        )
+        done = tuple(charge[name] for name in ("query", "researcher", "scale", "slot", "question"))
+        if said != (*done, answer.policy, answer.release):
+            raise SequenceError(f"charged: {done}, under {answer.policy} on {answer.release}; the ticket says {said}")
+        now = self.simulation.loop.seconds
+        earlier = [wall_ms for seconds, wall_ms in self._moments if seconds >= now - _LONGEST_WALK_SECONDS]
+        before = [wall_ms for seconds, wall_ms in self._moments if seconds < now - _LONGEST_WALK_SECONDS][-1:]
+        if body.expires_ms <= min([*before, *earlier], default=0):
+            raise SequenceError(f"charged for a ticket that had expired: {charge}")
 
     def _verify_held(self, who: str) -> None:
         statement = "select query, signed_ticket, noisy_count, charged, scale from questions where noisy_count is not null"
@@ -654,29 +708,38 @@ class _Run:
         simulation.disarm()
         for party in simulation.shift_ms:
             simulation.shift_ms[party] = 0
-        for name, party in simulation.parties.items():
+        for name in _NODES:
             await simulation.stop(name)
-            party.wanted = True
+            simulation.parties[name].wanted = True
         await self._hand_over_cards()
         files = [simulation.parties[name].folder / "keys" / "linkage.key" for name in AGENCIES]
         newest = max((LinkageChain.parse_text(file.read_text()) for file in files), key=lambda chain: len(chain.keys))
         for name in AGENCIES:
             if simulation.home(name).linkage != newest.chain_id:
                 self._relink_one(name)
-        for name in simulation.parties:
+        for name in _NODES:
             await simulation.start(name)
         # Whatever a node had taken up again and given up for now is taken up once more by the next start.
-        await asyncio.sleep(_PATIENCE_SECONDS)
+        await self._have_patience()
         for name in AGENCIES:
             await simulation.stop(name)
             await simulation.start(name)
-        await asyncio.sleep(_PATIENCE_SECONDS)
-        self.verify()
+        await self._have_patience()
         self._verify_settled()
         await self._verify_collectable()
         await self._verify_serving()
         self.verify()
         self._verify_whole()
+
+    async def _have_patience(self) -> None:
+        """Until everything that was begun is over."""
+        for _ in range(_PATIENCE_STEPS):
+            self._note_moment()
+            await asyncio.sleep(_STEP_SECONDS)
+            self.verify()
+
+    def _note_moment(self) -> None:
+        self._moments.append((self.simulation.loop.seconds, self.simulation.wall_ms("census")))
 
     def _verify_settled(self) -> None:
         if self._running:
@@ -778,7 +841,7 @@ def run_sequence(template: Path, seed: int, operations: Sequence[Operation] | No
 def describe(seed: int, operations: Sequence[Operation]) -> str:
     """A call that does it again."""
     lines = "".join(f"        {operation},\n" for operation in operations)
-    return f"run_sequence(\n    seed={seed},\n    operations=[\n{lines}    ],\n)"
+    return f"run_sequence(\n    template,\n    seed={seed},\n    operations=[\n{lines}    ],\n)"
 
 
 def shrink(template: Path, seed: int, operations: Sequence[Operation]) -> list[Operation]:

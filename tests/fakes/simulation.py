@@ -37,6 +37,7 @@ from broker_common.storage.clock import SteadyClock, system_clock
 from broker_common.storage.journal import Journal
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.opening import CensusHome
+from census_node.proposals import draft, make_proposal
 from census_node.registry import Registry
 from census_node.samples import SampleFolder
 from deploy.local import PROJECT, Plan, lay_out
@@ -52,7 +53,6 @@ RESEARCHERS = ("researcher-1", "researcher-2")
 PARTIES = (*AGENCIES, *RESEARCHERS)
 _HOMES = {"census": CensusHome, "health": HealthHome, "researcher": ResearcherHome}
 _OPENINGS = {"census": census_node.opening, "health": health_node.opening, "researcher": researcher_node.opening}
-_SECOND_INBOX = "127.0.0.1:2"
 # A node that stopped by itself is started again after this long, as a supervisor does.
 _RESTART_SECONDS = 0.5
 _POPULATION = 120
@@ -74,13 +74,16 @@ def make_template(folder: Path) -> Path:
         project=PROJECT,
         health=AgencyPeer(address=first.config.health.address),
         census=AgencyPeer(address=first.config.census.address),
-        address=_SECOND_INBOX,
     )
     second = ResearcherHome.create(folder / "researcher-2", config)
     (folder / "researcher-2" / "trust").mkdir(exist_ok=True)
     for role in ("census", "health"):
         second.trust.put(first.trust.card(role))
-    CensusHome(folder / "census").register(second.own_card(), projects=[PROJECT], inbox=_SECOND_INBOX)
+    census = CensusHome(folder / "census")
+    census.register(second.own_card(), projects=[PROJECT])
+    # Short enough that answers expire.
+    policy = draft(plan.policy(), {"answer_retention_ms": 3_600_000})
+    census.adopt(make_proposal(policy, census.private_policy_key()))
     HealthHome(folder / "health").register(second.own_card(), projects=[PROJECT])
     for role, limits in (
         ("census", "header_deadline_ms = 1000\nsample_deadline_ms = 5000\n"),
