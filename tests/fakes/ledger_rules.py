@@ -14,7 +14,16 @@ from decimal import ROUND_FLOOR, Decimal, localcontext
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["CensusLedger", "HealthLedger", "Json", "LedgerError", "price", "read_census", "read_health", "verify_agreement"]
+__all__ = [
+    "CensusLedger",
+    "HealthLedger",
+    "Json",
+    "LedgerError",
+    "price",
+    "read_census",
+    "read_health",
+    "verify_agreement",
+]
 
 Json = dict[str, Any]
 _UNITS = 2**24
@@ -162,7 +171,9 @@ def read_census(entries: Sequence[Json]) -> CensusLedger:
                 must_shut = not log.anything_fits
             case "shutdown":
                 _require(not log.is_shut, "it is shut down already", entry)
-                _require((event["reason"] == "budget") == must_shut, "a shutdown for another reason than it says", entry)
+                _require(
+                    (event["reason"] == "budget") == must_shut, "a shutdown for another reason than it says", entry
+                )
                 _require(must_shut or (event["signature"] and event["note"]), "nobody ordered it", entry)
                 log.is_shut, log.reason, must_shut = True, event["reason"], False
             case "reopened":
@@ -294,11 +305,15 @@ def verify_agreement(census: CensusLedger, health: HealthLedger) -> None:
         charge, submission = answer.charge, question.submission
         for name in ("query", "researcher"):
             _require(charge[name] == submission[name], f"ticket {ticket[:8]}: the logs disagree about the {name}")
-        _require(charge["manifest"] in question.manifests, f"ticket {ticket[:8]}: charged for a sample that nobody sent")
+        _require(
+            charge["manifest"] in question.manifests, f"ticket {ticket[:8]}: charged for a sample that nobody sent"
+        )
     for ticket, question in health.questions.items():
         charged = census.answers.get(ticket)
         if question.charged_at >= 0:
-            _require(charged is not None and charged.index == question.charged_at, f"ticket {ticket[:8]}: no such charge")
+            _require(
+                charged is not None and charged.index == question.charged_at, f"ticket {ticket[:8]}: no such charge"
+            )
         if question.settled:
             _require(charged is not None and charged.released, f"ticket {ticket[:8]}: settled and not out")
         if question.refused:

@@ -13,7 +13,7 @@ import random  # noqa: TID251 - seeded delays, no secret
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Self
 
 import grpc
 import pytest
@@ -61,8 +61,8 @@ class Network:
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Put this network in the place of gRPC's, until `patch` is undone."""
-        patch.setattr(aio, "server", lambda interceptors, options: _Server(self, interceptors))
-        patch.setattr(aio, "secure_channel", lambda target, credentials, options: _Channel(self, target, credentials))
+        patch.setattr(aio, "server", lambda interceptors, **_: _Server(self, interceptors))
+        patch.setattr(aio, "secure_channel", lambda target, credentials, *_: _Channel(self, target, credentials))
         patch.setattr(grpc, "ssl_channel_credentials", _ClientTls)
         patch.setattr(
             grpc,
@@ -137,13 +137,13 @@ class _Server:
         self.process = process
         self._network = network
         self._interceptors = interceptors
-        self._handlers: list[grpc.GenericRpcHandler[Any, Any]] = []
+        self._handlers: list[grpc.GenericRpcHandler] = []
         self._address = ""
         self._tls: _ServerTls
         self._is_open = False
         self.handling: set[asyncio.Task[None]] = set()
 
-    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler[Any, Any]]) -> None:
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
         self._handlers += handlers
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
@@ -182,7 +182,7 @@ class _Server:
 
         continuation: Any = found
         (interceptor,) = self._interceptors
-        return await interceptor.intercept_service(continuation, details)  # type: ignore[arg-type]  # what is used of it
+        return await interceptor.intercept_service(continuation, details)
 
 
 def _holds(pems: bytes, pem: bytes) -> bool:
@@ -223,7 +223,7 @@ class _Channel:
         self.connected: _Server | None = None
         self._calls: set[_Call] = set()
 
-    async def __aenter__(self) -> _Channel:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -123,7 +123,9 @@ def _ask(chance: random.Random) -> dict[str, Any]:
         "wait": chance.choice((0.0, 1.0, 5.0, 15.0)),
         # How long until the next operation begins, whatever has become of this one. Its sample is handed over after about
         # a third of a second, and its answer leaves after about one.
-        "apart": round(chance.choice((0.0, chance.uniform(0, 0.1), chance.uniform(0.27, 0.4), chance.uniform(0, 1.5), 5.0)), 3),
+        "apart": round(
+            chance.choice((0.0, chance.uniform(0, 0.1), chance.uniform(0.27, 0.4), chance.uniform(0, 1.5), 5.0)), 3
+        ),
     }
 
 
@@ -355,7 +357,9 @@ class _Run:
 
     # --- researchers -----------------------------------------------------------------------------------------------
 
-    def _session(self, who: str, use: Callable[[Session], Coroutine[Any, Any, ResultT]]) -> Callable[[], Coroutine[Any, Any, ResultT]]:
+    def _session(
+        self, who: str, use: Callable[[Session], Coroutine[Any, Any, ResultT]]
+    ) -> Callable[[], Coroutine[Any, Any, ResultT]]:
         async def whole() -> ResultT:
             home = self.simulation.home(who)
             with closing(home.open_answers()) as store:
@@ -383,7 +387,9 @@ class _Run:
 
         return self._session(who, use)
 
-    async def _ask(self, who: str, where: str, count: str, scale: int | None, millionths: int, wait: float, apart: float) -> None:
+    async def _ask(
+        self, who: str, where: str, count: str, scale: int | None, millionths: int, wait: float, apart: float
+    ) -> None:
         wanted = Wanted(where, count, Precision(scale=scale), millionths, PROJECT)
         self._begin("ask", who, self._asking(who, wanted, wait))
         await asyncio.sleep(apart)
@@ -457,8 +463,10 @@ class _Run:
     async def _collect(self, ticket: int) -> None:
         chosen = self._chosen(ticket)
         if chosen is not None:
-            use = self._session(chosen[0], lambda session: session.collect(chosen[1], wait_seconds=0))
-            await self._finish(self._begin("collect", chosen[0], use))
+            await self._finish(self._begin("collect", chosen[0], self._collecting(*chosen)))
+
+    def _collecting(self, who: str, query: str) -> Callable[[], Coroutine[Any, Any, object]]:
+        return self._session(who, lambda session: session.collect(query, wait_seconds=0))
 
     async def _refetch(self, ticket: int) -> None:
         """Collect, whether it was collected before or not: always the same bytes."""
@@ -480,7 +488,7 @@ class _Run:
     async def _meet(self, who: str) -> None:
         async def use(session: Session) -> None:
             for role in ("health", "census"):
-                await session.meet(role)  # type: ignore[arg-type]  # two of the roles
+                await session.meet(role)
 
         await self._finish(self._begin("meet", who, self._session(who, use)))
 
@@ -498,9 +506,7 @@ class _Run:
             host, _, port = old.rpartition(":")
             self._inbox_address = f"{host}:{int(port) % 60_000 + 1}"
             config = party.folder / "config.toml"
-            config.write_text(
-                config.read_text().replace(f'address = "{old}"', f'address = "{self._inbox_address}"', 1)
-            )
+            config.write_text(config.read_text().replace(f'address = "{old}"', f'address = "{self._inbox_address}"', 1))
             await self.simulation.start(party.name)
             await self._register("census", party.name, replace=False)
 
@@ -515,7 +521,7 @@ class _Run:
         if what == "broken" and ended != "LOAD_REFUSED":
             raise SequenceError(f"a broken file was loaded: {ended}")
 
-    async def _load_census(self, release: str, broken: bool) -> None:  # noqa: FBT001 - an operation's argument
+    async def _load_census(self, release: str, broken: bool) -> None:
         source = self.simulation.folder / "census-source.csv"
         text = (self.simulation.sources / "census.csv").read_text()
         source.write_text(text[: len(text) // 2] + "\0" if broken else text)
@@ -523,20 +529,22 @@ class _Run:
         if broken and ended != "LOAD_REFUSED":
             raise SequenceError(f"a broken file was loaded: {ended}")
 
-    async def _relink(self, party: str, both: bool) -> None:  # noqa: FBT001 - an operation's argument
+    async def _relink(self, party: str, both: bool) -> None:
         self._relink_one(party)
         if both:
             self._relink_one(next(name for name in AGENCIES if name != party))
 
     def _relink_one(self, party: str) -> None:
         other = next(name for name in AGENCIES if name != party)
-        own_file, other_file = (self.simulation.parties[name].folder / "keys" / "linkage.key" for name in (party, other))
+        own_file, other_file = (
+            self.simulation.parties[name].folder / "keys" / "linkage.key" for name in (party, other)
+        )
         # Two keys made at once would never come together again; operators agree on whose it is.
         behind = len(other_file.read_text().splitlines()) > len(own_file.read_text().splitlines())
         source = NextKey(file=other_file) if behind else NextKey(new=True)
         self._order("relink", party, lambda: self.simulation.home(party).relink(source))
 
-    async def _adopt(self, changes: dict[str, Any], confirm: bool) -> None:  # noqa: FBT001 - an operation's argument
+    async def _adopt(self, changes: dict[str, Any], confirm: bool) -> None:
         def adopt() -> None:
             home = self.simulation.home("census")
             before: Policy = home.read(lambda state: state.policy)
@@ -567,11 +575,14 @@ class _Run:
         name = identity.name if identity.role == "researcher" else identity.organisation
         self._order("revoke", at, lambda: self.simulation.home(at).revoke(identity.role, name, "a test"))
 
-    async def _register(self, at: str, whom: str, replace: bool) -> None:  # noqa: FBT001 - an operation's argument
+    async def _register(self, at: str, whom: str, replace: bool) -> None:
         card = self.simulation.home(whom).own_card()
         terms: dict[str, Any] = {"replace": replace}
         if whom in RESEARCHERS:
-            terms |= {"projects": [PROJECT], "inbox": self._inbox_address if at == "census" and whom == _WITH_INBOX else None}
+            terms |= {
+                "projects": [PROJECT],
+                "inbox": self._inbox_address if at == "census" and whom == _WITH_INBOX else None,
+            }
         self._order("register", at, lambda: self.simulation.home(at).register(card, **terms))
 
     async def _hand_over_cards(self) -> None:
@@ -691,13 +702,19 @@ class _Run:
             raise SequenceError(f"charged for a ticket that had expired: {charge}")
 
     def _verify_held(self, who: str) -> None:
-        statement = "select query, signed_ticket, noisy_count, charged, scale from questions where noisy_count is not null"
+        statement = (
+            "select query, signed_ticket, noisy_count, charged, scale from questions where noisy_count is not null"
+        )
         for query, signed_ticket, noisy_count, charged, scale in self.simulation.rows(who, statement):
             ticket = hashlib.sha256(ticket_pb2.SignedTicket.FromString(signed_ticket).ticket).hexdigest()
             answer = self.logs.census.answers.get(ticket)
             if answer is None or not answer.released or answer.charge["query"] != query:
                 raise SequenceError(f"{who} holds an answer to {query} that was never released")
-            if (answer.charge["researcher"], charged, scale) != (who, ledger_rules.price(scale), answer.charge["scale"]):
+            if (answer.charge["researcher"], charged, scale) != (
+                who,
+                ledger_rules.price(scale),
+                answer.charge["scale"],
+            ):
                 raise SequenceError(f"{who} holds an answer to {query} of another ticket")
             if self.simulation.expected.get(ticket) != noisy_count:
                 raise SequenceError(f"the answer to {query} is not the one that its charge fixed")
@@ -747,7 +764,11 @@ class _Run:
         stuck = [ticket[:8] for ticket, answer in self.logs.census.answers.items() if not answer.released]
         if stuck:
             raise SequenceError(f"charged and not released: {stuck}")
-        waiting = [question for question in self.logs.health.questions.values() if not question.settled and not question.refused]
+        waiting = [
+            question
+            for question in self.logs.health.questions.values()
+            if not question.settled and not question.refused
+        ]
         for question in waiting:
             if question.submission["ticket"] in self.logs.census.answers:
                 raise SequenceError(f"charged, and the health node has not heard of it: {question}")
@@ -757,17 +778,15 @@ class _Run:
     async def _verify_collectable(self) -> None:
         """Every answer that is out and kept can be fetched by its researcher, and is held after that."""
         kept = {row[0] for row in self.simulation.rows("census", "select query from answers")}
-        asked = {(who, query) for who in RESEARCHERS for (query,) in self.simulation.rows(who, "select query from questions")}
+        asked = {
+            (who, query) for who in RESEARCHERS for (query,) in self.simulation.rows(who, "select query from questions")
+        }
         for answer in self.logs.census.answers.values():
             who, query = answer.charge["researcher"], answer.charge["query"]
             if query not in kept or (who, query) not in asked:
                 continue
-            before = len(self.simulation.problems)
-            for work in (self._fetching(who, query), self._session(who, lambda session, query=query: session.collect(query, wait_seconds=0))):  # type: ignore[misc]  # bound at once
-                self.ended["last collect", "OK"] += 0
-                await self._finish(self._begin("last collect", who, work))
-            if len(self.simulation.problems) > before:
-                return
+            await self._finish(self._begin("last fetch", who, self._fetching(who, query)))
+            await self._finish(self._begin("last collect", who, self._collecting(who, query)))
             stored = self._stored(who, query)
             if stored is None or stored.state != "answered":
                 raise SequenceError(f"the answer to {query} is out and cannot be had: {self.ended}")

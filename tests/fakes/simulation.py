@@ -25,6 +25,7 @@ from fakes.memory_grpc import Network
 from fakes.virtual_time import Killed, Process, VirtualLoop, current_process, in_process
 from tripartite.v1 import ticket_pb2
 
+import broker_common.storage.journal as journal_module
 import census_node.opening
 import health_node.opening
 import researcher_node.opening
@@ -199,6 +200,8 @@ class Simulation:
             self.network.install(patch)
             for role, opening in _OPENINGS.items():
                 patch.setattr(opening, "SteadyClock", partial(self._steady, role))
+            # Nobody else runs while somebody waits for a lock: it is not let go before.
+            patch.setattr(journal_module, "_BUSY_TIMEOUT_SECONDS", 0)
             commit = Journal._commit
             patch.setattr(Journal, "_commit", lambda journal: self._committing(journal, commit))
             before = structlog.get_config()
@@ -257,7 +260,7 @@ class Simulation:
         for task in self._background:
             task.cancel()
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.wait(others, timeout=60)  # type: ignore[type-var]  # the current one is among them
+            await asyncio.wait(others, timeout=60)
 
     # --- nodes -----------------------------------------------------------------------------------------------------
 

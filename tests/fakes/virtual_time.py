@@ -84,12 +84,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         selector = _JumpingSelector()
         selector.loop = self
         super().__init__(selector)
-        self.set_task_factory(self._make_task)
+        self.set_task_factory(self._make_task)  # type: ignore[arg-type]  # as Python 3.11 calls it
 
     def time(self) -> float:
         return self.seconds
 
-    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
+    def add_signal_handler(self, sig: int, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]
         """Signals are for the test's own process."""
 
     def run_in_executor(  # type: ignore[override]  # gives what asyncio.to_thread awaits

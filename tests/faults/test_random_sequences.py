@@ -36,7 +36,7 @@ import pytest
 from fakes.sequences import SequenceError, draw, op, run_sequence, shrink
 from fakes.simulation import make_template
 
-from census_node.ledger import Charged
+from broker_common.tlog.entries import Charged
 
 SEEDS_PER_TEST = 10
 # Of the seeds below every ten have more than forty charges between them.
