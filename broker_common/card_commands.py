@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import click
 
 from broker_common import card_texts as texts
-from broker_common.cli import emit, home_option, json_option, verify_reason
+from broker_common.cli import emit, home_option, json_option
 from broker_common.crypto.cards import (
     PURPOSES,
     SAMPLE,

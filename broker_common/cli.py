@@ -25,7 +25,6 @@ import structlog
 
 from broker_common.errors import BrokerError, ExitCode, InternalError, InvalidRequestError
 from broker_common.storage.linkage_keys import NextKey
-from broker_common.tlog.entries import MAX_NOTE_CHARACTERS
 
 __all__ = [
     "HostPort",
@@ -41,13 +40,11 @@ __all__ = [
     "ready_line",
     "rejections_text",
     "say",
-    "verify_reason",
 ]
 
 _GROUP = "tripartite.commands"
 _SHOWN_REJECTIONS = 20
 _INTERRUPTED = 130
-_REASON_LIMIT = "Say why in 1 to 4,096 characters; the log refers to longer documents."
 # Of a release's name, which stands in tickets, logs and tables.
 _MAX_RELEASE_CHARACTERS = 64
 _ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
@@ -139,24 +136,6 @@ def rejections_text(rejected: Sequence[tuple[int, str]], count: int, counted_by:
     shown = [f"  {counted_by} {line}: {reason}" for line, reason in rejected[:_SHOWN_REJECTIONS]]
     more = count - len(shown)
     return "\n".join(shown + ([f"  ... and {more} more"] if more > 0 else []))
-
-
-def verify_reason(reason: str) -> str:
-    """The reason, if a log can hold it and it says something.
-
-    Raises:
-        InvalidRequestError: INVALID_VALUE.
-    """
-    problem = ""
-    if not reason.strip():
-        problem = "is empty"
-    elif len(reason) > MAX_NOTE_CHARACTERS:
-        problem = "is too long"
-    elif any(0xD800 <= ord(character) <= 0xDFFF for character in reason):  # noqa: PLR2004 - what no UTF-8 can hold
-        problem = "is not text"
-    if problem:
-        raise InvalidRequestError("INVALID_VALUE", name="--reason", problem=problem, remedy=_REASON_LIMIT)
-    return reason
 
 
 def emit(as_json: bool, result: Mapping[str, Any], text: str) -> None:

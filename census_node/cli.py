@@ -22,7 +22,6 @@ from broker_common.cli import (
     max_rejected_option,
     ready_line,
     rejections_text,
-    verify_reason,
 )
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import SigningKey

@@ -13,7 +13,7 @@ from typing import Any
 import click
 import msgspec
 
-from broker_common.cli import emit, home_option, json_option, verify_reason
+from broker_common.cli import emit, home_option, json_option
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.policy import MAX_POLICY_BYTES, MAX_SCALES, Policy
 from broker_common.tlog.census_state import CensusState
