@@ -15,6 +15,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -272,9 +273,11 @@ class _Life:
         for call in calls:
             if call.method != "Exchange":
                 questions.setdefault(call.query, []).append(call)
-        for of_question in questions.values():
+        for query, of_question in questions.items():
             seen = [call for link in _RESEARCHERS_LINKS for call in of_question if call.link == link]
-            self._world.links.append([(call.link, *self._form(call)) for call in seen])
+            forms = [(call.link, *self._form(call)) for call in seen]
+            # Whoever does not wait looks once or twice, as the two nodes happen to be quick.
+            self._world.links.append([form for form, _ in groupby(forms)] if query in self._left else forms)
             self._world.counts.append([call.form for call in of_question if call.link == _COUNTS])
         exchanges = [call for call in calls if call.method == "Exchange"]
         self._world.cards = [(link, [call.form for call in exchanges if call.link == link]) for link in LINKS]

@@ -72,7 +72,7 @@ KEYS = {
 }
 _NOW = ("--in", "0s")
 # What was sealed to it before can be opened no more once it is replaced.
-_WITHOUT_DELAY = {"sample": ("--honour", "0s")}
+_HONOURED = {"sample": ("--honour", "0s")}
 # Smaller noisy counts are not told from other numbers.
 _LARGE = 10_000
 
@@ -329,7 +329,7 @@ class _Life:
         for party, purposes in KEYS.items():
             for purpose in purposes:
                 for how in ((), ("--json",)):
-                    words = (*_NOW, *_WITHOUT_DELAY.get(purpose, ()), *how)
+                    words = (*_NOW, *_HONOURED.get(purpose, ()), *how)
                     assert self._deployment.type(party, "keys", "rotate", purpose, *words).code == 0
             self._look_at_keys(party)
         for owner in KEYS:

@@ -7,7 +7,7 @@ be, except where the row says `may`. To watch over a new feature, add a row; if 
 
 Places are `party: part`: parts of a home (`source, keys, config, loads, samples, store, other`), `output` (what the
 party's commands print), `log` (what its nodes print), `process` (command line and environment of its nodes), and
-`from PEER` (what the peer told it, as decrypted bytes and as messages). The `people.csv` of the two agencies are `source`:
+`from PEER` (what the peer told it, as decrypted bytes and as messages). `people.csv` and `people.parquet` are `source`:
 their own data, which they had before there was any deployment and have in the clear because that is what a load reads.
 They are a place of their own, rather than left out, so that a row must name them, and so that the health agency's source
 is known not to hold languages, nor the census agency's health records.
