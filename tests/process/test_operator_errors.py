@@ -387,6 +387,8 @@ def run_case(deployment: Deployment, case: Case, role: str) -> Outcome:
     return run_here(*words, "--json") if "serve" not in words else run_here(*words)
 
 
+# A node that starts all the same would serve until somebody ends it.
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_wrong_is_said_with_what_to_do_next(copy: Deployment, name: str) -> None:
     """The code tells it from everything else, text and hint name the thing and the next step, and nothing is logged."""
