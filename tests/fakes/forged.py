@@ -146,10 +146,24 @@ def _of_version(identity: Identity, *, extensions: bool) -> TlsCredentials:
     made = x509.load_pem_x509_certificate(in_our_form(identity, key=key).certificate)
     parts = _parts(_content(made.tbs_certificate_bytes))
     assert (parts[0][0], parts[-1][0]) == (0xA0, 0xA3)
-    signed = _element(0x30, b"".join(parts[1:] if extensions else parts[1:-1]))
-    algorithm = _parts(_content(made.public_bytes(_DER)))[1]
+    return _signed_by_hand(made, key, parts[1:] if extensions else parts[1:-1])
+
+
+def _signed_by_hand(like: x509.Certificate, key: ec.EllipticCurvePrivateKey, parts: Iterable[bytes]) -> TlsCredentials:
+    signed = _element(0x30, b"".join(parts))
+    algorithm = _parts(_content(like.public_bytes(_DER)))[1]
     signature = key.sign(signed, ec.ECDSA(hashes.SHA256()))
     return TlsCredentials(_as_pem(_element(0x30, signed + algorithm + _element(3, b"\0" + signature))), _pem(key))
+
+
+def _short_key(identity: Identity) -> TlsCredentials:
+    """A certificate of an Ed25519 key that is one byte too short."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    made = x509.load_pem_x509_certificate(in_our_form(identity, key=key).certificate)
+    parts = _parts(_content(made.tbs_certificate_bytes))
+    ed25519_name = _element(0x30, bytes.fromhex("06032b6570"))
+    parts[6] = _element(0x30, ed25519_name + _element(3, bytes(32)))
+    return _signed_by_hand(made, key, parts)
 
 
 def _patched(identity: Identity, old: bytes, new: bytes) -> TlsCredentials:
@@ -188,6 +202,7 @@ STRANGE: dict[str, Callable[[Identity], TlsCredentials]] = {
     "an RSA key": lambda identity: in_our_form(identity, key=rsa.generate_private_key(65537, 2048)),
     "a curve that nobody knows": lambda identity: _patched(identity, _P256, _P256[:-1] + b"\x77"),
     "a kind of key that nobody knows": lambda identity: _patched(identity, _EC, _EC[:-1] + b"\x77"),
+    "a key that is too short": _short_key,
     "one more extension": lambda identity: _extended(identity, (x509.SubjectKeyIdentifier(bytes(20)), False)),
     "an unknown critical extension": lambda identity: _extended(
         identity, (x509.UnrecognizedExtension(x509.ObjectIdentifier("1.3.6.1.4.1.99999.1"), b"\x05\x00"), True)
