@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, NoReturn, TypeAlias, cast, get_args
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -198,7 +198,10 @@ def _identity(certificate: x509.Certificate) -> Identity:
 
 def _verify_form(certificate: x509.Certificate, identity: Identity) -> None:
     """Return only if the certificate is, bit for bit, what we would have made of its key, serial and times."""
-    key = certificate.public_key()
+    try:
+        key = certificate.public_key()
+    except UnsupportedAlgorithm as error:
+        raise ValueError("the certificate's key is of no known kind") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise ValueError("the certificate's key is not on the curve P-256")  # noqa: TRY004 - a wrong value, to the caller
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc

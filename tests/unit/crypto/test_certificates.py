@@ -275,12 +275,15 @@ def patched(old: bytes, new: bytes) -> bytes:
         (b"tripartite health", b"\xff" * 17),
         # Version 3 becomes one that nobody knows.
         (b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x05"),
+        # Key and curve become ones that nobody knows.
+        (b"\x2a\x86\x48\xce\x3d\x02\x01", b"\x2a\x86\x48\xce\x3d\x02\x7f"),
+        (b"\x2a\x86\x48\xce\x3d\x03\x01\x07", b"\x2a\x86\x48\xce\x3d\x03\x01\x7f"),
         # The common name becomes a string of bits.
         (b"\x55\x04\x03\x0c", b"\x55\x04\x03\x03"),
     ],
     ids=[
         *("names twice", "constraints twice", "party name", "registered id", "address", "length", "not UTF-8"),
-        *("version", "bits"),
+        *("version", "kind of key", "curve", "bits"),
     ],
 )
 def test_what_no_library_writes_is_refused_like_the_rest(old: bytes, new: bytes) -> None:
