@@ -142,6 +142,14 @@ class Party:
         card = with_new_key(self.card.card, purpose, text, now_ms=now_ms, from_ms=from_ms, until_ms=until_ms)
         return verify_card(self.sign(card))
 
+    def showing(self, pem: bytes) -> SignedCard:
+        """The next card with any certificate in the place of its own, sound or not. Not kept."""
+        keys = tuple(
+            msgspec.structs.replace(key, key=pem.decode("ascii")) if key.purpose == TLS else key
+            for key in self.card.card.keys
+        )
+        return self.changed(serial=self.card.card.serial + 1, keys=keys)
+
     def renew(
         self, purpose: str, *, now_ms: int = 0, from_ms: int = 0, until_ms: int = 0, key: PrivateKey | None = None
     ) -> VerifiedCard:

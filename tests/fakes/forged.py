@@ -53,7 +53,7 @@ def forge(
     usage: x509.ExtendedKeyUsage | None = USUAL_USAGE,
     more: Sequence[x509.ExtensionType] = (),
     curve: ec.EllipticCurve | None = None,
-    digest: hashes.HashAlgorithm | None = None,
+    digest: hashes.SHA256 | hashes.SHA384 | None = None,
 ) -> TlsCredentials:
     """A certificate that says `claimed`, signed by `issuer`'s key or, without one, by itself.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 from cryptography import x509
@@ -30,8 +31,7 @@ NOW_MS = FakeClock()()
 IDENTITY = Identity("health-on", "health", "node-1")
 CREDENTIALS = make_certificate(IDENTITY, now_ms=NOW_MS, days=90)
 CERTIFICATE = x509.load_pem_x509_certificate(CREDENTIALS.certificate)
-CERTIFICATE_KEY = CERTIFICATE.public_key()
-assert isinstance(CERTIFICATE_KEY, ec.EllipticCurvePublicKey)
+CERTIFICATE_KEY = cast("ec.EllipticCurvePublicKey", CERTIFICATE.public_key())
 DAY_MS = 86_400_000
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from fakes.cards import IDENTITY, Party
 from fakes.clock import FakeClock
-from fakes.forged import common_name, forge, subject_of
+from fakes.forged import forge, subject_of
 from fakes.logs import ALICE, CENSUS, HEALTH, ORIGIN, root
 
 from broker_common.crypto.cards import MAX_CARD_BYTES, TLS, SignedCard, VerifiedCard
@@ -20,23 +20,26 @@ from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.query.ticket import Researcher
 from broker_common.storage.journal import Journal
 from broker_common.storage.registration import (
+    CardExchange,
     Identifier,
     KnownPeers,
     LogName,
     announce,
-    exchange,
     own_card,
     read_card,
     register,
     registered,
+    renew,
     revoke,
 )
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Announced, Event, Registered, Revoked, parse_entry
+from broker_common.tlog.membership import Registration
 from broker_common.tlog.note import NoteSigner
 
 NOW_MS = FakeClock()()
 LATER_MS = NOW_MS + 1000
+DAY_MS = 86_400_000
 BOB = Party(Identity("university", "researcher", "bob"))
 OTHER_CENSUS = Party(Identity("census-us", "census", "node"), "census-us.test/log")
 
@@ -96,6 +99,11 @@ def code_of(action: Callable[[], object]) -> str:
     with pytest.raises(InvalidRequestError) as caught:
         action()
     return caught.value.code
+
+
+def exchanged(journal: Journal[CensusState], caller: Identity, signed: SignedCard) -> SignedCard:
+    """What a peer hears who sends this card, and has sent none before."""
+    return CardExchange(journal, journal.now)(caller, signed)
 
 
 @contextlib.contextmanager
@@ -228,7 +236,9 @@ def test_a_card_that_is_not_our_next_one_is_not_announced(journal: Journal[Censu
 def test_registering_is_an_entry_of_the_log(journal: Journal[CensusState]) -> None:
     """With everything that the node has to know of the peer."""
     said = register(journal, BOB.card, projects=["one", "two"], inbox="127.0.0.1:2")
-    assert events(journal)[-1] == Registered(card=BOB.card.signed, projects=("one", "two"), inbox="127.0.0.1:2")
+    assert events(journal)[-1] == Registered(
+        card=BOB.card.signed, note="", projects=("one", "two"), inbox="127.0.0.1:2"
+    )
     assert (said.card.signed, said.projects, said.inbox) == (BOB.card.signed, ("one", "two"), "127.0.0.1:2")
     with journal.reading() as state:
         assert registered(state.membership, "researcher", "bob").card.signed == BOB.card.signed
@@ -254,15 +264,18 @@ def test_a_known_peers_card_must_follow_the_one_that_is_known(journal: Journal[C
         assert code_of(lambda: register(journal, stranger.card)) == "BAD_SIGNATURE"
         assert code_of(lambda: register(journal, stranger.renew("ticket"))) == "BAD_SIGNATURE"
         assert code_of(lambda: register(journal, moved.card)) == "WRONG_ORGANISATION"
-    replaced = register(journal, stranger.card, replace=True)
+    replaced = register(journal, stranger.card, replace_because="a lost key")
     assert (replaced.card.signed, replaced.projects) == (stranger.card.signed, ("study",))
+    assert events(journal)[-1] == Registered(
+        card=stranger.card.signed, note="a lost key", projects=("study",), inbox="127.0.0.1:1"
+    )
     # Whoever was known before is nobody now.
     assert code_of(lambda: register(journal, alice.renew("ticket"))) == "BAD_SIGNATURE"
 
 
 def test_a_card_that_the_log_would_refuse_is_the_callers_mistake(journal: Journal[CensusState]) -> None:
     """Not a damaged log: the node goes on, and the operator reads what is wrong."""
-    twin = Party(BOB.identity, given={TLS: forge(BOB.identity, subject=subject_of(ALICE.tls))})
+    twin = Party(BOB.identity, given={TLS: forge(BOB.identity, key_of=ALICE.tls)})
     with unchanged(journal):
         assert code_of(lambda: register(journal, OTHER_CENSUS.card)) == "WRONG_ORGANISATION"
         assert code_of(lambda: register(journal, CENSUS.card)) == "WRONG_ORGANISATION"
@@ -290,6 +303,16 @@ def test_who_was_revoked_may_be_registered_anew(journal: Journal[CensusState], a
     assert (again.card.signed, again.projects, again.inbox) == (stranger.card.signed, (), "")
 
 
+def test_a_reason_is_logged_for_what_needed_one(journal: Journal[CensusState], alice: Party) -> None:
+    """A card that follows is taken as it is, whatever reason comes with it; an older one goes back for a reason only."""
+    older, newer = alice.card, alice.renew("ticket")
+    register(journal, newer, replace_because="to be sure")
+    register(journal, BOB.card, replace_because="to be sure")
+    register(journal, older, replace_because="a restored machine")
+    notes = [event.note for event in events(journal)[-3:] if isinstance(event, Registered)]
+    assert notes == ["", "", "a restored machine"]
+
+
 # --- exchange --------------------------------------------------------------------------------------------------------
 
 
@@ -297,16 +320,16 @@ def test_a_peer_that_shows_what_is_known_learns_our_card(journal: Journal[Census
     """And the log stays as it is, however often it asks."""
     with unchanged(journal):
         for _ in range(3):
-            assert exchange(journal, ALICE.identity, ALICE.card.signed) == CENSUS.card.signed
+            assert exchanged(journal, ALICE.identity, ALICE.card.signed) == CENSUS.card.signed
 
 
 def test_a_newer_card_is_taken_from_whoever_it_belongs_to(journal: Journal[CensusState], alice: Party) -> None:
     """Its entry keeps studies and inbox, which are the operator's to give."""
     newer = alice.renew("ticket")
-    assert exchange(journal, ALICE.identity, newer.signed) == CENSUS.card.signed
-    assert events(journal)[-1] == Registered(card=newer.signed, projects=("study",), inbox="127.0.0.1:1")
+    assert exchanged(journal, ALICE.identity, newer.signed) == CENSUS.card.signed
+    assert events(journal)[-1] == Registered(card=newer.signed, note="", projects=("study",), inbox="127.0.0.1:1")
     health = HEALTH.copy()
-    exchange(journal, HEALTH.identity, health.renew("manifest").signed)
+    exchanged(journal, HEALTH.identity, health.renew("manifest").signed)
     with journal.reading() as state:
         assert registered(state.membership, "health", "health-on").card.signed == health.card.signed
 
@@ -314,25 +337,25 @@ def test_a_newer_card_is_taken_from_whoever_it_belongs_to(journal: Journal[Censu
 def test_an_older_card_changes_nothing_and_is_answered(journal: Journal[CensusState], alice: Party) -> None:
     """A peer may come from a backup, or from a machine that has not heard of its own newest card."""
     older = alice.card.signed
-    exchange(journal, ALICE.identity, alice.renew("ticket").signed)
+    exchanged(journal, ALICE.identity, alice.renew("ticket").signed)
     with unchanged(journal):
-        assert exchange(journal, ALICE.identity, older) == CENSUS.card.signed
+        assert exchanged(journal, ALICE.identity, older) == CENSUS.card.signed
 
 
 def test_another_card_of_the_same_serial_changes_nothing(journal: Journal[CensusState], alice: Party) -> None:
     """Two machines of one owner each made a next card: the one that came first stands."""
     one, other = alice.successor("ticket"), alice.successor("ticket")
     assert one.card.serial == other.card.serial
-    exchange(journal, ALICE.identity, one.signed)
+    exchanged(journal, ALICE.identity, one.signed)
     with unchanged(journal):
-        assert exchange(journal, ALICE.identity, other.signed) == CENSUS.card.signed
+        assert exchanged(journal, ALICE.identity, other.signed) == CENSUS.card.signed
 
 
 def forged_cards() -> dict[str, tuple[SignedCard, str]]:
     """What a caller who is Alice on the wire may try, and how it is refused."""
     bob, stranger, alice = BOB.copy(), Party(ALICE.identity), ALICE.copy()
     next_card = alice.successor("ticket")
-    twin = forge(ALICE.identity, subject=common_name(subject_of(HEALTH.tls).rfc4514_string().removeprefix("CN=")))
+    subject = subject_of(HEALTH.tls)
     return {
         "another researcher's card": (bob.renew("ticket").signed, "WRONG_ORGANISATION"),
         "an agency's card": (HEALTH.copy().renew("manifest").signed, "WRONG_ORGANISATION"),
@@ -347,9 +370,16 @@ def forged_cards() -> dict[str, tuple[SignedCard, str]]:
             "BAD_SIGNATURE",
         ),
         "rubbish": (msgspec.structs.replace(next_card.signed, document="{}"), "MALFORMED_MESSAGE"),
-        "another peer's subject": (alice.successor(TLS, key=twin).signed, "MALFORMED_MESSAGE"),
+        "another peer's subject": (
+            alice.showing(forge(ALICE.identity, subject=subject).certificate),
+            "MALFORMED_MESSAGE",
+        ),
+        "another researcher's key": (
+            alice.successor(TLS, key=forge(ALICE.identity, key_of=BOB.tls)).signed,
+            "MALFORMED_MESSAGE",
+        ),
         "one subject twice": (
-            alice.successor(TLS, key=forge(ALICE.identity, subject=subject_of(alice.tls))).signed,
+            alice.successor(TLS, key=forge(ALICE.identity, key_of=alice.tls)).signed,
             "MALFORMED_MESSAGE",
         ),
     }
@@ -364,8 +394,9 @@ def test_a_card_that_does_not_follow_changes_nothing(
 ) -> None:
     """A caller's own connection gives no power over anybody's card, its own included."""
     signed, code = FORGED[what]
+    register(journal, BOB.card)
     with unchanged(journal):
-        assert code_of(lambda: exchange(journal, ALICE.identity, signed)) == code
+        assert code_of(lambda: exchanged(journal, ALICE.identity, signed)) == code
     assert KnownPeers(journal, clock).card("researcher", "alice").signed == ALICE.card.signed
 
 
@@ -374,24 +405,74 @@ def test_a_peer_that_was_revoked_exchanges_nothing(journal: Journal[CensusState]
     revoke(journal, "researcher", "alice", "a lost laptop")
     with unchanged(journal):
         for signed in (ALICE.card.signed, alice.renew("ticket").signed):
-            assert code_of(lambda: exchange(journal, ALICE.identity, signed)) == "NOT_REGISTERED"  # noqa: B023 - called here
+            assert code_of(lambda: exchanged(journal, ALICE.identity, signed)) == "NOT_REGISTERED"  # noqa: B023 - called here
 
 
-def test_a_card_that_another_process_revoked_meanwhile_is_not_taken(
+def test_a_card_whose_owner_is_revoked_meanwhile_is_not_taken(
     journal: Journal[CensusState], path: Path, clock: FakeClock, alice: Party, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exchange under way does not undo what the operator's command says while it is judged."""
     newer = alice.renew("ticket").signed
 
-    def meanwhile(journal: Journal[CensusState], card: VerifiedCard, **how: object) -> object:
+    def meanwhile(journal: Journal[CensusState], card: VerifiedCard) -> Registration:
         with opened(path, clock) as operator:
             revoke(operator, "researcher", "alice", "a lost laptop")
-        return register(journal, card, **how)  # type: ignore[arg-type]  # handed through
+        return renew(journal, card)
 
-    monkeypatch.setattr("broker_common.storage.registration.register", meanwhile)
-    with contextlib.suppress(InvalidRequestError):
-        exchange(journal, ALICE.identity, newer)
+    monkeypatch.setattr("broker_common.storage.registration.renew", meanwhile)
+    assert code_of(lambda: exchanged(journal, ALICE.identity, newer)) == "NOT_REGISTERED"
     assert "alice" not in KnownPeers(journal, clock).researchers()
+    assert isinstance(events(journal)[-1], Revoked)
+
+
+def test_a_card_that_is_replaced_meanwhile_is_not_followed(
+    journal: Journal[CensusState], path: Path, clock: FakeClock, alice: Party, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it follows is decided under the lock, by what is known then."""
+    newer, stranger = alice.renew("ticket").signed, Party(ALICE.identity)
+
+    def meanwhile(journal: Journal[CensusState], card: VerifiedCard) -> Registration:
+        with opened(path, clock) as operator:
+            register(operator, stranger.card, replace_because="a lost key")
+        return renew(journal, card)
+
+    monkeypatch.setattr("broker_common.storage.registration.renew", meanwhile)
+    assert code_of(lambda: exchanged(journal, ALICE.identity, newer)) == "BAD_SIGNATURE"
+    assert KnownPeers(journal, clock).card("researcher", "alice").signed == stranger.card.signed
+
+
+def test_a_card_on_its_own_makes_nobody_known(journal: Journal[CensusState], alice: Party) -> None:
+    """What a peer sends is taken for known ones only: being known is an operator's act."""
+    with unchanged(journal):
+        assert code_of(lambda: renew(journal, BOB.card)) == "NOT_REGISTERED"
+        assert code_of(lambda: renew(journal, alice.card)) == "CARD_OUTDATED"
+    assert renew(journal, alice.renew("ticket")).projects == ("study",)
+
+
+def test_a_peer_makes_the_log_grow_by_twenty_cards_a_day(
+    journal: Journal[CensusState], clock: FakeClock, alice: Party
+) -> None:
+    """Any more are answered and not taken; others are not hindered, and a day after the first there is room for one."""
+    exchange, health = CardExchange(journal, clock), HEALTH.copy()
+
+    def send() -> bool:
+        clock.now_ms += 1
+        newer = alice.renew("ticket", now_ms=clock(), from_ms=clock(), until_ms=clock())
+        before = len(events(journal))
+        assert exchange(ALICE.identity, newer.signed) == CENSUS.card.signed
+        return len(events(journal)) == before + 1
+
+    assert [send() for _ in range(22)] == [True] * 20 + [False] * 2
+    taken = KnownPeers(journal, clock).card("researcher", "alice").card.serial
+    assert taken == 21
+    before = len(events(journal))
+    exchange(HEALTH.identity, health.renew("manifest").signed)
+    assert len(events(journal)) == before + 1
+    clock.now_ms = NOW_MS + DAY_MS - 1
+    assert not send()
+    assert [send(), send(), send()] == [True, True, True]
+    # The card that is taken then is the newest: those between were never needed.
+    assert KnownPeers(journal, clock).card("researcher", "alice").signed == alice.card.signed
 
 
 # --- what a running node sees ----------------------------------------------------------------------------------------
@@ -437,24 +518,23 @@ def test_keys_are_honoured_until_their_time_is_over(
     assert alice.card.certificates(LATER_MS)[0] in known.certificates()
 
 
-def test_an_identity_key_whose_time_is_over_makes_no_card(
-    journal: Journal[CensusState], clock: FakeClock, alice: Party
-) -> None:
-    """Whoever stole it can replace nothing any more."""
+def test_a_replaced_identity_key_makes_no_card(journal: Journal[CensusState], clock: FakeClock, alice: Party) -> None:
+    """Whoever stole it can replace nothing any more, from the first card of its successor on."""
     thief = ALICE.copy()
     register(journal, alice.renew(IDENTITY, now_ms=NOW_MS, from_ms=NOW_MS, until_ms=LATER_MS))
     thief.renew("ticket")
     stolen = thief.renew("ticket")
     assert stolen.card.serial > alice.card.card.serial
-    clock.now_ms = LATER_MS
-    with unchanged(journal):
-        assert code_of(lambda: exchange(journal, ALICE.identity, stolen.signed)) == "BAD_SIGNATURE"
-    assert exchange(journal, ALICE.identity, alice.renew("ticket", now_ms=LATER_MS).signed) == CENSUS.card.signed
+    for now_ms in (NOW_MS, LATER_MS):
+        clock.now_ms = now_ms
+        with unchanged(journal):
+            assert code_of(lambda: exchanged(journal, ALICE.identity, stolen.signed)) == "BAD_SIGNATURE"
+    assert exchanged(journal, ALICE.identity, alice.renew("ticket", now_ms=LATER_MS).signed) == CENSUS.card.signed
 
 
 def test_a_log_that_registers_what_it_may_not_is_damaged(journal: Journal[CensusState]) -> None:
     """Whoever goes past the commands: the log refuses, and the journal says that it does not hold."""
     before = events(journal)
     with pytest.raises(InternalError, match="CARD_INVALID"), journal.transaction() as transaction:
-        transaction.append(Registered(card=OTHER_CENSUS.card.signed, projects=(), inbox=""))
+        transaction.append(Registered(card=OTHER_CENSUS.card.signed, note="", projects=(), inbox=""))
     assert events(journal) == before
