@@ -38,15 +38,17 @@ from broker_common.errors import InvalidRequestError
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
-from broker_common.storage.home import Home
+from broker_common.storage.home import Home, no_config
 from broker_common.storage.keyring import Keyring
-from broker_common.storage.registration import read_card
+from broker_common.storage.registration import IDENTIFIER, read_card
+from broker_common.tlog.entries import MAX_INBOX_CHARACTERS, MAX_PROJECTS
 from broker_common.tlog.membership import Registration, peer_name
+from broker_common.tlog.orders import verify_reason
 
-__all__ = ["KeyHome", "keys", "register_command", "revoke_command"]
+__all__ = ["KeyHome", "keys", "register_command", "revoke_command", "verify_card_role"]
 
 _HOMES = "tripartite.homes"
-_DAY_MS = 86_400_000
+_DAY_MS = 86_400_000  # a unit
 _DURATION = re.compile(r"([0-9]{1,6})([dhms])")
 _UNIT_MS = {"d": _DAY_MS, "h": 3_600_000, "m": 60_000, "s": 1000}
 _ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
@@ -192,7 +194,9 @@ def _rotate(
 # --- an agency's commands ------------------------------------------------------------------------------------------
 
 
-def register_command(open_home: Callable[[Path], AgencyHome[Any]], *, inboxes: bool) -> click.Command:
+def register_command(
+    open_home: Callable[[Path], AgencyHome[Any]], roles: Sequence[Role], *, inboxes: bool
+) -> click.Command:
     """`register` of one agency; only the census agency delivers to inboxes."""
 
     def command(
@@ -209,10 +213,13 @@ def register_command(open_home: Callable[[Path], AgencyHome[Any]], *, inboxes: b
         opened = open_home(home)
         if (card is None) == (researcher is None):
             raise click.UsageError(texts.CARD_OR_RESEARCHER)
-        if replace != bool(reason):
+        if replace != (reason is not None):
             raise click.UsageError(texts.REPLACE_AND_REASON)
+        if reason is not None:
+            verify_reason(reason)
         known = {(peer.card.card.role, peer_name(peer.card.card.identity)): peer for peer in opened.known()}
         verified = read_card(card, fingerprint=fingerprint) if card is not None else _known_card(known, str(researcher))
+        verify_card_role(verified, roles)
         identity = verified.card.identity
         is_new = (identity.role, peer_name(identity)) not in known
         _verify_terms(identity.role, project, inbox, is_new=is_new)
@@ -240,7 +247,7 @@ def revoke_command(open_home: Callable[[Path], AgencyHome[Any]], roles: Sequence
     """`revoke` of one agency."""
 
     def command(home: Path, as_json: bool, role: str, name: str, reason: str) -> None:
-        open_home(home).revoke(cast("Role", role), name, reason)
+        open_home(home).revoke(cast("Role", role), name, verify_reason(reason))
         result = {"role": role, "name": name, "state": "revoked"}
         emit(as_json, result, texts.REVOKED.format_map(result))
 
@@ -264,6 +271,22 @@ def _command(name: str, function: Callable[..., None], options: Sequence[Callabl
     return click.command(name)(function)
 
 
+def verify_card_role(card: VerifiedCard, roles: Sequence[Role]) -> None:
+    """Return only if whoever may be registered here has such a card.
+
+    Raises:
+        InvalidRequestError: INVALID_VALUE.
+    """
+    role = card.card.role
+    if role not in roles:
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name="The card",
+            problem=texts.CARD_OF.format(owner=texts.OWNERS[role]),
+            remedy=texts.CARDS_HERE.format(owners=" or ".join(texts.OWNERS[each] for each in roles)),
+        )
+
+
 def _known_card(known: dict[tuple[Role, str], Registration], researcher: str) -> VerifiedCard:
     registration = known.get(("researcher", researcher))
     if registration is None:
@@ -276,7 +299,19 @@ def _verify_terms(role: Role, projects: Sequence[str], inbox: str | None, *, is_
         raise click.UsageError(texts.RESEARCHERS_ONLY)
     if role == "researcher" and is_new and not projects:
         raise click.UsageError(texts.PROJECT_NEEDED)
-    if inbox and not _ADDRESS.fullmatch(inbox):
+    for project in projects:
+        if not IDENTIFIER.fullmatch(project):
+            raise InvalidRequestError(
+                "INVALID_VALUE", name="--project", problem=f"is {project[:64]!r}", remedy=texts.NAME_RULE
+            )
+    if len(projects) > MAX_PROJECTS:
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name="--project",
+            problem=f"is given more than {MAX_PROJECTS} times",
+            remedy=texts.MANY_PROJECTS,
+        )
+    if inbox and (not _ADDRESS.fullmatch(inbox) or len(inbox) > MAX_INBOX_CHARACTERS):
         raise InvalidRequestError(
             "INVALID_VALUE",
             name="--inbox",
@@ -295,9 +330,7 @@ def _open(path: Path) -> KeyHome:
     try:
         role = tomllib.loads(file.read_text(encoding="utf-8")).get("role")
     except OSError as error:
-        raise InvalidRequestError(
-            "HOME_INVALID", home=str(path), role="node", problem="there is no config.toml"
-        ) from error
+        raise no_config(path, "node's or researcher's") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem=str(error)) from error
     point = next((point for point in entry_points(group=_HOMES) if point.name == role), None)

@@ -51,4 +51,9 @@ REVOKE_HELP = """Know a peer no longer, at once.
 Every further call of the peer is refused, on open connections too; what is on its way is not charged any more, and answers
 that wait are not handed out. Registering again makes it known again.
 """
+OWNERS = {"researcher": "a researcher", "health": "the health agency", "census": "the census agency"}
+CARD_OF = "is that of {owner}"
+CARDS_HERE = "Give the card of {owners}. Nothing was registered."
+MANY_PROJECTS = "A study that has ended needs no registration any more: leave it out."
+NAME_RULE = "Use small letters, digits and hyphens, at most 63."
 REASON_HELP = "Why, for the log; auditors read it."

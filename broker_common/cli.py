@@ -6,9 +6,11 @@ DESIGN 10. Exit codes are `ExitCode`. A role whose package is absent has no comm
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -25,7 +27,9 @@ from broker_common.errors import BrokerError, ExitCode, InternalError, InvalidRe
 from broker_common.storage.linkage_keys import NextKey
 
 __all__ = [
+    "HostPort",
     "Progress",
+    "ReleaseName",
     "emit",
     "home_option",
     "json_option",
@@ -41,6 +45,11 @@ __all__ = [
 _GROUP = "tripartite.commands"
 _SHOWN_REJECTIONS = 20
 _INTERRUPTED = 130
+# Of a release's name, which stands in tickets, logs and tables.
+_MAX_RELEASE_CHARACTERS = 64
+_ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
+# A disk that is full, or broken, or mounted so that nobody may write.
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 
 home_option = click.option(
     "--home",
@@ -59,6 +68,31 @@ max_rejected_option = click.option(
 lifeline_option = click.option(
     "--while-stdin-open", "lifeline", is_flag=True, help="Stop when standard input ends: for a parent process."
 )
+
+
+class ReleaseName(click.ParamType[str]):
+    """A name for what is loaded: one printable line, since it stands in logs, tickets and tables."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if not text.strip() or len(text) > _MAX_RELEASE_CHARACTERS or not text.isprintable():
+            self.fail(
+                f"{text[:_MAX_RELEASE_CHARACTERS]!r} is not 1 to {_MAX_RELEASE_CHARACTERS} characters.", param, ctx
+            )
+        return text
+
+
+class HostPort(click.ParamType[str]):
+    """Where a node listens."""
+
+    name = "HOST:PORT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not _ADDRESS.fullmatch(str(value)):
+            self.fail(f"{value!r} is not HOST:PORT.", param, ctx)
+        return str(value)
 
 
 def linkage_key_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -211,9 +245,22 @@ def _run(words: list[str]) -> int:
     except BrokerError as error:
         return _fail(error, as_json)
     except Exception as error:  # noqa: BLE001 - the last resort: a bug ends as INTERNAL, with its place for the operator
-        _say_place(error)
-        return _fail(InternalError("INTERNAL"), as_json)
+        return _fail(_unexpected(error), as_json)
     return int(result) if isinstance(result, int) else ExitCode.OK
+
+
+def _unexpected(error: Exception) -> BrokerError:
+    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+        return InternalError("STORE_FAILED")
+    if isinstance(error, OSError) and error.filename is not None:
+        # A file that the command was told to use: no bug, and nothing that a traceback would explain.
+        file, problem = Path(os.fsdecode(error.filename)), error.strerror or type(error).__name__
+        # What is written stands under another name until it is whole.
+        return InvalidRequestError(
+            "FILE_UNUSABLE", file=str(file.parent if file.suffix == ".part" else file), problem=problem
+        )
+    _say_place(error)
+    return InternalError("INTERNAL")
 
 
 def _say_place(error: Exception) -> None:

@@ -61,12 +61,17 @@ class BrokerError(Exception):
     @property
     def text(self) -> str:
         """One sentence for a person, safe to show to whoever made the request."""
-        return REASONS[self.code].text.format_map(_Blanks(self.details))
+        return REASONS[self.code].text.format_map(_spoken(self.details))
 
     @property
     def hint(self) -> str:
         """What the reader can do next."""
-        return REASONS[self.code].hint.format_map(_Blanks(self.details))
+        return REASONS[self.code].hint.format_map(_spoken(self.details))
+
+    @property
+    def for_operator(self) -> bool:
+        """True when only the operator of the node that it happened in can use it: peers are told INTERNAL."""
+        return self.code in _FOR_OPERATOR
 
     @property
     def stops_node(self) -> bool:
@@ -115,6 +120,16 @@ class _Blanks(dict[str, str]):
         return "?"
 
 
+def _spoken(details: Mapping[str, str]) -> _Blanks:
+    """Details for a sentence. They may quote a stranger's file: nothing in it moves a cursor or is no text at all."""
+    return _Blanks(
+        {
+            name: "".join(character if character.isprintable() else "?" for character in value)
+            for name, value in details.items()
+        }
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One row of the table: whose fault it is, what to say, and what to do about it."""
@@ -124,8 +139,10 @@ class Reason:
     hint: str
 
 
+# Of a peer's words for our terminal.
 _MAX_DETAIL_CHARACTERS = 500
 _STOPPING = frozenset({"INTEGRITY", "STORE_FAILED", "STATE_UNKNOWN"})
+_FOR_OPERATOR = frozenset({"INTEGRITY", "SECRET_MISSING"})
 _CRITERIA_HINT = (
     "Run 'tripartite researcher dictionary' for the published columns and codes. Language goes into --count, not here."
 )
@@ -183,22 +200,25 @@ REASONS: Mapping[str, Reason] = {
     "BAD_SIGNATURE": Reason(
         InvalidRequestError,
         "The signature of the {subject} does not hold.",
-        "It was altered on the way or signed with another key. Nothing was charged.",
+        "It was altered on the way or signed with another key. Nothing was charged. Get it again from whoever signed it.",
     ),
     "UNKNOWN_KEY": Reason(
         InvalidRequestError,
         "The key '{key}' is not registered for the {subject}.",
-        "Ask the operator to register it, or check which keys the node uses.",
+        "'tripartite keys list' shows the keys of a home and those that it knows of its peers. Hand over your card, "
+        "'tripartite keys card', or ask for a newer one.",
     ),
     "UNKNOWN_RESEARCHER": Reason(
         InvalidRequestError,
         "Researcher '{researcher}' is not registered here.",
-        "Ask the operator of this node to register the researcher and the project.",
+        "Ask the operators of both agencies to register your card and your project: 'tripartite census register' and "
+        "'tripartite health register'.",
     ),
     "UNKNOWN_PROJECT": Reason(
         InvalidRequestError,
         "Project '{project}' is not registered for researcher '{researcher}'.",
-        "Ask the operator of this node to register the project.",
+        "Give a registered one with --project, or ask the operators of both agencies to register it: "
+        "'tripartite census register --researcher ID --project P', and the same at health.",
     ),
     "WRONG_ROLE": Reason(
         InvalidRequestError,
@@ -234,12 +254,13 @@ REASONS: Mapping[str, Reason] = {
     "CARD_UNREADABLE": Reason(
         InvalidRequestError,
         "The card {file} cannot be read: {problem}.",
-        "A card is the file that its owner prints with 'tripartite keys card'.",
+        "A card is the whole file that its owner writes with 'tripartite keys card --to FILE'. Ask for it again.",
     ),
     "NOT_REGISTERED": Reason(
         InvalidRequestError,
-        "{party} is not registered here.",
-        "Its owner prints a card with 'tripartite keys card'; the operator of this node registers it.",
+        "Nobody is registered here as {party}.",
+        "'tripartite keys list' shows who is. A new peer prints its card with 'tripartite keys card'; it is registered with "
+        "'tripartite researcher register', 'tripartite health register' or 'tripartite census register'.",
     ),
     "FINGERPRINT_MISMATCH": Reason(
         InvalidRequestError,
@@ -325,8 +346,8 @@ REASONS: Mapping[str, Reason] = {
     "POLICY_IN_FORCE": Reason(
         RefusedError,
         "The policy {what} is in force already.",
-        "Nothing was changed. 'tripartite census policy show' prints it; 'census policy propose --help' lists what can be "
-        "changed.",
+        "Nothing was changed. 'tripartite census policy show' prints it; 'tripartite census policy propose --help' lists "
+        "what can be changed.",
     ),
     "POLICY_WEAKER": Reason(
         RefusedError,
@@ -337,7 +358,8 @@ REASONS: Mapping[str, Reason] = {
     "NOTHING_FITS": Reason(
         RefusedError,
         "The service stays shut down: no scale that the policy admits fits what has been charged.",
-        "Adopt a policy that admits a larger scale or, with --confirm, a higher cap; then reopen.",
+        "Propose a policy that admits a larger scale or a higher cap ('tripartite census policy propose'), adopt it "
+        "('tripartite census policy adopt', a higher cap with --confirm), then reopen.",
     ),
     "NOT_SHUT_DOWN": Reason(
         RefusedError, "The service is not shut down.", "There is nothing to reopen; 'tripartite census status' says so."
@@ -352,7 +374,8 @@ REASONS: Mapping[str, Reason] = {
     "POLICY_TOO_NARROW": Reason(
         RefusedError,
         "The census policy admits samples smaller than the health data.",
-        "The census operator must raise max_sample: a refusal by size would tell the size.",
+        "The census operator must raise it ('tripartite census policy propose --max-sample N'): a refusal by size would "
+        "tell the size.",
     ),
     "LOAD_REFUSED": Reason(
         InvalidRequestError, "The file was not loaded: {problem}.", "{remedy} What was loaded before is still in force."
@@ -364,19 +387,28 @@ REASONS: Mapping[str, Reason] = {
         RefusedError, "Another process already serves {home}.", "Stop it first, or use another --home."
     ),
     "PORT_TAKEN": Reason(
-        RefusedError, "Cannot listen on {address}.", "Another program uses the port: stop it or change [serve] address."
+        RefusedError,
+        "Cannot listen on {address}.",
+        "Another program uses the port, or it is no HOST:PORT of this machine: stop the other one, or change address in "
+        "config.toml, and where peers call it.",
     ),
     # --- set-up ----------------------------------------------------------------------------------------------------
     "CONFIG_INVALID": Reason(
-        InvalidRequestError, "{file} is not a valid configuration: {problem}.", "Compare it with deploy/README.md."
+        InvalidRequestError,
+        "{file} is not a valid configuration: {problem}.",
+        "Compare it with 'Settings' in deploy/README.md, or with a whole one in deploy/samples.",
     ),
-    "HOME_INVALID": Reason(
-        InvalidRequestError, "{home} is not a {role} home: {problem}.", "Make one with 'tripartite init DIR'."
+    "HOME_INVALID": Reason(InvalidRequestError, "{home} is not a {role} home: {problem}.", "{remedy}"),
+    "FILE_UNUSABLE": Reason(
+        InvalidRequestError,
+        "{file} cannot be used: {problem}.",
+        "Check the path, the permissions and the space on its disk, then try again.",
     ),
     "SECRET_MISSING": Reason(
         InvalidRequestError,
-        "The key reference '{reference}' leads nowhere: {problem}.",
-        "References are 'file:PATH' (relative to the home) or 'env:NAME'.",
+        "The key reference '{reference}' does not lead to the key that is needed: {problem}.",
+        "Put the key back, or say under [keys] in config.toml where it is: 'file:PATH' (relative to the home) or 'env:NAME'. "
+        "'tripartite keys list' shows which key is needed; another one does not take its place.",
     ),
     "LINKAGE_KEY_MISSING": Reason(
         InvalidRequestError,

@@ -33,6 +33,7 @@ from census_node.dictionary import CENSUS_DICTIONARY
 
 __all__ = ["Admission", "AdmittedSample", "Gate", "scales_text", "verify_linkage"]
 
+# Of a sample that was charged under an earlier policy: what a frame's count can say.
 _MOST_PEOPLE = 2**32 - 1
 
 

@@ -13,6 +13,7 @@ import click
 from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
     Progress,
+    ReleaseName,
     emit,
     home_option,
     json_option,
@@ -22,21 +23,24 @@ from broker_common.cli import (
     ready_line,
     rejections_text,
 )
+from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import SigningKey
 from broker_common.privacy.belief import belief_of_units
 from broker_common.privacy.policy import Policy
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import NextKey
 from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.orders import verify_reason
 from census_node import texts
 from census_node.opening import CensusHome
-from census_node.operating import Done, shut_down, verify_reason
+from census_node.operating import Done, shut_down
 from census_node.operating import reopen as reopen_service
 from census_node.policy_commands import number, policy, policy_in_force
 
 __all__ = ["commands"]
 
 _FIRST_RELEASE = "first"
+_PEERS: tuple[Role, ...] = ("researcher", "health")
 
 
 @click.group()
@@ -48,7 +52,7 @@ def commands() -> None:
 @home_option
 @json_option
 @max_rejected_option
-@click.option("--release", help=texts.RELEASE_HELP)
+@click.option("--release", type=ReleaseName(), help=texts.RELEASE_HELP)
 @click.argument("source", required=False, type=click.Path(path_type=Path))
 def load(home: Path, as_json: bool, max_rejected: int | None, release: str | None, source: Path | None) -> None:
     """Load the registry from a CSV or Parquet file.
@@ -76,8 +80,8 @@ def load(home: Path, as_json: bool, max_rejected: int | None, release: str | Non
     emit(as_json, result, "\n".join(filter(None, [text, left_out])))
 
 
-commands.add_command(register_command(CensusHome, inboxes=True))
-commands.add_command(revoke_command(CensusHome, ("researcher", "health")))
+commands.add_command(register_command(CensusHome, _PEERS, inboxes=True))
+commands.add_command(revoke_command(CensusHome, _PEERS))
 
 
 @commands.command()

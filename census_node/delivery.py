@@ -30,9 +30,11 @@ from census_node.outbox import WaitingAnswer
 __all__ = ["Courier"]
 
 _log = structlog.get_logger()
+# For one push.
 _TIMEOUT_SECONDS = 10.0
 # A slow inbox gives its place to another one after this long, and comes again.
 _VISIT_SECONDS = 30.0
+# After a push that was not taken: doubled every time, up to the longest.
 _FIRST_PAUSE_SECONDS = 1.0
 _MAX_PAUSE_SECONDS = 300.0
 # Also looks without being told: a pause or a retention may have ended, an inbox may have moved.

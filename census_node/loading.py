@@ -24,6 +24,7 @@ from census_node.registry import NO_VALUE, Registry
 __all__ = ["LoadReport", "read_registry"]
 
 _CARD, _PERSON, _HOUSEHOLD = "health_card", "person_id", "household_id"
+# Of a person's or a household's id in the source.
 _MAX_ID_CHARACTERS = 64
 
 

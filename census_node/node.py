@@ -176,6 +176,8 @@ class CensusNode:
         """
         charged = False
         try:
+            # Before the charge: without this key there would be no answer for it.
+            self._keys.answer()
             charged = charge(self.journal, sample, kept_as, self._randomness)
         finally:
             if not charged and not self.journal.is_broken:

@@ -148,7 +148,7 @@ class CensusHome(AgencyHome[CensusState]):
         """The policy in force is signed again by a new policy key: the one before will not be honoured for ever."""
         if purpose != Purpose.POLICY.value:
             return
-        newest = self.keyring.listed_signing(self.own_card().card, Purpose.POLICY)[-1]
+        newest = self.keyring.newest_signing(self.own_card(), Purpose.POLICY)
         with self.journal() as journal, journal.reading() as state:
             policy = state.policy
         if policy is not None:
@@ -174,8 +174,12 @@ class CensusHome(AgencyHome[CensusState]):
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""
         journal = self.open_journal()
+        own = self.own_card()
         with self.keyring.changing():
-            self.keyring.forget_ended(self.own_card(), self._clock())
+            self.keyring.forget_ended(own, self._clock())
+        # Said here, once: with one of these missing every question would fail.
+        self.keyring.signing(own, Purpose.ANSWER, self._clock())
+        self.keyring.opening(own, self._clock())
         stop = StopSignal()
         node = self._node(journal)
         service = CensusService(node, self.config.limits, stop)

@@ -15,11 +15,11 @@ from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.policy import Policy
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import MAX_NOTE_CHARACTERS, Adopted, Reopened, Shutdown
+from broker_common.tlog.entries import Adopted, Reopened, Shutdown
 from census_node import texts
 from census_node.proposals import Proposal
 
-__all__ = ["Confirmation", "Done", "adopt", "reopen", "shut_down", "verify_reason"]
+__all__ = ["Confirmation", "Done", "adopt", "reopen", "shut_down"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +43,6 @@ class Done:
     @classmethod
     def at(cls, state: CensusState, *, changed: bool = True) -> Self:
         return cls("shutdown" if state.shut_down else "serving", state.policy_hash, state.size, changed)
-
-
-def verify_reason(reason: str) -> str:
-    """The reason, if the log can hold it and it says something.
-
-    Raises:
-        InvalidRequestError: INVALID_VALUE.
-    """
-    problem = ""
-    if not reason.strip():
-        problem = "is empty"
-    elif len(reason) > MAX_NOTE_CHARACTERS:
-        problem = "is too long"
-    elif any(0xD800 <= ord(character) <= 0xDFFF for character in reason):  # noqa: PLR2004 - what no UTF-8 can hold
-        problem = "is not text"
-    if problem:
-        raise InvalidRequestError("INVALID_VALUE", name="--reason", problem=problem, remedy=texts.REASON_LIMIT)
-    return reason
 
 
 def adopt(

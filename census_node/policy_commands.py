@@ -15,17 +15,16 @@ import msgspec
 
 from broker_common.cli import emit, home_option, json_option
 from broker_common.errors import InvalidRequestError, RefusedError
-from broker_common.privacy.policy import MAX_POLICY_BYTES, Policy
+from broker_common.privacy.policy import MAX_POLICY_BYTES, MAX_SCALES, Policy
 from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.orders import verify_reason
 from census_node import texts
 from census_node.admission import scales_text
 from census_node.opening import CensusHome
-from census_node.operating import Confirmation, verify_reason
+from census_node.operating import Confirmation
 from census_node.proposals import Change, Consequences, Proposal, consequences, draft, make_proposal
 
 __all__ = ["number", "policy", "policy_in_force"]
-
-_MAX_SCALES = 1000
 
 
 @click.group(invoke_without_command=True)
@@ -89,8 +88,8 @@ class _Scales(click.ParamType[tuple[int, ...]]):
             if match is None:
                 self.fail(texts.SCALES_FORM.format(part=part), param, ctx)
             first, last = int(match[1]), int(match[2] or match[1])
-            if last < first or last - first >= _MAX_SCALES:
-                self.fail(texts.SCALES_RANGE.format(part=part, most=_MAX_SCALES), param, ctx)
+            if last < first or last - first >= MAX_SCALES:
+                self.fail(texts.SCALES_RANGE.format(part=part, most=MAX_SCALES), param, ctx)
             scales.update(range(first, last + 1))
         return tuple(sorted(scales))
 

@@ -22,11 +22,14 @@ from broker_common.privacy.accounting import answers_left, any_fits
 from broker_common.privacy.policy import MAX_POLICY_BYTES, Policy, parse_policy, parse_signed_policy
 from broker_common.storage.durable import make_folder, replace_file
 from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import MAX_TEXT_CHARACTERS
 from census_node import texts
 
 __all__ = ["Change", "Consequences", "Proposal", "ProposalFolder", "consequences", "draft", "make_proposal"]
 
+# Digits of a hash that a person must type at least.
 _LEAST_PREFIX = 8
+# Of a proposal's file: the policy, quoted, and its signature.
 _MAX_FILE_BYTES = 2 * MAX_POLICY_BYTES
 _PREFIX = re.compile(r"[0-9a-f]{1,64}")
 
@@ -35,8 +38,8 @@ class Proposal(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A policy's document with the agency's signature."""
 
     document: Annotated[str, Meta(max_length=MAX_POLICY_BYTES)]
-    signature: Annotated[str, Meta(max_length=4096)]
-    key_id: Annotated[str, Meta(max_length=64)]
+    signature: Annotated[str, Meta(max_length=MAX_TEXT_CHARACTERS)]
+    key_id: Annotated[str, Meta(max_length=MAX_TEXT_CHARACTERS)]
 
     def verify(self, keys: Sequence[VerifyKey]) -> Policy:
         """The proposed policy, if one of these keys signed it.

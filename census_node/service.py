@@ -27,11 +27,12 @@ from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger import quotable_answers
 from census_node.node import CensusNode
-from census_node.timing import charge_time, next_tick, outcome_time, sleep_until_tick
+from census_node.timing import charge_time, next_tick, outcome_time, sleep_until, sleep_until_tick
 
 __all__ = ["CensusService"]
 
 Context = ServicerContext[object, object]
+# Before a stop: for queries under way to come to a durable step.
 _DRAIN_SECONDS = 3.0
 
 
@@ -201,7 +202,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             # From here on the query no longer depends on the connection.
             kept_as = await asyncio.to_thread(self._node.keep, sample)
             charge_ms = charge_time(walk.policy, header_ms=walk.header_ms, kept_ms=clock())
-            await asyncio.sleep(max(0, charge_ms - clock()) / 1000)
+            await sleep_until(charge_ms, clock)
             proof = await asyncio.to_thread(self._node.charge_and_answer, sample, kept_as)
         finally:
             charged_ms = await sleep_until_tick(walk.policy, due_ms, clock)

@@ -26,7 +26,6 @@ __all__ = [
     "PROPOSAL_PREFIX",
     "READY",
     "REASON_HELP",
-    "REASON_LIMIT",
     "RELEASE_HELP",
     "RELINKED",
     "REOPENED",
@@ -115,7 +114,6 @@ CONFIRM_REMEDY = "Leave --confirm and --reason out: this policy is no weaker tha
 CONFIRM_AND_REASON = "Give --confirm and --reason together, or neither."
 
 RELEASE_HELP = "Name of the census release; by default the name in force."
-REASON_LIMIT = "Say why in 1 to 4,096 characters; the log refers to longer documents."
 REASON_HELP = "Why, for the log; auditors read it."
 CONFIRM_HELP = "Adopt a policy that is weaker than the one in force; signed with the operator's key."
 MAX_BELIEF_HELP = "No belief about one person may pass this; an exact decimal between 0.5 and 1."

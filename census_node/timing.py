@@ -14,7 +14,7 @@ import asyncio
 from broker_common.privacy.policy import Policy
 from broker_common.values import Clock
 
-__all__ = ["charge_time", "next_tick", "outcome_time", "sleep_until_tick"]
+__all__ = ["charge_time", "next_tick", "outcome_time", "sleep_until", "sleep_until_tick"]
 
 
 def next_tick(policy: Policy, not_before_ms: int) -> int:
@@ -49,5 +49,10 @@ async def sleep_until_tick(policy: Policy, tick_ms: int, clock: Clock) -> int:
         return clock()
     if tick_ms < clock():
         tick_ms = next_tick(policy, clock() + 1)
-    await asyncio.sleep(max(0, tick_ms - clock()) / 1000)
+    await sleep_until(tick_ms, clock)
     return tick_ms
+
+
+async def sleep_until(instant_ms: int, clock: Clock) -> None:
+    """Return at the given instant, or at once when it has passed."""
+    await asyncio.sleep(max(0, instant_ms - clock()) / 1000)

@@ -210,7 +210,11 @@ def _make_room(directory: Path) -> None:
     if directory.exists():
         if not (directory / _MARKER).is_file():
             raise InvalidRequestError(
-                "HOME_INVALID", home=str(directory), role="demo", problem="it exists and is not an earlier demo"
+                "HOME_INVALID",
+                home=str(directory),
+                role="demo",
+                problem="it exists and is not an earlier demo",
+                remedy=texts.NOT_A_DEMO,
             )
         shutil.rmtree(directory)
     directory.mkdir(parents=True)

@@ -27,6 +27,7 @@ from broker_common.storage.durable import replace_file
 from broker_common.tlog.membership import peer_name
 from census_node.opening import CensusHome
 from census_node.proposals import make_proposal
+from deploy import texts
 from deploy.synthetic.population import write_sources
 from health_node.opening import HealthHome
 from researcher_node.opening import ResearcherHome
@@ -100,7 +101,13 @@ def lay_out(directory: Path, plan: Plan, report: Report) -> Policy:
     policy = plan.policy()
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
-        raise InvalidRequestError("HOME_INVALID", home=str(directory), role="new", problem="the folder is not empty")
+        raise InvalidRequestError(
+            "HOME_INVALID",
+            home=str(directory),
+            role="new",
+            problem="the folder is not empty",
+            remedy=texts.EMPTY_FOLDER,
+        )
     try:
         _make_homes(directory)
         _introduce(directory)

@@ -12,6 +12,8 @@ Next:
       --count "mother_tongue = 'French'"
 """
 
+EMPTY_FOLDER = "Nothing was changed. Name a folder that is new or empty."
+NOT_A_DEMO = "Nothing was changed. Name another folder with --directory."
 NODE_FAILED = "The {role} node did not start, and said why above; the others have been stopped."
 
 DEMO_TITLE = "A synthetic Ontario of {population} people. Nobody in it exists."

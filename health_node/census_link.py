@@ -28,6 +28,7 @@ from broker_common.values import Clock
 __all__ = ["CensusLink", "CensusNow"]
 
 _log = structlog.get_logger()
+# Between exchanges of cards.
 _EXCHANGE_SECONDS = 300.0
 # After a failed exchange: the census node may be starting.
 _SOON_SECONDS = 5.0

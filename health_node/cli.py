@@ -10,6 +10,7 @@ import click
 from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
     Progress,
+    ReleaseName,
     emit,
     home_option,
     json_option,
@@ -19,6 +20,7 @@ from broker_common.cli import (
     ready_line,
     rejections_text,
 )
+from broker_common.crypto.certificates import Role
 from broker_common.errors import RefusedError
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
 from broker_common.storage.journal import Journal
@@ -32,6 +34,7 @@ from health_node.people_store import PeopleStore
 __all__ = ["commands"]
 
 _FIRST_RELEASE = "first"
+_PEERS: tuple[Role, ...] = ("researcher", "census")
 
 
 @click.group()
@@ -43,7 +46,7 @@ def commands() -> None:
 @home_option
 @json_option
 @max_rejected_option
-@click.option("--release", help=texts.RELEASE_HELP)
+@click.option("--release", type=ReleaseName(), help=texts.RELEASE_HELP)
 @click.argument("source", required=False, type=click.Path(path_type=Path))
 def load(home: Path, as_json: bool, max_rejected: int | None, release: str | None, source: Path | None) -> None:
     """Load health data from a CSV or Parquet file.
@@ -80,8 +83,8 @@ def _release_in_force(opened: HealthHome) -> str:
         journal.close()
 
 
-commands.add_command(register_command(HealthHome, inboxes=False))
-commands.add_command(revoke_command(HealthHome, ("researcher", "census")))
+commands.add_command(register_command(HealthHome, _PEERS, inboxes=False))
+commands.add_command(revoke_command(HealthHome, _PEERS))
 
 
 @commands.command()

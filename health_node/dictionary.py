@@ -15,6 +15,7 @@ __all__ = ["HEALTH_CARD_COLUMN", "HEALTH_DICTIONARY"]
 HEALTH_CARD_COLUMN: Final = "health_card"
 """The column of the source that becomes the pseudonym, and no other thing."""
 
+# Of one person; a larger number in the source is a mistake.
 _MOST_VISITS = 100_000
 
 _SEXES: Final = (

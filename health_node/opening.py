@@ -106,8 +106,12 @@ class HealthHome(AgencyHome[HealthState]):
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""
         journal = self.open_journal()
+        own = self.own_card()
         with self.keyring.changing():
-            self.keyring.forget_ended(self.own_card(), self._clock())
+            self.keyring.forget_ended(own, self._clock())
+        # Said here, once: with one of these missing every question would fail.
+        self.keyring.signing(own, Purpose.MANIFEST, self._clock())
+        self.keyring.sampling(str(own.in_use(SAMPLING, self._clock())))
         stop = StopSignal()
         known = KnownPeers(journal, self._clock)
         census_name = self.config.census.organisation

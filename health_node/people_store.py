@@ -41,6 +41,7 @@ DUCKDB_THREADS = 2
 
 _FORMAT = "tripartite/people/v1"
 _ROWS_PER_INSERT = 1_000_000
+# Codes whose places fit into one byte.
 _MOST_SMALL_CODES = 256
 _OWNER_ONLY = 0o600
 

@@ -38,7 +38,9 @@ CountCall = StreamStreamCall[census_service_pb2.CountRequest, census_service_pb2
 ResultT = TypeVar("ResultT")
 # Long enough to reach a census node that was restarted a moment ago.
 _POLICY_TIMEOUT_SECONDS = 5.0
+# Before a stop: for questions under way to come to a durable step.
 _DRAIN_SECONDS = 3.0
+# Between attempts: doubled every time, up to the longest.
 _FIRST_BACKOFF_SECONDS = 0.2
 _MAX_BACKOFF_SECONDS = 5.0
 # A census node that says one of these will take the same ticket later.
@@ -218,7 +220,8 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         try:
             await self._retrying(lambda: self._attempt(accepted, walk))
         except (RefusedError, InvalidRequestError) as error:
-            if error.code not in _RETRIED:
+            # A key of ours that is missing is no verdict on the question.
+            if error.code not in _RETRIED and not error.for_operator:
                 await asyncio.to_thread(self._node.log_refused, accepted.ticket.hash.hex(), error.code)
             raise
 

@@ -35,6 +35,7 @@ from broker_common.values import QUERY_ID_BYTES, Clock
 
 __all__ = ["Answers", "AskedQuestion", "CensusKeys"]
 
+# How long another process may hold the store before BUSY is said.
 _BUSY_TIMEOUT_SECONDS = 30
 # How often, and how far apart, another process that is just reading is given the time to finish.
 _WIPE_TRIES = 20

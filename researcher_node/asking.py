@@ -56,12 +56,15 @@ from researcher_node.trust import Trust
 
 __all__ = ["Dictionaries", "Party", "Precision", "Quoted", "Session", "Wanted", "parse_fraction"]
 
+# For one call that is answered at once, and for the health node to take a question.
 _CALL_SECONDS = 15.0
+# The census node may hold a call for an answer that is not out yet.
 _COLLECT_HOLD_MS = 10_000
 # Between looks into our own store.
 _LOOK_SECONDS = 0.1
 # Between calls to a census node that is away, or does not hold them.
 _PAUSE_SECONDS = 0.25
+# For the health node to say that a question is done whose answer is here already.
 _LAST_WORD_SECONDS = 1.0
 _STAGES = (
     health_service_pb2.STAGE_ACCEPTED,

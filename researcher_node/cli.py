@@ -12,7 +12,8 @@ import click
 from tripartite.v1 import health_service_pb2
 
 from broker_common import card_texts
-from broker_common.cli import emit, home_option, json_option, lifeline_option, ready_line, say
+from broker_common.card_commands import verify_card_role
+from broker_common.cli import HostPort, emit, home_option, json_option, lifeline_option, ready_line, say
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.privacy.accounting import epsilon_text
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
@@ -25,6 +26,7 @@ from researcher_node.config import AgencyPeer, ResearcherConfig
 from researcher_node.listing import answer_json, answer_text, instant, question_json, questions_text
 from researcher_node.opening import ResearcherHome
 from researcher_node.selection import STATES, Selection, parse_since, parse_until
+from researcher_node.trust import AGENCIES
 
 __all__ = ["commands"]
 
@@ -238,9 +240,9 @@ async def _collect(opened: ResearcherHome, store: Answers, query_id: str | None)
 @click.option("--id", "researcher_id", required=True, help=texts.ID_HELP)
 @click.option("--organisation", required=True, help=texts.ORGANISATION_HELP)
 @click.option("--project", required=True, help=texts.USUAL_PROJECT_HELP)
-@click.option("--health", "health_address", required=True, metavar="HOST:PORT", help=texts.HEALTH_HELP)
-@click.option("--census", "census_address", required=True, metavar="HOST:PORT", help=texts.CENSUS_HELP)
-@click.option("--address", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT", help=texts.ADDRESS_HELP)
+@click.option("--health", "health_address", required=True, type=HostPort(), help=texts.HEALTH_HELP)
+@click.option("--census", "census_address", required=True, type=HostPort(), help=texts.CENSUS_HELP)
+@click.option("--address", default="127.0.0.1:0", show_default=True, type=HostPort(), help=texts.ADDRESS_HELP)
 def create(
     home: Path,
     as_json: bool,
@@ -285,6 +287,7 @@ def register(home: Path, as_json: bool, card: Path, fingerprint: str | None, rep
     """
     opened = ResearcherHome(home)
     verified = read_card(card, fingerprint=fingerprint)
+    verify_card_role(verified, AGENCIES)
     opened.trust.put(verified, replace=replace)
     result = {
         "role": verified.card.role,

@@ -24,6 +24,7 @@ from broker_common.storage.keyring import Keyring
 from broker_common.storage.registration import read_card
 from broker_common.tlog.membership import Registration
 from broker_common.tlog.note import NoteVerifier
+from researcher_node import texts
 from researcher_node.answers import Answers, CensusKeys
 from researcher_node.asking import Party, Session
 from researcher_node.config import ResearcherConfig
@@ -34,6 +35,7 @@ __all__ = ["ResearcherHome"]
 
 _ANSWERS = "answers.db"
 _OWN_CARD = "own.card"
+# Between an inbox's exchanges of cards with the agencies.
 _EXCHANGE_SECONDS = 300.0
 _log = structlog.get_logger()
 
@@ -57,7 +59,9 @@ class ResearcherHome:
         """
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
-            raise InvalidRequestError("HOME_INVALID", home=str(path), role="new", problem="the folder is not empty")
+            raise InvalidRequestError(
+                "HOME_INVALID", home=str(path), role="new", problem="the folder is not empty", remedy=texts.EMPTY_FOLDER
+            )
         path.chmod(0o700)
         replace_file(path / "config.toml", msgspec.toml.encode(config))
         made = cls(path)

@@ -30,6 +30,7 @@ from broker_common.errors import InvalidRequestError
 
 __all__ = [
     "MAX_CARD_BYTES",
+    "MAX_ORIGIN_CHARACTERS",
     "PURPOSES",
     "SAMPLE",
     "SAMPLING",
@@ -58,10 +59,20 @@ PURPOSES: Final[Mapping[Role, tuple[str, ...]]] = {
 }
 """What each role's card lists: at least one key for each of these purposes, and for no other."""
 
+# A card stands whole in a log entry, which has 64 KiB.
 MAX_CARD_BYTES = 48 * 1024
+# The one in use, the next, and those before that are still honoured.
 _MOST_KEYS_PER_PURPOSE = 8
+_MOST_SAID_CHARACTERS = 200
+_MOST_KEYS = 64
+# Of a key as text: a certificate in PEM, and room.
+_MAX_KEY_CHARACTERS = 8192
+_MAX_PURPOSE_CHARACTERS = 32
+# Of a log's name.
+MAX_ORIGIN_CHARACTERS = 200
 _SECRET_NAME = re.compile(r"secret [0-9a-f]{16}")
-_Time = Annotated[int, Meta(ge=0, lt=2**53)]
+# Before the year 10000: a time on a card can be written as a date.
+_Time = Annotated[int, Meta(ge=0, lt=253_402_300_800_000)]
 _Name = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9-]{0,62}\Z")]
 
 PublicKey: TypeAlias = VerifyKey | SealingKey | PeerCertificate | str
@@ -71,8 +82,8 @@ PublicKey: TypeAlias = VerifyKey | SealingKey | PeerCertificate | str
 class CardKey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One public key and when it serves."""
 
-    purpose: Annotated[str, Meta(max_length=32)]
-    key: Annotated[str, Meta(min_length=1, max_length=8192)]
+    purpose: Annotated[str, Meta(max_length=_MAX_PURPOSE_CHARACTERS)]
+    key: Annotated[str, Meta(min_length=1, max_length=_MAX_KEY_CHARACTERS)]
     from_ms: _Time
     until_ms: _Time
 
@@ -86,8 +97,8 @@ class Card(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: _Name
     serial: Annotated[int, Meta(ge=1, lt=2**53)]
     # Name of its log; empty for a researcher, who keeps none.
-    origin: Annotated[str, Meta(max_length=200)]
-    keys: Annotated[tuple[CardKey, ...], Meta(min_length=1, max_length=64)]
+    origin: Annotated[str, Meta(max_length=MAX_ORIGIN_CHARACTERS)]
+    keys: Annotated[tuple[CardKey, ...], Meta(min_length=1, max_length=_MOST_KEYS)]
 
     @property
     def document(self) -> bytes:
@@ -171,15 +182,19 @@ def sign_card(card: Card, identities: Sequence[SigningKey]) -> SignedCard:
 def with_new_key(card: Card, purpose: str, key: str, *, now_ms: int, from_ms: int, until_ms: int) -> Card:
     """The next card: a new key for a purpose, put to use at `from_ms`; the ones before are honoured until `until_ms`.
 
-    Keys whose time is over leave the card, and so do those for this purpose that would have begun later.
+    Keys whose time is over leave the card, and so do those for this purpose that would have begun later. An identity key
+    stays until it has ended, and begins no later than the new one: who knows the card so far wants its newest signature.
     """
     kept = [
         old
         for old in card.keys
-        if (old.until_ms == 0 or now_ms < old.until_ms) and not (old.purpose == purpose and old.from_ms > from_ms)
+        if (old.until_ms == 0 or now_ms < old.until_ms)
+        and not (old.purpose == purpose != _IDENTITY and old.from_ms > from_ms)
     ]
     ending = [
-        msgspec.structs.replace(old, until_ms=min(until_ms, old.until_ms or until_ms))
+        msgspec.structs.replace(
+            old, from_ms=min(from_ms, old.from_ms), until_ms=min(until_ms, old.until_ms or until_ms)
+        )
         if old.purpose == purpose
         else old
         for old in kept
@@ -227,7 +242,8 @@ def verify_card(signed: SignedCard) -> VerifiedCard:
         _verify_list(card)
         public = tuple(_parse_key(card, key) for key in card.keys)
     except ValueError as error:
-        raise _malformed(str(error)) from error
+        # The sentence may be the library's; it has to fit into an answer.
+        raise _malformed(str(error)[:_MOST_SAID_CHARACTERS]) from error
     verified = VerifiedCard(card, signed, public)
     identities = [key for _, key in verified.listed(_IDENTITY) if isinstance(key, VerifyKey)]
     if [key.key_id for key in identities] != [signature.key_id for signature in signed.signatures]:

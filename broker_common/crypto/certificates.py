@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, NoReturn, TypeAlias, cast, get_args
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -42,8 +42,8 @@ _URI = re.compile(r"tripartite://([a-z0-9][a-z0-9-]{0,62})/([a-z]+)/([a-z0-9][a-
 # Clocks of the parties may differ a little when a certificate is new.
 _BACKDATE = timedelta(hours=1)
 _PRIVATE_BLOCK = re.compile(rb"-----BEGIN PRIVATE KEY-----\n.+?-----END PRIVATE KEY-----\n", re.DOTALL)
-# Signs nothing that is kept: what a certificate's form is compared with needs some signature.
-_ANY_KEY = ec.generate_private_key(ec.SECP256R1())
+# Signs nothing that is kept: what a certificate's form is compared with needs some signature, anybody's.
+_ANY_KEY = ec.derive_private_key(1, ec.SECP256R1())
 # 128 bits: nobody finds a second key with the same subject.
 _SUBJECT_CHARACTERS = 32
 _DER, _SPKI = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -167,7 +167,11 @@ def credentials_of(certificate: PeerCertificate, private_keys: bytes) -> TlsCred
     """The certificate with the one of these PEM private keys that belongs to it; ValueError when none does."""
     wanted = x509.load_pem_x509_certificate(certificate.pem).public_key().public_bytes(_DER, _SPKI)
     for block in _PRIVATE_BLOCK.findall(private_keys):
-        key = serialization.load_pem_private_key(block, password=None)
+        try:
+            key = serialization.load_pem_private_key(block, password=None)
+        except (UnsupportedAlgorithm, InternalError) as error:
+            # The latter is what the library says of a key whose length is not that of its kind.
+            raise ValueError("a private key is of no known kind") from error
         if key.public_key().public_bytes(_DER, _SPKI) == wanted:
             return TlsCredentials(certificate.pem, block)
     raise ValueError("none of the private keys belongs to the certificate")
@@ -183,6 +187,9 @@ def _loaded(pem: bytes) -> x509.Certificate:
         return x509.load_pem_x509_certificate(pem)
     except x509.InvalidVersion as error:
         raise ValueError("the certificate is of no known version") from error
+    except ValueError as error:
+        # What the library says may quote all of it.
+        raise ValueError("there is no certificate in PEM") from error
 
 
 def _identity(certificate: x509.Certificate) -> Identity:
@@ -200,7 +207,8 @@ def _verify_form(certificate: x509.Certificate, identity: Identity) -> None:
     """Return only if the certificate is, bit for bit, what we would have made of its key, serial and times."""
     try:
         key = certificate.public_key()
-    except UnsupportedAlgorithm as error:
+    except (InternalError, UnsupportedAlgorithm) as error:
+        # The former is what the library says of a key whose length is not that of its kind.
         raise ValueError("the certificate's key is of no known kind") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise ValueError("the certificate's key is not on the curve P-256")  # noqa: TRY004 - a wrong value, to the caller
@@ -208,6 +216,10 @@ def _verify_form(certificate: x509.Certificate, identity: Identity) -> None:
     ours = _unsigned(identity, key, certificate.serial_number, begins, ends).sign(_ANY_KEY, hashes.SHA256())
     if ours.tbs_certificate_bytes != certificate.tbs_certificate_bytes:
         raise ValueError("the certificate has another form than ours")
+    # The library takes bits that are called unused for none at all; TLS does not.
+    signature = certificate.signature
+    if not certificate.public_bytes(_DER).endswith(bytes([3, len(signature) + 1, 0]) + signature):
+        raise ValueError("the certificate's signature has another form than ours")
     try:
         certificate.verify_directly_issued_by(certificate)
     except (InvalidSignature, TypeError, ValueError) as error:

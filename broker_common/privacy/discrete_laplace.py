@@ -46,6 +46,7 @@ PROBABILITY_DIGITS = 25
 """Correct digits of `probability`."""
 
 _WORKING_DIGITS = 60
+# The working digits hold for every scale up to here, which is far beyond any policy's.
 _MAX_TABULATED_SCALE = 10**30
 _USUAL_CONFIDENCE = Fraction(19, 20)
 

@@ -24,6 +24,7 @@ MAX_EXPONENT = 1 << 14
 """Largest |x| that `exp_between` takes: far beyond any budget (127 nat), yet its fractions stay a few kB long."""
 
 _FIRST_DIGITS = 40
+# As far as every platform's decimal context reaches.
 _MAX_DECIMAL_EXPONENT = 999_999
 
 

@@ -16,12 +16,33 @@ from msgspec import Meta, Struct
 
 from broker_common.crypto.signing import VerifyKey
 from broker_common.errors import InvalidRequestError
-from broker_common.privacy.accounting import USUAL_SCALE, cap_units, param_of, parse_max_belief, price_units
+from broker_common.privacy.accounting import (
+    MAX_BELIEF_CHARS,
+    USUAL_SCALE,
+    cap_units,
+    param_of,
+    parse_max_belief,
+    price_units,
+)
 
-__all__ = ["MAX_POLICY_BYTES", "Policy", "Weakness", "parse_policy", "parse_signed_policy", "verify_policy"]
+__all__ = [
+    "MAX_POLICY_BYTES",
+    "MAX_SCALES",
+    "Policy",
+    "Weakness",
+    "parse_policy",
+    "parse_signed_policy",
+    "verify_policy",
+]
 
+# As a document, with every scale that it may have.
 MAX_POLICY_BYTES = 32_768
-_Milliseconds = Annotated[int, Meta(ge=0, le=86_400_000)]
+MAX_SCALES = 1000
+# A day: of everything that is waited for.
+_MAX_DELAY_MS = 86_400_000
+# Of a sealed answer: a leap year.
+_MAX_RETENTION_MS = 366 * 86_400_000
+_Milliseconds = Annotated[int, Meta(ge=0, le=_MAX_DELAY_MS)]
 _Scale = Annotated[int, Meta(ge=1, le=1_000_000)]
 # Ways of accounting, from the one that charges everybody for an answer to those that charge fewer people.
 _ACCOUNTINGS = ("strict",)
@@ -44,9 +65,9 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # What is charged for an answer: everyone (`strict`).
     accounting: Literal["strict"]
     # No belief about one person, starting from 1/2, may pass this. Exact decimal.
-    max_belief: Annotated[str, Meta(max_length=64)]
+    max_belief: Annotated[str, Meta(max_length=MAX_BELIEF_CHARS)]
     # Noise scales that may be asked for, ascending.
-    scales: Annotated[tuple[_Scale, ...], Meta(min_length=1, max_length=1000)]
+    scales: Annotated[tuple[_Scale, ...], Meta(min_length=1, max_length=MAX_SCALES)]
     # The health node opens Count this long after Submit, whatever the cohort.
     forward_delay_ms: _Milliseconds
     # The census node says `charged` at the first tick at least this long after Count's header. Half of it is for the
@@ -55,13 +76,13 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # Everything that leaves the census node leaves on a multiple of this. 0: at once, for tests and benchmarks only.
     release_tick_ms: _Milliseconds
     # How long a quote and its noise slot stand.
-    quote_lifetime_ms: Annotated[int, Meta(ge=1_000, le=86_400_000)]
+    quote_lifetime_ms: Annotated[int, Meta(ge=1_000, le=_MAX_DELAY_MS)]
     # Open quotes per researcher; the oldest gives way.
     open_quotes: Annotated[int, Meta(ge=1, le=10_000)]
     # People in one sample at most. Never below the population: a refusal by size would tell the size.
     max_sample: Annotated[int, Meta(ge=1, le=2**32 - 1)]
     # How long a sealed answer waits for its researcher.
-    answer_retention_ms: Annotated[int, Meta(ge=60_000, le=366 * 86_400_000)]
+    answer_retention_ms: Annotated[int, Meta(ge=60_000, le=_MAX_RETENTION_MS)]
 
     @property
     def param(self) -> Fraction:

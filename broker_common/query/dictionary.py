@@ -22,10 +22,12 @@ __all__ = ["MULTI_VALUE_SEPARATOR", "Code", "Column", "ColumnType", "Dictionary"
 
 MULTI_VALUE_SEPARATOR = ";"
 
+# Of a dictionary from a peer, so that reading one is never much work.
 MAX_COLUMNS = 200
 MAX_CODES = 20_000
 MAX_CODE_CHARACTERS = 100
 MAX_LABEL_CHARACTERS = 500
+# Of somebody's word in a sentence; of the names or codes that a hint lists; of those that it suggests.
 MAX_SHOWN_CHARACTERS = 40
 MAX_LISTED = 12
 NEAREST = 3

@@ -29,6 +29,8 @@ __all__ = [
     "wrong_type",
 ]
 
+# Of a condition as it travels and is signed: groups in groups, comparisons in all, values in all. The health node's work
+# for one question is bounded by them, whatever text or client it came from.
 MAX_DEPTH = 12
 MAX_TERMS = 100
 MAX_LITERALS = 1_000

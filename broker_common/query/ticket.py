@@ -27,6 +27,7 @@ __all__ = [
     "verify_ticket",
 ]
 
+# A ticket with every value of every language variable has a few KiB. Checked before its signature.
 MAX_TICKET_BYTES = 64 * 1024
 # No ticket may outlive its quote by more than this.
 MAX_LIFETIME_MS = 25 * 60 * 60 * 1000

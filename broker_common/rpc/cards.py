@@ -15,9 +15,10 @@ from broker_common.errors import BrokerError, PeerUnavailableError
 from broker_common.rpc.callers import caller
 from broker_common.rpc.status import calling
 
-__all__ = ["CardService", "fetch_card"]
+__all__ = ["CardService", "fetch_card", "parse_newer_card"]
 
 Context = ServicerContext[object, object]
+# For one exchange; both sides write it to their logs.
 _TIMEOUT_SECONDS = 15.0
 
 
@@ -41,18 +42,24 @@ async def fetch_card(channel: aio.Channel, own: SignedCard, known: VerifiedCard)
     Raises:
         PeerUnavailableError: PEER_MISBEHAVED, what it sent is no card of the peer that is known.
     """
-    peer = known.card.role
     request = card_service_pb2.ExchangeRequest(card=own.to_bytes())
     stub = card_service_pb2_grpc.CardServiceStub(channel)
-    response = await calling(peer, stub.Exchange(request, timeout=_TIMEOUT_SECONDS))
+    response = await calling(known.card.role, stub.Exchange(request, timeout=_TIMEOUT_SECONDS))
+    return parse_newer_card(response.card, known)
+
+
+def parse_newer_card(answered: bytes, known: VerifiedCard) -> VerifiedCard | None:
+    """The card that a peer answered with, if it is newer than the one that is known.
+
+    Raises:
+        PeerUnavailableError: PEER_MISBEHAVED, it is no card of the peer that is known.
+    """
     try:
-        signed = parse_signed_card(response.card)
-        if signed == known.signed:
-            return None
-        return verify_successor(known, signed)
+        signed = parse_signed_card(answered)
+        return None if signed == known.signed else verify_successor(known, signed)
     except BrokerError as error:
         if error.code == "CARD_OUTDATED":
             return None
         raise PeerUnavailableError(
-            "PEER_MISBEHAVED", peer=peer, problem="a card that does not follow its last"
+            "PEER_MISBEHAVED", peer=known.card.role, problem="a card that does not follow its last"
         ) from error

@@ -11,11 +11,13 @@ from broker_common.crypto.certificates import PeerCertificate, Role, TlsCredenti
 from broker_common.errors import InvalidRequestError
 from broker_common.values import Clock
 
-__all__ = ["KEEPALIVE_MS", "MAX_MESSAGE_BYTES", "Peer", "open_channel"]
+__all__ = ["KEEPALIVE_MS", "KEEPALIVE_TIMEOUT_MS", "MAX_MESSAGE_BYTES", "Peer", "open_channel"]
 
 # A frame is 256 KiB and the largest message we send.
 MAX_MESSAGE_BYTES = 1024 * 1024
+# A peer that is there but does not answer, frozen or cut off, is asked this often, and given up after the timeout.
 KEEPALIVE_MS = 20_000
+KEEPALIVE_TIMEOUT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,8 @@ def open_channel(peer: Peer, own: TlsCredentials, clock: Clock) -> aio.Channel:
         # A peer that was restarted is found again within a second, not after minutes of backoff.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 1000),
-        # A peer that is there but does not answer, frozen or cut off, is noticed within half a minute.
         ("grpc.keepalive_time_ms", KEEPALIVE_MS),
-        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
         # Loopback and private links: never through a proxy of the environment.
         ("grpc.enable_http_proxy", 0),
     ]

@@ -25,13 +25,14 @@ from broker_common.crypto.certificates import PeerCertificate, TlsCredentials
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.rpc.callers import register, set_caller, verify_caller, verify_role
-from broker_common.rpc.channel import KEEPALIVE_MS, MAX_MESSAGE_BYTES
+from broker_common.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_MESSAGE_BYTES
 from broker_common.rpc.status import trailing_metadata
 from broker_common.values import Clock
 
 __all__ = ["NodeServer", "StopSignal", "log_unforeseen"]
 
 _log = structlog.get_logger()
+# Calls under way when the node stops may go on for this long.
 _GRACE_SECONDS = 5.0
 _CARD_SERVICE = "tripartite.v1.CardService"
 
@@ -84,13 +85,13 @@ class NodeServer:
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.keepalive_time_ms", KEEPALIVE_MS),
-                ("grpc.keepalive_timeout_ms", 10_000),
+                ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
                 # Our own clients ping this often; a server takes much less for an attack unless it is told.
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
             ],
         )
         add_services(server)
-        probe = health.aio.HealthServicer()
+        probe = _Probe("", self.service)
         health_pb2_grpc.add_HealthServicer_to_server(probe, server)
         if self.reflection:
             names = [self.service, _CARD_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME]
@@ -107,8 +108,7 @@ class NodeServer:
         except RuntimeError as error:
             raise RefusedError("PORT_TAKEN", address=self.address) from error
         await server.start()
-        for name in ("", self.service):
-            await probe.set(name, health_pb2.HealthCheckResponse.SERVING)
+        await probe.begin()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.stop)
         on_ready(f"{self.address.rpartition(':')[0]}:{port}")
@@ -142,6 +142,26 @@ class NodeServer:
             # The last good one stays; who calls is checked at every call all the same.
             _log.error("certificates cannot be read", code=error.code)
             return None
+
+
+class _Probe(health.aio.HealthServicer):
+    """The standard probe, with the list that the library's own leaves out."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self._names = names
+
+    async def begin(self) -> None:
+        """Everything is served from here on."""
+        for name in self._names:
+            await self.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    async def List(self, request: Any, context: Any) -> Any:  # noqa: N802 - the name that the standard gives it
+        del request
+        statuses = {
+            name: await self.Check(health_pb2.HealthCheckRequest(service=name), context) for name in self._names
+        }
+        return health_pb2.HealthListResponse(statuses=statuses)  # type: ignore[attr-defined]  # younger than its stubs
 
 
 def log_unforeseen(error: BaseException, **where: str) -> None:
@@ -229,8 +249,8 @@ class _CallerInterceptor(aio.ServerInterceptor):
             _log.info("refused", rpc=method, code=error.code)
             if error.stops_node:
                 self._stop.stop(error)
-            # What is wrong with our store is for our operator.
-            public = InternalError("INTERNAL") if error.code == "INTEGRITY" else error
+            # What is wrong with our store or our keys is for our operator.
+            public = InternalError("INTERNAL") if error.for_operator else error
             await context.abort(*trailing_metadata(public))
         except (aio.AbortError, asyncio.CancelledError, GeneratorExit):
             raise

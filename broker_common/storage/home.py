@@ -19,12 +19,40 @@ import msgspec
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.storage.durable import exclusive, make_folder, replace_file
 
-__all__ = ["Home"]
+__all__ = ["Home", "no_config"]
 
 ValueT = TypeVar("ValueT")
+_CONFIG = "config.toml"
+# Of a key file or another secret; more is not read.
 _MAX_FILE_BYTES = 1024 * 1024
 _LOCK_ATTEMPTS = 5
 _LOCK_PAUSE_SECONDS = 0.1
+_ROLES = ("researcher", "health", "census")
+# The library's own errors, text that is no UTF-8, numbers of thousands of digits, brackets in brackets.
+_DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+def no_config(path: Path, role: str) -> InvalidRequestError:
+    """The error for a folder without a configuration."""
+    remedy = (
+        "Give the folder that holds config.toml. 'tripartite init DIR' makes DIR/researcher, DIR/health and DIR/census."
+    )
+    within = [name for name in _ROLES if (path / name / _CONFIG).is_file()]
+    if within:
+        remedy = f"Give one of the homes in it with --home: {', '.join(str(path / name) for name in within)}."
+    return InvalidRequestError(
+        "HOME_INVALID", home=str(path), role=role, problem="there is no config.toml", remedy=remedy
+    )
+
+
+def _role_of(data: bytes) -> str:
+    """Which role a configuration that is not valid here says that it is for; empty if it says none that there is."""
+    try:
+        config = msgspec.toml.decode(data)
+    except _DECODE_ERRORS:
+        return ""
+    role = config.get("role") if isinstance(config, dict) else ""
+    return role if role in _ROLES else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +68,22 @@ class Home:
         Raises:
             InvalidRequestError: HOME_INVALID or CONFIG_INVALID, naming the setting that is wrong.
         """
-        file = self.path / "config.toml"
+        file = self.path / _CONFIG
         if not file.is_file():
-            raise InvalidRequestError(
-                "HOME_INVALID", home=str(self.path), role=self.role, problem="there is no config.toml"
-            )
+            raise no_config(self.path, self.role)
+        data = file.read_bytes()
         try:
-            return msgspec.toml.decode(file.read_bytes(), type=config_type)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            # The library's own errors, text that is no UTF-8, numbers of thousands of digits, brackets in brackets.
+            return msgspec.toml.decode(data, type=config_type)
+        except _DECODE_ERRORS as error:
+            role = _role_of(data)
+            if role not in {"", self.role}:
+                raise InvalidRequestError(
+                    "HOME_INVALID",
+                    home=str(self.path),
+                    role=self.role,
+                    problem=f"by its config.toml it is a {role} home",
+                    remedy=f"Give the {self.role} home with --home, or call 'tripartite {role} --help'.",
+                ) from error
             raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem=str(error)) from error
 
     def read(self, reference: str) -> bytes:

@@ -34,7 +34,9 @@ from broker_common.values import Clock
 __all__ = ["Checkpointed", "Journal", "Transaction", "store_errors"]
 
 StateT = TypeVar("StateT", bound=LogState)
+# How long another process may hold the journal before BUSY is said.
 _BUSY_TIMEOUT_SECONDS = 30
+_DAMAGED = "the database file is damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +97,17 @@ class Journal(Generic[StateT]):
 
         Raises:
             InvalidRequestError: HOME_INVALID, there is no journal. A missing ledger is never replaced by an empty one.
-            InternalError: INTEGRITY, the file does not agree with itself.
+            InvalidRequestError: SECRET_MISSING, the key that the log is signed with is not here.
+            InternalError: INTEGRITY, the file is damaged or does not agree with itself.
         """
         if not path.is_file():
             raise InvalidRequestError(
-                "HOME_INVALID", home=str(path.parent), role=fresh_state().role, problem=f"{path.name} is missing"
+                "HOME_INVALID",
+                home=str(path.parent),
+                role=fresh_state().role,
+                problem=f"{path.name} is missing",
+                remedy="Never go on with a new one: what was charged would be forgotten. See 'When a node refuses to start' in "
+                "deploy/README.md.",
             )
         self._fresh_state = fresh_state
         self._signer = signer
@@ -127,7 +135,11 @@ class Journal(Generic[StateT]):
         """Make a new journal whose first entry opens the log. Refuses to touch an existing one."""
         if path.exists():
             raise InvalidRequestError(
-                "HOME_INVALID", home=str(path.parent), role=fresh_state().role, problem=f"{path.name} already exists"
+                "HOME_INVALID",
+                home=str(path.parent),
+                role=f"new {fresh_state().role}",
+                problem=f"{path.name} already exists",
+                remedy="Nothing was changed. A journal is made once, with its home.",
             )
         path.touch(mode=0o600)
         journal = cls(path, fresh_state=fresh_state, signer=signer, clock=clock, tables=tables, new=True)
@@ -311,9 +323,10 @@ class Journal(Generic[StateT]):
             head = next(iter(self.db.query("select checkpoint, state from head")), None)
         if head is None:
             raise InternalError("INTEGRITY", problem="the stored checkpoint is missing")
+        verifier = self._signer(self.state).verifier
         try:
             # A number in the note's place becomes a text that is no note.
-            checkpoint = self._signer(self.state).verifier.verify_checkpoint(str(head["checkpoint"]))
+            checkpoint = verifier.verify_checkpoint(str(head["checkpoint"]))
         except InvalidRequestError as error:
             raise InternalError("INTEGRITY", problem=f"the stored checkpoint is not ours, {error}") from error
         if (checkpoint.size, checkpoint.root) != (self._tree.size, self._tree.root()):
@@ -338,11 +351,15 @@ def _connect(path: Path) -> Database:
 
 @contextlib.contextmanager
 def store_errors() -> Iterator[None]:
-    """What SQLite cannot do in the block becomes STORE_FAILED."""
+    """What SQLite cannot do in the block becomes STORE_FAILED, or INTEGRITY where the file itself is damaged."""
     try:
         yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        # The latter when a damaged file names its tables in something that is no text.
+    except UnicodeDecodeError as error:
+        # A damaged file names its tables in something that is no text.
+        raise InternalError("INTEGRITY", problem=_DAMAGED) from error
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            raise InternalError("INTEGRITY", problem=_DAMAGED) from error
         raise InternalError("STORE_FAILED") from error
 
 

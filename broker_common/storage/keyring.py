@@ -72,6 +72,14 @@ class Keyring:
         listed = [VerifyKey.parse_text(key.key, purpose) for key in card.keys if key.purpose == purpose.value]
         return [self._private(public, purpose) for public in listed]
 
+    def newest_signing(self, card: VerifiedCard, purpose: Purpose) -> SigningKey:
+        """The key that a card of our own lists last, whether it has begun or not.
+
+        Raises:
+            InvalidRequestError: SECRET_MISSING.
+        """
+        return self._private(card.listed(purpose.value)[-1][1], purpose)
+
     def only_signing(self, purpose: Purpose) -> SigningKey:
         """The one key there is, before any card."""
         return self._home.read_key(self._reference(purpose.value), lambda text: SigningKey.parse_text(text, purpose))

@@ -18,6 +18,7 @@ from broker_common.values import Randomness
 __all__ = ["LinkageKeys", "NextKey"]
 
 _KEY_BYTES = 32
+# Of the file that the other agency brings: hundreds of keys.
 _MAX_FILE_BYTES = 64 * 1024
 
 

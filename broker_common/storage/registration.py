@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from broker_common.crypto.cards import (
     MAX_CARD_BYTES,
+    MAX_ORIGIN_CHARACTERS,
     SignedCard,
     VerifiedCard,
     parse_signed_card,
@@ -29,7 +30,7 @@ from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.query.ticket import Researcher
 from broker_common.storage.journal import Journal, StateT, Transaction
-from broker_common.tlog.entries import Announced, Registered, Revoked
+from broker_common.tlog.entries import Announced, Entry, Registered, Revoked, encode_entry
 from broker_common.tlog.membership import Membership, Registration, peer_name
 from broker_common.values import Clock
 
@@ -53,17 +54,18 @@ IDENTIFIER = re.compile(r"\A[a-z0-9][a-z0-9-]{0,62}\Z")
 Identifier = Annotated[str, Meta(pattern=IDENTIFIER.pattern)]
 # In-band, per peer and process. Whoever replaces every key at once needs ten.
 _MOST_CARDS = 20
+# Within so long.
 _CARDS_WITHIN_MS = 86_400_000
 _log = structlog.get_logger()
 # As in a C2SP note.
-LogName = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"\A[^\s+]+\Z")]
+LogName = Annotated[str, Meta(min_length=1, max_length=MAX_ORIGIN_CHARACTERS, pattern=r"\A[^\s+]+\Z")]
 
 
 def read_card(path: Path, *, fingerprint: str | None = None) -> VerifiedCard:
     """A card from a file, which agrees with itself and, where one is given, with a fingerprint.
 
     Raises:
-        InvalidRequestError: CARD_UNREADABLE, MALFORMED_MESSAGE, BAD_SIGNATURE or FINGERPRINT_MISMATCH.
+        InvalidRequestError: CARD_UNREADABLE, BAD_SIGNATURE or FINGERPRINT_MISMATCH.
     """
     try:
         with path.open("rb") as file:
@@ -72,7 +74,12 @@ def read_card(path: Path, *, fingerprint: str | None = None) -> VerifiedCard:
         raise InvalidRequestError(
             "CARD_UNREADABLE", file=str(path), problem=error.strerror or os.strerror(error.errno or 0)
         ) from error
-    card = verify_card(parse_signed_card(data.removesuffix(b"\n")))
+    try:
+        card = verify_card(parse_signed_card(data.removesuffix(b"\n")))
+    except InvalidRequestError as error:
+        if error.code != "MALFORMED_MESSAGE":
+            raise
+        raise InvalidRequestError("CARD_UNREADABLE", file=str(path), problem=error.details["problem"]) from error
     if fingerprint is not None and fingerprint.strip().lower() != card.fingerprint:
         raise InvalidRequestError("FINGERPRINT_MISMATCH", found=card.fingerprint)
     return card
@@ -156,6 +163,15 @@ def _append(transaction: Transaction[StateT], event: Registered, identity: Ident
 
 def _verify_event(state: StateT, event: Registered) -> None:
     """What the log would refuse is the caller's mistake here, not a damaged log."""
+    try:
+        encode_entry(Entry(sequence=0, time_ms=0, policy="", event=event))
+    except ValueError as error:
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name="a project or the inbox",
+            problem="is empty, too long, or not text",
+            remedy="Projects have 1 to 64 characters, a hundred of them at most; an inbox is HOST:PORT.",
+        ) from error
     trial = Membership.copy_of(state.membership)
     trial.register(event, state.role)
 

@@ -43,10 +43,13 @@ __all__ = [
     "verify_names",
 ]
 
+# Read and checked at a time.
 ROWS_PER_CHUNK = 50_000
+# Of a CSV file; every code of every column in one row has some KiB.
 MAX_LINE_BYTES = 64 * 1024
 # Several times the people of any country that keeps such registries in one file; a line number is an unsigned int32.
 MAX_ROWS = 100_000_000
+# Rows of which a report says why they were left out; the others are counted.
 MAX_KEPT_REJECTIONS = 1_000
 # Rejected rows up to the larger of the two do not stop a load.
 TOLERATED_REJECTIONS = 100

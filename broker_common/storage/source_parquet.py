@@ -44,6 +44,7 @@ __all__ = ["PARQUET_MAGIC", "ParquetSource"]
 PARQUET_MAGIC = b"PAR1"
 """Stands at both ends of a Parquet file."""
 
+# Memory that reading may take beside the people themselves.
 _MOST_BYTES = 2 << 30
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",

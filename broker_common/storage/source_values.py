@@ -28,7 +28,9 @@ Values: TypeAlias = NDArray[np.int32] | NDArray[np.uint64]
 MISSING = -(2**31)
 """Stands for no value in int32 columns."""
 MAX_MULTI_VALUED_CODES = 64
+"""One bit of a mask each."""
 
+# Integers are kept in 32 bits.
 _LARGEST_INTEGER = 2**31 - 1
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
 _EPOCH = date(1970, 1, 1)

@@ -13,10 +13,15 @@ import msgspec
 from msgspec import Meta, Struct
 
 from broker_common.crypto.cards import SignedCard
+from broker_common.privacy.policy import MAX_POLICY_BYTES
+from broker_common.tlog.note import MAX_NOTE_BYTES
 
 __all__ = [
     "MAX_ENTRY_BYTES",
+    "MAX_INBOX_CHARACTERS",
     "MAX_NOTE_CHARACTERS",
+    "MAX_PROJECTS",
+    "MAX_TEXT_CHARACTERS",
     "Adopted",
     "Announced",
     "Charged",
@@ -41,15 +46,24 @@ __all__ = [
     "parse_entry",
 ]
 
+# Of one entry: a card, or a policy with every scale, and room.
 MAX_ENTRY_BYTES = 64 * 1024
+# An operator's reason.
 MAX_NOTE_CHARACTERS = 4096
+# Any other text that has no limit of its own.
+MAX_TEXT_CHARACTERS = 4096
+# Of one researcher.
+MAX_PROJECTS = 100
+MAX_PROJECT_CHARACTERS = 64
+MAX_INBOX_CHARACTERS = 256
 # JSON numbers are exact everywhere only below 2^53.
 _Count = Annotated[int, Meta(ge=0, lt=2**53)]
 _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _HashOrNone = Annotated[str, Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
 _Linkage = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
-_Text = Annotated[str, Meta(min_length=1, max_length=4096)]
-_TextOrNone = Annotated[str, Meta(max_length=4096)]
+_Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT_CHARACTERS)]
+_TextOrNone = Annotated[str, Meta(max_length=MAX_TEXT_CHARACTERS)]
+_Project = Annotated[str, Meta(min_length=1, max_length=MAX_PROJECT_CHARACTERS)]
 _Note = Annotated[str, Meta(max_length=MAX_NOTE_CHARACTERS)]
 
 
@@ -75,8 +89,8 @@ class Registered(Struct, tag="registered", frozen=True, forbid_unknown_fields=Tr
 
     card: SignedCard
     note: _Note
-    projects: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=64)], ...], Meta(max_length=100)]
-    inbox: Annotated[str, Meta(max_length=256)]
+    projects: Annotated[tuple[_Project, ...], Meta(max_length=MAX_PROJECTS)]
+    inbox: Annotated[str, Meta(max_length=MAX_INBOX_CHARACTERS)]
 
 
 class Revoked(Struct, tag="revoked", frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -94,7 +108,7 @@ class Adopted(Struct, tag="adopted", frozen=True, forbid_unknown_fields=True, kw
     empty for every other policy.
     """
 
-    document: Annotated[str, Meta(min_length=2, max_length=32_768)]
+    document: Annotated[str, Meta(min_length=2, max_length=MAX_POLICY_BYTES)]
     signature: _Text
     key_id: _Text
     note: _Note = ""
@@ -203,7 +217,7 @@ class ReportedCharge(Struct, tag="reported_charge", frozen=True, forbid_unknown_
 
     ticket: _Hash
     log_index: _Count
-    checkpoint: Annotated[str, Meta(min_length=1, max_length=16_384)]
+    checkpoint: Annotated[str, Meta(min_length=1, max_length=MAX_NOTE_BYTES)]
 
 
 class Refused(Struct, tag="refused", frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -12,7 +12,10 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-__all__ = ["Act", "Order"]
+from broker_common.errors import InvalidRequestError
+from broker_common.tlog.entries import MAX_NOTE_CHARACTERS
+
+__all__ = ["Act", "Order", "verify_reason"]
 
 Act: TypeAlias = Literal["adopt", "reopen", "shutdown"]
 
@@ -35,3 +38,22 @@ class Order(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def document(self) -> bytes:
         """The bytes that are signed."""
         return msgspec.json.encode(self, order="sorted")
+
+
+def verify_reason(reason: str) -> str:
+    """Why an operator does something, if the log can hold it and it says something.
+
+    Raises:
+        InvalidRequestError: INVALID_VALUE.
+    """
+    problem = ""
+    if not reason.strip():
+        problem = "is empty"
+    elif len(reason) > MAX_NOTE_CHARACTERS:
+        problem = "is too long"
+    elif any(0xD800 <= ord(character) <= 0xDFFF for character in reason):  # noqa: PLR2004 - what no UTF-8 can hold
+        problem = "is not text"
+    if problem:
+        remedy = f"Say why in 1 to {MAX_NOTE_CHARACTERS:,} characters; the log refers to longer documents."
+        raise InvalidRequestError("INVALID_VALUE", name="--reason", problem=problem, remedy=remedy)
+    return reason

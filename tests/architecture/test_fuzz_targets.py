@@ -19,13 +19,9 @@ PARSER = re.compile(
 # Functions that are called like parsers and see no bytes from outside, or hand them on as they are.
 EXEMPT = {
     "broker_common.rpc.callers:verify_role": "takes an identity and the name of an RPC",
-    "broker_common.crypto.cards:VerifiedCard.verify_keys": "gives the keys of a card that was verified",
-    "broker_common.storage.home:Home.read_key": "hands what Home.read gives to the parser of a key",
-    "broker_common.storage.home:Home.read_keys": "hands what Home.read gives to the parser of a key, line by line",
-    "broker_common.storage.registration:read_card": "hands a file's bytes to parse_signed_card and verify_card",
     "broker_common.storage.source_values:ColumnReader.read": "texts of a source: reached through both loaders",
     "census_node.ledger:verify_affordable": "takes a state and a scale",
-    "census_node.opening:CensusHome.read": "hands the state of the log to a view of it",
+    "census_node.opening:CensusHome.read": "gives a view of the log, which the journal's targets read",
     "census_node.node:CensusNode.read_registry": "LoadFolder.verify, then Registry.read",
 }
 

@@ -134,6 +134,15 @@ class Party:
         """The present card with other fields, signed as it should be. Not kept."""
         return self.sign(msgspec.structs.replace(self.card.card, **changes))
 
+    def showing(self, *certificates: TlsCredentials) -> SignedCard:
+        """The next card with these certificates and no others, signed as it should be, whatever they are. Not kept."""
+        keys = [key for key in self.card.card.keys if key.purpose != TLS]
+        place = next(place for place, key in enumerate(self.card.card.keys) if key.purpose == TLS)
+        keys[place:place] = [
+            CardKey(purpose=TLS, key=own.certificate.decode("ascii"), from_ms=0, until_ms=0) for own in certificates
+        ]
+        return self.changed(serial=self.card.card.serial + 1, keys=tuple(keys))
+
     def successor(
         self, purpose: str, *, now_ms: int = 0, from_ms: int = 0, until_ms: int = 0, key: PrivateKey | None = None
     ) -> VerifiedCard:
@@ -141,14 +150,6 @@ class Party:
         text = self.hold(make_key(purpose, self.identity) if key is None else key)
         card = with_new_key(self.card.card, purpose, text, now_ms=now_ms, from_ms=from_ms, until_ms=until_ms)
         return verify_card(self.sign(card))
-
-    def showing(self, pem: bytes) -> SignedCard:
-        """The next card with any certificate in the place of its own, sound or not. Not kept."""
-        keys = tuple(
-            msgspec.structs.replace(key, key=pem.decode("ascii")) if key.purpose == TLS else key
-            for key in self.card.card.keys
-        )
-        return self.changed(serial=self.card.card.serial + 1, keys=keys)
 
     def renew(
         self, purpose: str, *, now_ms: int = 0, from_ms: int = 0, until_ms: int = 0, key: PrivateKey | None = None

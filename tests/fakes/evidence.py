@@ -1,7 +1,7 @@
 """Everything that a party holds or was told, byte by byte: files, outputs, logs, processes, and what came over the wire.
 
 Files count as they lie on disk, SQLite's write-ahead logs and pages of deleted rows included, and once more as they read:
-SQLite row by row, `.npz` and DuckDB column by column, because a format may compress, split or pack what a search of its
+SQLite row by row, `.npz`, Parquet and DuckDB column by column, because a format may compress, split or pack what a search of its
 bytes would then miss. What a peer said counts for whoever heard it: every decrypted byte of the connection, and every
 gRPC message put together again with the numbers in its fields.
 """
@@ -22,13 +22,13 @@ import duckdb
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from fakes.canaries import Exhibit, Place
-from fakes.homes import PARTIES, part_of, sample_opening_key, stored_message
+from fakes.homes import PARTIES, key_forms, part_of, stored_message
 from fakes.wiretap import Call, Link, Wiretap
 from google.protobuf.message import Message
 from tripartite.v1 import answer_pb2, census_service_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import hash_bytes
-from broker_common.crypto.sealing import sample_info
+from broker_common.crypto.sealing import OpeningKey, open_with_any, sample_info
 
 __all__ = ["OpenedSample", "Snapshots", "heard", "numbers_in", "on_the_wire", "open_samples"]
 
@@ -47,6 +47,8 @@ class Snapshots:
         self._directory = directory
         self._seen: set[tuple[str, bytes]] = set()
         self.exhibits: list[Exhibit] = []
+        # By party and file in `keys/`: every private key that was ever there.
+        self._keys: dict[tuple[str, str], set[bytes]] = {}
 
     def take(self, instant: str) -> None:
         """Keep every file of every home. Nobody should be writing just now."""
@@ -55,6 +57,15 @@ class Snapshots:
             subprocess.run(["cp", "-R", self._directory, folder], check=True)  # noqa: S607 - from the path, as anybody's
             for party in PARTIES:
                 self._keep(party, Path(folder) / self._directory.name / party, instant)
+
+    def keys(self, party: str, *names: str) -> set[bytes]:
+        """Every form of every private key that a party held at one of the instants, of all files or of these."""
+        held = {name: keys for (whose, name), keys in self._keys.items() if whose == party}
+        return set().union(*(held[name] for name in names or held))
+
+    def key_files(self, party: str) -> set[str]:
+        """Which files of private keys a party has."""
+        return {name for whose, name in self._keys if whose == party}
 
     def _keep(self, party: str, home: Path, instant: str) -> None:
         files = {path: path.read_bytes() for path in sorted(home.rglob("*")) if path.is_file()}
@@ -67,6 +78,8 @@ class Snapshots:
                 self._seen.add(key)
                 place = Place(party, part_of(relative))
                 self.exhibits.append(Exhibit(place, f"{relative}, {instant}", content))
+                if place.part == "keys" and path.suffix == ".key":
+                    self._keys.setdefault((party, path.stem), set()).update(key_forms(content))
                 self.exhibits += _as_read(path, place, f"{relative} as read, {instant}", content)
 
 
@@ -76,8 +89,8 @@ def _as_read(path: Path, place: Place, name: str, content: bytes) -> Iterator[Ex
             yield from _rows(path, place, name)
         case ".npz":
             yield from _arrays(place, name, content)
-        case ".duckdb":
-            yield from _columns(place, name, content)
+        case ".duckdb" | ".parquet":
+            yield from _columns(place, name, path.suffix, content)
 
 
 def _rows(path: Path, place: Place, name: str) -> Iterator[Exhibit]:
@@ -108,14 +121,21 @@ def _arrays(place: Place, name: str, content: bytes) -> Iterator[Exhibit]:
             yield Exhibit(place, f"{name}: {array}", stored[array].tobytes())
 
 
-def _columns(place: Place, name: str, content: bytes) -> Iterator[Exhibit]:
+def _columns(place: Place, name: str, suffix: str, content: bytes) -> Iterator[Exhibit]:
     with tempfile.TemporaryDirectory() as folder:
         # A copy: the file itself is locked while a node has it open.
-        copy = Path(folder) / "copy.duckdb"
+        copy = Path(folder) / f"copy{suffix}"
         copy.write_bytes(content)
-        with duckdb.connect(copy, read_only=True) as db:
-            for (table,) in db.execute("select table_name from duckdb_tables()").fetchall():
-                for column, values in db.execute(f'select * from "{table}"').fetchnumpy().items():  # noqa: S608
+        with duckdb.connect(":memory:" if suffix == ".parquet" else copy, read_only=suffix != ".parquet") as db:
+            if suffix == ".parquet":
+                tables = [("rows", f"'{copy}'")]
+            else:
+                tables = [
+                    (table, f'"{table}"')
+                    for (table,) in db.execute("select table_name from duckdb_tables()").fetchall()
+                ]
+            for table, source in tables:
+                for column, values in db.execute(f"select * from {source}").fetchnumpy().items():  # noqa: S608
                     plain = np.ma.getdata(values)
                     whole = plain.dtype.kind in "iu" and not column.startswith("_")
                     numbers = frozenset(np.unique(plain).tolist()) if whole else frozenset()
@@ -145,12 +165,14 @@ class OpenedSample:
     frame_key: bytes
     # Of the set commitment.
     salt: bytes
+    # Name of the chain of linkage keys.
+    linkage: str
     pseudonyms: list[bytes]
 
 
-def open_samples(tap: Wiretap, directory: Path) -> list[OpenedSample]:
+def open_samples(tap: Wiretap, snapshots: Snapshots) -> list[OpenedSample]:
     """Every attempt whose sample passed whole. Layout: `broker_common/crypto/frames.py`."""
-    opening_key = sample_opening_key(directory)
+    opening_keys = [OpeningKey(raw) for raw in snapshots.keys("census", "sample")]
     opened = []
     for call in tap.calls(Link("health", "census")):
         parts = [part for part in call.requests if isinstance(part, census_service_pb2.CountRequest)]
@@ -158,10 +180,11 @@ def open_samples(tap: Wiretap, directory: Path) -> list[OpenedSample]:
             header = parts[0].header
             ticket = ticket_pb2.Ticket.FromString(header.ticket.ticket)
             info = sample_info(hash_bytes(header.ticket.ticket), ticket.policy_hash, header.linkage)
-            key = opening_key.open(header.sealed_frame_key, info, subject="frame key")
+            key = open_with_any(opening_keys, header.sealed_frame_key, info, subject="frame key")
             plain = b"".join(_plaintext(key, part.frame) for part in parts[1:-1])
             count, salt, people = int.from_bytes(plain[8:16], "big"), plain[16:48], plain[64:]
-            opened.append(OpenedSample(call, key, salt, [people[16 * at : 16 * at + 16] for at in range(count)]))
+            names = [people[16 * at : 16 * at + 16] for at in range(count)]
+            opened.append(OpenedSample(call, key, salt, header.linkage, names))
     return opened
 
 

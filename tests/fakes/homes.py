@@ -7,54 +7,67 @@ keys lie and which file is what. Whoever changes the layout changes it here.
 from __future__ import annotations
 
 import base64
+import contextlib
+import json
+import re
 import socket
+import sqlite3
+import ssl
+import tempfile
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import tomli_w
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from fakes.deployment import run_here
 from google.protobuf.message import Message
 from tripartite.v1 import answer_pb2, condition_pb2, ticket_pb2
 
-from broker_common.crypto.sealing import OpeningKey
-from broker_common.privacy.policy import Policy
-from census_node.opening import CensusHome
-from census_node.proposals import make_proposal
-
 __all__ = [
+    "AGENCIES",
     "PARTIES",
-    "TlsFiles",
+    "Tls",
     "address_of",
-    "adopt",
+    "home_exists",
     "key_forms",
-    "linkage_key",
+    "listed_keys",
     "move",
+    "own_cards",
     "part_of",
     "private_keys",
+    "register_inbox",
     "rewire",
-    "sample_opening_key",
+    "role_of",
     "server_name_of",
     "set_limits",
     "stored_message",
+    "tls_context",
     "tls_of",
 ]
 
-PARTIES = ("researcher", "health", "census", "auditor")
+AGENCIES = ("health", "census")
+PARTIES = ("researcher", "health", "census", "auditor", "colleague")
+"""A home each, by the name of its folder. The colleague is a second researcher, who comes late and is sent away again."""
+_ROLES = {"colleague": "researcher"}
 _LOOPBACK = "127.0.0.1"
 # First part of a path in a home -> what lies there. What is named nowhere is `other`.
 _PARTS = {
     "people.csv": "source",
+    "people.parquet": "source",
     "keys": "keys",
     "trust": "config",
+    "own.card": "config",
     "config.toml": "config",
     "people": "loads",
     "registries": "loads",
     "samples": "samples",
+    "proposals": "store",
     "journal.db": "store",
     "answers.db": "store",
 }
@@ -66,14 +79,28 @@ _STORED_MESSAGES: dict[str, type[Message]] = {
     "questions.signed_answer": answer_pb2.SignedAnswer,
     "pending.signed_ticket": ticket_pb2.Ticket,
 }
+_PRIVATE_BLOCK = re.compile(rb"-----BEGIN PRIVATE KEY-----\n.+?-----END PRIVATE KEY-----\n", re.DOTALL)
+# A PKCS #8 key on P-256 (RFC 5208, RFC 5915): the private number is bytes 36 to 68, so in the first two lines of 48 bytes.
+# What follows is the public key, which is in the certificate, too.
+_PRIVATE_LINES = slice(1, 3)
 
 
 @dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """Certificate and private key of one home."""
+class Tls:
+    """By what a home's owner is recognised: the certificate that its card puts to use, and the key to it, PEM."""
 
-    certificate: Path
-    key: Path
+    certificate: bytes
+    private_key: bytes
+
+
+def role_of(party: str) -> str:
+    """Which part somebody plays."""
+    return _ROLES.get(party, party)
+
+
+def home_exists(home: Path) -> bool:
+    """Whether the home has been made."""
+    return (home / "config.toml").is_file()
 
 
 def part_of(path: Path) -> str:
@@ -89,17 +116,7 @@ def stored_message(column: str) -> type[Message] | None:
     return _STORED_MESSAGES.get(column)
 
 
-# --- addresses and TLS -------------------------------------------------------------------------------------------------
-
-
-def tls_of(home: Path) -> TlsFiles:
-    """By what the home's owner is recognised."""
-    return TlsFiles(home / "keys" / "tls.crt", home / "keys" / "tls.key")
-
-
-def server_name_of(role: str) -> str:
-    """What a client expects in the certificate of a server of this role."""
-    return f"{role}.tripartite.internal"
+# --- addresses ---------------------------------------------------------------------------------------------------------
 
 
 def address_of(home: Path) -> str:
@@ -108,21 +125,29 @@ def address_of(home: Path) -> str:
     return address
 
 
-def rewire(home: Path, old: str, new: str) -> None:
-    """Let the owner of `home` call `new` wherever it called `old`; where it listens itself stays as it is."""
+def rewire(home: Path, server: str, address: str) -> None:
+    """Let the owner of `home` call an agency at another address."""
     config = _config(home)
-    own = config.pop("address")
-    replaced = _replaced(config, {old: new})
-    assert replaced != config, f"{home} does not call {old}"
-    _write_config(home, {"address": own, **replaced})
+    _write_config(home, {**config, server: {**config[server], "address": address}})
+
+
+def register_inbox(directory: Path, address: str) -> None:
+    """Let the census agency deliver the first researcher's answers to another address; a running node does so at once."""
+    researcher = _config(directory / "researcher")["researcher_id"]
+    words = ("--home", directory / "census", "--researcher", researcher, "--inbox", address)
+    assert run_here("census", "register", *words).code == 0
 
 
 def move(directory: Path) -> None:
     """Give the nodes of a copied deployment ports of their own."""
-    homes = [directory / party for party in PARTIES if (directory / party / "config.toml").exists()]
-    new = dict(zip((address_of(home) for home in homes), _free_addresses(len(homes)), strict=True))
-    for home in homes:
-        _write_config(home, _replaced(_config(home), new))
+    addresses = dict(zip(("researcher", *AGENCIES), _free_addresses(3), strict=True))
+    for role, address in addresses.items():
+        home = directory / role
+        _write_config(home, {**_config(home), "address": address})
+        for agency in AGENCIES:
+            if agency in _config(home):
+                rewire(home, agency, addresses[agency])
+    register_inbox(directory, addresses["researcher"])
 
 
 def set_limits(home: Path, **limits: int) -> None:
@@ -141,12 +166,6 @@ def _write_config(home: Path, config: Mapping[str, Any]) -> None:
     (home / "config.toml").write_text(tomli_w.dumps(ordered), encoding="utf-8")
 
 
-def _replaced(value: Any, new: Mapping[str, str]) -> Any:
-    if isinstance(value, dict):
-        return {name: _replaced(each, new) for name, each in value.items()}
-    return new.get(value, value) if isinstance(value, str) else value
-
-
 def _free_addresses(count: int) -> list[str]:
     held = [socket.create_server((_LOOPBACK, 0)) for _ in range(count)]
     try:
@@ -156,7 +175,57 @@ def _free_addresses(count: int) -> list[str]:
             each.close()
 
 
-# --- keys --------------------------------------------------------------------------------------------------------------
+# --- cards and TLS -----------------------------------------------------------------------------------------------------
+
+
+def own_cards(home: Path) -> list[dict[str, Any]]:
+    """Every card of the home's owner that is still there, oldest first: a researcher's present one, an agency's all."""
+    if (home / "own.card").exists():
+        return [json.loads((home / "own.card").read_bytes())]
+    with contextlib.closing(sqlite3.connect(f"file:{home}/journal.db?mode=ro", uri=True)) as db:
+        events = [json.loads(row[0])["event"] for row in db.execute("select entry from entries order by sequence")]
+    return [event["card"] for event in events if event["type"] == "announced"]
+
+
+def listed_keys(card: Mapping[str, Any], purpose: str) -> list[dict[str, Any]]:
+    """What a card lists for a purpose, oldest first."""
+    return [key for key in json.loads(card["document"])["keys"] if key["purpose"] == purpose]
+
+
+def tls_of(home: Path) -> Tls:
+    """What the home's owner shows at a handshake now."""
+    listed = listed_keys(own_cards(home)[-1], "tls")
+    now_ms = time.time_ns() // 1_000_000
+    begun = [key for key in listed if key["from_ms"] <= now_ms] or listed[:1]
+    certificate = begun[-1]["key"].encode()
+    public = x509.load_pem_x509_certificate(certificate).public_key()
+    for block in _PRIVATE_BLOCK.findall((home / "keys" / "tls.key").read_bytes()):
+        if serialization.load_pem_private_key(block, None).public_key() == public:
+            return Tls(certificate, block)
+    raise AssertionError(f"{home} has no key to its certificate")
+
+
+def tls_context(own: Path, peer: Path, side: ssl._SSLMethod) -> ssl.SSLContext:
+    """TLS 1.3 as the owner of one home, with whoever shows a certificate on the other one's card."""
+    context = ssl.SSLContext(side)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_alpn_protocols(["h2"])
+    tls = tls_of(own)
+    with tempfile.NamedTemporaryFile(dir=own.parent.parent) as file:
+        file.write(tls.private_key + tls.certificate)
+        file.flush()
+        context.load_cert_chain(file.name)
+    context.load_verify_locations(cadata="".join(key["key"] for key in listed_keys(own_cards(peer)[-1], "tls")))
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def server_name_of(role: str) -> str:
+    """What a client expects in the certificate of a server of this role."""
+    return f"{role}.tripartite.internal"
+
+
+# --- private keys ------------------------------------------------------------------------------------------------------
 
 
 def private_keys(home: Path) -> Iterator[tuple[str, list[bytes]]]:
@@ -166,37 +235,13 @@ def private_keys(home: Path) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def key_forms(content: bytes) -> list[bytes]:
-    """The raw bytes that a key file stands for; those of a PEM file also as the text that they are wrapped in."""
-    if not content.startswith(b"-----BEGIN"):
-        return [base64.b64decode(content.split()[-1], validate=True)]
-    key = serialization.load_pem_private_key(content, password=None)
-    assert isinstance(key, EllipticCurvePrivateKey)
-    return [key.private_numbers().private_value.to_bytes(32, "big"), *content.splitlines()[1:-1]]
-
-
-def linkage_key(directory: Path) -> bytes:
-    """What makes pseudonyms of cards."""
-    return key_forms((directory / "census" / "keys" / "linkage.key").read_bytes())[0]
-
-
-def sample_opening_key(directory: Path) -> OpeningKey:
-    """The census agency's key that opens frame keys: with it a test can look into what it recorded."""
-    return OpeningKey.parse_text((directory / "census" / "keys" / "sample.key").read_text(encoding="ascii"))
-
-
-# --- policy ------------------------------------------------------------------------------------------------------------
-
-
-def adopt(directory: Path, **changes: Any) -> Policy:
-    """Let the census agency adopt the policy in force with some fields changed; a running node takes it at once."""
-    home = CensusHome(directory / "census")
-    journal = home.open_journal()
-    try:
-        with journal.reading() as state:
-            policy = state.policy
-    finally:
-        journal.close()
-    assert policy is not None
-    changed = msgspec.structs.replace(policy, **changes)
-    home.adopt(make_proposal(changed, home.private_policy_key()))
-    return changed
+    """The raw bytes of every key in a key file; of a PEM key also the text that it is wrapped in."""
+    blocks = _PRIVATE_BLOCK.findall(content)
+    if not blocks:
+        return [base64.b64decode(line.split()[-1], validate=True) for line in content.splitlines()]
+    forms = []
+    for block in blocks:
+        key = serialization.load_pem_private_key(block, password=None)
+        assert isinstance(key, EllipticCurvePrivateKey)
+        forms += [key.private_numbers().private_value.to_bytes(32, "big"), *block.splitlines()[_PRIVATE_LINES]]
+    return forms

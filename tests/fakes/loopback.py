@@ -91,12 +91,18 @@ async def serving(
     *,
     clock: Clock = system_clock,
     stop: StopSignal | None = None,
+    reflection: bool = False,
 ) -> AsyncIterator[Peer]:
     """A node's server on a free port; gives what a client must know of it."""
     stop = StopSignal() if stop is None else stop
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     server = NodeServer(
-        address="127.0.0.1:0", tls=lambda: own, peers=lambda: peers, service="tripartite.v1", clock=clock
+        address="127.0.0.1:0",
+        tls=lambda: own,
+        peers=lambda: peers,
+        service="tripartite.v1",
+        clock=clock,
+        reflection=reflection,
     )
     running = asyncio.create_task(server.run(register, stop=stop, on_ready=ready.set_result))
     either: set[asyncio.Future[Any]] = {running, ready}
@@ -125,6 +131,8 @@ class Loopback:
         self.health = world.open_health()
         self.census_limits = CensusLimits()
         self.health_limits = HealthLimits()
+        # As an operator may switch it on.
+        self.reflection = False
         self.census_type = CensusService
         self.census: CensusService
         self._stack = contextlib.AsyncExitStack()
@@ -160,7 +168,15 @@ class Loopback:
         await self._stack.aclose()
 
     async def _serve(self, role: Role, identity: Identity, register: Callable[[aio.Server], None]) -> None:
-        server = serving(role, self.tls[identity], self.registered, register, clock=self.clock, stop=self.stops[role])
+        server = serving(
+            role,
+            self.tls[identity],
+            self.registered,
+            register,
+            clock=self.clock,
+            stop=self.stops[role],
+            reflection=self.reflection,
+        )
         self.peers[role] = await self._stack.enter_async_context(server)
 
     def health_service(self, kind: type[HealthService]) -> HealthService:

@@ -80,6 +80,8 @@ class MarkedPeople:
     visits = 86_413
     emergency_visits = 79_301
     admission = "2010-11-23"
+    # Of nobody, and asked about by another researcher.
+    colleagues_visits = 93_187
     person = "person-5b1f7d0c2e"
     household = "household-a94c03e67b"
     large_cohort = "diagnosis = 'epilepsy'"

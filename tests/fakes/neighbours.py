@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from fakes.deployment import FRENCH, Outcome, make, wait_until
-from fakes.homes import adopt, move, set_limits
+from fakes.homes import move, set_limits
 from fakes.marked_people import Row, health_and_census_rows, write_csv
 from fakes.recorded import Watched
-from fakes.wiretap import Call, Link, Wiretap
+from fakes.wiretap import LINKS, Call, Link, Wiretap
 from tripartite.v1 import answer_pb2, health_service_pb2
 
 from broker_common.errors import BrokerError
@@ -49,10 +49,12 @@ _APART_SECONDS = 0.1
 _RESEARCHERS_LINKS = (Link("researcher", "health"), Link("researcher", "census"), Link("census", "researcher"))
 _COUNTS = Link("health", "census")
 # What is drawn or depends on the clock.
-_RANDOM_TEXT = {"checkpoint", "asked", "expires"}
+_RANDOM_TEXT = {"checkpoint", "asked", "answered", "expires", "ticket_expires"}
 # Ids and hashes, wherever they stand.
 _ID = re.compile(r"[0-9a-f]{16,}")
 _NUMBER = re.compile(r"-?\d+")
+# How wide a column is follows from the longest noisy count.
+_GAP = re.compile(r"  +")
 _NOISE_REMARK = re.compile(r"\nA count below zero is noise[^\n]*")
 
 
@@ -67,6 +69,8 @@ class Instants:
     header: int
     # By stage.
     stages: dict[int, int]
+    # Of the charge, as its entry says, which the researcher reads in the receipt.
+    entry: int
 
 
 @dataclass
@@ -76,8 +80,11 @@ class World:
     name: str
     # What the researcher's commands said, in order.
     commands: list[Any] = field(default_factory=list)
-    # What passed on the researcher's links: per question in order of asking, and what belongs to none.
+    # What passed on the researcher's links: per question in order of asking, and what belongs to none; each in the order of
+    # its link, since a question is submitted and collected at once.
     links: list[Any] = field(default_factory=list)
+    # Exchanges of cards, link by link: an inbox makes them on its own, whatever else passes at that instant.
+    cards: list[Any] = field(default_factory=list)
     # What stands in the researcher's receipts.
     receipts: list[Any] = field(default_factory=list)
     # What the health agency heard from the census node, and what it made of it.
@@ -159,7 +166,7 @@ class _Life:
         self._deployment.start("census")
         self._deployment.start("health")
         self._ask_at_once()
-        adopt(self._deployment.directory, release_tick_ms=TICK_MS, forward_delay_ms=DELAY_MS, answer_delay_ms=DELAY_MS)
+        self._deployment.adopt(release_tick_ms=TICK_MS, forward_delay_ms=DELAY_MS, answer_delay_ms=DELAY_MS)
         self._ask_at_ticks()
         self._deployment.in_session(self._ask_for_the_last_of_it)
         self._exhaust()
@@ -245,7 +252,7 @@ class _Life:
         self._world.commands.append((command, *map(_anonymous, words), _shown(outcome)))
         if command in {"quote", "answers"}:
             outcome = self._deployment.run_here("researcher", command, *words)
-            text = _NUMBER.sub("0", _NOISE_REMARK.sub("", _anonymous(outcome.stdout)))
+            text = _GAP.sub("  ", _NUMBER.sub("0", _NOISE_REMARK.sub("", _anonymous(outcome.stdout))))
             self._world.commands.append((command, outcome.code, text, _anonymous(outcome.stderr)))
 
     def _rows(self) -> list[dict[str, Any]]:
@@ -263,18 +270,21 @@ class _Life:
         calls = self._tap.calls()
         questions: dict[str, list[Call]] = {query: [] for query in self._order}
         for call in calls:
-            questions.setdefault(call.query, []).append(call)
+            if call.method != "Exchange":
+                questions.setdefault(call.query, []).append(call)
         for of_question in questions.values():
-            seen = [call for call in of_question if call.link in _RESEARCHERS_LINKS]
+            seen = [call for link in _RESEARCHERS_LINKS for call in of_question if call.link == link]
             self._world.links.append([(call.link, *self._form(call)) for call in seen])
             self._world.counts.append([call.form for call in of_question if call.link == _COUNTS])
+        exchanges = [call for call in calls if call.method == "Exchange"]
+        self._world.cards = [(link, [call.form for call in exchanges if call.link == link]) for link in LINKS]
         self._world.receipts = list(self._receipts())
         self._world.health_events = self._events_by_ticket()
         log = self._deployment.log("health").decode().splitlines()
         self._world.health_log = [line.split(" ", 1)[1] for line in log]
         only_x = "nobody" if self._world.name in NOBODY_MATCHES else "one person"
         self._world.instants = [
-            _instants(cohort, questions[query])
+            _instants(cohort, questions[query], self._charge_time(query))
             for cohort, query in zip((only_x, "everyone"), self._order[3:5], strict=True)
         ]
 
@@ -294,6 +304,17 @@ class _Life:
             kept = (event["type"], event.get("code"), event.get("log_index"))
             events.setdefault(event.get("ticket", ""), []).append(kept)
         return list(events.values())
+
+    def _charge_time(self, query: str) -> int:
+        (entry,) = [each for each in self._charges() if each["event"]["query"] == query]
+        at_ms: int = entry["time_ms"]
+        return at_ms
+
+    def _charges(self) -> Iterator[dict[str, Any]]:
+        file = self._deployment.home("researcher") / "answers.db"
+        with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
+            for (signed,) in db.execute("select signed_answer from questions where signed_answer is not null"):
+                yield json.loads(answer_pb2.Answer.FromString(answer_pb2.SignedAnswer.FromString(signed).answer).entry)
 
     def _receipts(self) -> Iterator[Any]:
         file = self._deployment.home("researcher") / "answers.db"
@@ -336,7 +357,7 @@ def _shape(name: str, value: Any) -> Any:
             return value
 
 
-def _instants(cohort: str, calls: list[Call]) -> Instants:
+def _instants(cohort: str, calls: list[Call], entry: int) -> Instants:
     (submit,) = [call for call in calls if call.method == "Submit"]
     (count,) = [call for call in calls if call.method == "Count"]
     stages: dict[int, int] = {
@@ -344,4 +365,4 @@ def _instants(cohort: str, calls: list[Call]) -> Instants:
         for response, part in zip(submit.responses, submit.server.messages, strict=True)
         if isinstance(response, health_service_pb2.SubmitResponse)
     }
-    return Instants(cohort, submit.client.messages[0].at_ms, count.client.messages[0].at_ms, stages)
+    return Instants(cohort, submit.client.messages[0].at_ms, count.client.messages[0].at_ms, stages, entry)

@@ -1,9 +1,10 @@
 """One whole life of a deployment, recorded: everything that parties do, and everything that goes wrong on the way.
 
-Real node processes under a wiretap, asked with the documented commands: loads with wrong rows, quotes, answers at once
-and at ticks, fractions, an empty cohort, typos, refusals, an expired ticket, retries, a connection that is cut in the
-middle, each node down and back, kill -9 at a durable step, an inbox that opens late, a shutdown. What tests then look at
-is `evidence`: everything that anybody held or was told meanwhile (`fakes.evidence`).
+Real node processes under a wiretap, asked with the documented commands: loads of either kind with wrong rows, quotes,
+answers at once and at ticks, fractions, an empty cohort, typos, refusals, an expired ticket, an expired answer, retries, a
+connection that is cut in the middle, each node down and back, kill -9 at a durable step, every kind of key replaced, the
+linkage key changed, a second researcher registered and revoked, an inbox that opens late, a shutdown, a reopening. What
+tests then look at is `evidence`: everything that anybody held or was told meanwhile (`fakes.evidence`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import signal
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,16 +26,19 @@ import grpc
 from fakes.canaries import Exhibit, Place
 from fakes.deployment import FRENCH, PROGRAM, Deployment, Node, Outcome, make, run_here, wait_until
 from fakes.evidence import Snapshots, on_the_wire
-from fakes.homes import adopt, server_name_of, tls_of
+from fakes.homes import AGENCIES, role_of, server_name_of, tls_of
 from fakes.marked_people import MarkedPeople
+from fakes.parquet import HEALTH_TYPES, parquet_from_csv
 from fakes.wiretap import Link, Wiretap
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from researcher_node.asking import Precision, Session, Wanted
 
-__all__ = ["TYPED_CRITERIA", "TYPED_QUESTION", "TYPOS", "Recorded", "Watched", "record"]
+__all__ = ["COLLEAGUES_CRITERIA", "KEYS", "TYPED_CRITERIA", "TYPED_QUESTION", "TYPOS", "Recorded", "Watched", "record"]
 
-CRASHING_NODE = Path(__file__).parents[1] / "process" / "crashing_node.py"
+_PROCESS = Path(__file__).parents[1] / "process"
+CRASHING_NODE = _PROCESS / "crashing_node.py"
+SHIFTED_NODE = _PROCESS / "shifted_node.py"
 MAX_BELIEF = "0.99999"
 """Some 11.5 nat: enough for every question below, and the service still open at the end."""
 TYPED_CRITERIA = (
@@ -56,7 +60,19 @@ ONE_PERSON = f"hospital_visits = {MarkedPeople.visits}"
 NOBODY = "age > 129"
 # Of the large cohort still more than one frame. What such a sample counts is no canary: noise could not be told from it.
 MOST = ("--fraction", "0.9")
+COLLEAGUES_CRITERIA = f"emergency_visits = {MarkedPeople.colleagues_visits}"
 QUOTE_SECONDS = 2.0
+RETENTION_MS = 60_000
+"""The shortest that a policy may name; the census node's clock jumps over it."""
+# Every kind of key that a card lists, all of which are replaced. TLS is the last: for it peers must be handed the card.
+KEYS = {
+    "researcher": ("identity", "ticket", "tls"),
+    "health": ("identity", "log", "manifest", "sampling", "tls"),
+    "census": ("identity", "log", "answer", "sample", "policy", "operator", "tls"),
+}
+_NOW = ("--in", "0s")
+# What was sealed to it before can be opened no more once it is replaced.
+_WITHOUT_DELAY = {"sample": ("--honour", "0s")}
 # Smaller noisy counts are not told from other numbers.
 _LARGE = 10_000
 
@@ -71,20 +87,33 @@ class Watched(Deployment):
 
     def run(self, role: str, command: str, *words: str | Path) -> Outcome:
         """A command in a process of its own, so that it may run beside others."""
-        return self._keep(role, command, super().run(role, command, *words))
+        return self._keep(role, f"{role} {command}", super().run(role, command, *words))
 
     def run_here(self, role: str, command: str, *words: str | Path) -> Outcome:
         """A command in this process, a third of a second faster; one at a time."""
-        return self._keep(role, command, run_here(role, command, "--home", self.home(role), *words))
+        return self.type(role, role_of(role), command, *words)
 
-    def both(self, role: str, command: str, *words: str) -> Outcome:
+    def type(self, party: str, *words: str | Path) -> Outcome:
+        """Any command, in this process, with the party's home."""
+        outcome = run_here(*words, "--home", self.home(party))
+        return self._keep(party, " ".join(map(str, words[:3])), outcome)
+
+    def both(self, role: str, command: str, *words: str | Path) -> Outcome:
         """The command for people and with --json; gives the latter."""
         self.run_here(role, command, *words)
         return self.run_here(role, command, *words, "--json")
 
-    def _keep(self, role: str, command: str, outcome: Outcome) -> Outcome:
+    def adopt(self, **settings: int) -> None:
+        """Let the census agency change its policy, as its operators would; a running node goes by it at once."""
+        words = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+        proposed = self.type("census", "census", "policy", "propose", *words, "--json").result
+        confirmed = ("--confirm", "--reason", "for a test") if proposed["weaker"] else ()
+        adopted = self.type("census", "census", "policy", "adopt", proposed["policy_hash"], *confirmed)
+        assert adopted.code == 0, adopted
+
+    def _keep(self, party: str, command: str, outcome: Outcome) -> Outcome:
         said = f"{outcome.stdout}\n{outcome.stderr}".encode()
-        self.said.append(Exhibit(Place(role, "output"), f"{role} {command}", said))
+        self.said.append(Exhibit(Place(party, "output"), command, said))
         return outcome
 
     # --- nodes -----------------------------------------------------------------------------------------------------
@@ -189,11 +218,18 @@ class _Life:
         self._ask_wrongly()
         self._lose_a_connection()
         self.recorded.snapshots.take("while the nodes serve")
-        self._kill_the_census_node()
+        self._kill_the_census_node("killed", MarkedPeople.large_cohort, *MOST)
+        # Whoever waits over a connection does not survive that its certificates change.
+        left = (*MOST, "--wait", "0")
+        self._kill_the_census_node("rotated", MarkedPeople.large_cohort, *left, meanwhile=self._replace_keys)
+        self._change_the_linkage_key()
+        self._load_again()
+        self._welcome_a_colleague()
         self._lose_the_census_node()
         self._lose_the_health_node()
         self._ask_at_ticks()
         self._let_a_ticket_expire()
+        self._let_an_answer_expire()
         self._read_again()
         self._shut_down()
         self.recorded.snapshots.take("after the shutdown")
@@ -211,6 +247,16 @@ class _Life:
             assert loaded.result["rejected"] == 1
         self.recorded.snapshots.take("after the loads")
 
+    def _load_again(self) -> None:
+        """The same people as Parquet."""
+        for role, types in (("health", HEALTH_TYPES), ("census", None)):
+            home = self._deployment.home(role)
+            source = parquet_from_csv(home / "people.csv", home / "people.parquet", types)
+            loaded = self._deployment.run(role, "load", source, "--json")
+            assert loaded.result["rejected"] == 1
+        self._ask("many, from Parquet", MarkedPeople.large_cohort, FRENCH)
+        self.recorded.snapshots.take("after the second loads")
+
     def _look_around(self) -> None:
         for role, command in (
             ("researcher", "dictionary"),
@@ -223,6 +269,8 @@ class _Life:
             assert self._deployment.run_here(role, command, "--json").code == 0
         self._deployment.both("researcher", "quote", "--count", TYPED_QUESTION)
         self._deployment.both("researcher", "quote", "--margin", "90")
+        for party in KEYS:
+            self._look_at_keys(party)
         for role in ("health", "census"):
             self._probe(Link("researcher", role))
 
@@ -247,21 +295,88 @@ class _Life:
         self._ask("cut", MarkedPeople.large_cohort, "all", *MOST)
         assert cut.is_set(), "the sample was not cut"
 
-    def _kill_the_census_node(self) -> None:
+    def _kill_the_census_node(
+        self, name: str, where: str, *words: str, meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
+        """After the charge. The health node hands the sample over again, and the answer comes after all."""
         self._deployment.stop("census")
         crashing = self._deployment.start("census", launcher=(sys.executable, CRASHING_NODE, "charged", "after"))
-        asking = self._pool.submit(self._deployment.ask, MarkedPeople.large_cohort, "all", *MOST)
+        asking = self._pool.submit(self._deployment.ask, where, "all", *words)
         wait_until(lambda: crashing.process.poll() is not None, "killed")
-        self.recorded.snapshots.take("with a charge and no answer")
+        self.recorded.snapshots.take(f"with a charge and no answer, {name}")
         for sample in (self._directory / "census" / "samples").iterdir():
             self.recorded.slot_secrets.append(sample.read_bytes()[:32])
             second_name = self._directory.with_name(sample.name)
             second_name.hardlink_to(sample)
             self.recorded.wiped_samples.append(second_name)
-        assert len(self.recorded.slot_secrets) == 1
         self._deployment.stop("census")
+        meanwhile()
         self._deployment.start("census")
-        self._keep_query("killed", asking.result())
+        query = self._rows()[-1]["query_id"]
+        wait_until(lambda: self._all_logged("released", [query]), "released")
+        asking.result()
+        self._keep_query(name, self._deployment.run_here("researcher", "ask", "--again", query, "--json"))
+
+    # --- keys and parties ------------------------------------------------------------------------------------------
+
+    def _look_at_keys(self, party: str) -> None:
+        for how in ((), ("--json",)):
+            for command in ("list", "card"):
+                assert self._deployment.type(party, "keys", command, *how).code == 0
+
+    def _replace_keys(self) -> None:
+        """Every key of everybody, at once, also those in use for a question under way."""
+        for party, purposes in KEYS.items():
+            for purpose in purposes:
+                for how in ((), ("--json",)):
+                    words = (*_NOW, *_WITHOUT_DELAY.get(purpose, ()), *how)
+                    assert self._deployment.type(party, "keys", "rotate", purpose, *words).code == 0
+            self._look_at_keys(party)
+        for owner in KEYS:
+            self._hand_over(owner, *(party for party in KEYS if party != owner))
+        self.recorded.snapshots.take("with new keys")
+
+    def _hand_over(self, owner: str, *peers: str, **terms: str) -> None:
+        """Let peers know somebody by the present card."""
+        card = self._directory.with_name(f"{owner}.card")
+        said = self._deployment.type(owner, "keys", "card", "--to", card, "--json").result
+        words = [word for name, value in terms.items() for word in (f"--{name}", value)]
+        for peer in peers:
+            registered = self._deployment.run_here(
+                peer, "register", card, "--fingerprint", said["fingerprint"], *words, "--json"
+            )
+            assert registered.code == 0, registered
+        card.unlink()
+
+    def _change_the_linkage_key(self) -> None:
+        assert self._deployment.run_here("health", "relink", "--new-key", "--json").code == 0
+        between = self._deployment.both("researcher", "ask", "--where", ONE_PERSON, "--count", FRENCH)
+        assert between.error["code"] == "LINKAGE_MISMATCH"
+        key = self._deployment.home("health") / "keys" / "linkage.key"
+        assert self._deployment.run_here("census", "relink", "--key-file", key).code == 0
+        self._ask("many, relinked", MarkedPeople.large_cohort, FRENCH)
+        self.recorded.snapshots.take("with new pseudonyms")
+
+    def _welcome_a_colleague(self) -> None:
+        """A second researcher, who asks of the same agencies, is revoked, and asks in vain."""
+        places = [(f"--{agency}", self._tap.address(Link("colleague", agency))) for agency in AGENCIES]
+        who = ("--id", "researcher-2", "--organisation", "other-university", "--project", "prevention")
+        assert self._deployment.run_here("colleague", "create", *who, *places[0], *places[1]).code == 0
+        self._hand_over("colleague", *AGENCIES, project="prevention")
+        for agency in AGENCIES:
+            self._hand_over(agency, "colleague")
+        self._look_at_keys("colleague")
+        question = ("ask", "--where", COLLEAGUES_CRITERIA, "--count", FRENCH)
+        assert self._deployment.both("colleague", *question).code == 0
+        self._deployment.both("colleague", "answers")
+        self.recorded.snapshots.take("with a colleague")
+        for agency in AGENCIES:
+            words = ("researcher", "researcher-2", "--reason", "the project has ended")
+            assert self._deployment.run_here(agency, "revoke", *words).code == 0
+            self._look_at_keys(agency)
+        assert self._deployment.both("colleague", *question).code == 5
+
+    # --- nodes that are away -----------------------------------------------------------------------------------------
 
     def _lose_the_census_node(self) -> None:
         """A ticket that the health node forwards while nobody listens, and whose slot is forgotten when somebody does."""
@@ -287,7 +402,7 @@ class _Life:
         self._keep_query("health killed", asking.result())
 
     def _ask_at_ticks(self) -> None:
-        adopt(self._directory, release_tick_ms=250, forward_delay_ms=250, answer_delay_ms=250)
+        self._deployment.adopt(release_tick_ms=250, forward_delay_ms=250, answer_delay_ms=250)
         self._ask("nobody at ticks", NOBODY, FRENCH)
         self._ask("many at ticks", MarkedPeople.large_cohort, FRENCH, *MOST)
         for where in (NOBODY, MarkedPeople.large_cohort):
@@ -295,25 +410,50 @@ class _Life:
                 "researcher", "ask", "--where", where, "--count", FRENCH, *MOST, "--wait", "0", "--json"
             )
             assert left.error["code"] == "ANSWER_PENDING"
-        queries = [row["query_id"] for row in self._answers()[-2:]]
-        self.recorded.opening_keys += self._opening_keys()
+        queries = [row["query_id"] for row in self._rows()[-2:]]
+        self.recorded.opening_keys += self._opening_keys(2)
         assert len(self.recorded.opening_keys) == len(queries)
         self.recorded.snapshots.take("with answers that nobody has read")
-        wait_until(lambda: self._all_released(queries), "released")
+        wait_until(lambda: self._all_logged("released", queries), "released")
         assert self._deployment.both("researcher", "answers", queries[0], "--collect").code == 0
         self._deployment.start("researcher")
         wait_until(lambda: self._state(queries[1]) == "answered", "pushed")
         self.recorded.queries |= {"collected": queries[0], "pushed": queries[1]}
 
     def _let_a_ticket_expire(self) -> None:
-        adopt(self._directory, quote_lifetime_ms=int(1000 * QUOTE_SECONDS))
+        self._deployment.adopt(quote_lifetime_ms=int(1000 * QUOTE_SECONDS))
         query = self._prepare(ONE_PERSON)
         time.sleep(QUOTE_SECONDS)
         expired = self._deployment.run_here("researcher", "ask", "--again", query, "--json")
         assert expired.error["code"] == "TICKET_EXPIRED"
 
+    def _let_an_answer_expire(self) -> None:
+        """Nobody fetches it before the census node's clock has jumped over its retention."""
+        self._deployment.stop("researcher")
+        self._deployment.adopt(quote_lifetime_ms=600_000, answer_retention_ms=RETENTION_MS)
+        words = ("--where", ONE_PERSON, "--count", "all", "--wait", "0", "--json")
+        assert self._deployment.run_here("researcher", "ask", *words).error["code"] == "ANSWER_PENDING"
+        query = self._rows()[-1]["query_id"]
+        self.recorded.opening_keys += self._opening_keys(1)
+        self.recorded.snapshots.take("with an answer that nobody will read")
+        wait_until(lambda: self._all_logged("released", [query]), "released")
+        shift = self._directory.with_name("shift")
+        shift.write_text(str(2 * RETENTION_MS))
+        self._deployment.stop("census")
+        self._deployment.start("census", launcher=(sys.executable, SHIFTED_NODE, shift))
+        wait_until(lambda: self._all_logged("expired", [query]), "expired")
+        assert self._deployment.both("researcher", "answers", query, "--collect").code == 0
+        assert self._state(query) == "expired"
+        self.recorded.queries["expired"] = query
+
     def _read_again(self) -> None:
         self._deployment.both("researcher", "answers")
+        for words in (
+            *(("--state", state) for state in ("answered", "pending", "refused", "expired")),
+            ("--project", "official-languages", "--since", "2011-05-10", "--last", "2"),
+            ("--until", "2011-05-10T12:00:00"),
+        ):
+            assert self._deployment.both("researcher", "answers", *words).code == 0
         self._deployment.both("researcher", "answers", "--collect")
         for role in ("health", "census"):
             self._deployment.both(role, "status")
@@ -322,14 +462,15 @@ class _Life:
         assert self._deployment.both("census", "shutdown", "--reason", "the recording ends").code == 0
         for command in (("quote",), ("ask", "--where", ONE_PERSON, "--count", FRENCH)):
             assert self._deployment.both("researcher", *command).error["code"] == "SERVICE_SHUT_DOWN"
+        assert self._deployment.run_here("census", "reopen", "--reason", "it goes on").code == 0
+        self._ask("reopened", ONE_PERSON, FRENCH)
+        assert self._deployment.run_here("census", "shutdown", "--reason", "the recording ends again").code == 0
         self._deployment.both("census", "status")
 
     def _probe(self, link: Link) -> None:
         """Ask a node the standard question whether it serves."""
         own, peer = tls_of(self._directory / link.client), tls_of(self._directory / link.server)
-        credentials = grpc.ssl_channel_credentials(
-            peer.certificate.read_bytes(), own.key.read_bytes(), own.certificate.read_bytes()
-        )
+        credentials = grpc.ssl_channel_credentials(peer.certificate, own.private_key, own.certificate)
         options = [("grpc.ssl_target_name_override", server_name_of(link.server))]
         with grpc.secure_channel(self._tap.address(link), credentials, options) as channel:
             # The stubs know only the asynchronous form.
@@ -362,20 +503,22 @@ class _Life:
         query: str = self._deployment.in_session(prepare)
         return query
 
-    def _answers(self) -> list[dict[str, str]]:
+    def _rows(self) -> list[dict[str, str]]:
         rows: list[dict[str, str]] = self._deployment.run_here("researcher", "answers", "--json").result["answers"]
         return rows
 
     def _state(self, query: str) -> str:
-        return next(row["state"] for row in self._answers() if row["query_id"] == query)
+        return next(row["state"] for row in self._rows() if row["query_id"] == query)
 
-    def _opening_keys(self) -> list[str]:
+    def _opening_keys(self, count: int) -> list[str]:
+        """Of the newest questions that nobody has read the answers to."""
         with contextlib.closing(sqlite3.connect(self._directory / "researcher" / "answers.db")) as db:
             rows = db.execute(
-                "select opening_key from questions where opening_key <> '' and refused = '' order by rowid desc limit 2"
+                "select opening_key from questions where opening_key <> '' and refused = '' order by rowid desc limit ?",
+                [count],
             )
             return [row[0] for row in rows]
 
-    def _all_released(self, queries: Sequence[str]) -> bool:
-        released = self._deployment.tickets("census", "released")
-        return all(released[self._deployment.ticket_of(query)] for query in queries)
+    def _all_logged(self, kind: str, queries: Sequence[str]) -> bool:
+        logged = self._deployment.tickets("census", kind)
+        return all(logged[self._deployment.ticket_of(query)] for query in queries)

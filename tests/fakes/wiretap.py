@@ -1,11 +1,11 @@
 """A wiretap on a deployment: every byte between its nodes, with TLS taken off by the test, which holds all their keys.
 
 For each link (who calls whom) a proxy on loopback answers with the server's own certificate and calls on with the
-client's, mutual TLS 1.3 on both sides, so that neither end can tell; the homes' configurations are changed to call the
-proxies. What passes is recorded as it came, then read as HTTP/2 (RFC 9113: DATA frames to gRPC messages, header blocks
+client's, mutual TLS 1.3 on both sides, so that neither end can tell; certificates are those of the present cards at every
+handshake. Configurations, and where the census agency has the inbox registered, are changed to call the proxies. What passes is recorded as it came, then read as HTTP/2 (RFC 9113: DATA frames to gRPC messages, header blocks
 as raw bytes) and typed by the generated messages. Which RPC a call is stands in the clear in its header block the first
 time that a connection has it; later it follows from the messages, which of the RPCs that the caller may call only one
-reads without a rest.
+reads without a rest, and makes sense of.
 
 Nothing is delayed, reordered or changed. `cut` ends a link in the middle, as a network would.
 """
@@ -26,15 +26,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from fakes.homes import address_of, rewire, server_name_of, tls_of
+from fakes.homes import address_of, home_exists, register_inbox, rewire, role_of, server_name_of, tls_context
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
-from tripartite.v1 import census_service_pb2, health_service_pb2, inbox_service_pb2, ticket_pb2
+from tripartite.v1 import card_service_pb2, census_service_pb2, health_service_pb2, inbox_service_pb2, ticket_pb2
 
 from broker_common.rpc.callers import ALLOWED_ROLES
 from broker_common.storage.clock import system_clock
+from broker_common.values import QUERY_ID_BYTES
 
 __all__ = ["LINKS", "Call", "Connection", "Link", "Part", "Wiretap", "parse_exactly"]
 
@@ -63,12 +64,15 @@ LINKS = (
     Link("researcher", "census"),
     Link("health", "census"),
     Link("census", "researcher"),
+    Link("colleague", "health"),
+    Link("colleague", "census"),
 )
 _SERVICES = {
     "health": health_service_pb2.DESCRIPTOR.services_by_name["HealthService"],
     "census": census_service_pb2.DESCRIPTOR.services_by_name["CensusService"],
     "researcher": inbox_service_pb2.DESCRIPTOR.services_by_name["InboxService"],
 }
+_EXCHANGE: Any = card_service_pb2.DESCRIPTOR.services_by_name["CardService"].methods_by_name["Exchange"]
 _PROBE: Any = health_pb2.DESCRIPTOR.services_by_name["Health"].methods_by_name["Check"]
 
 
@@ -193,9 +197,9 @@ class Call:
     def _readings(self) -> list[tuple[str, tuple[list[Message], list[Message]]]]:
         readings = []
         asked = self.client.headers[0].data
-        methods = {_path(method): method for method in (*_SERVICES[self.link.server].methods, _PROBE)}
+        methods = {_path(method): method for method in (*_SERVICES[self.link.server].methods, _EXCHANGE, _PROBE)}
         named = [method for path, method in methods.items() if path.encode() in asked]
-        allowed = [method for path, method in methods.items() if self.link.client in ALLOWED_ROLES[path]]
+        allowed = [method for path, method in methods.items() if role_of(self.link.client) in ALLOWED_ROLES[path]]
         for method in named or allowed:
             try:
                 readings.append((method.name, _read(method, self.client.messages, self.server.messages)))
@@ -248,7 +252,20 @@ def parse_exactly(kind: type[Message], data: bytes) -> Message:
     message.DiscardUnknownFields()
     if not size == message.ByteSize() == len(data):
         raise DecodeError("bytes that this message does not have")
+    if not _makes_sense(message):
+        raise DecodeError("content that this message does not have")
     return message
+
+
+def _makes_sense(message: Message) -> bool:
+    """Whether what stands in it can be meant: a card and the id of a query are both bytes in the first field."""
+    match message:
+        case card_service_pb2.ExchangeRequest() | card_service_pb2.ExchangeResponse():
+            return message.card.startswith(b"{")
+        case census_service_pb2.CollectRequest():
+            return len(message.query_id) == QUERY_ID_BYTES
+        case _:
+            return True
 
 
 # --- recording ---------------------------------------------------------------------------------------------------------
@@ -288,7 +305,10 @@ class Wiretap:
                 opening = asyncio.run_coroutine_threadsafe(self._listen(link, servers[link.server]), self._loop)
                 self._addresses[link] = f"{_LOOPBACK}:{opening.result(_START_SECONDS)}"
         for link, address in self._addresses.items():
-            rewire(self._directory / link.client, servers[link.server], address)
+            if link.server == "researcher":
+                register_inbox(self._directory, address)
+            elif home_exists(self._directory / link.client):
+                rewire(self._directory / link.client, link.server, address)
         return self
 
     def __exit__(
@@ -334,7 +354,15 @@ class Wiretap:
                 self._ends.discard(writer.transport)
                 self._tasks.discard(task)
 
-        as_server = _tls(self._directory, link.server, link.client, ssl.PROTOCOL_TLS_SERVER)
+        def certify(handshake: ssl.SSLObject, _name: str | None, _initial: ssl.SSLContext) -> None:
+            handshake.context = tls_context(
+                self._directory / link.server, self._directory / link.client, ssl.PROTOCOL_TLS_SERVER
+            )
+
+        as_server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        as_server.minimum_version = ssl.TLSVersion.TLSv1_3
+        as_server.verify_mode = ssl.CERT_REQUIRED
+        as_server.sni_callback = certify
         listening = await asyncio.start_server(pass_on, _LOOPBACK, 0, ssl=as_server)
         self._servers.append(listening)
         port: int = listening.sockets[0].getsockname()[1]
@@ -351,7 +379,7 @@ class Wiretap:
         self, link: Link, server: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         host, _, port = server.rpartition(":")
-        as_client = _tls(self._directory, link.client, link.server, ssl.PROTOCOL_TLS_CLIENT)
+        as_client = tls_context(self._directory / link.client, self._directory / link.server, ssl.PROTOCOL_TLS_CLIENT)
         try:
             onward = await asyncio.open_connection(
                 host, int(port), ssl=as_client, server_hostname=server_name_of(link.server)
@@ -400,17 +428,6 @@ class Wiretap:
         except OSError:
             # One end is gone; the other is told by the one who waits for us.
             return
-
-
-def _tls(directory: Path, own: str, peer: str, side: ssl._SSLMethod) -> ssl.SSLContext:
-    context = ssl.SSLContext(side)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.set_alpn_protocols(["h2"])
-    files = tls_of(directory / own)
-    context.load_cert_chain(files.certificate, files.key)
-    context.load_verify_locations(tls_of(directory / peer).certificate)
-    context.verify_mode = ssl.CERT_REQUIRED
-    return context
 
 
 def _calls(connection: Connection) -> list[Call]:

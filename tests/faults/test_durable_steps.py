@@ -38,10 +38,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fakes.deployment import run_here
 from fakes.pair import STAGES, Pair
-from fakes.world import Order, World, make_policy
+from fakes.world import Order, World
 from tripartite.v1 import answer_pb2
 
 from broker_common.errors import BrokerError
@@ -199,7 +200,7 @@ class SystemCalls:
         self.made: list[str] = []
         # The call was made; and it failed by our doing, not by itself, as the making of a folder that is there does.
         self.reached = self.failed = False
-        self._under = str(under)
+        self._under = under
         self._failing = failing
         self._happens = happens
         for name in self.NAMES:
@@ -210,7 +211,7 @@ class SystemCalls:
             target = arguments[0]
             if isinstance(target, int):
                 target = Path(f"/proc/self/fd/{target}").readlink()
-            if not os.fspath(target).startswith(self._under):
+            if not Path(os.fsdecode(target)).is_relative_to(self._under):
                 return call(*arguments, **options)
             self.made.append(name)
             if len(self.made) - 1 != self._failing:
@@ -328,7 +329,7 @@ def test_every_system_call_of_a_load(
             calls = SystemCalls(patch, home / LOADS[role], number, happens=happens)
             outcome = run_here(role, "load", "--home", home, "--json")
         if calls.failed:
-            assert (outcome.error["code"], "disk" in outcome.error["hint"]) == ("STORE_FAILED", True), outcome.stderr
+            assert (outcome.error["code"], "disk" in outcome.error["hint"]) == ("STORE_FAILED", True), outcome
             assert "Traceback" not in outcome.stderr
         verify_load_in_force(home, role)
         verify_next_load(home, role)
@@ -354,7 +355,9 @@ def test_commit_of_a_load(deployment: Path, monkeypatch: pytest.MonkeyPatch, rol
 def test_commit_of_a_policy(deployment: Path, monkeypatch: pytest.MonkeyPatch, happens: bool) -> None:
     """The policy before or the new one is in force."""
     home = CensusHome(deployment / "census")
-    policy = make_policy(max_belief="0.75", open_quotes=7 + happens)
+    with home.journal() as journal:
+        assert journal.state.policy is not None
+        policy = msgspec.structs.replace(journal.state.policy, max_belief="0.75", open_quotes=7 + happens)
     with monkeypatch.context() as patch:
         failed = break_commit(patch, "adopted", happens=happens)
         with pytest.raises(BrokerError) as caught:
@@ -374,14 +377,13 @@ def test_commit_of_a_shutdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, h
     plan = Plan(population=10, seed=1, max_belief="0.75", release_tick_ms=0)
     lay_out(tmp_path / "deployment", plan, lambda _: lambda _done, _total: None)
     home = tmp_path / "deployment" / "census"
+    command = ("census", "shutdown", "--home", home, "--reason", "a drill", "--json")
     with monkeypatch.context() as patch:
-        assert_unknown(
-            lambda: run_here("census", "shutdown", "--home", home, "--json"), patch, "shutdown", happens=happens
-        )
+        assert_unknown(lambda: run_here(*command), patch, "shutdown", happens=happens)
     state = run_here("census", "status", "--home", home, "--json").result["state"]
     assert state == ("shutdown" if happens else "serving")
     for _ in range(2):
-        assert run_here("census", "shutdown", "--home", home, "--json").result["state"] == "shutdown"
+        assert run_here(*command).result["state"] == "shutdown"
     assert run_here("census", "status", "--home", home, "--json").result["state"] == "shutdown"
 
 
@@ -389,7 +391,7 @@ def assert_unknown(command: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, 
     """The command fails with the one error that says so, and its hint says what to see to."""
     failed = break_commit(monkeypatch, step, happens=happens)
     outcome = command()
-    assert failed == [step]
+    assert failed == [step], outcome
     assert (outcome.code, outcome.error["code"]) == (6, "STATE_UNKNOWN")
     assert "disk" in outcome.error["hint"]
     assert "Traceback" not in outcome.stderr

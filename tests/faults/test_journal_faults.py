@@ -196,9 +196,9 @@ def test_an_emptied_journal_is_not_taken_for_a_new_one(path: Path) -> None:
 
 
 def test_a_file_that_is_no_database_stops_the_node(path: Path) -> None:
-    """Garbage where the ledger should be is a failure of the store."""
+    """Garbage where the ledger should be is a damaged ledger, and no full disk."""
     path.write_bytes(b"not a database" * 1000)
-    assert code_of(lambda: open_journal(path)) == "STORE_FAILED"
+    assert code_of(lambda: open_journal(path)) == "INTEGRITY"
 
 
 # --- one transaction ----------------------------------------------------------------------------------------------------

@@ -5,24 +5,33 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, get_args
 
 import msgspec
 from fakes import logs
+from fakes.cards import Party
+from fuzz.cards import RESEARCHER, signed_again
 from fuzz.target import Cut, Target, joined, require
 
+from broker_common.crypto.cards import Card, SignedCard
 from broker_common.crypto.signing import VerifyKey
+from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price_units
-from broker_common.privacy.policy import parse_signed_policy
+from broker_common.privacy.policy import parse_policy
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import (
     Adopted,
+    Announced,
     Delivered,
     Entry,
     Event,
+    Expired,
     Forwarded,
     Refused,
+    Registered,
     Released,
+    Reopened,
     ReportedCharge,
     Settled,
     Shutdown,
@@ -82,8 +91,8 @@ def _note_seeds() -> dict[str, bytes]:
 # --- entries ---------------------------------------------------------------------------------------------------------
 
 
-def _line(sequence: int, event: Event, policy: str = "") -> bytes:
-    return encode_entry(Entry(sequence=sequence, time_ms=_TIME_MS, policy=policy, event=event))
+def _line(sequence: int, event: Event, policy: str = "", *, after_ms: int = 0) -> bytes:
+    return encode_entry(Entry(sequence=sequence, time_ms=_TIME_MS + after_ms, policy=policy, event=event))
 
 
 def _entry_seeds() -> dict[str, bytes]:
@@ -92,6 +101,14 @@ def _entry_seeds() -> dict[str, bytes]:
         "adopted": _line(1, logs.adopted()),
         "charged": _line(3, logs.charged(0), logs.policy().hash.hex()),
         "shutdown": _line(4, Shutdown(reason="operator", note="é\u2028")),
+        "announced": _line(1, Announced(card=RESEARCHER.card.signed)),
+        "registered": _line(
+            2, Registered(card=RESEARCHER.card.signed, note="", projects=("study",), inbox="127.0.0.1:1")
+        ),
+        "revoked": _line(3, logs.revoked(logs.ALICE)),
+        "relinked": _line(4, logs.relinked()),
+        "reopened": _line(5, Reopened(note="the drill is over", signature="x", key_id="y")),
+        "expired": _line(6, Expired(ticket=logs.hash_of(1))),
         "bad spelling": _line(0, logs.opened()).replace(b":", b": "),
     }
 
@@ -102,7 +119,7 @@ def _entry_seeds() -> dict[str, bytes]:
 def _replayed(data: bytes, state: LogState) -> LogState:
     """The fold of entries, one per line, between the first and second of which the log says who is who.
 
-    Policies and orders are signed again, so that any of them can be given.
+    Policies, orders and cards are signed again, so that any of them can be given.
     """
     first, *others = (parse_entry(line) for line in data.split(b"\n"))
     known = [
@@ -121,23 +138,71 @@ def _known(state: LogState) -> tuple[Event, ...]:
 
 def _resigned(entry: Entry, state: LogState) -> Entry:
     event = entry.event
+    if isinstance(event, Announced | Registered):
+        event = msgspec.structs.replace(event, card=signed_again(event.card.document.encode()))
     if isinstance(event, Adopted):
         event = msgspec.structs.replace(event, signature=logs.POLICY_KEY.sign_text(event.document.encode()))
-    if isinstance(state, CensusState) and isinstance(event, Shutdown) and event.reason == "operator":
-        order = state.order("shutdown", event.note)
-        signature = logs.OPERATOR_KEY.sign_text(order.document)
-        event = msgspec.structs.replace(event, signature=signature, key_id=logs.OPERATOR_KEY.key_id)
+    if isinstance(state, CensusState):
+        event = _ordered(event, state)
     return msgspec.structs.replace(entry, event=event)
+
+
+def _ordered(event: Event, state: CensusState) -> Event:
+    """The event with the operator's signature, where it takes one and says that it has one."""
+    if isinstance(event, Adopted) and event.confirmation:
+        with suppress(InvalidRequestError):
+            order = state.order("adopt", event.note, adopting=parse_policy(event.document.encode()))
+            return msgspec.structs.replace(event, confirmation=logs.OPERATOR_KEY.sign_text(order.document))
+    if (isinstance(event, Shutdown) and event.reason == "operator") or isinstance(event, Reopened):
+        order = state.order("reopen" if isinstance(event, Reopened) else "shutdown", event.note)
+        signature = logs.OPERATOR_KEY.sign_text(order.document)
+        return msgspec.structs.replace(event, signature=signature, key_id=logs.OPERATOR_KEY.key_id)
+    return event
 
 
 def _check_census(state: LogState, data: bytes) -> None:
     assert isinstance(state, CensusState)
     require(state.size == len(data.split(b"\n")) + len(_known(state)) - 1, "every entry is taken in")
-    require(state.policy is None or state.charged_units <= state.policy.cap or state.shut_down, "the cap holds")
+    require(state.shut_down or state.must_shut_down or state.anything_fits == bool(state.policy), "the cap holds")
+    require(not state.shut_down or not state.must_shut_down, "a shutdown comes once")
+    _check_membership(state)
     require(
         state.charged_units == sum(ticket.charge.units for ticket in state.tickets.values()),
         "the total is the sum of the charges",
     )
+
+
+def _check_membership(state: LogState) -> None:
+    own = state.membership.own
+    require(own is not None and own.card.origin == state.origin, "a log is of the node whose card it holds")
+    certificates = state.membership.certificates(0)
+    require(len({each.subject for each in certificates}) == len(certificates), "no certificate hides another")
+    for peer in state.membership.everybody():
+        require(peer.card.card.role != state.role, "a node knows none of its own role")
+
+
+def _check_health(state: LogState, data: bytes) -> None:
+    require(state.size == len(data.split(b"\n")) + len(_known(state)) - 1, "every entry is taken in")
+    _check_membership(state)
+
+
+def _peers(own: Party, start: int, policy: str = "") -> list[bytes]:
+    """Who is known changes: a peer comes, has a newer card, and goes; the node has a newer card itself."""
+    newer = RESEARCHER.card.card
+    return [
+        _line(start, Registered(card=RESEARCHER.card.signed, note="", projects=("study",), inbox=""), policy),
+        _line(
+            start + 1,
+            Registered(card=_second(newer), note="", projects=("study", "other"), inbox="127.0.0.1:1"),
+            policy,
+        ),
+        _line(start + 2, logs.revoked(RESEARCHER), policy),
+        _line(start + 3, Announced(card=_second(own.card.card)), policy),
+    ]
+
+
+def _second(card: Card) -> SignedCard:
+    return signed_again(msgspec.structs.replace(card, serial=2).document)
 
 
 def _census_log_seeds() -> dict[str, bytes]:
@@ -151,6 +216,12 @@ def _census_log_seeds() -> dict[str, bytes]:
         _line(5, Delivered(ticket=logs.hash_of(1), by="inbox"), policy),
         _line(6, Shutdown(reason="operator", note="a drill"), policy),
     ]
+    # What is signed here is signed again when the log is read.
+    reopened = Reopened(note="the drill is over", signature="x", key_id="x")
+    unconfirmed = logs.adopted(logs.policy(max_belief="0.9"))
+    weaker = msgspec.structs.replace(
+        unconfirmed, note="a drill", confirmation="x", confirmation_key_id=logs.OPERATOR_KEY.key_id
+    )
     last = [
         *lines[:3],
         _line(3, logs.charged(1, scale=1), policy),
@@ -161,6 +232,20 @@ def _census_log_seeds() -> dict[str, bytes]:
         "opened": lines[0],
         "dear": b"\n".join(last),
         "bad twice": b"\n".join([*lines[:4], lines[3]]),
+        "peers": b"\n".join([*lines[:2], *_peers(logs.CENSUS, 2, policy)]),
+        "relinked": b"\n".join([*lines[:3], _line(3, logs.relinked(), policy)]),
+        "reopened": b"\n".join(
+            [*lines, _line(7, reopened, policy), _line(8, logs.charged(2, before=price_units(30)), policy)]
+        ),
+        "expired": b"\n".join(
+            [*lines[:5], _line(5, Expired(ticket=logs.hash_of(1)), policy, after_ms=logs.policy().answer_retention_ms)]
+        ),
+        "weaker": b"\n".join([*lines[:3], _line(3, weaker, policy)]),
+        "bad unconfirmed": b"\n".join([*lines[:3], _line(3, unconfirmed, policy)]),
+        "bad open": b"\n".join([*lines[:6], _line(6, reopened, policy)]),
+        "bad early": b"\n".join([*lines[:5], _line(5, Expired(ticket=logs.hash_of(1)), policy)]),
+        "bad stranger": b"\n".join([*lines[:2], _line(2, logs.revoked(RESEARCHER), policy)]),
+        "bad outdated": b"\n".join([*lines[:2], _line(2, Announced(card=logs.CENSUS.card.signed), policy)]),
     }
 
 
@@ -178,6 +263,9 @@ def _health_log_seeds() -> dict[str, bytes]:
     return {
         "settled": b"\n".join(lines),
         "refused": b"\n".join(refused),
+        "peers": b"\n".join([lines[0], *_peers(logs.HEALTH, 1)]),
+        "relinked": b"\n".join([*lines[:2], _line(2, logs.relinked())]),
+        "bad chain": b"\n".join([*lines[:2], _line(2, logs.relinked(previous=logs.chain_of(3)))]),
         "bad role": _line(0, logs.opened()),
         "bad end": b"\n".join([*refused, _line(5, Settled(ticket=ticket))]),
     }
@@ -227,6 +315,9 @@ def _proof_seeds() -> dict[str, bytes]:
     return {"one": seed(0, 1), "last": seed(6, 7), "middle": seed(11, 20), "bad size": bytes(16)}
 
 
+_MOST_LOG_BYTES = 24_000
+_TYPES = tuple(f'"type":"{kind.__struct_config__.tag}"'.encode() for kind in get_args(Event))
+
 TARGETS: Mapping[str, Target[Any]] = {
     "note": Target(
         parse=_parse_note,
@@ -242,22 +333,27 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(parse_entry,),
         seeds=_entry_seeds,
         errors=(ValueError,),
-        words=(b'"type":"charged"', b'{"event":', b"[[[[", b"1e2", b"-0", b"9007199254740992", b'"\\ud800"', b"null"),
+        words=(*_TYPES, b'{"event":', b"[[[[", b"1e2", b"-0", b"9007199254740992", b'"\\ud800"', b"null"),
     ),
     "census_log": Target(
         parse=lambda data: _replayed(data, logs.census_state()),
+        mutations=800,
+        max_bytes=_MOST_LOG_BYTES,
         check=_check_census,
-        covers=(parse_entry, CensusState.apply, parse_signed_policy, VerifyKey.verify_text),
+        covers=(parse_entry, CensusState.apply),
         seeds=_census_log_seeds,
         errors=(ValueError, ReplayError),
-        words=(b"\n", b'"type":"released"', b'"type":"delivered"', b'"type":"shutdown"', b'"budget"', b'"operator"'),
+        words=(b"\n", *_TYPES, b'"budget"', b'"operator"', b'\\"serial\\":3', b'\\"until_ms\\":1'),
     ),
     "health_log": Target(
         parse=lambda data: _replayed(data, HealthState(logs.root(logs.HEALTH))),
+        check=_check_health,
+        mutations=800,
+        max_bytes=_MOST_LOG_BYTES,
         covers=(parse_entry, HealthState.apply),
         seeds=_health_log_seeds,
         errors=(ValueError, ReplayError),
-        words=(b"\n", b'"type":"forwarded"', b'"type":"settled"', b'"type":"refused"', b'"type":"reported_charge"'),
+        words=(b"\n", *_TYPES, b'\\"serial\\":3', b'\\"until_ms\\":1'),
     ),
     "proof": Target(
         parse=_parse_proof,

@@ -25,17 +25,22 @@ from fakes.clock import FakeClock
 from fakes.randomness import SeededRandomness
 from fakes.world import make_pseudonyms
 from fuzz.stored_people import REFUSED, build_store
-from fuzz.target import Target, fresh_path, require
+from fuzz.stored_source import LOADED, WRITINGS, write_all
+from fuzz.stored_source import REFUSED as LOAD_REFUSED
+from fuzz.target import Cut, Target, fresh_path, require
 from sqlite_utils import Database
 
 from broker_common.crypto.commitments import hash_set
 from broker_common.storage.journal import Journal
+from broker_common.storage.source_parquet import ParquetSource
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.replay import LogState
 from broker_common.values import PSEUDONYM_BYTES
 from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.loading import read_registry
 from census_node.registry import Registry
 from census_node.samples import SLOT_SECRET_BYTES, KeptSample, SampleFolder
+from health_node.loading import load_people
 from health_node.people_store import PeopleStore
 
 __all__ = ["TARGETS"]
@@ -240,16 +245,17 @@ def _sample_seeds() -> dict[str, bytes]:
 
 
 class _Reader:
-    """PeopleStore in a process of its own, which a damaged file may end; the next file gets a new one."""
+    """A reader of files in a process of its own, which a damaged file may end; the next file gets a new one."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
+        self._module = module
         self._process: subprocess.Popen[str] | None = None
 
-    def read(self, path: Path) -> str:
-        """The line that the reader says of this file, or how it ended."""
+    def read(self, named: str) -> str:
+        """The line that the reader says of what is named, or how it ended."""
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "fuzz.stored_people"],
+                [sys.executable, "-m", self._module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -258,7 +264,7 @@ class _Reader:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(f"{path}\n")
+        process.stdin.write(f"{named}\n")
         process.stdin.flush()
         said = process.stdout.readline().strip()
         return said or f"the reader ended with {self.close()}"
@@ -273,8 +279,9 @@ class _Reader:
         return process.returncode
 
 
-_reader = _Reader()
-atexit.register(_reader.close)
+_people_reader, _source_reader = _Reader("fuzz.stored_people"), _Reader("fuzz.stored_source")
+for _each in (_people_reader, _source_reader):
+    atexit.register(_each.close)
 
 
 @cache
@@ -295,7 +302,7 @@ def _parse_people(data: bytes) -> str:
     path = fresh_path(".duckdb")
     path.write_bytes(content)
     try:
-        return _reader.read(path)
+        return _people_reader.read(str(path))
     finally:
         path.unlink()
 
@@ -303,6 +310,48 @@ def _parse_people(data: bytes) -> str:
 def _check_people(said: str, data: bytes) -> None:
     del data
     require(said in {"read", *REFUSED}, f"a damaged store is told as one, not: {said}")
+
+
+# --- Parquet sources ---------------------------------------------------------------------------------------------------
+
+
+@cache
+def _whole_sources() -> list[bytes]:
+    folder = fresh_path()
+    folder.mkdir()
+    try:
+        return write_all(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+# Places with this bit are counted from the end: there Parquet says how all the rest is to be read.
+_FROM_END = 1 << 15
+
+
+def _parse_parquet(data: bytes) -> str:
+    """Which of the writings; then places with the bytes to put there, or, after `x`, how much of its end is missing."""
+    cut = Cut(data)
+    which = cut.number() % len(WRITINGS)
+    content = bytearray(_whole_sources()[which])
+    if data[1:2] == b"x":
+        del content[max(0, len(content) - int.from_bytes(data[2:4], "big")) :]
+    else:
+        while not cut.is_empty:
+            place, byte = cut.number(2), cut.number()
+            at = -1 - (place - _FROM_END) % len(content) if place & _FROM_END else place % len(content)
+            content[at] = byte
+    path = fresh_path(".parquet")
+    path.write_bytes(content)
+    try:
+        return _source_reader.read(f"{WRITINGS[which][0]} {path}")
+    finally:
+        path.unlink()
+
+
+def _check_parquet(said: str, data: bytes) -> None:
+    del data
+    require(said in {LOADED, LOAD_REFUSED}, f"a source is loaded or refused, not: {said}")
 
 
 TARGETS: Mapping[str, Target[Any]] = {
@@ -350,6 +399,21 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(PeopleStore,),
         seeds=lambda: {"whole": b"", "short": b"x\0\x30\0", "pages": b"\0\0\x20\x08\xff\0\0\x30\x08\xff"},
         mutations=60,
+        guided=False,
+    ),
+    "parquet_source": Target(
+        parse=_parse_parquet,
+        check=_check_parquet,
+        covers=(read_registry, load_people, ParquetSource),
+        seeds=lambda: {
+            **{f"whole {number}": bytes([number]) for number in range(len(WRITINGS))},
+            "short": b"\0x\0\x20",
+            "magic": b"\0\x80\0x",
+            "pages": b"\x03\0\x40\xff\0\x80\xff",
+            "footer": b"\x03\x80\x40\xff\x80\x80\xff",
+        },
+        mutations=150,
+        max_bytes=64,
         guided=False,
     ),
 }

@@ -79,6 +79,7 @@ class Target(Generic[ValueT]):
         except BrokerError as error:
             if error.code not in self.codes:
                 raise
+            require((error.text + error.hint).isprintable(), "a refusal does nothing to a terminal")
             if self.on_the_wire:
                 _require_tellable(error)
             return False

@@ -9,14 +9,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fuzz import logs, orders, stores, texts, wire
+from fuzz import cards, keys, logs, orders, rules, stores, texts, wire
 from fuzz.target import Target
 
 __all__ = ["CORPUS", "TARGETS", "inputs"]
 
 CORPUS = Path(__file__).parent / "corpus"
 
-_TABLES = (texts.TARGETS, wire.TARGETS, orders.TARGETS, logs.TARGETS, stores.TARGETS)
+_TABLES = (
+    texts.TARGETS,
+    keys.TARGETS,
+    cards.TARGETS,
+    rules.TARGETS,
+    wire.TARGETS,
+    orders.TARGETS,
+    logs.TARGETS,
+    stores.TARGETS,
+)
 TARGETS: Mapping[str, Target[Any]] = {name: target for table in _TABLES for name, target in table.items()}
 
 

@@ -14,15 +14,18 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 import pytest
-from fakes.loopback import CENSUS, OWNER, Loopback, call, hand_over, until
+from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, call, hand_over, until
 from fakes.world import HEALTH, Order, World
 from fuzz.mutator import mutations
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from grpc import aio
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
 from structlog.testing import capture_logs
 from tripartite.v1 import (
     answer_pb2,
+    card_service_pb2,
     census_service_pb2,
     condition_pb2,
     health_service_pb2,
@@ -31,9 +34,12 @@ from tripartite.v1 import (
     ticket_pb2,
 )
 
+from broker_common.crypto.cards import MAX_CARD_BYTES, CardSignature, SignedCard
 from broker_common.crypto.certificates import Identity, Role
+from broker_common.crypto.signing import Purpose
 from broker_common.errors import REASONS, BrokerError, ExitCode
 from broker_common.query.messages import parse_message
+from broker_common.rpc.callers import ALLOWED_ROLES
 from broker_common.rpc.channel import MAX_MESSAGE_BYTES
 from broker_common.rpc.status import broker_error
 from census_node.config import LimitConfig
@@ -43,6 +49,9 @@ CALL_SECONDS = 20.0
 MUTATIONS = 60
 CENSUS_RPCS = census_service_pb2.DESCRIPTOR.services_by_name["CensusService"].methods_by_name
 HEALTH_RPCS = health_service_pb2.DESCRIPTOR.services_by_name["HealthService"].methods_by_name
+CARD_RPCS = card_service_pb2.DESCRIPTOR.services_by_name["CardService"].methods_by_name
+PROBE_RPCS = health_pb2.DESCRIPTOR.services_by_name["Health"].methods_by_name
+REFLECTION: Any = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"].methods_by_name["ServerReflectionInfo"]
 INBOX_RPCS = inbox_service_pb2.DESCRIPTOR.services_by_name["InboxService"].methods_by_name
 # Who may call what: everybody here is registered and authorised, so that every message reaches its handler.
 UNARY: dict[str, tuple[Role, Identity, Any]] = {
@@ -53,20 +62,28 @@ UNARY: dict[str, tuple[Role, Identity, Any]] = {
     "health GetDictionary": ("health", OWNER, HEALTH_RPCS["GetDictionary"]),
     "Submit": ("health", OWNER, HEALTH_RPCS["Submit"]),
     "Deliver": ("researcher", CENSUS, INBOX_RPCS["Deliver"]),
+    "census Exchange": ("census", HEALTH, CARD_RPCS["Exchange"]),
+    "health Exchange": ("health", OWNER, CARD_RPCS["Exchange"]),
+    "Check": ("census", OWNER, PROBE_RPCS["Check"]),
+    "List": ("health", OWNER, PROBE_RPCS["List"]),
+    "Watch": ("researcher", CENSUS, PROBE_RPCS["Watch"]),
 }
+STREAMS = (CENSUS_RPCS["Count"], REFLECTION)
 # What is wrong with a request is its caller's fault, or a refusal. Nobody else is to blame.
 CALLERS_FAULT = {code for code, reason in REASONS.items() if reason.family.exit_code < ExitCode.PEER_UNAVAILABLE}
-# A message over the limit never reaches us: the transport answers, with a status that is not ours.
-OVER_THE_LIMIT = "PEER_MISBEHAVED"
+# A message over the limit never reaches us: the transport answers, with a status that is not ours. So do the standard
+# services, where a question is well-formed and nobody has the answer.
+NOT_OURS = "PEER_MISBEHAVED"
 
 
 @contextlib.asynccontextmanager
 async def undisturbed(
-    world: World, caplog: pytest.LogCaptureFixture, charged: Iterable[Order] = ()
+    world: World, caplog: pytest.LogCaptureFixture, charged: Iterable[Order] = (), *, reflection: bool = False
 ) -> AsyncIterator[Loopback]:
     """Serving nodes. In the end, of all that happened inside nothing was charged but, perhaps, the orders `charged`."""
     with capture_logs() as logs, caplog.at_level(logging.WARNING):
         nodes = Loopback(world)
+        nodes.reflection = reflection
         # Streams that are left open must not keep a test waiting.
         nodes.census_limits = LimitConfig(max_queries=16, header_deadline_ms=500, sample_deadline_ms=1000)
         async with nodes:
@@ -116,6 +133,11 @@ def examples(world: World) -> dict[str, Message]:
         "Deliver": inbox_service_pb2.DeliverRequest(
             answer=answer_pb2.SealedAnswer(query_id=order.body.query_id, sealed=bytes(2000))
         ),
+        "census Exchange": card_service_pb2.ExchangeRequest(card=world.parties[HEALTH].card.signed.to_bytes()),
+        "health Exchange": card_service_pb2.ExchangeRequest(card=world.parties[OWNER].card.signed.to_bytes()),
+        "Check": health_pb2.HealthCheckRequest(service="tripartite.v1"),
+        "List": health_pb2.HealthListRequest(),  # type: ignore[attr-defined]  # younger than its stubs
+        "Watch": health_pb2.HealthCheckRequest(service="tripartite.v1"),
     }
 
 
@@ -125,6 +147,12 @@ def means(wire: bytes, message: Message) -> bool:
         return parse_message(type(message), wire) == message
     except BrokerError:
         return False
+
+
+def test_every_rpc_is_fuzzed() -> None:
+    """A new RPC needs a row above, or tests of its streams below."""
+    methods = [*(method for _, _, method in UNARY.values()), *STREAMS]
+    assert {f"/{method.containing_service.full_name}/{method.name}" for method in methods} == set(ALLOWED_ROLES)
 
 
 # --- one message -----------------------------------------------------------------------------------------------------
@@ -153,8 +181,9 @@ async def test_mutated_messages_are_answered_or_refused(
     whole = [order] if any(means(each, right) for each in tried) else []
     async with undisturbed(world, caplog, whole) as nodes:
         heard = await all_said(nodes, role, identity, method, tried)
-    assert set(heard) <= CALLERS_FAULT | {"OK"}
-    assert len(set(heard)) > 1 or rpc.endswith("GetDictionary")
+    assert set(heard) <= CALLERS_FAULT | {"OK"} | ({NOT_OURS} if method in PROBE_RPCS.values() else set())
+    # What takes no argument, or a whole card, has nothing else to say.
+    assert len(set(heard)) > 1 or rpc.endswith(("GetDictionary", "Exchange"))
 
 
 @pytest.mark.parametrize("rpc", UNARY)
@@ -171,7 +200,7 @@ async def test_messages_at_the_limit_are_read_and_above_it_are_not(
     async with undisturbed(world, caplog) as nodes:
         assert len(unknown(MAX_MESSAGE_BYTES)) == MAX_MESSAGE_BYTES
         assert await said(nodes, role, identity, method, unknown(MAX_MESSAGE_BYTES)) == "MALFORMED_MESSAGE"
-        assert await said(nodes, role, identity, method, unknown(MAX_MESSAGE_BYTES + 1)) == OVER_THE_LIMIT
+        assert await said(nodes, role, identity, method, unknown(MAX_MESSAGE_BYTES + 1)) == NOT_OURS
 
 
 def _varint(number: int) -> bytes:
@@ -281,6 +310,64 @@ async def test_monstrous_criteria_are_refused(world: World, caplog: pytest.LogCa
     wire = _field(1, order.signed.SerializeToString()) + _field(2, criteria) + _field(3, order.nonce)
     async with undisturbed(world, caplog) as nodes:
         assert await said(nodes, "health", OWNER, HEALTH_RPCS["Submit"], wire) == code
+
+
+# --- cards -----------------------------------------------------------------------------------------------------------
+
+
+async def test_mutated_cards_are_refused_or_follow_the_one_before(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever a registered peer signs as its card: it is no card, or not its own, or it is what the log then says."""
+    party = world.parties[OTHER]
+    role, _, method = UNARY["census Exchange"]
+    newer = party.changed(serial=2).document.encode()
+    words = [b'"serial":3', b'"until_ms":1', b'"until_ms":253402300799999', b"census", b"-----BEGIN", b"\\n", b"ticket"]
+    wire = []
+    for document in [newer, *mutations(f"{SEED}/cards", [newer], words, MUTATIONS, MAX_CARD_BYTES)]:
+        text = document.decode("utf-8", "replace")
+        key = party.signing(Purpose.IDENTITY)
+        signature = CardSignature(key_id=key.key_id, signature=key.sign_text(text.encode()))
+        card = SignedCard(document=text, signatures=(signature,)).to_bytes()
+        wire.append(card_service_pb2.ExchangeRequest(card=card).SerializeToString())
+    async with undisturbed(world, caplog) as nodes:
+        heard = await all_said(nodes, role, OTHER, method, wire)
+        registration = world.census.journal.state.membership.peer("researcher", OTHER.name)
+    assert heard[0] == "OK"
+    assert set(heard) <= CALLERS_FAULT | {"OK"}
+    assert "MALFORMED_MESSAGE" in heard
+    assert registration is not None
+    assert registration.card.card.serial >= 2
+
+
+# --- the services that a node has ------------------------------------------------------------------------------------
+
+
+async def test_reflection_answers_or_refuses_whatever_it_is_asked(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where an operator has switched it on, it is one more way in: every question is answered or refused."""
+    request = reflection_pb2.ServerReflectionRequest
+    extension = reflection_pb2.ExtensionRequest(containing_type="tripartite.v1.Ticket", extension_number=1)
+    right = [
+        message.SerializeToString()
+        for message in (
+            request(list_services="x"),
+            request(file_by_filename="tripartite/v1/ticket.proto"),
+            request(file_containing_symbol="tripartite.v1.CensusService"),
+            request(file_containing_extension=extension),
+            request(all_extension_numbers_of_type="google.protobuf.MethodOptions"),
+            request(host=HUGE_TEXT),
+        )
+    ]
+    words = [b"tripartite.v1.", b"google.protobuf.", b"\x3a\x00", b"\xf8\x07\x01", b"\xff", b".", b"/"]
+    tried = mutations(f"{SEED}/reflection", right[:-1], words, MUTATIONS, 1000)
+    async with undisturbed(world, caplog, reflection=True) as nodes:
+        callers: dict[Role, Identity] = {"census": OWNER, "health": OWNER, "researcher": CENSUS}
+        for role, identity in callers.items():
+            assert await said(nodes, role, identity, REFLECTION, *right) == "OK"
+        heard = await all_said(nodes, "census", OWNER, REFLECTION, tried)
+    assert set(heard) == {"OK", "MALFORMED_MESSAGE"}
 
 
 # --- streams of a sample ---------------------------------------------------------------------------------------------

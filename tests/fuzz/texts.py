@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import textwrap
-from base64 import b64encode
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import grpc
 import msgspec
 import tomli_w
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from fakes import logs
-from fakes.cards import IDENTITY
 from fakes.world import make_policy
-from fuzz.target import Cut, Target, fresh_path, joined, require
-from tripartite.v1.policy_pb2 import SignedPolicy
+from fuzz.target import Cut, Finding, Target, fresh_path, joined, require
 
 from broker_common.crypto.base64_text import base64_text, parse_base64
-from broker_common.crypto.cards import (
-    PURPOSES,
-    CardSignature,
-    SignedCard,
-    VerifiedCard,
-    parse_signed_card,
-    verify_card,
-    verify_successor,
-)
 from broker_common.crypto.certificates import (
     Identity,
     PeerCertificate,
     certificate_expiry_ms,
     certificate_fingerprint,
+    make_certificate,
     parse_identity,
 )
 from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card
@@ -47,17 +38,14 @@ from broker_common.query.condition import Condition
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dates import parse_date
-from broker_common.query.messages import parse_message
 from broker_common.query.normal_form import verify_size
 from broker_common.query.question import Question, parse_question, question_from_wire
 from broker_common.rpc.callers import register, verify_caller
-from broker_common.rpc.policy import policy_from_wire
 from broker_common.storage.home import Home
 from broker_common.storage.source import RejectedRows, verify_names
 from census_node.config import CensusConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.loading import read_registry
-from census_node.operating import verify_reason
 from health_node.cohort import compile_condition
 from health_node.config import HealthConfig
 from health_node.dictionary import HEALTH_DICTIONARY
@@ -149,6 +137,25 @@ def _check_fraction(millionths: int, data: bytes) -> None:
     require(len(significant) <= len("1000000"), "a fraction has six decimals at most")
 
 
+def _parse_times(data: bytes) -> tuple[int, int]:
+    text = text_of(data)
+    return parse_since(text), parse_until(text)
+
+
+def _check_times(times: tuple[int, int], data: bytes) -> None:
+    since, until = times
+    length = 86_400_000 if len(data) == len("2026-03-31") else 1000
+    require(until - since == length, "a day is a day long, an instant a second")
+    # Far from both ends of the calendar, the same instant at another offset says the same.
+    if abs(since) < 6 * 10**13:
+        instant = _EPOCH + timedelta(milliseconds=since)
+        for offset in (timedelta(), timedelta(hours=-5)):
+            require(parse_since(instant.astimezone(timezone(offset)).isoformat()) == since, "an instant is read back")
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
 def _parse_reference(data: bytes) -> bytes:
     # As TOML has it: always valid UTF-8.
     reference = data.decode("utf-8", "replace")
@@ -177,7 +184,6 @@ _KEY_FORMS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
     "opening": (OpeningKey.parse_text, OpeningKey.to_text),
     "sealing": (SealingKey.parse_text, SealingKey.to_text),
     "secret": (lambda text: parse_secret(text, "linkage"), lambda key: secret_text("linkage", key)),
-    "chain": (LinkageChain.parse_text, LinkageChain.to_text),
 }
 
 
@@ -191,7 +197,7 @@ def _parse_key(data: bytes) -> tuple[str, str]:
 def _check_key(written_and_read: tuple[str, str], data: bytes) -> None:
     del data
     written, text = written_and_read
-    require(written.splitlines() == text.strip().splitlines(), "a key has one spelling")
+    require(written == text.strip(), "a key has one spelling")
 
 
 def _key_seeds() -> dict[str, bytes]:
@@ -201,7 +207,6 @@ def _key_seeds() -> dict[str, bytes]:
         "opening": _OPENING.to_text(),
         "sealing": _OPENING.sealing_key.to_text(),
         "secret": secret_text("linkage", _FIXED),
-        "chain": LinkageChain([LinkageKey(_FIXED), LinkageKey(bytes(32))]).to_text(),
     }
     return {kind: f"{kind}:{text}\n".encode() for kind, text in texts.items()}
 
@@ -226,12 +231,25 @@ def _parse_certificate(data: bytes) -> PeerCertificate:
     return PeerCertificate.parse_pem(_pem_of(data))
 
 
+_SERVER = make_certificate(Identity("some-agency", "health", "node"), now_ms=NOW_MS, days=1)
+
+
 def _check_certificate(certificate: PeerCertificate, data: bytes) -> None:
     del data
     require(PeerCertificate.parse_pem(certificate.pem) == certificate, "a certificate is read back")
     require(parse_identity(certificate.identity.uri) == certificate.identity, "an identity is read back")
     require(certificate_fingerprint(certificate.pem) == certificate.fingerprint, "one certificate, one fingerprint")
     require(certificate_expiry_ms(certificate.pem) == certificate.expiry_ms, "one certificate, one end")
+    # Any one that it cannot read hides all those that follow.
+    server = grpc.server(ThreadPoolExecutor(1))
+    shown = [(_SERVER.private_key, _SERVER.certificate)]
+    credentials = grpc.ssl_server_credentials(shown, root_certificates=certificate.pem, require_client_auth=True)
+    try:
+        server.add_secure_port("127.0.0.1:0", credentials)
+    except RuntimeError as error:
+        raise Finding("what is trusted can be read by TLS") from error
+    finally:
+        server.stop(None)
 
 
 def _parse_bare_certificate(data: bytes) -> None:
@@ -256,85 +274,20 @@ _REGISTERED = PeerCertificate.parse_pem(_PEM)
 
 def _certificate_seeds() -> dict[str, bytes]:
     der = x509.load_pem_x509_certificate(_PEM).public_bytes(serialization.Encoding.DER)
-    return {"pem": _PEM, "der": der, "bad two": 2 * _PEM}
+    return {
+        "pem": _PEM,
+        "der": der,
+        "bad two": 2 * _PEM,
+        # The issuer stands before the subject.
+        "bad issuer": der.replace(b"tripartite", b"\xff" * 10, 1),
+        "bad subject": der.replace(b"\x0c\x26tripartite", b"\x1e\x26tripartite"),
+        "bad signature": der[:-1] + bytes([der[-1] ^ 1]),
+    }
 
 
 def _caller_seeds() -> dict[str, bytes]:
     good = joined(b"ssl", b"TSI_PRIVACY_AND_INTEGRITY", b"TLSv1.3")
     return {"known": good + _PEM, "bad certificate": good}
-
-
-# --- cards -----------------------------------------------------------------------------------------------------------
-
-
-def _parse_card(data: bytes) -> VerifiedCard:
-    """A card as it is handed over, or any document that the identity key of an honest card has signed."""
-    part, rest = data[:1], data[1:]
-    if part == b"s":
-        keys = logs.ALICE.listed(IDENTITY, SigningKey)
-        signatures = tuple(
-            CardSignature(key_id=key.key_id, signature=b64encode(key.sign(rest)).decode("ascii")) for key in keys
-        )
-        rest = SignedCard(document=rest.decode("utf-8", "replace"), signatures=signatures).to_bytes()
-    return verify_card(parse_signed_card(rest))
-
-
-def _parse_successor(data: bytes) -> VerifiedCard:
-    """Any document as the next card of a party, signed by the identity key that it has."""
-    (key,) = logs.ALICE.listed(IDENTITY, SigningKey)
-    signature = CardSignature(key_id=key.key_id, signature=b64encode(key.sign(data)).decode("ascii"))
-    signed = SignedCard(document=data.decode("utf-8", "replace"), signatures=(signature,))
-    return verify_successor(logs.ALICE.card, signed)
-
-
-def _check_successor(after: VerifiedCard, data: bytes) -> None:
-    _check_card(after, b"s" + data)
-    before = logs.ALICE.card
-    require(after.card.identity == before.card.identity, "a card is followed by one of the same party")
-    require(after.card.serial > before.card.serial, "a card is followed by a newer one")
-    require(
-        bool(set(after.verify_keys(Purpose.IDENTITY, 0)) & set(before.verify_keys(Purpose.IDENTITY, 0))), "by its key"
-    )
-
-
-def _successor_seeds() -> dict[str, bytes]:
-    after = logs.ALICE.successor("ticket").card
-    return {
-        "next": after.document,
-        "bad again": logs.ALICE.card.card.document,
-        "bad name": after.document.replace(b'"name":"alice"', b'"name":"bob"'),
-        "bad key": logs.CENSUS.card.card.document,
-    }
-
-
-def _check_card(card: VerifiedCard, data: bytes) -> None:
-    signed = card.signed
-    require(parse_signed_card(signed.to_bytes()) == signed, "a card is read back")
-    require(signed.document.encode() == card.card.document, "a card has one spelling")
-    require(data[1:] in {signed.to_bytes(), card.card.document}, "nothing stands beside a card")
-    require(len(card.public) == len(card.card.keys), "every key of a card has been read")
-    require({key.purpose for key in card.card.keys} == set(PURPOSES[card.card.role]), "a card lists its role's keys")
-    for certificate in card.certificates(0):
-        require(certificate.identity == card.card.identity, "a card shows its own certificates")
-
-
-def _card_seeds() -> dict[str, bytes]:
-    alice, census = logs.ALICE.card, logs.CENSUS.card
-    return {
-        "researcher": b"w" + alice.signed.to_bytes(),
-        "census": b"w" + census.signed.to_bytes(),
-        "signed": b"s" + alice.card.document,
-        "two identities": b"w" + logs.ALICE.successor(IDENTITY).signed.to_bytes(),
-        "bad identity": b"s" + census.card.document,
-        "bad order": b"s" + alice.card.document.replace(b'"purpose":"tls"', b'"purpose":"ticket"'),
-        "bad spelling": b"s" + alice.card.document.replace(b'"serial":1', b'"serial": 1'),
-        "bad end": b"w" + alice.signed.to_bytes() + b"\n",
-    }
-
-
-def _check_instant(span: tuple[int, int], data: bytes) -> None:
-    del data
-    require(span[0] < span[1], "what is asked for until an instant includes it")
 
 
 # --- configurations and policies -------------------------------------------------------------------------------------
@@ -387,7 +340,7 @@ def _config_target(config_type: type[msgspec.Struct]) -> Target[msgspec.Struct]:
             "whole": tomli_w.dumps(_CONFIGS[config_type]).encode(),
             "bad setting": b"a=1",
         },
-        codes=frozenset({"CONFIG_INVALID"}),
+        codes=frozenset({"CONFIG_INVALID", "HOME_INVALID"}),
         words=(b"[limits]\n", b"[keys]\n", b"[[", b'"""', b"1979-05-27T07:32:00Z", b"inf", b"= {", b"\\u0000"),
         mutations=600,
         max_bytes=8192,
@@ -408,25 +361,6 @@ def _policy_seeds() -> dict[str, bytes]:
         "bad order": document.replace(b"2,3,", b"3,2,"),
         "bad limit": document.replace(b'"0.8"', b'"0.' + b"9" * 60 + b'"'),
     }
-
-
-def _parse_signed_policy(data: bytes) -> Policy:
-    """A policy as it travels, or any document that its agency's key has signed."""
-    if data[:1] == b"s":
-        document = data[1:]
-        return policy_from_wire(
-            SignedPolicy(document=document, signature=logs.POLICY_KEY.sign(document), key_id=logs.POLICY_KEY.key_id),
-            [logs.POLICY_KEY.verify_key],
-        )
-    return policy_from_wire(parse_message(SignedPolicy, data[1:]), [logs.POLICY_KEY.verify_key])
-
-
-def _signed_policy_seeds() -> dict[str, bytes]:
-    document = make_policy().document
-    signed = SignedPolicy(
-        document=document, signature=logs.POLICY_KEY.sign(document), key_id=logs.POLICY_KEY.key_id
-    ).SerializeToString()
-    return {"whole": b"w" + signed, "signed": b"s" + document, "bad key": b"w" + signed[:-1] + b"x", "bad": b"s{}"}
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------
@@ -544,6 +478,27 @@ TARGETS: Mapping[str, Target[Any]] = {
         errors=(ValueError,),
         max_bytes=32,
     ),
+    "times": Target(
+        parse=_parse_times,
+        check=_check_times,
+        covers=(parse_since, parse_until),
+        seeds=lambda: {
+            "day": b"2026-03-31",
+            "instant": b"2026-03-31T09:30:00",
+            "minute": b"2026-03-31 09:30",
+            "offset": b"2026-03-31T09:30:00-05:00",
+            "first": b"0001-01-01T00:00:00+23:59",
+            "last": b"9999-12-31T23:59:59-23:59",
+            "last day": b"9999-12-31",
+            "bad day": b"2026-02-29",
+            "bad hour": b"2026-03-31T24:00",
+            "bad offset": b"2026-03-31T09:30:00+24:00",
+            "bad week": b"2026-W01-1",
+        },
+        codes=frozenset({"INVALID_VALUE"}),
+        words=(b"T", b"Z", b"+00:00", b"-23:59", b"0000", b"9999-12-31", b"\xd9\xa1", b"\n", b".5"),
+        max_bytes=48,
+    ),
     "health_card": Target(
         parse=lambda data: parse_health_card(text_of(data)),
         check=lambda card, _: require(parse_health_card(card) == card and card.isascii(), "a card is ten digits"),
@@ -578,7 +533,6 @@ TARGETS: Mapping[str, Target[Any]] = {
             OpeningKey.parse_text,
             SealingKey.parse_text,
             parse_secret,
-            LinkageChain.parse_text,
         ),
         seeds=_key_seeds,
         errors=(ValueError,),
@@ -613,51 +567,6 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_caller_seeds,
         codes=frozenset({"INSECURE_TRANSPORT", "CERTIFICATE_EXPIRED"}),
     ),
-    "card": Target(
-        parse=_parse_card,
-        check=_check_card,
-        covers=(parse_signed_card, verify_card),
-        seeds=_card_seeds,
-        codes=frozenset({"MALFORMED_MESSAGE", "BAD_SIGNATURE"}),
-        words=(b'"purpose":"identity"', b'"from_ms":', b'"until_ms":0', b"secret 0123456789abcdef", b"-----BEGIN"),
-        mutations=500,
-        max_bytes=12_000,
-        on_the_wire=True,
-    ),
-    "successor": Target(
-        parse=_parse_successor,
-        check=_check_successor,
-        covers=(verify_successor,),
-        seeds=_successor_seeds,
-        codes=frozenset({"MALFORMED_MESSAGE", "BAD_SIGNATURE", "WRONG_ORGANISATION", "CARD_OUTDATED"}),
-        words=(b'"serial":', b'"until_ms":1', b'"purpose":"identity"'),
-        mutations=500,
-        max_bytes=12_000,
-        on_the_wire=True,
-    ),
-    "instant": Target(
-        parse=lambda data: (parse_since(text_of(data)), parse_until(text_of(data))),
-        check=_check_instant,
-        covers=(parse_since, parse_until),
-        seeds=lambda: {
-            "day": b"2026-03-31",
-            "instant": b"2026-03-31T09:30:00-05:00",
-            "leap": b"2024-02-29 23:59",
-            "bad day": b"2026-02-30",
-            "bad word": b"yesterday",
-        },
-        codes=frozenset({"INVALID_VALUE"}),
-        words=(b"T24:00", b"0000-", b"9999-12-31", b"Z", b"+23:59", b"\xd9\xa1"),
-        max_bytes=64,
-    ),
-    "reason": Target(
-        parse=lambda data: verify_reason(data.decode("utf-8", "surrogateescape")),
-        check=lambda reason, data: require(reason.encode() == data, "a reason is kept as it was given"),
-        covers=(verify_reason,),
-        seeds=lambda: {"usual": b"a drill", "bad empty": b" \n", "bad text": b"\xff", "bad long": b"x" * 4097},
-        codes=frozenset({"INVALID_VALUE"}),
-        max_bytes=8192,
-    ),
     "census_config": _config_target(CensusConfig),
     "health_config": _config_target(HealthConfig),
     "researcher_config": _config_target(ResearcherConfig),
@@ -668,13 +577,6 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_policy_seeds,
         codes=frozenset({"INVALID_VALUE"}),
         words=(b'"scales":[', b"1e2", b"4294967296", b'"\\u0000"', b"[[", b"null", b"-1", b"strict"),
-    ),
-    "signed_policy": Target(
-        parse=_parse_signed_policy,
-        covers=(policy_from_wire, parse_policy),
-        seeds=_signed_policy_seeds,
-        codes=frozenset({"MALFORMED_MESSAGE", "UNKNOWN_KEY", "BAD_SIGNATURE", "INVALID_VALUE"}),
-        mutations=500,
     ),
     "census_source": Target(
         parse=_parse_census_source,

@@ -29,9 +29,9 @@ import numpy as np
 import pytest
 from fakes.canaries import Canary, Exhibit, Finding, Place, Searcher, forms, number_texts, pseudonym_forms
 from fakes.evidence import on_the_wire, open_samples
-from fakes.homes import PARTIES, linkage_key, private_keys
+from fakes.homes import PARTIES, key_forms, role_of
 from fakes.marked_people import MARKED_CARD_ROW, MarkedPeople
-from fakes.recorded import TYPED_CRITERIA, TYPED_QUESTION, TYPOS, WRONG_ROW, Recorded
+from fakes.recorded import COLLEAGUES_CRITERIA, KEYS, TYPED_CRITERIA, TYPED_QUESTION, TYPOS, WRONG_ROW, Recorded
 from fakes.wiretap import Link
 from tripartite.v1 import health_service_pb2
 
@@ -46,13 +46,14 @@ PARTS_OF = {
     "researcher": {"keys", "config", "store", "output", "log", "process", "from health", "from census"},
     "health": {
         *("source", "keys", "config", "loads", "store", "output", "log", "process"),
-        *("from researcher", "from census"),
+        *("from researcher", "from census", "from colleague"),
     },
     "census": {
         *("source", "keys", "config", "loads", "samples", "store", "output", "log", "process"),
-        *("from researcher", "from health"),
+        *("from researcher", "from health", "from colleague"),
     },
     "auditor": {"config"},
+    "colleague": {"keys", "config", "store", "output", "from health", "from census"},
 }
 
 
@@ -85,22 +86,40 @@ def marked_card(recorded: Recorded) -> set[bytes]:
     return {separator.join(parts).encode() for separator in ("", " ", "-")}
 
 
-def pseudonyms(recorded: Recorded, cards: Collection[str]) -> list[bytes]:
-    """What cards become; by hand, so that a fault of the product cannot hide."""
-    key = linkage_key(recorded.directory)
-    return [hmac.digest(key, card.encode(), "sha256")[:16] for card in cards]
+def linkage_keys(recorded: Recorded) -> list[bytes]:
+    """The chain of linkage keys, oldest first."""
+    return key_forms((recorded.directory / "census" / "keys" / "linkage.key").read_bytes())
 
 
-def marked_pseudonym(recorded: Recorded) -> set[bytes]:
+def pseudonyms(recorded: Recorded, cards: Collection[str]) -> list[list[bytes]]:
+    """What cards are called under each chain of keys there was; by hand, so that a fault of the product cannot hide."""
+    first, *later = linkage_keys(recorded)
+    names = [[hmac.digest(first, card.encode(), "sha256")[:16] for card in cards]]
+    for key in later:
+        step = b"tripartite/linkage-step/v1\0"
+        names.append([hmac.digest(key, step + name, "sha256")[:16] for name in names[-1]])
+    return names
+
+
+def marked_pseudonym(chain_number: int) -> Callable[[Recorded], set[bytes]]:
     """Of the one person who is looked for in every form there is."""
-    (pseudonym,) = pseudonyms(recorded, recorded.people.cards[MARKED_CARD_ROW : MARKED_CARD_ROW + 1])
-    return pseudonym_forms(pseudonym)
+
+    def needles(recorded: Recorded) -> set[bytes]:
+        cards = recorded.people.cards[MARKED_CARD_ROW : MARKED_CARD_ROW + 1]
+        (pseudonym,) = pseudonyms(recorded, cards)[chain_number]
+        return pseudonym_forms(pseudonym)
+
+    return needles
 
 
-def cohort_pseudonyms(recorded: Recorded) -> set[bytes]:
+def cohort_pseudonyms(chain_number: int) -> Callable[[Recorded], set[bytes]]:
     """Of everybody else in the large cohort."""
-    others = recorded.people.cohort_cards[MARKED_CARD_ROW + 1 :]
-    return set(chain.from_iterable(map(pseudonym_forms, pseudonyms(recorded, others))))
+
+    def needles(recorded: Recorded) -> set[bytes]:
+        others = recorded.people.cohort_cards[MARKED_CARD_ROW + 1 :]
+        return set(chain.from_iterable(map(pseudonym_forms, pseudonyms(recorded, others)[chain_number])))
+
+    return needles
 
 
 def record_of(row: dict[str, str]) -> set[bytes]:
@@ -111,24 +130,29 @@ def record_of(row: dict[str, str]) -> set[bytes]:
 
 def language_columns(recorded: Recorded) -> set[bytes]:
     """Pieces of the registry's columns: 64 people's values in the order of their pseudonyms, some 100 bits at least."""
-    (registry,) = (recorded.directory / "census" / "registries").glob("*.npz")
+    registry = max((recorded.directory / "census" / "registries").glob("*.npz"), key=lambda file: file.stat().st_mtime)
     with np.load(registry, allow_pickle=False) as stored:
         columns = [stored[name].tobytes() for name in stored.files if stored[name].dtype == np.uint8]
     assert len(columns) == 4
     return {column[start : start + 64] for column in columns for start in range(0, len(column) - 64, 512)}
 
 
-def submitted(recorded: Recorded) -> list[health_service_pb2.SubmitRequest]:
-    """Every question as it reached the health node."""
-    calls = recorded.tap.calls(Link("researcher", "health"))
+def submitted(recorded: Recorded, party: str = "researcher") -> list[health_service_pb2.SubmitRequest]:
+    """Every question of one researcher as it reached the health node."""
+    calls = recorded.tap.calls(Link(party, "health"))
     requests = [request for call in calls for request in call.requests]
     return [request for request in requests if isinstance(request, health_service_pb2.SubmitRequest)]
 
 
-def conditions(recorded: Recorded) -> set[bytes]:
+def conditions(recorded: Recorded, party: str = "researcher") -> set[bytes]:
     """Serialised criteria, as researcher and health node keep and send them."""
-    serialised = {request.criteria.SerializeToString(deterministic=True) for request in submitted(recorded)}
+    serialised = {request.criteria.SerializeToString(deterministic=True) for request in submitted(recorded, party)}
     return set(chain.from_iterable(map(forms, serialised)))
+
+
+def of_the_colleague(recorded: Recorded) -> set[bytes]:
+    """Another researcher's criteria, as text and as they travel."""
+    return {COLLEAGUES_CRITERIA.encode(), *conditions(recorded, "colleague")}
 
 
 def canonical_conditions(recorded: Recorded) -> set[bytes]:
@@ -144,13 +168,13 @@ def nonces(recorded: Recorded) -> set[bytes]:
 
 def frame_keys(recorded: Recorded) -> set[bytes]:
     """One an attempt, opened with the census agency's key."""
-    opened = open_samples(recorded.tap, recorded.directory)
+    opened = open_samples(recorded.tap, recorded.snapshots)
     return set(chain.from_iterable(forms(sample.frame_key) for sample in opened))
 
 
 def set_salts(recorded: Recorded) -> set[bytes]:
     """What hides a set of pseudonyms from whoever could guess it."""
-    opened = open_samples(recorded.tap, recorded.directory)
+    opened = open_samples(recorded.tap, recorded.snapshots)
     return set(chain.from_iterable(forms(sample.salt) for sample in opened))
 
 
@@ -160,45 +184,62 @@ def exact_counts(recorded: Recorded) -> set[int]:
     return {sizes.linked, *({sizes.linked_cohort, sizes.french} - recorded.noisy_counts)}
 
 
-def keys_of(party: str) -> Callable[[Recorded], set[bytes]]:
-    """All private keys of one party, without those that a row of their own speaks of."""
+def keys_named(name: str, *parties: str) -> Callable[[Recorded], set[bytes]]:
+    """Every private key that was ever in the files of this name of these parties, whole and in parts."""
+    return lambda recorded: {
+        form
+        for party in parties
+        for key in recorded.snapshots.keys(party, name)
+        for part in (key, *parts(key))
+        for form in forms(part)
+    }
 
-    def needles(recorded: Recorded) -> set[bytes]:
-        own = dict(private_keys(recorded.directory / party))
-        for name in SHARED_OR_SPECIAL:
-            own.pop(name, None)
-        return set(chain.from_iterable(map(forms, chain.from_iterable(own.values()))))
 
-    return needles
+def parts(key: bytes) -> list[bytes]:
+    """A quarter of a key would be a leak, too. PEM text begins alike for all keys; its number is among the keys as well."""
+    return [] if key.isascii() else [key[at : at + 8] for at in range(0, len(key), 8)]
 
 
-def key_named(party: str, name: str) -> Callable[[Recorded], set[bytes]]:
-    """One private key of one party."""
-    return lambda recorded: set(chain.from_iterable(map(forms, dict(private_keys(recorded.directory / party))[name])))
+def new_answers(recorded: Recorded) -> set[bytes]:
+    """Serialised keys of answers that nobody had read yet."""
+    return {form for key in recorded.opening_keys for form in forms(b64decode(key.split()[-1]))}
 
 
 # --- who may hold them -------------------------------------------------------------------------------------------------
 
 CRITERIA, SAMPLE, LANGUAGE = "the health criteria", "who is in the sample", "anyone's language"
 EXACT, NOISY, SIZE = "the exact count", "the noisy answer", "the exact size of the sample"
-SHARED_OR_SPECIAL = ("linkage", "sampling")
+# Private keys of a home, besides the chain that links records: those on its card.
+KEY_ROWS = [(party, name) for party, names in (*KEYS.items(), ("colleague", KEYS["researcher"])) for name in names]
 
 TABLE = [
     # --- people
     Row("health card of a person", SAMPLE, holds=("health: source", "census: source"), needles=marked_card),
     Row(
-        # Nine in ten are in the sample that is on disk when the census node is killed.
+        # Nine in ten are in the samples that are on disk when the census node is killed.
         "pseudonym of a person",
         SAMPLE,
         holds=("health: loads", "census: loads"),
         may=("census: samples",),
-        needles=marked_pseudonym,
+        needles=marked_pseudonym(0),
+    ),
+    Row(
+        "new pseudonym of a person",
+        SAMPLE,
+        holds=("health: loads", "census: loads"),
+        needles=marked_pseudonym(1),
     ),
     Row(
         "pseudonyms of a whole cohort",
         SAMPLE,
         holds=("health: loads", "census: loads", "census: samples"),
-        needles=cohort_pseudonyms,
+        needles=cohort_pseudonyms(0),
+    ),
+    Row(
+        "new pseudonyms of a whole cohort",
+        SAMPLE,
+        holds=("health: loads", "census: loads"),
+        needles=cohort_pseudonyms(1),
     ),
     Row(
         "health record of a person",
@@ -261,6 +302,13 @@ TABLE = [
         holds=("researcher: store", "health: from researcher", "health: store"),
         needles=conditions,
     ),
+    Row(
+        "criteria of another researcher",
+        CRITERIA,
+        holds=("colleague: store", "colleague: output", "health: from colleague", "health: store"),
+        needles=of_the_colleague,
+        numbers=lambda _: {MarkedPeople.colleagues_visits},
+    ),
     Row("criteria as they are hashed", CRITERIA, needles=canonical_conditions),
     Row(
         "what opens the criteria commitment",
@@ -276,6 +324,8 @@ TABLE = [
             *("researcher: from census", "researcher: store", "researcher: output"),
             *("health: from researcher", "health: store"),
             *("census: source", "census: loads", "census: from researcher", "census: from health", "census: store"),
+            # The dictionary.
+            "colleague: from census",
         ),
         may=("health: from census",),
         needles=lambda _: {TYPED_QUESTION.split()[0].encode()},
@@ -308,19 +358,12 @@ TABLE = [
         numbers=lambda recorded: {recorded.people.sizes.census},
     ),
     # --- keys
-    Row("linkage key", "", holds=("health: keys", "census: keys"), needles=key_named("census", "linkage")),
-    Row("sampling key", "", holds=("health: keys",), needles=key_named("health", "sampling")),
-    Row("private keys of the researcher", "", holds=("researcher: keys",), needles=keys_of("researcher")),
-    Row("private keys of the health agency", "", holds=("health: keys",), needles=keys_of("health")),
-    Row("private keys of the census agency", "", holds=("census: keys",), needles=keys_of("census")),
-    Row(
-        "keys of answers that are not read yet",
-        NOISY,
-        holds=("researcher: store",),
-        needles=lambda recorded: set(
-            chain.from_iterable(forms(b64decode(key.split()[-1])) for key in recorded.opening_keys)
-        ),
+    Row("linkage keys", "", holds=("health: keys", "census: keys"), needles=keys_named("linkage", "health", "census")),
+    *(
+        Row(f"{name} keys of the {party}", "", holds=(f"{party}: keys",), needles=keys_named(name, party))
+        for party, name in KEY_ROWS
     ),
+    Row("keys of answers that are not read yet", NOISY, holds=("researcher: store",), needles=new_answers),
     Row("keys of frames", SAMPLE, needles=frame_keys),
     Row("salts of set commitments", SIZE, holds=("health: store", "census: store"), needles=set_salts),
     Row(
@@ -390,10 +433,12 @@ def test_the_table_says_what_the_readme_says(row: Row) -> None:
     lines = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     parties = next(line[1:] for line in lines if line[0] == "who learns what")
     (cells,) = [line[1:] for line in lines if line[0] == row.line]
-    assert [party.split()[0] for party in parties] == list(PARTIES)
-    for party, cell in zip(PARTIES, cells, strict=True):
+    columns = [party for party in PARTIES if role_of(party) == party]
+    assert [party.split()[0] for party in parties] == columns
+    for party, cell in zip(columns, cells, strict=True):
         if re.search(r"\b(never|no|not)\b", cell):
-            assert not [place for place in (*row.holds, *row.may) if place.startswith(f"{party}: ")], cell
+            holders = {role_of(place.partition(":")[0]) for place in (*row.holds, *row.may)}
+            assert party not in holders, cell
 
 
 def test_everything_was_searched(evidence: list[Exhibit]) -> None:
@@ -407,17 +452,46 @@ def test_everything_was_searched(evidence: list[Exhibit]) -> None:
 # --- operators' logs, and what is left behind --------------------------------------------------------------------------
 
 LOG_LINE = re.compile(
-    r"timestamp=\S+ level=(info|error) event=(refused|unforeseen|\"inbox did not take an answer\")"
-    r"( rpc=/tripartite\.v1\.\w+/\w+)?( code=[A-Z_]+)?( retry_seconds=[0-9.]+)?"
+    r"timestamp=\S+ level=info event=(refused|\"inbox did not take an answer\"|\"cards were not exchanged\")"
+    r"( rpc=/tripartite\.v1\.\w+/\w+)?( researcher=researcher-1)?( peer=\w+)?( code=[A-Z_]+)?( retry_seconds=[0-9.]+)?"
+    # The transport's own words about a stranger.
+    r"|I\d{4} \S+ +\d+ ssl_transport_security\.cc:\d+\] Handshake failed with error SSL_ERROR_SSL: error:[0-9a-f]+:"
+    r"SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: self signed certificate"
 )
 
 
 @pytest.mark.parametrize("role", ["researcher", "health", "census"])
 def test_logs_say_what_happened_and_nothing_of_what_was_asked(role: str, recorded: Recorded) -> None:
-    """Every line that a node logged is an event, an RPC and a code: no ids, no sizes, no texts."""
+    """Every line that a node logged is an event, an RPC, a peer and a code: no ids of questions, no sizes, no texts."""
     lines = recorded.deployment.log(role).decode().splitlines()
     assert [line for line in lines if not LOG_LINE.fullmatch(line)] == []
     assert lines or role == "researcher", "nothing was logged, so that nothing was tested"
+
+
+def test_sources_of_either_kind_were_searched(findings: set[Finding]) -> None:
+    """The rows about people speak of what came from CSV and of what came from Parquet."""
+    sources = {
+        (str(each.place), each.exhibit.split(",")[0].split(" ")[0]) for each in findings if "card of" in each.canary
+    }
+    kinds = {(f"{agency}: source", f"people.{kind}") for agency in ("health", "census") for kind in ("csv", "parquet")}
+    assert sources == kinds
+
+
+def test_every_file_of_keys_has_a_row(recorded: Recorded) -> None:
+    """Each kind of key that a home holds is looked for, and each was replaced on the way: old and new ones alike."""
+    held = {(party, name) for party in PARTIES for name in recorded.snapshots.key_files(party)}
+    assert held == {*KEY_ROWS, ("health", "linkage"), ("census", "linkage")}
+    forms_of_one = {"tls": 3}
+    few = {each for each in held if len(recorded.snapshots.keys(*each)) < 2 * forms_of_one.get(each[1], 1)}
+    assert few == {each for each in held if each[0] == "colleague"}
+
+
+def test_keys_of_answers_are_gone_when_there_is_nothing_to_open(recorded: Recorded) -> None:
+    """Whoever copies the researcher's disk cannot open what was read, nor what has expired, in whatever page it lay."""
+    stores = [file.read_bytes() for file in (recorded.directory / "researcher").glob("answers.db*")]
+    searched = [Exhibit(Place("researcher", "store"), "", content) for content in stores]
+    assert Searcher([Canary("", new_answers(recorded))]).search(searched) == set()
+    assert len(recorded.opening_keys) == len(("collected", "pushed", "expired"))
 
 
 def test_nothing_is_left_in_temporary_files(recorded: Recorded) -> None:
@@ -436,9 +510,14 @@ def test_a_sample_is_overwritten_before_it_is_removed(recorded: Recorded) -> Non
 
 def test_what_a_ticket_was_asked_of_is_what_was_recorded(recorded: Recorded) -> None:
     """The recording is of the real thing: opened with the census agency's key, the samples are the cohorts."""
-    cohort = sorted(pseudonyms(recorded, recorded.people.cohort_cards))
-    samples = [sample.pseudonyms for sample in open_samples(recorded.tap, recorded.directory)]
-    assert samples.count(cohort) == 2
-    assert [] in samples
-    assert all(set(sample) <= set(cohort) for sample in samples)
-    assert len(list(on_the_wire(recorded.tap))) > len(samples)
+    opened = open_samples(recorded.tap, recorded.snapshots)
+    chains = list(dict.fromkeys(sample.linkage for sample in opened))
+    named = pseudonyms(recorded, recorded.people.cohort_cards)
+    assert set(named[0]).isdisjoint(named[1])
+    for linkage, names in zip(chains, named, strict=True):
+        cohort = sorted(names)
+        samples = [sample.pseudonyms for sample in opened if sample.linkage == linkage]
+        assert samples.count(cohort) == 2
+        assert [] in samples
+        assert all(set(sample) <= set(cohort) for sample in samples)
+    assert len(list(on_the_wire(recorded.tap))) > len(opened)

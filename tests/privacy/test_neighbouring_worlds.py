@@ -11,6 +11,7 @@ from math import ceil
 
 import pytest
 from fakes.neighbours import DELAY_MS, TICK_MS, World, Worlds
+from fakes.wiretap import Link
 
 pytestmark = pytest.mark.process
 
@@ -47,6 +48,15 @@ def test_links_show_the_same(pair: tuple[World, World]) -> None:
     assert here.links == there.links
 
 
+def test_cards_are_exchanged_alike(pair: tuple[World, World]) -> None:
+    """On every link, also between the agencies: as many exchanges, with cards of the same lengths."""
+    here, there = pair
+    assert here.cards == there.cards
+    assert {link for link, exchanges in here.cards if exchanges} == {
+        *(Link("researcher", "health"), Link("researcher", "census"), Link("health", "census"))
+    }
+
+
 def test_receipts_are_of_one_form(pair: tuple[World, World]) -> None:
     """Signed answers name the same places in logs of the same length, and charges of the same form."""
     here, there = pair
@@ -81,8 +91,9 @@ def test_the_life_had_everything_in_it(worlds: Worlds) -> None:
 def test_messages_keep_to_fixed_instants_whatever_the_cohort(worlds: Worlds) -> None:
     """At the default tick nothing is early, and nobody's, one person's and everybody's questions are on time alike.
 
-    `forwarded` a fixed delay after the question came; `charged` at the first tick that is a fixed delay after the sample's
-    header; `released` at a tick, a full one later. Never early; on time, within the allowance, in the best of the worlds.
+    `forwarded` a fixed delay after the question came; the charge half of one after the sample's header, as its entry says;
+    `charged` at the first tick that is a whole one after the header; `released` at a tick, a full one later. Never early; on
+    time, within the allowance, in the best of the worlds.
     """
     lived = [worlds[name] for name in (BASE, *R_NEIGHBOURS)]
     for cohort, times in (("nobody", 2), ("one person", 3), ("everyone", 5)):
@@ -92,10 +103,11 @@ def test_messages_keep_to_fixed_instants_whatever_the_cohort(worlds: Worlds) -> 
             charged_at = ceil((instants.header + DELAY_MS) / TICK_MS) * TICK_MS
             lateness = (
                 stages[FORWARDED] - (instants.submitted + DELAY_MS),
+                instants.entry - (instants.header + DELAY_MS // 2),
                 stages[CHARGED] - charged_at,
                 stages[RELEASED] - (stages[CHARGED] // TICK_MS + 1) * TICK_MS,
             )
             assert min(lateness) >= 0, "said before its instant"
             late.append(lateness)
         assert len(late) == times
-        assert [min(each) < ALLOWANCE_MS for each in zip(*late, strict=True)] == [True, True, True], (cohort, late)
+        assert all(min(each) < ALLOWANCE_MS for each in zip(*late, strict=True)), (cohort, late)

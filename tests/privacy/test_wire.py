@@ -5,15 +5,21 @@ What must not stand there in the clear is searched for by `test_canaries`, whose
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.evidence import open_samples
-from fakes.recorded import Recorded
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from fakes.canaries import Exhibit, Place
+from fakes.evidence import heard, open_samples
+from fakes.homes import AGENCIES, own_cards
+from fakes.recorded import KEYS, Recorded
 from fakes.wiretap import LINKS, Call, Link
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
@@ -32,6 +38,7 @@ DOCUMENT = Path(__file__).parents[2] / "protos" / "README.md"
 LENGTHS: dict[str, tuple[int, ...]] = {
     "SampleFrame.ciphertext": (262_160,),
     "SampleHeader.sealed_frame_key": (1_168,),
+    "SampleHeader.linkage": (16,),
     "SignedManifest.manifest": (136,),
     "SealedAnswer.sealed": (17_520,),
     "Ticket.query_id": (16,),
@@ -48,10 +55,12 @@ LENGTHS: dict[str, tuple[int, ...]] = {
     "CollectResponse": (0, 17_546),
 }
 RPCS = {
-    Link("researcher", "health"): {"GetDictionary", "Submit", "Check"},
-    Link("researcher", "census"): {"GetPolicy", "GetDictionary", "Quote", "Collect", "Check"},
-    Link("health", "census"): {"GetPolicy", "Count"},
+    Link("researcher", "health"): {"GetDictionary", "Submit", "Exchange", "Check"},
+    Link("researcher", "census"): {"GetPolicy", "GetDictionary", "Quote", "Collect", "Exchange", "Check"},
+    Link("health", "census"): {"GetPolicy", "Count", "Exchange"},
     Link("census", "researcher"): {"Deliver"},
+    Link("colleague", "health"): {"GetDictionary", "Submit", "Exchange"},
+    Link("colleague", "census"): {"GetPolicy", "GetDictionary", "Quote", "Collect", "Exchange"},
 }
 SUBMISSIONS, COUNTS = Link("researcher", "health"), Link("health", "census")
 FRAME_BYTES = 262_144
@@ -75,7 +84,7 @@ def test_lengths_are_documented() -> None:
 
 
 def parts(message: Message) -> Iterator[tuple[str, int]]:
-    """The length of a message, of every message and every field of bytes in it, and of what was signed inside."""
+    """The length of a message, of every message and every field of bytes or text in it, and of what was signed inside."""
     yield message.DESCRIPTOR.name, message.ByteSize()
     if isinstance(message, ticket_pb2.SignedTicket):
         yield from parts(ticket_pb2.Ticket.FromString(message.ticket))
@@ -83,7 +92,7 @@ def parts(message: Message) -> Iterator[tuple[str, int]]:
         for each in value if field.is_repeated else [value]:
             if isinstance(each, Message):
                 yield from parts(each)
-            elif isinstance(each, bytes):
+            elif isinstance(each, bytes | str):
                 yield f"{message.DESCRIPTOR.name}.{field.name}", len(each)
 
 
@@ -99,7 +108,7 @@ def test_every_length_is_the_documented_one(recorded: Recorded) -> None:
 
 def test_the_number_of_frames_is_the_documented_one(recorded: Recorded) -> None:
     """Samples of nobody, of one person and of thousands are cut into as many frames as the document says."""
-    samples = open_samples(recorded.tap, recorded.directory)
+    samples = open_samples(recorded.tap, recorded.snapshots)
     frames = [len(sample.call.requests) - 2 for sample in samples]
     people = [len(sample.pseudonyms) for sample in samples]
     assert frames == [max(1, -(-(64 + 16 * count) // FRAME_BYTES)) for count in people]
@@ -116,9 +125,16 @@ def test_every_rpc_was_recorded(recorded: Recorded) -> None:
 
 
 def calls_of(recorded: Recorded, name: str) -> list[Call]:
-    """Every call that belongs to a query, in order."""
+    """Every call that belongs to a query, in order on each link. A question is submitted and collected at once."""
     query = recorded.queries[name]
-    return [call for call in recorded.tap.calls() if call.query == query]
+    return [call for link in LINKS for call in recorded.tap.calls(link) if call.query == query]
+
+
+def submission_of(recorded: Recorded, name: str) -> health_service_pb2.SubmitRequest:
+    """What the researcher sent to the health node."""
+    request = next(call.requests[0] for call in calls_of(recorded, name) if call.link == SUBMISSIONS)
+    assert isinstance(request, health_service_pb2.SubmitRequest)
+    return request
 
 
 def form(message: Message) -> Any:
@@ -164,8 +180,8 @@ def test_what_passes_has_one_form_whatever_the_cohort(names: tuple[str, ...], re
     shown = [forms_of(recorded, name) for name in names]
     assert [(link, method) for link, method, *_ in shown[0]] == [
         (SUBMISSIONS, "Submit"),
-        (COUNTS, "Count"),
         (Link("researcher", "census"), "Collect"),
+        (COUNTS, "Count"),
     ]
     assert all(each == shown[0] for each in shown)
 
@@ -201,6 +217,114 @@ def test_criteria_have_a_place_in_one_message_only() -> None:
     assert not [method.name for method in methods if holds_condition(method.output_type, set())]
 
 
+# --- cards -------------------------------------------------------------------------------------------------------------
+#
+# Read by hand: what a card may say is written down here a second time.
+
+CARD_FIELDS = {"format": int, "serial": int, "role": str, "organisation": str, "name": str, "origin": str, "keys": list}
+NAME = r"[a-z0-9][a-z0-9-]*"
+SIGNED_FOR = ("identity", "log", "answer", "policy", "operator", "manifest", "ticket")
+SIGNING = {purpose: (rf"ed25519-public {purpose} ([A-Za-z0-9+/=]{{44}})", 32) for purpose in SIGNED_FOR}
+KEY_FORMS = {
+    **SIGNING,
+    "sample": (r"mlkem768-x25519-public ([A-Za-z0-9+/=]{1624})", 1_216),
+    # Not a key: the public name of one that nobody else needs.
+    "sampling": (r"secret ([0-9a-f]{16})", 12),
+}
+
+
+def cards_in(exhibit: Exhibit) -> list[dict[str, Any]]:
+    """Every card that stands in something: in a file of its own, an entry of a log, a message, a command's output."""
+    found = []
+    for match in re.finditer(rb'\{"document":', exhibit.data):
+        text = exhibit.data[match.start() :].decode("utf-8", "replace")
+        found.append(json.JSONDecoder().raw_decode(text)[0])
+    # Proposals of policies begin alike.
+    return [each for each in found if '"keys":' in each["document"]]
+
+
+@pytest.fixture(scope="module")
+def cards(recorded: Recorded) -> dict[Place, list[dict[str, Any]]]:
+    """Every card that anybody had or was told, by where it was."""
+    found: defaultdict[Place, list[dict[str, Any]]] = defaultdict(list)
+    for exhibit in recorded.evidence():
+        is_page = exhibit.name.startswith(("journal.db", "connection")) and ": entries.entry" not in exhibit.name
+        if not is_page:
+            found[exhibit.place] += cards_in(exhibit)
+    return found
+
+
+def test_cards_hold_public_keys_only(cards: dict[Place, list[dict[str, Any]]]) -> None:
+    """Names, times, and for each purpose a public key of its kind and length: no card has room for anything else."""
+    seen = set()
+    for card in {json.dumps(card, sort_keys=True): card for each in cards.values() for card in each}.values():
+        assert card.keys() == {"document", "signatures"}
+        for signature in card["signatures"]:
+            assert re.fullmatch(r"[0-9a-f]{16}", signature["key_id"])
+            assert len(base64.b64decode(signature["signature"], validate=True)) == 64
+            assert signature.keys() == {"key_id", "signature"}
+        document = json.loads(card["document"])
+        assert {name: type(value) for name, value in document.items()} == CARD_FIELDS
+        for name in ("role", "organisation", "name"):
+            assert re.fullmatch(NAME, document[name])
+        assert document["origin"] in {"", f"{document['role']}.example/tripartite"}
+        for key in document["keys"]:
+            assert key.keys() == {"purpose", "key", "from_ms", "until_ms"}
+            assert {type(key["from_ms"]), type(key["until_ms"])} == {int}
+            seen.add((document["role"], key["purpose"]))
+            verify_public(key["purpose"], key["key"])
+    assert seen == {(role, purpose) for role, purposes in KEYS.items() for purpose in purposes}
+
+
+def verify_public(purpose: str, key: str) -> None:
+    """Return only if the text is a public key for this purpose and nothing more."""
+    if purpose == "tls":
+        certificate = x509.load_pem_x509_certificate(key.encode())
+        assert certificate.public_bytes(serialization.Encoding.PEM).decode() == key
+        assert {extension.oid._name for extension in certificate.extensions} == {
+            *("subjectAltName", "basicConstraints", "extendedKeyUsage")
+        }
+        return
+    pattern, length = KEY_FORMS[purpose]
+    match = re.fullmatch(pattern, key)
+    assert match is not None, (purpose, key)
+    assert len(base64.b64decode(match[1], validate=True)) == length
+
+
+def test_cards_reach_everybody_who_must_know_them(cards: dict[Place, list[dict[str, Any]]]) -> None:
+    """Cards were where they are expected: the test above has read them in homes, in logs, in messages and in outputs."""
+    expected = {
+        *(Place(party, "output") for party in (*KEYS, "colleague")),
+        *(Place(party, "config") for party in ("researcher", "colleague", "auditor")),
+        *(Place(agency, "store") for agency in ("health", "census")),
+        *(heard(link, by_client=side) for link in LINKS if link.server != "researcher" for side in (True, False)),
+    }
+    assert {place for place, found in cards.items() if found} == expected
+
+
+def test_an_exchange_says_nothing_but_a_card_that_its_party_has_announced(
+    recorded: Recorded, cards: dict[Place, list[dict[str, Any]]]
+) -> None:
+    """Both messages are, byte for byte, a card that stands in the party's own home or log: their length is the card's."""
+    announced = {party: {json.dumps(card) for card in own_cards(recorded.directory / party)} for party in AGENCIES}
+    for party in ("researcher", "colleague"):
+        place = Place(party, "config")
+        announced[party] = {json.dumps(card) for card in cards[place] if '"role":"researcher"' in card["document"]}
+    passed: Counter[str] = Counter()
+    for call in recorded.tap.calls():
+        if call.method == "Exchange":
+            said = ((call.link.client, call.client.messages), (call.link.server, call.server.messages))
+            for party, messages in said:
+                for part in messages:
+                    (card,) = cards_in(Exhibit(Place("", ""), "", part.data))
+                    compact = json.dumps(card, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
+                    assert json.dumps(card) in announced[party], party
+                    # A tag, a length of two bytes, and the card.
+                    assert part.data[3:] == compact
+                    passed[party] += 1
+    assert passed.keys() == announced.keys()
+
+
 # --- what attempts have in common ----------------------------------------------------------------------------------------
 #
 # Two independent streams of 2 * 262,160 bytes have 2.7e11 pairs of 16-byte windows; two of them are equal by chance with
@@ -214,8 +338,8 @@ class Attempt:
         parts = [part for part in call.requests if isinstance(part, census_service_pb2.CountRequest)]
         header = parts[0].header
         self.ticket = header.ticket
-        # One ticket, one set commitment; names of keys.
-        self.common = [header.ticket.ticket, header.ticket.signature, header.ticket.key_id]
+        # One ticket, one set commitment; names of keys and of the chain that links records.
+        self.common = [header.ticket.ticket, header.ticket.signature, header.ticket.key_id, header.linkage.encode()]
         self.own = [header.sealed_frame_key, *(part.frame.ciphertext for part in parts if part.HasField("frame"))]
         # What was cut off begins with the envelopes of gRPC and of the message, which are common to all frames.
         self.own.append(call.unfinished[2 * WINDOW :])
@@ -224,7 +348,8 @@ class Attempt:
             signed = parts[-1].manifest
             manifest = sample_pb2.Manifest.FromString(signed.manifest)
             self.set_commitment = manifest.set_commitment
-            self.common += [manifest.ticket_hash, manifest.set_commitment, signed.key_id]
+            self.common += [manifest.ticket_hash, manifest.set_commitment]
+            self.key = signed.key_id
             self.own += [manifest.encapsulation_hash, manifest.ciphertext_hash, signed.signature]
 
     def windows(self) -> set[bytes]:
@@ -248,18 +373,20 @@ def attempts(recorded: Recorded) -> dict[bytes, list[Attempt]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["cut", "killed"])
+@pytest.mark.parametrize("name", ["cut", "killed", "rotated"])
 def test_two_attempts_of_a_ticket_have_nothing_in_common_but_the_ticket(
     name: str, recorded: Recorded, attempts: dict[bytes, list[Attempt]]
 ) -> None:
-    """A connection cut within a frame, and a node killed after its charge: the second attempt is sealed anew.
+    """A connection cut within a frame, a node killed after its charge, and every key replaced: the second is sealed anew.
 
     Encapsulation, every block of ciphertext, hashes and signature differ; ticket, set commitment and names of keys are
-    the same, and nothing else is.
+    the same (of keys that were not replaced), and nothing else is.
     """
-    (first, second) = attempts[calls_of(recorded, name)[0].requests[0].ticket.ticket]  # type: ignore[attr-defined]
+    (first, second) = attempts[submission_of(recorded, name).ticket.ticket]
     assert sum(map(len, first.own)) > FRAME_BYTES
-    assert first.is_whole == (name == "killed")
+    assert first.is_whole == (name != "cut")
+    if first.is_whole:
+        assert (first.key == second.key) == (name == "killed")
     assert first.windows() & second.windows() == set()
     assert second.common[: len(first.common)] == first.common
 
@@ -270,8 +397,7 @@ def test_the_same_criteria_twice_have_nothing_in_common(
     """Two tickets for one cohort: nothing on the wire says that their samples are the same people."""
     pieces = []
     for name in ("many", "many, again"):
-        submission = calls_of(recorded, name)[0].requests[0]
-        assert isinstance(submission, health_service_pb2.SubmitRequest)
+        submission = submission_of(recorded, name)
         (attempt,) = attempts[submission.ticket.ticket]
         ticket = ticket_pb2.Ticket.FromString(submission.ticket.ticket)
         pieces.append(
@@ -282,7 +408,7 @@ def test_the_same_criteria_twice_have_nothing_in_common(
                 ]
             )
         )
-    samples = [sample.pseudonyms for sample in open_samples(recorded.tap, recorded.directory)]
+    samples = [sample.pseudonyms for sample in open_samples(recorded.tap, recorded.snapshots)]
     assert samples.count(max(samples, key=len)) == len(pieces)
     assert pieces[0] & pieces[1] == set()
 

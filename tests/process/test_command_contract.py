@@ -328,7 +328,7 @@ def test_exit_3_for_unknown_queries_and_homes(served: Deployment, tmp_path: Path
         (("researcher", "ask", "--home", home, "--again", "nonsense"), "UNKNOWN_QUERY"),
         (("researcher", "quote", "--home", tmp_path), "HOME_INVALID"),
         (("census", "status", "--home", tmp_path), "HOME_INVALID"),
-        (("health", "status", "--home", served.home("census")), "CONFIG_INVALID"),
+        (("health", "status", "--home", served.home("census")), "HOME_INVALID"),
     ):
         outcome = run_here(*words, "--json")
         assert (outcome.code, outcome.error["code"]) == (3, code)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from fakes.links import NO_CONTEXT, count, stream
-from fakes.world import FRENCH, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy, make_pseudonyms
+from fakes.world import FRENCH, HEALTH, OTHER_RESEARCHER, OWNER, RESEARCHER, Order, World, make_policy, make_pseudonyms
 from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.certificates import Identity
@@ -22,13 +24,15 @@ from broker_common.query.question import parse_question
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
-from broker_common.storage.journal import Checkpointed
-from census_node.admission import Admission, AdmittedSample
+from broker_common.storage.registration import CardExchange
+from broker_common.tlog.entries import Charged
+from census_node.admission import Admission
 from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode
+from census_node.samples import SampleFolder
 from census_node.service import CensusService
-from census_node.timing import next_tick, outcome_time
+from census_node.timing import charge_time, next_tick, outcome_time
 
 Requests = list[census_service_pb2.CountRequest]
 CountRequest = census_service_pb2.CountRequest
@@ -307,10 +311,12 @@ async def test_charges_and_refusals_leave_at_the_same_instant(
 
     for people in (0, 1, 400, 20_000):
         sample = ticking.sample(ticking.order(), make_pseudonyms(people))
-        # 120 + 50 ms lies in the first period: the charge leaves at its end, the answer a full period later.
-        assert await instants(ticking.messages(sample)) == [80, 280]
+        # The charge is made at half the delay. 120 + 50 ms lies in the first period: it is told at its end, the answer a
+        # full period later.
+        assert await instants(ticking.messages(sample)) == [25, 80, 280]
     for requests in wrong_samples(ticking):
-        assert await instants(requests) == [80]
+        # What only the charge refuses is refused when it is made, and told when everything is.
+        assert await instants(requests) in ([80], [25, 80])
 
 
 async def test_sample_that_outlasts_the_delay_waits_for_a_tick(
@@ -328,7 +334,8 @@ async def test_sample_that_outlasts_the_delay_waits_for_a_tick(
     good = ticking.messages(ticking.sample(ticking.order()))
     assert await hand_over(service, good) == EVENTS
     await refusal(service, ticking.messages(ticking.sample(ticking.order()))[:-1])
-    assert len(waits) == 3
+    # For the charge, two words and a refusal.
+    assert len(waits) == 4
     assert all(wait.until_ms % TICK_MS == 0 for wait in waits)
     assert all(wait.until_ms >= wait.from_ms for wait in waits)
 
@@ -340,6 +347,7 @@ async def test_late_manifest_moves_outcomes_by_whole_ticks_only(
     """A sender who holds the manifest back learns nothing of the work: charge and refusal leave at the same tick."""
     service = CensusService(ticking.census, PATIENT, stop)
     start = ticking.clock.now_ms // TICK_MS * TICK_MS + 120
+    charge_ms = charge_time(ticking.policy, header_ms=start, kept_ms=start + held_ms)
     due_ms = outcome_time(ticking.policy, header_ms=start, received_ms=start + held_ms)
     assert due_ms % TICK_MS == 0
 
@@ -355,33 +363,100 @@ async def test_late_manifest_moves_outcomes_by_whole_ticks_only(
         ticking.clock.now_ms = start
         waits.clear()
         assert await hand_over(service, holding_back(good)) == EVENTS
-        assert [wait.until_ms for wait in waits] == [due_ms, due_ms + TICK_MS]
+        assert [wait.until_ms for wait in waits] == [charge_ms, due_ms, due_ms + TICK_MS]
         ticking.clock.now_ms = start
         waits.clear()
         assert (await refusal(service, holding_back(bad))).code == "BAD_SIGNATURE"
         assert [wait.until_ms for wait in waits] == [due_ms]
 
 
-@pytest.mark.parametrize("work_ms", [0, 50, 80, 81, 617])
+@pytest.mark.parametrize("work_ms", [0, 30, 55, 56, 617])
 async def test_work_of_any_length_leaves_on_a_tick(
     ticking: World, stop: StopSignal, waits: list[Wait], monkeypatch: pytest.MonkeyPatch, work_ms: int
 ) -> None:
     """Work within its time moves nothing; work that outlasts it moves the charge to a later tick, never in between."""
     service = CensusService(ticking.census, PATIENT, stop)
     start = ticking.clock.now_ms // TICK_MS * TICK_MS + 120
-    work = CensusNode.charge_and_answer
-
-    def slowly(node: CensusNode, sample: AdmittedSample, kept_as: str) -> Checkpointed:
-        ticking.clock.advance(work_ms)
-        return work(node, sample, kept_as)
-
-    monkeypatch.setattr(CensusNode, "charge_and_answer", slowly)
+    slow_down(monkeypatch, CensusNode, "charge_and_answer", lambda: ticking.clock.advance(work_ms))
     good = ticking.messages(ticking.sample(ticking.order()))
     ticking.clock.now_ms = start
     assert await hand_over(service, good) == EVENTS
-    # 80 ms after the start is the tick; whoever misses it leaves at the next one.
-    late_ticks = -(-(work_ms - 80 + 1) // TICK_MS) if work_ms > 80 else 0
-    assert [wait.until_ms - start for wait in waits] == [80 + late_ticks * TICK_MS, 280 + late_ticks * TICK_MS]
+    # The charge is made 25 ms after the start. 80 ms after it is the tick; whoever misses it leaves at the next one.
+    done_ms = 25 + work_ms
+    late_ticks = -(-(done_ms - 80 + 1) // TICK_MS) if done_ms > 80 else 0
+    assert [wait.until_ms - start for wait in waits] == [25, 80 + late_ticks * TICK_MS, 280 + late_ticks * TICK_MS]
+
+
+@pytest.mark.parametrize(("keep_ms", "charge_ms"), [(0, 25), (25, 25), (26, 80), (80, 80), (81, 280), (617, 680)])
+async def test_charge_is_made_at_half_the_delay_or_when_late_on_a_tick(
+    ticking: World,
+    stop: StopSignal,
+    waits: list[Wait],
+    monkeypatch: pytest.MonkeyPatch,
+    keep_ms: int,
+    charge_ms: int,
+) -> None:
+    """However long it takes to put a sample down: never as soon as that is done, which would be the sample's size."""
+    service = CensusService(ticking.census, PATIENT, stop)
+    start = ticking.clock.now_ms // TICK_MS * TICK_MS + 120
+    slow_down(monkeypatch, SampleFolder, "write", lambda: ticking.clock.advance(keep_ms))
+    good = ticking.messages(ticking.sample(ticking.order()))
+    ticking.clock.now_ms = start
+    assert await hand_over(service, good) == EVENTS
+    assert waits[0].until_ms - start == charge_ms
+    assert [entry.time_ms - start for entry in ticking.entries() if isinstance(entry.event, Charged)] == [charge_ms]
+    assert all((wait.until_ms - start - 80) % TICK_MS == 0 for wait in waits[1:])
+
+
+def slow_down(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, pause: Callable[[], None]) -> None:
+    """Have a step of the node's work take its time."""
+    work = getattr(owner, name)
+
+    def slowly(*arguments: object) -> object:
+        pause()
+        return work(*arguments)
+
+    monkeypatch.setattr(owner, name, slowly)
+
+
+async def test_charge_lies_where_its_header_put_it_among_what_others_log_meanwhile(
+    ticking: World, stop: StopSignal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A researcher who has the node log an entry a millisecond reads from an answer's place when it was charged.
+
+    For a sample of nobody, of everybody, and of any time that reading and keeping it takes within half the delay, the
+    place is the same one. Virtual time: whatever waits or works lets it pass, entry by entry. Nothing is allowed for.
+    """
+    service = CensusService(ticking.census, PATIENT, stop)
+    exchange = CardExchange(ticking.census.journal, ticking.clock)
+    serials = itertools.count(2)
+    start = ticking.clock.now_ms // TICK_MS * TICK_MS
+
+    def pass_time(milliseconds: int) -> None:
+        for _ in range(milliseconds):
+            ticking.clock.advance(1)
+            if len(ticking.charges()) == len(places):
+                exchange(OWNER, ticking.parties[OWNER].changed(serial=next(serials)))
+
+    async def sleep(seconds: float) -> None:
+        pass_time(round(seconds * 1000))
+
+    monkeypatch.setattr("census_node.timing.asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("broker_common.storage.registration._MOST_CARDS", 10**6)
+    places: list[int] = []
+    for people, frame_ms, keep_ms in ((0, 0, 0), (400, 3, 2), (400, 12, 13), (20_000, 1, 10), (0, 25, 0)):
+        order = ticking.order()
+        messages = ticking.messages(ticking.sample(order, make_pseudonyms(people)))
+        with monkeypatch.context() as patch:
+            slow_down(patch, Admission, "finish", partial(pass_time, frame_ms))
+            slow_down(patch, SampleFolder, "write", partial(pass_time, keep_ms))
+            start += 10 * TICK_MS
+            ticking.clock.now_ms = start
+            before = len(ticking.entries())
+            assert await hand_over(service, messages) == EVENTS
+        answer = ticking.open(order, (await collect(service, order)).answer.sealed)
+        places.append(answer.log_index - before)
+    assert places == [DELAY_MS // 2] * 5
 
 
 async def test_held_manifest_leaves_on_the_tick_by_the_wall_clock(tmp_path: Path, stop: StopSignal) -> None:

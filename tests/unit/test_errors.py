@@ -158,3 +158,11 @@ def test_exit_codes_are_the_published_ones() -> None:
         ("INTERNAL", 6),
     ]
     assert BrokerError.exit_code is ExitCode.INTERNAL
+
+
+@given(st.text())
+def test_a_sentence_does_nothing_to_a_terminal(quoted: str) -> None:
+    """Details may quote what somebody else's file holds: no escape sequence, no new line, nothing that is no text."""
+    error = InvalidRequestError("INVALID_VALUE", name=quoted, problem=quoted, remedy=quoted)
+    assert (error.text + error.hint).isprintable()
+    assert error.details["problem"] == quoted

@@ -232,7 +232,29 @@ SLOW = {"release_tick_ms": 250, "forward_delay_ms": 250, "answer_delay_ms": 250}
     ],
 )
 def test_what_timing_could_tell_is_warned_of(changes: dict[str, Any], warned: list[str]) -> None:
-    """Beside what has to be confirmed: tick 0, and questions that would all be refused."""
+    """Tick 0 voids whatever else is set, and a smaller limit refuses larger agencies: neither is passed over in silence."""
     state = take(census_state(), *beginning(), adopted(policy(**SLOW)))
     warnings = consequences(policy(**SLOW | changes), state).warnings
     assert [next(word for word in warned if word in sentence) for sentence in warnings] == warned
+
+
+@pytest.mark.parametrize(
+    ("changes", "weaker"),
+    [
+        ({}, []),
+        ({"release_tick_ms": 500, "forward_delay_ms": 300, "answer_delay_ms": 300}, []),
+        ({"release_tick_ms": 249}, ["release_tick_ms from 250 to 249"]),
+        (
+            {"forward_delay_ms": 100, "answer_delay_ms": 0},
+            ["forward_delay_ms from 250 to 100", "answer_delay_ms from 250 to 0"],
+        ),
+        ({"release_tick_ms": 0}, ["release_tick_ms from 250 to 0"]),
+        # What is longer elsewhere makes up for nothing.
+        ({"answer_delay_ms": 249, "forward_delay_ms": 9000}, ["answer_delay_ms from 250 to 249"]),
+    ],
+)
+def test_shorter_delays_weaken(changes: dict[str, Any], weaker: list[str]) -> None:
+    """Each by name, with what it was and would be."""
+    state = take(census_state(), *beginning(), adopted(policy(**SLOW)))
+    found = consequences(policy(**SLOW | changes), state).weaker
+    assert [sentence.removeprefix("it shortens ").partition(":")[0] for sentence in found] == weaker

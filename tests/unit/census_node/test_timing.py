@@ -11,7 +11,7 @@ from fakes.logs import policy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from census_node.timing import next_tick, outcome_time, sleep_until_tick
+from census_node.timing import charge_time, next_tick, outcome_time, sleep_until_tick
 
 times = st.integers(0, 2**42)
 ticks = st.integers(1, 100_000)
@@ -52,6 +52,32 @@ def test_a_sample_in_time_does_not_move_its_outcome(tick: int, delay: int, heade
     assert header_ms + delay <= in_time < header_ms + delay + tick
 
 
+@given(tick=ticks, delay=delays, header_ms=times, took_ms=waits)
+def test_a_charge_is_made_at_an_instant_that_its_header_gave_it(
+    tick: int, delay: int, header_ms: int, took_ms: int
+) -> None:
+    """At half the delay for every sample that is kept by then; for a later one at the first tick that is not before it."""
+    rules = policy(release_tick_ms=tick, answer_delay_ms=delay)
+    found = charge_time(rules, header_ms=header_ms, kept_ms=header_ms + took_ms)
+    if took_ms <= delay // 2:
+        assert found == header_ms + delay // 2
+    else:
+        assert found % tick == 0
+        assert header_ms + took_ms <= found < header_ms + took_ms + tick
+
+
+@given(tick=ticks, delay=delays, header_ms=times, data=st.data())
+def test_a_charge_leaves_half_the_delay_for_the_work(
+    tick: int, delay: int, header_ms: int, data: st.DataObject
+) -> None:
+    """Of a sample in time: it is made no earlier than it may be, and no later than half the delay before its outcome."""
+    rules = policy(release_tick_ms=tick, answer_delay_ms=delay)
+    took_ms = data.draw(st.integers(0, delay // 2))
+    made_ms = charge_time(rules, header_ms=header_ms, kept_ms=header_ms + took_ms)
+    told_ms = outcome_time(rules, header_ms=header_ms, received_ms=header_ms + took_ms)
+    assert header_ms + took_ms <= made_ms <= told_ms - (delay - delay // 2)
+
+
 @given(tick=ticks, delay=delays, header_ms=times, took_ms=waits, more_ms=waits)
 def test_a_sender_who_dawdles_gets_nothing_earlier(
     tick: int, delay: int, header_ms: int, took_ms: int, more_ms: int
@@ -70,11 +96,13 @@ def test_tick_zero_means_at_once_and_voids_the_delays(delay: int, time_ms: int, 
     rules = policy(release_tick_ms=0, answer_delay_ms=delay)
     assert next_tick(rules, time_ms) == time_ms
     assert outcome_time(rules, header_ms=time_ms, received_ms=time_ms + took_ms) == time_ms + took_ms
+    assert charge_time(rules, header_ms=time_ms, kept_ms=time_ms + took_ms) == time_ms + took_ms
 
 
 def test_the_times_are_functions_of_policy_and_messages_alone() -> None:
     """No parameter could carry a sample, a count or a linkage figure."""
     assert list(inspect.signature(outcome_time).parameters) == ["policy", "header_ms", "received_ms"]
+    assert list(inspect.signature(charge_time).parameters) == ["policy", "header_ms", "kept_ms"]
     assert list(inspect.signature(next_tick).parameters) == ["policy", "not_before_ms"]
     assert list(inspect.signature(sleep_until_tick).parameters) == ["policy", "tick_ms", "clock"]
 

@@ -533,7 +533,7 @@ def test_a_key_whose_short_name_collides_is_another_key(monkeypatch: pytest.Monk
 
 
 def test_the_identity_key_is_replaced_by_a_card_that_both_sign() -> None:
-    """From there on the new one makes the next card, with or without the old one beside it."""
+    """While both are honoured both sign; after that only the new one does. The old one alone makes nothing from there on."""
     alice = ALICE.copy()
     first = alice.card
     second = alice.renew(IDENTITY, until_ms=1000)
@@ -543,31 +543,32 @@ def test_the_identity_key_is_replaced_by_a_card_that_both_sign() -> None:
     third = alice.renew("ticket", now_ms=1000)
     assert len(third.signed.signatures) == 1
     assert follow(second, third.signed).card == third.card
-    # Whoever has not heard of the second knows nobody who signed the third.
+    # Whoever has heard of neither in between knows nobody who signed the third.
     assert code_of(lambda: follow(first, third.signed)) == "BAD_SIGNATURE"
 
 
-def test_a_replaced_identity_key_makes_no_successor() -> None:
-    """From the first card of its successor on: whoever stole it cannot be faster than its owner for as long as it is listed."""
+@pytest.mark.parametrize("honoured_until_ms", [0, 1, 10**15])
+def test_a_stolen_identity_key_that_was_replaced_makes_no_successor(honoured_until_ms: int) -> None:
+    """Not even while it is honoured: it would replace its successor, and the theft could not be ended."""
     alice, thief = ALICE.copy(), ALICE.copy()
-    known = alice.renew(IDENTITY, until_ms=10**12)
-    thief.renew("ticket")
-    stolen = thief.renew("ticket")
+    known = alice.renew(IDENTITY, until_ms=honoured_until_ms)
+    (old,) = thief.listed(IDENTITY, SigningKey)
+    for _ in range(3):
+        stolen = thief.renew("ticket")
     assert stolen.card.serial > known.card.serial
+    assert verify_card(stolen.signed).card.identity == ALICE.identity
     assert code_of(lambda: follow(known, stolen.signed)) == "BAD_SIGNATURE"
-    # Nor with an identity key of the thief's own, that the stolen one introduces.
-    assert code_of(lambda: follow(known, thief.renew(IDENTITY).signed)) == "BAD_SIGNATURE"
-    # Listing the true new key takes its signature.
-    keys = tuple(key for key in known.card.keys if key.purpose == IDENTITY)
-    claim = msgspec.structs.replace(stolen.card, keys=(*keys, *(k for k in stolen.card.keys if k.purpose != IDENTITY)))
-    old = ALICE.signing(Purpose.IDENTITY)
+    # Nor with an identity key of the thief's own beside it, nor with the real one listed but without its signature.
+    own = thief.renew(IDENTITY)
+    assert code_of(lambda: follow(known, own.signed)) == "BAD_SIGNATURE"
+    listing_both = msgspec.structs.replace(known.card, serial=99)
     for signers in ([old], [old, old]):
-        assert code_of(lambda: follow(known, sign_card(claim, signers))) == "BAD_SIGNATURE"  # noqa: B023 - called here
-    assert follow(known, sign_card(claim, alice.listed(IDENTITY, SigningKey))).card == claim
+        assert code_of(lambda: follow(known, sign_card(listing_both, signers))) == "BAD_SIGNATURE"  # noqa: B023 - called here
+    assert follow(known, alice.renew("ticket").signed).card.serial == known.card.serial + 1
 
 
 def test_the_newest_identity_key_is_the_last_that_is_listed() -> None:
-    """Which one counts does not depend on when it is asked: a key that begins later counts from the card on."""
+    """Which one counts does not depend on when it is asked: a key that begins later counts from its card on."""
     alice, thief = ALICE.copy(), ALICE.copy()
     known = alice.renew(IDENTITY, from_ms=10**12, until_ms=2 * 10**12)
     thief.renew("ticket")
@@ -626,18 +627,24 @@ def test_a_key_that_was_to_end_earlier_still_does() -> None:
     assert times_of(alice.card.card, "ticket") == [(0, 20), (10, 30), (15, 0)]
 
 
-def test_a_key_that_would_have_begun_later_leaves_the_card() -> None:
-    """A rotation in a hurry overtakes one that was planned: nothing brings the planned key back into use."""
-    alice = ALICE.copy()
-    alice.renew("ticket", from_ms=100, until_ms=200)
-    planned = alice.signing(Purpose.TICKET).verify_key
-    card = alice.renew("ticket", now_ms=10, from_ms=10, until_ms=20)
-    assert times_of(card.card, "ticket") == [(0, 20), (10, 0)]
-    assert planned not in card.verify_keys(Purpose.TICKET, 10)
-    # One that begins at the same time stays, and the one that came last is used.
-    again = alice.renew("ticket", now_ms=10, from_ms=10, until_ms=20)
-    assert times_of(again.card, "ticket") == [(0, 20), (10, 20), (10, 0)]
-    assert again.in_use("ticket", 10) == alice.signing(Purpose.TICKET).verify_key
+@pytest.mark.parametrize(("role", "purpose"), [(role, purpose) for role in PARTIES for purpose in PURPOSES[role]])
+def test_a_key_in_an_emergency_takes_the_place_of_one_that_was_announced(role: Role, purpose: str) -> None:
+    """Announced for later, and then replaced at once: the new key is the one that counts, for whoever heard of either."""
+    party = PARTIES[role].copy()
+    first = party.card
+    announced = party.renew(purpose, now_ms=100, from_ms=5000, until_ms=9000)
+    (_, (later, _)) = announced.listed(purpose)
+    urgent = party.renew(purpose, now_ms=200, from_ms=200, until_ms=200)
+    (*_, (newest, public)) = urgent.listed(purpose)
+    assert (newest.from_ms, newest.until_ms) == (200, 0)
+    assert urgent.honoured(purpose, 200) == [public]
+    assert urgent.in_use(purpose, 200) == public
+    # Only an identity key stays listed, because whoever knows the announcement wants to see its signature.
+    assert (later.key in [key.key for key, _ in urgent.listed(purpose)]) == (purpose == IDENTITY)
+    for before in (first, announced):
+        assert follow(before, urgent.signed).card == urgent.card
+    assert follow(urgent, party.renew(purpose, now_ms=201, from_ms=201, until_ms=201).signed).card.serial == 4
+    assert len(party.card.listed(purpose)) == 2
 
 
 def test_keys_whose_time_is_over_leave_the_card() -> None:

@@ -99,6 +99,27 @@ def test_a_folder_without_configuration_is_no_home(home: Home) -> None:
     assert caught.value.details["role"] == "census"
 
 
+def test_the_home_of_another_role_is_named(home: Home) -> None:
+    """Somebody gave the other agency's folder: that is said, not which of its settings do not fit."""
+    write(home, 'role = "health"\norigin = 3\n')
+    with pytest.raises(InvalidRequestError) as caught:
+        home.load_config(Config)
+    assert caught.value.code == "HOME_INVALID"
+    assert caught.value.text.endswith("by its config.toml it is a health home.")
+    # A role that there is none of is a wrong setting.
+    write(home, 'role = "bank"\norigin = "x"\n')
+    assert "role" in problem(home)
+
+
+def test_the_folder_of_several_homes_names_them(home: Home) -> None:
+    """Somebody gave the whole deployment's folder."""
+    (home.path / "census").mkdir()
+    (home.path / "census" / "config.toml").touch()
+    with pytest.raises(InvalidRequestError) as caught:
+        home.load_config(Config)
+    assert str(home.path / "census") in caught.value.hint
+
+
 def test_references_lead_to_files_and_to_the_environment(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """`file:` is relative to the home unless absolute, `env:` is a variable."""
     (home.path / "keys").mkdir()

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 from fakes.cards import IDENTITY, Party
 from fakes.clock import FakeClock
-from fakes.forged import forge, subject_of
+from fakes.forged import STRANGE, forge, subject_of, twin
 from fakes.logs import ALICE, CENSUS, HEALTH, ORIGIN, root
 
-from broker_common.crypto.cards import MAX_CARD_BYTES, TLS, SignedCard, VerifiedCard
+from broker_common.crypto.cards import MAX_CARD_BYTES, TLS, SignedCard, verify_card
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.query.ticket import Researcher
-from broker_common.storage.journal import Journal
+from broker_common.storage import registration
+from broker_common.storage.journal import Journal, Transaction
 from broker_common.storage.registration import (
     CardExchange,
     Identifier,
@@ -39,7 +42,7 @@ from broker_common.tlog.note import NoteSigner
 
 NOW_MS = FakeClock()()
 LATER_MS = NOW_MS + 1000
-DAY_MS = 86_400_000
+SECONDS = 20
 BOB = Party(Identity("university", "researcher", "bob"))
 OTHER_CENSUS = Party(Identity("census-us", "census", "node"), "census-us.test/log")
 
@@ -88,6 +91,11 @@ def alice() -> Party:
     return ALICE.copy()
 
 
+def exchange(journal: Journal[CensusState], caller: Identity, signed: SignedCard) -> SignedCard:
+    """What a node that started a moment ago answers to a card."""
+    return CardExchange(journal, FakeClock())(caller, signed)
+
+
 def events(journal: Journal[CensusState]) -> list[Event]:
     """What the log holds."""
     rows = journal.db.query("select entry from entries order by sequence")
@@ -99,11 +107,6 @@ def code_of(action: Callable[[], object]) -> str:
     with pytest.raises(InvalidRequestError) as caught:
         action()
     return caught.value.code
-
-
-def exchanged(journal: Journal[CensusState], caller: Identity, signed: SignedCard) -> SignedCard:
-    """What a peer hears who sends this card, and has sent none before."""
-    return CardExchange(journal, journal.now)(caller, signed)
 
 
 @contextlib.contextmanager
@@ -168,12 +171,12 @@ def test_a_card_that_two_people_compared_has_its_fingerprint(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("content", "code"),
     [
-        (b"", "MALFORMED_MESSAGE"),
-        (b"rubbish", "MALFORMED_MESSAGE"),
-        (ALICE.card.signed.to_bytes() + b"\n\n", "MALFORMED_MESSAGE"),
-        (ALICE.card.signed.to_bytes()[:-1], "MALFORMED_MESSAGE"),
-        (ALICE.card.signed.to_bytes() + b" " * 3 * MAX_CARD_BYTES, "MALFORMED_MESSAGE"),
-        (ALICE.card.signed.document.encode(), "MALFORMED_MESSAGE"),
+        (b"", "CARD_UNREADABLE"),
+        (b"rubbish", "CARD_UNREADABLE"),
+        (ALICE.card.signed.to_bytes() + b"\n\n", "CARD_UNREADABLE"),
+        (ALICE.card.signed.to_bytes()[:-1], "CARD_UNREADABLE"),
+        (ALICE.card.signed.to_bytes() + b" " * 3 * MAX_CARD_BYTES, "CARD_UNREADABLE"),
+        (ALICE.card.signed.document.encode(), "CARD_UNREADABLE"),
         (ALICE.sign(ALICE.card.card, [BOB.signing(Purpose.IDENTITY)]).to_bytes(), "BAD_SIGNATURE"),
     ],
     ids=["nothing", "rubbish", "two newlines", "cut", "endless", "unsigned", "signed by somebody else"],
@@ -264,22 +267,31 @@ def test_a_known_peers_card_must_follow_the_one_that_is_known(journal: Journal[C
         assert code_of(lambda: register(journal, stranger.card)) == "BAD_SIGNATURE"
         assert code_of(lambda: register(journal, stranger.renew("ticket"))) == "BAD_SIGNATURE"
         assert code_of(lambda: register(journal, moved.card)) == "WRONG_ORGANISATION"
-    replaced = register(journal, stranger.card, replace_because="a lost key")
+    replaced = register(journal, stranger.card, replace_because="a lost laptop")
     assert (replaced.card.signed, replaced.projects) == (stranger.card.signed, ("study",))
     assert events(journal)[-1] == Registered(
-        card=stranger.card.signed, note="a lost key", projects=("study",), inbox="127.0.0.1:1"
+        card=stranger.card.signed, note="a lost laptop", projects=("study",), inbox="127.0.0.1:1"
     )
     # Whoever was known before is nobody now.
     assert code_of(lambda: register(journal, alice.renew("ticket"))) == "BAD_SIGNATURE"
 
 
+def test_a_reason_that_is_not_needed_is_not_logged(journal: Journal[CensusState], alice: Party) -> None:
+    """An operator who gives one for a card that follows, or for somebody new, registers it like any other."""
+    for card in (BOB.card, alice.renew("ticket"), alice.card):
+        register(journal, card, replace_because="to be sure")
+        event = events(journal)[-1]
+        assert isinstance(event, Registered)
+        assert (event.card, event.note) == (card.signed, "")
+
+
 def test_a_card_that_the_log_would_refuse_is_the_callers_mistake(journal: Journal[CensusState]) -> None:
     """Not a damaged log: the node goes on, and the operator reads what is wrong."""
-    twin = Party(BOB.identity, given={TLS: forge(BOB.identity, key_of=ALICE.tls)})
+    double = Party(BOB.identity, given={TLS: twin(ALICE.tls, BOB.identity)})
     with unchanged(journal):
         assert code_of(lambda: register(journal, OTHER_CENSUS.card)) == "WRONG_ORGANISATION"
         assert code_of(lambda: register(journal, CENSUS.card)) == "WRONG_ORGANISATION"
-        assert code_of(lambda: register(journal, twin.card)) == "MALFORMED_MESSAGE"
+        assert code_of(lambda: register(journal, double.card)) == "MALFORMED_MESSAGE"
     assert register(journal, BOB.card).card.signed == BOB.card.signed
 
 
@@ -303,16 +315,6 @@ def test_who_was_revoked_may_be_registered_anew(journal: Journal[CensusState], a
     assert (again.card.signed, again.projects, again.inbox) == (stranger.card.signed, (), "")
 
 
-def test_a_reason_is_logged_for_what_needed_one(journal: Journal[CensusState], alice: Party) -> None:
-    """A card that follows is taken as it is, whatever reason comes with it; an older one goes back for a reason only."""
-    older, newer = alice.card, alice.renew("ticket")
-    register(journal, newer, replace_because="to be sure")
-    register(journal, BOB.card, replace_because="to be sure")
-    register(journal, older, replace_because="a restored machine")
-    notes = [event.note for event in events(journal)[-3:] if isinstance(event, Registered)]
-    assert notes == ["", "", "a restored machine"]
-
-
 # --- exchange --------------------------------------------------------------------------------------------------------
 
 
@@ -320,16 +322,16 @@ def test_a_peer_that_shows_what_is_known_learns_our_card(journal: Journal[Census
     """And the log stays as it is, however often it asks."""
     with unchanged(journal):
         for _ in range(3):
-            assert exchanged(journal, ALICE.identity, ALICE.card.signed) == CENSUS.card.signed
+            assert exchange(journal, ALICE.identity, ALICE.card.signed) == CENSUS.card.signed
 
 
 def test_a_newer_card_is_taken_from_whoever_it_belongs_to(journal: Journal[CensusState], alice: Party) -> None:
     """Its entry keeps studies and inbox, which are the operator's to give."""
     newer = alice.renew("ticket")
-    assert exchanged(journal, ALICE.identity, newer.signed) == CENSUS.card.signed
+    assert exchange(journal, ALICE.identity, newer.signed) == CENSUS.card.signed
     assert events(journal)[-1] == Registered(card=newer.signed, note="", projects=("study",), inbox="127.0.0.1:1")
     health = HEALTH.copy()
-    exchanged(journal, HEALTH.identity, health.renew("manifest").signed)
+    exchange(journal, HEALTH.identity, health.renew("manifest").signed)
     with journal.reading() as state:
         assert registered(state.membership, "health", "health-on").card.signed == health.card.signed
 
@@ -337,25 +339,25 @@ def test_a_newer_card_is_taken_from_whoever_it_belongs_to(journal: Journal[Censu
 def test_an_older_card_changes_nothing_and_is_answered(journal: Journal[CensusState], alice: Party) -> None:
     """A peer may come from a backup, or from a machine that has not heard of its own newest card."""
     older = alice.card.signed
-    exchanged(journal, ALICE.identity, alice.renew("ticket").signed)
+    exchange(journal, ALICE.identity, alice.renew("ticket").signed)
     with unchanged(journal):
-        assert exchanged(journal, ALICE.identity, older) == CENSUS.card.signed
+        assert exchange(journal, ALICE.identity, older) == CENSUS.card.signed
 
 
 def test_another_card_of_the_same_serial_changes_nothing(journal: Journal[CensusState], alice: Party) -> None:
     """Two machines of one owner each made a next card: the one that came first stands."""
     one, other = alice.successor("ticket"), alice.successor("ticket")
     assert one.card.serial == other.card.serial
-    exchanged(journal, ALICE.identity, one.signed)
+    exchange(journal, ALICE.identity, one.signed)
     with unchanged(journal):
-        assert exchanged(journal, ALICE.identity, other.signed) == CENSUS.card.signed
+        assert exchange(journal, ALICE.identity, other.signed) == CENSUS.card.signed
 
 
 def forged_cards() -> dict[str, tuple[SignedCard, str]]:
     """What a caller who is Alice on the wire may try, and how it is refused."""
     bob, stranger, alice = BOB.copy(), Party(ALICE.identity), ALICE.copy()
     next_card = alice.successor("ticket")
-    subject = subject_of(HEALTH.tls)
+    copied = forge(ALICE.identity, subject=subject_of(HEALTH.tls))
     return {
         "another researcher's card": (bob.renew("ticket").signed, "WRONG_ORGANISATION"),
         "an agency's card": (HEALTH.copy().renew("manifest").signed, "WRONG_ORGANISATION"),
@@ -370,18 +372,15 @@ def forged_cards() -> dict[str, tuple[SignedCard, str]]:
             "BAD_SIGNATURE",
         ),
         "rubbish": (msgspec.structs.replace(next_card.signed, document="{}"), "MALFORMED_MESSAGE"),
-        "another peer's subject": (
-            alice.showing(forge(ALICE.identity, subject=subject).certificate),
-            "MALFORMED_MESSAGE",
-        ),
-        "another researcher's key": (
-            alice.successor(TLS, key=forge(ALICE.identity, key_of=BOB.tls)).signed,
-            "MALFORMED_MESSAGE",
-        ),
+        "another peer's subject": (alice.showing(copied), "MALFORMED_MESSAGE"),
         "one subject twice": (
-            alice.successor(TLS, key=forge(ALICE.identity, key_of=alice.tls)).signed,
+            alice.successor(TLS, key=twin(alice.tls, ALICE.identity)).signed,
             "MALFORMED_MESSAGE",
         ),
+        **{
+            f"a certificate with {what}": (alice.showing(alice.tls, make(ALICE.identity)), "MALFORMED_MESSAGE")
+            for what, make in STRANGE.items()
+        },
     }
 
 
@@ -394,9 +393,8 @@ def test_a_card_that_does_not_follow_changes_nothing(
 ) -> None:
     """A caller's own connection gives no power over anybody's card, its own included."""
     signed, code = FORGED[what]
-    register(journal, BOB.card)
     with unchanged(journal):
-        assert code_of(lambda: exchanged(journal, ALICE.identity, signed)) == code
+        assert code_of(lambda: exchange(journal, ALICE.identity, signed)) == code
     assert KnownPeers(journal, clock).card("researcher", "alice").signed == ALICE.card.signed
 
 
@@ -405,74 +403,139 @@ def test_a_peer_that_was_revoked_exchanges_nothing(journal: Journal[CensusState]
     revoke(journal, "researcher", "alice", "a lost laptop")
     with unchanged(journal):
         for signed in (ALICE.card.signed, alice.renew("ticket").signed):
-            assert code_of(lambda: exchanged(journal, ALICE.identity, signed)) == "NOT_REGISTERED"  # noqa: B023 - called here
+            assert code_of(lambda: exchange(journal, ALICE.identity, signed)) == "NOT_REGISTERED"  # noqa: B023 - called here
 
 
-def test_a_card_whose_owner_is_revoked_meanwhile_is_not_taken(
-    journal: Journal[CensusState], path: Path, clock: FakeClock, alice: Party, monkeypatch: pytest.MonkeyPatch
+Take = Callable[[Journal[CensusState], SignedCard], object]
+# The ways in which a card that its owner sent comes into a log: the owner called, or our node called and was told.
+WAYS: dict[str, Take] = {
+    "exchange": lambda journal, signed: exchange(journal, ALICE.identity, signed),
+    "renew": lambda journal, signed: renew(journal, verify_card(signed)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_card_that_was_under_way_does_not_bring_back_who_is_revoked(
+    journal: Journal[CensusState], path: Path, clock: FakeClock, alice: Party, way: str
 ) -> None:
-    """An exchange under way does not undo what the operator's command says while it is judged."""
-    newer = alice.renew("ticket").signed
+    """The operator's command holds the lock when the card is looked at: the card is decided on after it, and refused."""
+    newer, waiting = alice.renew("ticket").signed, threading.Event()
 
-    def meanwhile(journal: Journal[CensusState], card: VerifiedCard) -> Registration:
-        with opened(path, clock) as operator:
-            revoke(operator, "researcher", "alice", "a lost laptop")
-        return renew(journal, card)
+    def begin() -> None:
+        waiting.set()
+        begin_transaction()
 
-    monkeypatch.setattr("broker_common.storage.registration.renew", meanwhile)
-    assert code_of(lambda: exchanged(journal, ALICE.identity, newer)) == "NOT_REGISTERED"
+    with opened(path, clock) as operator, ThreadPoolExecutor(1) as node:
+        begin_transaction = journal._begin
+        journal._begin = begin  # type: ignore[method-assign]  # the same, and says that it was reached
+        with operator.transaction() as transaction:
+            taken = node.submit(WAYS[way], journal, newer)
+            # It has looked at the log, where Alice is known, and asks for the lock.
+            assert waiting.wait(SECONDS)
+            transaction.append(Revoked(role="researcher", name="alice", note="a lost laptop"))
+        assert code_of(taken.result) == "NOT_REGISTERED"
     assert "alice" not in KnownPeers(journal, clock).researchers()
     assert isinstance(events(journal)[-1], Revoked)
 
 
-def test_a_card_that_is_replaced_meanwhile_is_not_followed(
-    journal: Journal[CensusState], path: Path, clock: FakeClock, alice: Party, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("way", WAYS)
+def test_a_revocation_that_waits_for_a_card_revokes_all_the_same(
+    journal: Journal[CensusState], path: Path, clock: FakeClock, alice: Party, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it follows is decided under the lock, by what is known then."""
-    newer, stranger = alice.renew("ticket").signed, Party(ALICE.identity)
+    """The other order: the card holds the lock when the operator's command comes; it is taken, and its owner revoked."""
+    newer, waiting = alice.renew("ticket").signed, threading.Event()
+    with opened(path, clock) as command, ThreadPoolExecutor(1) as operator:
+        begin_transaction, revoking = command._begin, []
 
-    def meanwhile(journal: Journal[CensusState], card: VerifiedCard) -> Registration:
-        with opened(path, clock) as operator:
-            register(operator, stranger.card, replace_because="a lost key")
-        return renew(journal, card)
+        def begin() -> None:
+            waiting.set()
+            begin_transaction()
 
-    monkeypatch.setattr("broker_common.storage.registration.renew", meanwhile)
-    assert code_of(lambda: exchanged(journal, ALICE.identity, newer)) == "BAD_SIGNATURE"
+        def logging(transaction: Transaction[CensusState], event: Registered, identity: Identity) -> Registration:
+            revoking.append(operator.submit(revoke, command, "researcher", "alice", "a lost laptop"))
+            assert waiting.wait(SECONDS)
+            return log(transaction, event, identity)
+
+        log = registration._append
+        command._begin = begin  # type: ignore[method-assign]  # the same, and says that it was reached
+        monkeypatch.setattr(registration, "_append", logging)
+        WAYS[way](journal, newer)
+        revoking[0].result()
+        monkeypatch.undo()
+        assert "alice" not in KnownPeers(journal, clock).researchers()
+        assert [type(event) for event in events(journal)[-2:]] == [Registered, Revoked]
+        # Whatever she sends from now on.
+        with unchanged(journal):
+            for signed in (newer, alice.renew("ticket").signed):
+                assert code_of(lambda: WAYS[way](journal, signed)) == "NOT_REGISTERED"  # noqa: B023 - called here
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_card_that_was_under_way_does_not_follow_what_replaced_it(
+    journal: Journal[CensusState], path: Path, clock: FakeClock, alice: Party, way: str
+) -> None:
+    """The operator's command holds the lock when the card is looked at: whom it follows is decided after it."""
+    newer, stranger, waiting = alice.renew("ticket").signed, Party(ALICE.identity), threading.Event()
+
+    def begin() -> None:
+        waiting.set()
+        begin_transaction()
+
+    with opened(path, clock) as operator, ThreadPoolExecutor(1) as node:
+        begin_transaction = journal._begin
+        journal._begin = begin  # type: ignore[method-assign]  # the same, and says that it was reached
+        with operator.transaction() as transaction:
+            taken = node.submit(WAYS[way], journal, newer)
+            assert waiting.wait(SECONDS)
+            transaction.append(Registered(card=stranger.card.signed, note="a lost key", projects=("study",), inbox=""))
+        assert code_of(taken.result) == "BAD_SIGNATURE"
     assert KnownPeers(journal, clock).card("researcher", "alice").signed == stranger.card.signed
 
 
-def test_a_card_on_its_own_makes_nobody_known(journal: Journal[CensusState], alice: Party) -> None:
-    """What a peer sends is taken for known ones only: being known is an operator's act."""
+def test_a_card_of_nobody_whom_an_operator_has_registered_is_not_taken(journal: Journal[CensusState]) -> None:
+    """What comes over the wire renews what is known, and introduces nobody."""
     with unchanged(journal):
         assert code_of(lambda: renew(journal, BOB.card)) == "NOT_REGISTERED"
-        assert code_of(lambda: renew(journal, alice.card)) == "CARD_OUTDATED"
-    assert renew(journal, alice.renew("ticket")).projects == ("study",)
+        assert code_of(lambda: renew(journal, Party(ALICE.identity).renew("ticket"))) == "BAD_SIGNATURE"
+        assert code_of(lambda: renew(journal, ALICE.card)) == "CARD_OUTDATED"
 
 
-def test_a_peer_makes_the_log_grow_by_twenty_cards_a_day(
-    journal: Journal[CensusState], clock: FakeClock, alice: Party
-) -> None:
-    """Any more are answered and not taken; others are not hindered, and a day after the first there is room for one."""
-    exchange, health = CardExchange(journal, clock), HEALTH.copy()
+def test_a_peer_makes_the_log_grow_by_few_cards_a_day(journal: Journal[CensusState], alice: Party) -> None:
+    """Each is an entry. The 21st within a day is not taken, and is answered like any other; others are not concerned."""
+    clock, health = FakeClock(), HEALTH.copy()
+    exchanging = CardExchange(journal, clock)
+    for serial in range(2, 22):
+        clock.advance(60_000)
+        exchanging(ALICE.identity, alice.changed(serial=serial))
+    known = KnownPeers(journal, clock).card("researcher", "alice")
+    assert known.card.serial == 21
+    # An hour less than a day after the first of them.
+    clock.advance(22 * 3_600_000)
+    with unchanged(journal):
+        for serial in (22, 23, 10**6):
+            assert exchanging(ALICE.identity, alice.changed(serial=serial)) == CENSUS.card.signed
+    assert KnownPeers(journal, clock).researchers()["alice"].keys == tuple(known.verify_keys(Purpose.TICKET, 0))
+    exchanging(HEALTH.identity, health.renew("manifest").signed)
+    assert KnownPeers(journal, clock).card("health", "health-on").signed == health.card.signed
+    # An operator is not a peer, and a day later the peer is heard again.
+    assert register(journal, verify_card(alice.changed(serial=50))).card.card.serial == 50
+    clock.advance(2 * 3_600_000)
+    exchanging(ALICE.identity, alice.changed(serial=51))
+    assert KnownPeers(journal, clock).card("researcher", "alice").card.serial == 51
 
-    def send() -> bool:
-        clock.now_ms += 1
-        newer = alice.renew("ticket", now_ms=clock(), from_ms=clock(), until_ms=clock())
-        before = len(events(journal))
-        assert exchange(ALICE.identity, newer.signed) == CENSUS.card.signed
-        return len(events(journal)) == before + 1
 
-    assert [send() for _ in range(22)] == [True] * 20 + [False] * 2
-    taken = KnownPeers(journal, clock).card("researcher", "alice").card.serial
-    assert taken == 21
-    before = len(events(journal))
-    exchange(HEALTH.identity, health.renew("manifest").signed)
-    assert len(events(journal)) == before + 1
-    clock.now_ms = NOW_MS + DAY_MS - 1
-    assert not send()
-    assert [send(), send(), send()] == [True, True, True]
-    # The card that is taken then is the newest: those between were never needed.
-    assert KnownPeers(journal, clock).card("researcher", "alice").signed == alice.card.signed
+def test_cards_that_are_refused_or_not_newer_do_not_count(journal: Journal[CensusState], alice: Party) -> None:
+    """A peer on an old backup goes on showing its old card, and is heard when it has a newer one."""
+    exchanging, older = CardExchange(journal, FakeClock()), alice.card.signed
+    exchanging(ALICE.identity, alice.renew("ticket").signed)
+    stranger = Party(ALICE.identity).renew("ticket").signed
+    for _ in range(30):
+        exchanging(ALICE.identity, older)
+        exchanging(ALICE.identity, alice.card.signed)
+        assert code_of(lambda: exchanging(ALICE.identity, stranger)) == "BAD_SIGNATURE"
+    newer = alice.renew("ticket").signed
+    exchanging(ALICE.identity, newer)
+    assert KnownPeers(journal, FakeClock()).card("researcher", "alice").signed == newer
 
 
 # --- what a running node sees ----------------------------------------------------------------------------------------
@@ -518,8 +581,10 @@ def test_keys_are_honoured_until_their_time_is_over(
     assert alice.card.certificates(LATER_MS)[0] in known.certificates()
 
 
-def test_a_replaced_identity_key_makes_no_card(journal: Journal[CensusState], clock: FakeClock, alice: Party) -> None:
-    """Whoever stole it can replace nothing any more, from the first card of its successor on."""
+def test_an_identity_key_that_was_replaced_makes_no_card(
+    journal: Journal[CensusState], clock: FakeClock, alice: Party
+) -> None:
+    """Whoever stole it can replace nothing any more, from the moment that the new one is known."""
     thief = ALICE.copy()
     register(journal, alice.renew(IDENTITY, now_ms=NOW_MS, from_ms=NOW_MS, until_ms=LATER_MS))
     thief.renew("ticket")
@@ -528,8 +593,23 @@ def test_a_replaced_identity_key_makes_no_card(journal: Journal[CensusState], cl
     for now_ms in (NOW_MS, LATER_MS):
         clock.now_ms = now_ms
         with unchanged(journal):
-            assert code_of(lambda: exchanged(journal, ALICE.identity, stolen.signed)) == "BAD_SIGNATURE"
-    assert exchanged(journal, ALICE.identity, alice.renew("ticket", now_ms=LATER_MS).signed) == CENSUS.card.signed
+            assert code_of(lambda: exchange(journal, ALICE.identity, stolen.signed)) == "BAD_SIGNATURE"
+            assert code_of(lambda: register(journal, stolen)) == "BAD_SIGNATURE"
+            assert code_of(lambda: renew(journal, stolen)) == "BAD_SIGNATURE"
+    assert exchange(journal, ALICE.identity, alice.renew("ticket", now_ms=LATER_MS).signed) == CENSUS.card.signed
+
+
+@pytest.mark.parametrize(
+    ("projects", "inbox"),
+    [([""], ""), (["x" * 65], ""), (["x"] * 101, ""), (["\udcff"], ""), (["x"], "h" * 300 + ":1")],
+    ids=["empty", "long", "many", "no text", "inbox"],
+)
+def test_terms_that_no_log_can_hold_are_the_operators_mistake(
+    journal: Journal[CensusState], projects: list[str], inbox: str
+) -> None:
+    """They are refused with what is wrong; nothing is logged, and nothing looks like a bug."""
+    with unchanged(journal):
+        assert code_of(lambda: register(journal, BOB.card, projects=projects, inbox=inbox)) == "INVALID_VALUE"
 
 
 def test_a_log_that_registers_what_it_may_not_is_damaged(journal: Journal[CensusState]) -> None:

@@ -36,7 +36,7 @@ from broker_common.tlog.entries import (
     Shutdown,
 )
 from broker_common.tlog.health_state import HealthState
-from broker_common.tlog.replay import FORMAT_VERSION, ReplayError
+from broker_common.tlog.replay import ReplayError
 from broker_common.tlog.store_state import StoreState
 
 TICKET = hash_of(1)
@@ -100,7 +100,8 @@ BREACHES = [
             Shutdown(reason="operator", note=""),
         )
     ),
-    Breach("FORMAT", (), opened("health", format=FORMAT_VERSION + 1)),
+    Breach("FORMAT", (), opened("health", format=1)),
+    Breach("FORMAT", (), opened("health", format=3)),
     Breach("LOAD_REPEATED", READY, loaded()),
     Breach("LOAD_REPEATED", (*READY, loaded("load2")), loaded()),
     Breach("LOAD_REPEATED", RELINKED, loaded(linkage=chain_of(2))),

@@ -1,0 +1,55 @@
+"""`python -m fakes.explore_sequences --seeds A..B`: other seeds than the suite runs; failures are shortened and printed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from fakes.sequences import Outcome, SequenceError, describe, draw, run_sequence, shrink
+from fakes.simulation import make_template
+
+__all__ = ["main"]
+
+
+def _run(template: Path, seed: int) -> Outcome | str:
+    try:
+        return run_sequence(template, seed)
+    except SequenceError as error:
+        return str(error)
+
+
+def main() -> int:
+    """The exit code: 1 if a sequence failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", required=True, metavar="A..B", help="from A up to, and without, B")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--no-shrink", action="store_true", help="print a failing sequence whole")
+    arguments = parser.parse_args()
+    first, _, beyond = arguments.seeds.partition("..")
+    seeds = range(int(first), int(beyond))
+    ended: Counter[tuple[str, str]] = Counter()
+    charged = answered = failed = 0
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(arguments.jobs) as pool:
+        template = make_template(Path(folder) / "template")
+        for seed, outcome in zip(seeds, pool.map(partial(_run, template), seeds, chunksize=4), strict=True):
+            if isinstance(outcome, Outcome):
+                ended += outcome.ended
+                charged, answered = charged + outcome.charged, answered + outcome.answered
+                continue
+            failed += 1
+            print(f"seed {seed}: {outcome.partition(chr(10))[0]}", flush=True)  # noqa: T201 - a tool's output
+            if not arguments.no_shrink:
+                print(describe(seed, shrink(template, seed, draw(seed))), flush=True)  # noqa: T201
+    for (name, code), times in sorted(ended.items()):
+        print(f"{name:14} {code:20} {times}")  # noqa: T201
+    print(f"{len(seeds)} sequences, {failed} failed, {charged} charges, {answered} answers delivered")  # noqa: T201
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

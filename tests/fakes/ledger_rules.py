@@ -1,0 +1,320 @@
+"""DESIGN section 5 once more, in plain Python over the JSON of the logs: nothing of the product's is used here.
+
+Written a second time so that a rule which the product forgot, or got wrong in writing and in replay alike, is still missed by
+somebody. Signatures and cards are not checked here; the product's replay does that beside this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import ROUND_FLOOR, Decimal, localcontext
+from functools import lru_cache
+from typing import Any
+
+__all__ = [
+    "CensusLedger",
+    "HealthLedger",
+    "Json",
+    "LedgerError",
+    "price",
+    "read_census",
+    "read_health",
+    "verify_agreement",
+]
+
+Json = dict[str, Any]
+_UNITS = 2**24
+_DIGITS = 60
+
+
+class LedgerError(AssertionError):
+    """A log breaks a rule."""
+
+
+def _require(holds: object, text: str, entry: Json | None = None) -> None:
+    if not holds:
+        place = "" if entry is None else f"entry {entry['sequence']} ({entry['event']['type']}): "
+        raise LedgerError(place + text)
+
+
+@lru_cache
+def cap(max_belief: str) -> int:
+    """The budget of a limit in units, rounded down."""
+    with localcontext() as context:
+        context.prec = _DIGITS
+        belief = Decimal(max_belief)
+        return int(((belief / (1 - belief)).ln() * _UNITS).to_integral_value(ROUND_FLOOR))
+
+
+def price(scale: int) -> int:
+    """What one answer costs, rounded up."""
+    return (_UNITS + scale - 1) // scale
+
+
+@dataclass
+class _Log:
+    """What both kinds of log have in common."""
+
+    time_ms: int = 0
+    policy: str = ""
+    load: str = ""
+    release: str = ""
+    linkage: str = ""
+    loads: set[str] = field(default_factory=set)
+    chains: set[str] = field(default_factory=set)
+    known: set[tuple[str, str]] = field(default_factory=set)
+
+    def begin(self, number: int, entry: Json) -> Json:
+        """Everything that holds of every entry; gives its event."""
+        event: Json = entry["event"]
+        _require(entry["sequence"] == number, f"is not entry {number}", entry)
+        _require((event["type"] == "opened") == (number == 0), "a log is opened once, first", entry)
+        _require(entry["time_ms"] >= self.time_ms, "time runs backwards", entry)
+        _require(entry["policy"] == self.policy, "names another policy than the one in force", entry)
+        self.time_ms = entry["time_ms"]
+        return event
+
+    def take_common(self, entry: Json, event: Json) -> bool:
+        """Cards and loads; False for anything else."""
+        match event["type"]:
+            case "opened" | "announced":
+                pass
+            case "registered":
+                self.known.add(_peer(event["card"]))
+            case "revoked":
+                _require((event["role"], event["name"]) in self.known, "revokes whom nobody knows", entry)
+                self.known.discard((event["role"], event["name"]))
+            case "loaded":
+                _require(event["load"] not in self.loads, "a load comes twice", entry)
+                _require(self.linkage in {"", event["linkage"]}, "a load of another chain", entry)
+                self._put_in_force(event)
+                self.release = event["release"]
+            case "relinked":
+                _require(event["load"] not in self.loads, "a load comes twice", entry)
+                _require(event["previous"] == self.linkage != "", "does not follow on the chain in force", entry)
+                _require(event["linkage"] not in self.chains, "a chain comes back", entry)
+                self._put_in_force(event)
+            case _:
+                return False
+        return True
+
+    def _put_in_force(self, event: Json) -> None:
+        self.load, self.linkage = event["load"], event["linkage"]
+        self.loads.add(self.load)
+        self.chains.add(self.linkage)
+
+
+def _peer(card: Json) -> tuple[str, str]:
+    content = json.loads(card["document"])
+    return content["role"], content["name"] if content["role"] == "researcher" else content["organisation"]
+
+
+@dataclass
+class Answer:
+    """One charged ticket."""
+
+    charge: Json
+    # Number of the charge's entry.
+    index: int
+    policy: str
+    # Census release in force at the charge.
+    release: str
+    # Hash of the sealed answer, once it is out.
+    released: str = ""
+    kept_until_ms: int = 0
+    delivered: bool = False
+    expired: bool = False
+
+
+@dataclass
+class CensusLedger(_Log):
+    """What a census log comes to."""
+
+    rules: Json = field(default_factory=dict)
+    # The largest cap that was ever allowed: the first one, or one that the operator confirmed, or a lower one.
+    largest_cap: int = 0
+    charged: int = 0
+    is_shut: bool = False
+    # `budget` or `operator` while it is shut.
+    reason: str = ""
+    answers: dict[str, Answer] = field(default_factory=dict)
+    queries: set[str] = field(default_factory=set)
+    slots: set[int] = field(default_factory=set)
+
+    @property
+    def cap(self) -> int:
+        return cap(self.rules["max_belief"])
+
+    @property
+    def anything_fits(self) -> bool:
+        return any(self.charged + price(scale) <= self.cap for scale in self.rules["scales"])
+
+
+def read_census(entries: Sequence[Json]) -> CensusLedger:
+    """What the log comes to, if it keeps every rule."""
+    log = CensusLedger()
+    must_shut = False
+    for number, entry in enumerate(entries):
+        event = log.begin(number, entry)
+        _require(not must_shut or event["type"] == "shutdown", "nothing fits any more, and it is not shut down", entry)
+        if log.take_common(entry, event):
+            continue
+        match event["type"]:
+            case "adopted":
+                _adopt(log, entry, event)
+                must_shut = not log.is_shut and not log.anything_fits
+            case "charged":
+                _charge(log, entry, event)
+                must_shut = not log.anything_fits
+            case "shutdown":
+                _require(not log.is_shut, "it is shut down already", entry)
+                _require(
+                    (event["reason"] == "budget") == must_shut, "a shutdown for another reason than it says", entry
+                )
+                _require(must_shut or (event["signature"] and event["note"]), "nobody ordered it", entry)
+                log.is_shut, log.reason, must_shut = True, event["reason"], False
+            case "reopened":
+                _require(log.is_shut, "it is not shut down", entry)
+                _require(log.anything_fits, "reopened while nothing fits", entry)
+                _require(event["signature"] and event["note"], "nobody ordered it", entry)
+                log.is_shut, log.reason = False, ""
+            case "released" | "delivered" | "expired":
+                _go_on(log, entry, event)
+            case kind:
+                _require(False, f"a census log holds no {kind}", entry)
+    _require(not must_shut, "the log ends where a shutdown must follow")
+    _require(log.charged == sum(price(answer.charge["scale"]) for answer in log.answers.values()), "the sum is wrong")
+    _require(log.charged <= log.largest_cap, "more was charged than the largest cap that was ever confirmed")
+    return log
+
+
+def _adopt(log: CensusLedger, entry: Json, event: Json) -> None:
+    rules = json.loads(event["document"])
+    new_cap = cap(rules["max_belief"])
+    confirmed = bool(event["confirmation"] and event["note"])
+    if log.rules:
+        _require(confirmed == (new_cap > log.cap), "a weaker policy is confirmed, and no other", entry)
+    log.rules = rules
+    log.policy = hashlib.sha256(event["document"].encode()).hexdigest()
+    log.largest_cap = max(log.largest_cap, new_cap)
+
+
+def _charge(log: CensusLedger, entry: Json, event: Json) -> None:
+    _require(log.rules, "there is no policy", entry)
+    _require(not log.is_shut, "charged while shut down", entry)
+    _require(("researcher", event["researcher"]) in log.known, "the researcher is not registered", entry)
+    _require(("health", event["health"]) in log.known, "the health agency is not registered", entry)
+    _require(event["load"] == log.load != "", "charged on another load than the one in force", entry)
+    _require(event["scale"] in log.rules["scales"], "at a scale that the policy does not admit", entry)
+    _require(event["units"] == price(event["scale"]), "at another price", entry)
+    _require(event["total"] == log.charged + event["units"], "the total is wrong", entry)
+    _require(event["total"] <= log.cap, "beyond the cap", entry)
+    _require(event["ticket"] not in log.answers, "one ticket is charged twice", entry)
+    _require(event["query"] not in log.queries, "one query has two tickets", entry)
+    _require(event["slot"] not in log.slots, "one slot serves two tickets", entry)
+    log.answers[event["ticket"]] = Answer(event, entry["sequence"], entry["policy"], log.release)
+    log.queries.add(event["query"])
+    log.slots.add(event["slot"])
+    log.charged = event["total"]
+
+
+def _go_on(log: CensusLedger, entry: Json, event: Json) -> None:
+    """What becomes of an answer."""
+    answer = log.answers.get(event["ticket"])
+    if answer is None:
+        raise LedgerError(f"entry {entry['sequence']}: an answer without a charge before it")
+    if event["type"] == "released":
+        _require(not answer.released, "one ticket has two answers", entry)
+        answer.released = event["answer"]
+        answer.kept_until_ms = entry["time_ms"] + log.rules["answer_retention_ms"]
+        return
+    _require(answer.released, "before the release", entry)
+    _require(not answer.delivered and not answer.expired, "delivered or expired before", entry)
+    if event["type"] == "delivered":
+        answer.delivered = True
+    else:
+        _require(entry["time_ms"] >= answer.kept_until_ms, "removed before its time", entry)
+        answer.expired = True
+
+
+@dataclass
+class Question:
+    """One accepted ticket."""
+
+    submission: Json
+    manifests: set[str] = field(default_factory=set)
+    # Where the census log has its charge; -1 until that is proved.
+    charged_at: int = -1
+    settled: bool = False
+    refused: str = ""
+
+
+@dataclass
+class HealthLedger(_Log):
+    """What a health log comes to."""
+
+    questions: dict[str, Question] = field(default_factory=dict)
+    queries: set[str] = field(default_factory=set)
+
+
+def read_health(entries: Sequence[Json]) -> HealthLedger:
+    """What the log comes to, if it keeps every rule."""
+    log = HealthLedger()
+    for number, entry in enumerate(entries):
+        event = log.begin(number, entry)
+        if log.take_common(entry, event):
+            continue
+        if event["type"] == "submitted":
+            _require(event["ticket"] not in log.questions, "one ticket is accepted twice", entry)
+            _require(event["query"] not in log.queries, "one query has two tickets", entry)
+            _require(("researcher", event["researcher"]) in log.known, "the researcher is not registered", entry)
+            _require(event["load"] == log.load != "", "accepted on another load than the one in force", entry)
+            log.questions[event["ticket"]] = Question(event)
+            log.queries.add(event["query"])
+            continue
+        question = log.questions.get(event["ticket"])
+        if question is None:
+            raise LedgerError(f"entry {number}: of a ticket that was never accepted")
+        _require(not question.settled and not question.refused, "after its end", entry)
+        match event["type"]:
+            case "forwarded":
+                question.manifests.add(event["manifest"])
+            case "reported_charge":
+                _require(question.manifests, "charged before a sample was forwarded", entry)
+                question.charged_at = event["log_index"]
+            case "settled":
+                _require(question.charged_at >= 0, "settled before it was charged", entry)
+                question.settled = True
+            case "refused":
+                _require(question.charged_at < 0, "refused after it was charged", entry)
+                question.refused = event["code"]
+            case kind:
+                _require(False, f"a health log holds no {kind}", entry)
+    return log
+
+
+def verify_agreement(census: CensusLedger, health: HealthLedger) -> None:
+    """Return only if the two logs can be of one history."""
+    for ticket, answer in census.answers.items():
+        question = health.questions.get(ticket)
+        if question is None:
+            raise LedgerError(f"ticket {ticket[:8]} was charged and never submitted")
+        charge, submission = answer.charge, question.submission
+        for name in ("query", "researcher"):
+            _require(charge[name] == submission[name], f"ticket {ticket[:8]}: the logs disagree about the {name}")
+        _require(
+            charge["manifest"] in question.manifests, f"ticket {ticket[:8]}: charged for a sample that nobody sent"
+        )
+    for ticket, question in health.questions.items():
+        charged = census.answers.get(ticket)
+        if question.charged_at >= 0:
+            _require(
+                charged is not None and charged.index == question.charged_at, f"ticket {ticket[:8]}: no such charge"
+            )
+        if question.settled:
+            _require(charged is not None and charged.released, f"ticket {ticket[:8]}: settled and not out")
+        if question.refused:
+            _require(charged is None, f"ticket {ticket[:8]}: charged, and refused as {question.refused}")

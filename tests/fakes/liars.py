@@ -1,0 +1,187 @@
+"""A registered researcher and a registered health agency that say whatever a test wants, with the keys of real homes.
+
+The commands cannot be made to lie. Here a home's own certificate opens the connection, without the product's own limits on
+what is sent, and every byte after that is the test's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+import numpy as np
+from fakes.deployment import FRENCH, Deployment
+from grpc import aio
+from grpc.aio import AioRpcError
+from tripartite.v1 import census_service_pb2, condition_pb2, health_service_pb2, ticket_pb2
+
+from broker_common.crypto.cards import VerifiedCard
+from broker_common.crypto.certificates import Role, TlsCredentials, server_name
+from broker_common.crypto.commitments import SALT_BYTES, commit_set, hash_bytes, hash_set
+from broker_common.crypto.sealing import SealingKey
+from broker_common.crypto.signing import Purpose, SigningKey
+from broker_common.errors import BrokerError
+from broker_common.query.messages import parse_message
+from broker_common.query.ticket import VerifiedTicket, sign_ticket
+from broker_common.rpc.status import broker_error
+from broker_common.storage.clock import system_clock
+from health_node.forwarding import Attempt, Sample, Sender
+from health_node.opening import HealthHome
+from researcher_node.answers import AskedQuestion
+from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.opening import ResearcherHome
+
+__all__ = ["END", "LyingHealth", "LyingResearcher", "Parts", "nobody"]
+
+_SECONDS = 10.0
+_PROJECT = "official-languages"
+Parts = list[bytes]
+"""The messages of one attempt as they would go over the wire: header, frames, manifest."""
+END = b""
+"""In the place of a part: nothing comes any more, and that is said."""
+
+
+def nobody(_: object) -> None:
+    """Changes nothing."""
+
+
+class LyingResearcher:
+    """The deployment's researcher."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._home = ResearcherHome(deployment.home("researcher"))
+        self._own = self._home._tls()
+
+    def prepare(self, where: str = "age >= 65", count: str = FRENCH) -> AskedQuestion:
+        """An honest question: quoted, signed, kept, and sent to nobody yet."""
+
+        async def work(session: Session) -> AskedQuestion:
+            return await session.prepare(Wanted(where, count, Precision(30), 1_000_000, _PROJECT))
+
+        asked: AskedQuestion = self._deployment.in_session(work)
+        return asked
+
+    def submission(
+        self,
+        asked: AskedQuestion,
+        *,
+        change: Callable[[ticket_pb2.Ticket], object] = nobody,
+        key: SigningKey | None = None,
+    ) -> health_service_pb2.SubmitRequest:
+        """What the question's submission looks like, its ticket changed by `change` and signed with `key` (else the own)."""
+        signed = asked.ticket_message
+        body = parse_message(ticket_pb2.Ticket, signed.ticket)
+        change(body)
+        own = self._home.keyring.signing(self._home.own_card(), Purpose.TICKET, system_clock())
+        return health_service_pb2.SubmitRequest(
+            ticket=sign_ticket(body, key or own),
+            criteria=parse_message(condition_pb2.Condition, asked.criteria),
+            criteria_nonce=asked.criteria_nonce,
+        )
+
+    def submit(self, wire: bytes) -> BrokerError | None:
+        """Say this to the health node's Submit; gives how it was refused, None for a question that was released."""
+        return self._call("health", self._home.config.health.address, "HealthService/Submit", [wire])
+
+    def quote(self, wire: bytes) -> BrokerError | None:
+        """Say this to the census node's Quote."""
+        return self._call("census", self._home.config.census.address, "CensusService/Quote", [wire])
+
+    def count(self, wire: bytes) -> BrokerError | None:
+        """Say this to the census node's Count, which is for health agencies."""
+        return self._call("census", self._home.config.census.address, "CensusService/Count", [wire])
+
+    def _call(self, role: Role, address: str, method: str, parts: Sequence[bytes]) -> BrokerError | None:
+        return asyncio.run(_say(role, self._home.trust.card(role), address, self._own, method, parts))
+
+
+class LyingHealth:
+    """The deployment's health agency, beside its own node."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._home = HealthHome(deployment.home("health"))
+        with self._home.journal() as journal, journal.reading() as state:
+            registration = state.membership.peer("census", self._home.config.census.organisation)
+            own, self.linkage = state.membership.own, state.linkage
+        assert registration is not None
+        assert own is not None
+        self._census, self._own_card = registration.card, own
+        self._own = self._home.keyring.tls(own, system_clock())
+
+    def parts(
+        self,
+        asked: AskedQuestion,
+        people: int = 100,
+        *,
+        twice: bool = False,
+        key: SigningKey | None = None,
+        census_key: SealingKey | None = None,
+        linkage: str = "",
+    ) -> Parts:
+        """One attempt with made-up pseudonyms, right in everything that is not asked to be wrong."""
+        signed = asked.ticket_message
+        ticket = VerifiedTicket(parse_message(ticket_pb2.Ticket, signed.ticket), signed.ticket)
+        manifest_key = key or self._home.keyring.signing(self._own_card, Purpose.MANIFEST, system_clock())
+        sender = Sender(census_key or self._census.sealing_key(system_clock()), manifest_key, os.urandom)
+        drawn = np.frombuffer(os.urandom(16 * people), dtype="V16")
+        pseudonyms = np.sort(np.concatenate([drawn, drawn[:1]]) if twice else drawn, kind="stable")
+        pseudonyms = pseudonyms.view(np.uint8).reshape(-1, 16)
+        salt = os.urandom(SALT_BYTES)
+        sample = Sample(pseudonyms, salt, commit_set(salt, hash_bytes(signed.ticket), hash_set(pseudonyms.tobytes())))
+        attempt = Attempt(ticket, signed, linkage or self.linkage, sender)
+        frames = list(attempt.frames(sample))
+        messages = [attempt.header(), *frames, attempt.manifest(sample)[1]]
+        return [message.SerializeToString() for message in messages]
+
+    def count(self, parts: Sequence[bytes]) -> BrokerError | None:
+        """Say this to the census node's Count, and then nothing; gives how it was refused, None for a sample that was charged.
+
+        The part that is wrong should be the last one: when a stream ends while its client writes, gRPC may put a status of
+        its own in the place of the server's.
+        """
+        address = self._home.config.census.address
+        return asyncio.run(_say("census", self._census, address, self._own, "CensusService/Count", parts))
+
+
+async def _say(
+    role: Role, card: VerifiedCard, address: str, own: TlsCredentials, method: str, parts: Sequence[bytes]
+) -> BrokerError | None:
+    trusted = b"".join(each.pem for each in card.certificates(system_clock()))
+    options = [
+        ("grpc.ssl_target_name_override", server_name(role)),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.enable_http_proxy", 0),
+    ]
+    credentials = grpc.ssl_channel_credentials(trusted, own.private_key, own.certificate)
+    async with aio.secure_channel(address, credentials, options) as channel:
+        coders: dict[str, Any] = {"request_serializer": bytes, "response_deserializer": bytes}
+        path = f"/tripartite.v1.{method}"
+        try:
+            if method.endswith("Count"):
+                await _converse(channel.stream_stream(path, **coders)(timeout=_SECONDS), parts)
+            elif method.endswith("Submit"):
+                async for _ in channel.unary_stream(path, **coders)(parts[0], timeout=_SECONDS):
+                    pass
+            else:
+                await channel.unary_unary(path, **coders)(parts[0], timeout=_SECONDS)
+        except AioRpcError as error:
+            return broker_error(error, role)
+    return None
+
+
+async def _converse(call: Any, parts: Sequence[bytes]) -> None:
+    """Say the first part, and the rest when there is the word to proceed; hear everything, raise how it ended."""
+    await call.write(parts[0])
+    heard = await call.read()
+    proceeds = isinstance(heard, bytes) and census_service_pb2.CountResponse.FromString(heard).HasField("proceed")
+    for part in parts[1:] if proceeds else ():
+        if part == END:
+            await call.done_writing()
+        else:
+            await call.write(part)
+    while await call.read() is not aio.EOF:
+        pass

@@ -1,0 +1,465 @@
+"""A whole deployment in one thread: the product's own homes and servers on a made-up network, in made-up time.
+
+Each party is what `tripartite init` makes and is served by the composition root that `serve` calls. Whatever a party does
+belongs to one of its processes; a kill ends them all at one instant, and what is started next finds a copy of the bytes that
+the party's files held then. Nothing else of the product is replaced: journals, stores, key files and cards are real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random  # noqa: TID251 - a seeded simulation, no secret
+import shutil
+import sqlite3
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import pytest
+import structlog
+from fakes.memory_grpc import Network
+from fakes.virtual_time import Killed, Process, VirtualLoop, current_process, in_process
+from tripartite.v1 import ticket_pb2
+
+import broker_common.storage.journal as journal_module
+import census_node.opening
+import health_node.opening
+import researcher_node.opening
+from broker_common.crypto.commitments import noise_seed
+from broker_common.crypto.noise_stream import NoiseStream
+from broker_common.errors import BrokerError
+from broker_common.privacy.discrete_laplace import add_noise
+from broker_common.query.question import question_from_wire
+from broker_common.storage.clock import SteadyClock, system_clock
+from broker_common.storage.journal import Journal
+from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.opening import CensusHome
+from census_node.proposals import draft, make_proposal
+from census_node.registry import Registry
+from census_node.samples import SampleFolder
+from deploy.local import PROJECT, Plan, lay_out
+from health_node.opening import HealthHome
+from researcher_node.config import AgencyPeer, ResearcherConfig
+from researcher_node.opening import ResearcherHome
+
+__all__ = ["AGENCIES", "PARTIES", "RESEARCHERS", "Fault", "Party", "Simulation", "make_template"]
+
+ResultT = TypeVar("ResultT")
+AGENCIES = ("census", "health")
+RESEARCHERS = ("researcher-1", "researcher-2")
+PARTIES = (*AGENCIES, *RESEARCHERS)
+_HOMES = {"census": CensusHome, "health": HealthHome, "researcher": ResearcherHome}
+_OPENINGS = {"census": census_node.opening, "health": health_node.opening, "researcher": researcher_node.opening}
+# A node that stopped by itself is started again after this long, as a supervisor does.
+_RESTART_SECONDS = 0.5
+_POPULATION = 120
+Fault: TypeAlias = Literal["lost", "stored"]
+When: TypeAlias = Literal["before", "after"]
+
+
+def make_template(folder: Path) -> Path:
+    """A deployment with two researchers; simulations begin with copies of it."""
+    plan = Plan(population=_POPULATION, seed=1, max_belief="0.75", release_tick_ms=200, delay_ms=250)
+    lay_out(folder, plan, lambda _: lambda _done, _total: None)
+    (folder / "researcher").rename(folder / "researcher-1")
+    shutil.rmtree(folder / "auditor")
+    first = ResearcherHome(folder / "researcher-1")
+    config = ResearcherConfig(
+        role="researcher",
+        researcher_id="researcher-2",
+        organisation="university",
+        project=PROJECT,
+        health=AgencyPeer(address=first.config.health.address),
+        census=AgencyPeer(address=first.config.census.address),
+    )
+    second = ResearcherHome.create(folder / "researcher-2", config)
+    (folder / "researcher-2" / "trust").mkdir(exist_ok=True)
+    for role in ("census", "health"):
+        second.trust.put(first.trust.card(role))
+    census = CensusHome(folder / "census")
+    census.register(second.own_card(), projects=[PROJECT])
+    # Short enough that answers expire.
+    policy = draft(plan.policy(), {"answer_retention_ms": 3_600_000})
+    census.adopt(make_proposal(policy, census.private_policy_key()))
+    HealthHome(folder / "health").register(second.own_card(), projects=[PROJECT])
+    for role, limits in (
+        ("census", "header_deadline_ms = 1000\nsample_deadline_ms = 5000\n"),
+        ("health", "forward_deadline_ms = 5000\nattempt_deadline_ms = 20000\nengine_threads = 1\n"),
+    ):
+        with (folder / role / "config.toml").open("a") as file:
+            file.write(f"\n[limits]\n{limits}")
+        # What is loaded lies elsewhere: a kill copies the home.
+        (folder / role / "people.csv").rename(folder / f"{role}.csv")
+    return folder
+
+
+@dataclass(eq=False)
+class Party:
+    """One organisation, its home, and the processes that run in it."""
+
+    name: str
+    folder: Path
+    # The one that serves, if one does.
+    node: Process | None = None
+    serving: asyncio.Task[None] | None = None
+    # Whether it is to be started again when it has stopped.
+    wanted: bool = True
+    processes: set[Process] = field(default_factory=set)
+    # What is to happen to its next commit.
+    fault: Fault | None = None
+    # What kills it: so many commits, or messages, from now.
+    kill_at_commit: tuple[int, When] | None = None
+    kill_at_message: int | None = None
+    # How long it is down after a kill that waits for its moment.
+    down_seconds: float = 0.0
+
+    @property
+    def role(self) -> Literal["census", "health", "researcher"]:
+        return self.name if self.name in AGENCIES else "researcher"  # type: ignore[return-value]  # one of three
+
+    @property
+    def is_up(self) -> bool:
+        return self.node is not None and self.node.is_alive
+
+
+@dataclass(eq=False)
+class _Cut:
+    """A link that is to be cut."""
+
+    pair: frozenset[str]
+    messages: int
+    seconds: float
+
+
+class Simulation:
+    """One deployment and everything that happens to it. Use it inside `running`."""
+
+    def __init__(self, template: Path, folder: Path, seed: int) -> None:
+        self.chance = random.Random(f"events of {seed}")
+        self.loop = VirtualLoop(self.chance)
+        self.network = Network(self.chance)
+        self.network.passing = self._passing
+        self.folder = folder
+        self.sources = template
+        self.parties: dict[str, Party] = {}
+        for name in PARTIES:
+            home = folder / name
+            shutil.copytree(template / name, home)
+            self.parties[name] = Party(name, home)
+        self._began_ms = system_clock()
+        # Time that passed without anything happening, and how far each party's wall clock is off.
+        self.skipped_ms = 0
+        self.shift_ms = dict.fromkeys(PARTIES, 0)
+        self._copies = itertools.count(1)
+        self._cuts: list[_Cut] = []
+        # The next command of an operator is killed at its commit.
+        self.kill_command: When | None = None
+        # By ticket: what the answer must be, as the newest charge of it fixed it.
+        self.expected: dict[str, int] = {}
+        # What must not happen, as soon as it is seen.
+        self.problems: list[str] = []
+        self._background: set[asyncio.Task[Any]] = set()
+
+    # --- clocks ----------------------------------------------------------------------------------------------------
+
+    def monotone_ms(self) -> int:
+        return int(self.loop.seconds * 1000) + self.skipped_ms
+
+    def wall_ms(self, party: str) -> int:
+        return self._began_ms + self.monotone_ms() + self.shift_ms[party]
+
+    def _steady(self, role: str) -> SteadyClock:
+        # Both researchers' machines have the first one's clock.
+        party = role if role in AGENCIES else RESEARCHERS[0]
+        return SteadyClock(partial(self.wall_ms, party), self.monotone_ms)
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def run(self, main: Callable[[], Awaitable[None]]) -> None:
+        """Run `main` in this simulation, to its end."""
+        with self._replacing():
+            try:
+                self.loop.run_until_complete(self._whole(main))
+            finally:
+                self.loop.close()
+
+    async def _whole(self, main: Callable[[], Awaitable[None]]) -> None:
+        self.loop.set_exception_handler(self._unhandled)
+        try:
+            await main()
+        finally:
+            await self.end()
+
+    @contextlib.contextmanager
+    def _replacing(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            self.network.install(patch)
+            for role, opening in _OPENINGS.items():
+                patch.setattr(opening, "SteadyClock", partial(self._steady, role))
+            # Nobody else runs while somebody waits for a lock: it is not let go before.
+            patch.setattr(journal_module, "_BUSY_TIMEOUT_SECONDS", 0)
+            commit = Journal._commit
+            patch.setattr(Journal, "_commit", lambda journal: self._committing(journal, commit))
+            before = structlog.get_config()
+            structlog.configure(processors=[self._logged])
+            try:
+                yield
+            finally:
+                structlog.configure(**before)
+
+    def _logged(self, _logger: object, _method: str, line: Any) -> Any:
+        process = current_process()
+        if process is None or process.is_alive:
+            # Codes that stand for a fault of our own, whatever happened outside.
+            if line["event"] == "unforeseen" or line.get("code") in {"INTERNAL", "INTEGRITY"}:
+                self.problems.append(f"{process}: {dict(line)}")
+            if line["event"] == "a charged answer cannot be made":
+                self.problems.append(f"a sample was lost that nobody took away: {dict(line)}")
+        raise structlog.DropEvent
+
+    def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, Killed):
+            self.problems.append(f"unhandled: {context.get('message')}: {error!r}")
+
+    def spawn(self, party: str, name: str, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> asyncio.Task[ResultT]:
+        """Begin the work of a new process of a party."""
+        process = Process(party, name)
+        self.parties[party].processes.add(process)
+
+        async def whole() -> ResultT:
+            try:
+                return await work()
+            finally:
+                self.parties[party].processes.discard(process)
+
+        task = self.loop.create_task(whole(), context=in_process(process))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    def command(self, party: str, work: Callable[[], ResultT]) -> ResultT:
+        """Run an operator's command from beginning to end, as a process of its own.
+
+        Raises:
+            Killed: it was killed at its commit.
+        """
+        return in_process(Process(party, "command")).run(work)
+
+    async def end(self) -> None:
+        """Nobody does anything any more."""
+        for party in self.parties.values():
+            party.wanted = False
+            for process in [*party.processes, *([party.node] if party.node else [])]:
+                process.end()
+                self.network.drop(process)
+        for task in self._background:
+            task.cancel()
+        if others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others, timeout=60)
+
+    # --- nodes -----------------------------------------------------------------------------------------------------
+
+    def home(self, party: str) -> Any:
+        """A party's home, opened as a command opens it."""
+        return _HOMES[self.parties[party].role](self.parties[party].folder)
+
+    async def start(self, name: str) -> None:
+        """Start a party's node, if it is down; returns when it serves, or has stopped again."""
+        party = self.parties[name]
+        if party.is_up:
+            return
+        process = party.node = Process(name, "node")
+        ready = self.loop.create_future()
+
+        def on_ready(_address: str) -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        async def serve() -> None:
+            await self.home(name).serve(on_ready)
+
+        task = party.serving = self.loop.create_task(serve(), context=in_process(process))
+        task.add_done_callback(lambda done: self._ended(party, process, done))
+        await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+
+    def _ended(self, party: Party, process: Process, done: asyncio.Task[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if not process.is_alive:
+            return
+        process.end()
+        self.network.drop(process)
+        if isinstance(error, BrokerError):
+            if not (process.may_stop and error.stops_node):
+                self.problems.append(f"{process} stopped by itself: {error!r}")
+        elif error is not None:
+            self.problems.append(f"{process} ended: {error!r}")
+        if party.wanted:
+            self._start_later(party, _RESTART_SECONDS)
+
+    def _start_later(self, party: Party, seconds: float) -> None:
+        async def later() -> None:
+            await asyncio.sleep(seconds)
+            if party.wanted:
+                await self.start(party.name)
+
+        task = self.loop.create_task(later(), context=in_process(None))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def stop(self, name: str) -> None:
+        """Stop a party's node as a signal does."""
+        party = self.parties[name]
+        serving = party.serving
+        if party.is_up and serving is not None:
+            serving.cancel()
+            await asyncio.wait({serving})
+
+    def kill(self, name: str, *, down_seconds: float) -> None:
+        """Kill every process of a party here and now. What is started next finds the bytes of this instant."""
+        party = self.parties[name]
+        party.kill_at_commit = party.kill_at_message = None
+        doomed = [*party.processes, *([party.node] if party.node else [])]
+        for process in doomed:
+            process.is_alive = False
+        copy = self.folder / f"{name}-{next(self._copies)}"
+        # Without the shared-memory index: SQLite makes it anew from the write-ahead log, as after a power cut.
+        shutil.copytree(party.folder, copy, ignore=shutil.ignore_patterns("*-shm"))
+        party.folder = copy
+        for process in doomed:
+            process.end()
+            self.network.drop(process)
+        party.processes.clear()
+        if party.wanted:
+            self._start_later(party, down_seconds)
+
+    # --- what goes wrong -------------------------------------------------------------------------------------------
+
+    def cut(self, one: str, other: str, *, messages: int, seconds: float) -> None:
+        """Cut a link after so many messages, for so long."""
+        cut = _Cut(frozenset({one, other}), messages, seconds)
+        if messages:
+            self._cuts.append(cut)
+        else:
+            self._cut_now(cut)
+
+    def _cut_now(self, cut: _Cut) -> None:
+        one, other = sorted(cut.pair)
+        self.network.cut(one, other)
+        self.loop.call_later(cut.seconds, self.network.mend)
+
+    def _passing(self, sender: str, receiver: str) -> None:
+        for name in (sender, receiver):
+            party = self.parties.get(name)
+            if party is not None and party.kill_at_message is not None:
+                party.kill_at_message -= 1
+                if party.kill_at_message <= 0:
+                    self.kill(name, down_seconds=party.down_seconds)
+        for cut in [cut for cut in self._cuts if cut.pair == {sender, receiver}]:
+            cut.messages -= 1
+            if cut.messages <= 0:
+                self._cuts.remove(cut)
+                self._cut_now(cut)
+
+    def disarm(self) -> None:
+        """Nothing goes wrong from here on."""
+        self._cuts.clear()
+        self.kill_command = None
+        self.network.mend()
+        for party in self.parties.values():
+            party.fault = party.kill_at_commit = party.kill_at_message = None
+
+    def _committing(self, journal: Journal[Any], commit: Callable[[Journal[Any]], None]) -> None:
+        process = current_process()
+        if process is None or not process.is_alive:
+            commit(journal)
+            return
+        party = self.parties[process.party]
+        if self.kill_command is not None and process.name == "command":
+            when, self.kill_command = self.kill_command, None
+            if when == "after":
+                self._commit(journal, commit)
+            raise Killed
+        if party.kill_at_commit is not None:
+            left, when = party.kill_at_commit
+            party.kill_at_commit = (left - 1, when)
+            if left <= 1:
+                if when == "after":
+                    self._commit(journal, commit)
+                self.kill(party.name, down_seconds=party.down_seconds)
+                raise Killed
+        if party.fault is not None:
+            fault, party.fault = party.fault, None
+            process.may_stop = True
+            happens = fault == "stored"
+            # It does what the journal uses.
+            journal.db.conn = _FailingCommit(journal.db.conn, happens=happens)  # type: ignore[assignment]
+            try:
+                commit(journal)
+            finally:
+                if happens:
+                    self._remember(party, journal)
+            return
+        self._commit(journal, commit)
+
+    def _commit(self, journal: Journal[Any], commit: Callable[[Journal[Any]], None]) -> None:
+        commit(journal)
+        process = current_process()
+        if process is not None:
+            self._remember(self.parties[process.party], journal)
+
+    def _remember(self, party: Party, journal: Journal[Any]) -> None:
+        """What every charge that has just become durable fixed: the noisy count, from its kept sample."""
+        if party.name != "census":
+            return
+        for row in journal.db.query("select * from pending"):
+            body = ticket_pb2.Ticket.FromString(row["signed_ticket"])
+            kept = SampleFolder(party.folder / "samples").read(row["sample"], row["submitted_set"])
+            registry = Registry.read(party.folder / "registries" / f"{row['load']}.npz", row["load"])
+            seed = noise_seed(
+                kept.slot_secret,
+                ticket_hash=bytes.fromhex(row["ticket"]),
+                submitted_set=row["submitted_set"],
+                active_set=row["active_set"],
+                load=row["load"],
+                scale=body.scale,
+            )
+            question = question_from_wire(body.question, CENSUS_DICTIONARY)
+            exact = registry.count(registry.rows_of(kept.pseudonyms), question)
+            self.expected[row["ticket"]] = add_noise(exact, body.scale, NoiseStream(seed)).value
+
+    # --- what is on disk -------------------------------------------------------------------------------------------
+
+    def rows(self, party: str, statement: str) -> list[tuple[Any, ...]]:
+        """What a database holds, read by a connection of its own."""
+        name = "answers.db" if party in RESEARCHERS else "journal.db"
+        path = self.parties[party].folder / name
+        if not path.is_file():
+            return []
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+            return connection.execute(statement).fetchall()
+
+
+class _FailingCommit:
+    """A connection whose COMMIT fails, before or after it was done."""
+
+    def __init__(self, connection: Any, *, happens: bool) -> None:
+        self._connection = connection
+        self._happens = happens
+
+    def execute(self, statement: str, *arguments: Any) -> Any:
+        if statement != "COMMIT":
+            return self._connection.execute(statement, *arguments)
+        if self._happens:
+            self._connection.execute(statement)
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        raise error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
