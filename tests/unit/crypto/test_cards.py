@@ -103,7 +103,9 @@ def test_the_fingerprint_is_of_the_card_and_not_of_its_signatures() -> None:
 
 # --- one spelling ----------------------------------------------------------------------------------------------------
 
-times = st.integers(0, 2**53 - 1)
+# The last millisecond of the year 9999: beyond it no calendar goes.
+LAST_MS = 253_402_300_799_999
+times = st.integers(0, LAST_MS)
 names = st.from_regex(r"\A[a-z0-9][a-z0-9-]{0,20}\Z")
 keys = st.lists(
     st.builds(
@@ -192,6 +194,7 @@ OTHER_DOCUMENTS: dict[str, Callable[[bytes], bytes]] = {
     "serial of zero": lambda text: text.replace(b'"serial":1', b'"serial":0'),
     "serial beyond exact JSON": lambda text: text.replace(b'"serial":1', b'"serial":9007199254740992'),
     "negative time": lambda text: text.replace(b'"until_ms":0', b'"until_ms":-1', 1),
+    "time beyond the calendar": lambda text: text.replace(b'"until_ms":0', b'"until_ms":253402300800000', 1),
     "other format": lambda text: text.replace(b'"format":1', b'"format":2'),
     "no format": lambda text: text.replace(b'"format":1,', b""),
     "key twice": lambda text: text.replace(b'"format":1', b'"format":1,"format":1'),
@@ -547,7 +550,7 @@ def test_the_identity_key_is_replaced_by_a_card_that_both_sign() -> None:
     assert code_of(lambda: follow(first, third.signed)) == "BAD_SIGNATURE"
 
 
-@pytest.mark.parametrize("honoured_until_ms", [0, 1, 10**15])
+@pytest.mark.parametrize("honoured_until_ms", [0, 1, LAST_MS])
 def test_a_stolen_identity_key_that_was_replaced_makes_no_successor(honoured_until_ms: int) -> None:
     """Not even while it is honoured: it would replace its successor, and the theft could not be ended."""
     alice, thief = ALICE.copy(), ALICE.copy()
@@ -565,6 +568,15 @@ def test_a_stolen_identity_key_that_was_replaced_makes_no_successor(honoured_unt
     for signers in ([old], [old, old]):
         assert code_of(lambda: follow(known, sign_card(listing_both, signers))) == "BAD_SIGNATURE"  # noqa: B023 - called here
     assert follow(known, alice.renew("ticket").signed).card.serial == known.card.serial + 1
+
+
+def test_the_newest_identity_key_is_the_last_that_is_listed() -> None:
+    """Which one counts does not depend on when it is asked: a key that begins later counts from its card on."""
+    alice, thief = ALICE.copy(), ALICE.copy()
+    known = alice.renew(IDENTITY, from_ms=10**12, until_ms=2 * 10**12)
+    thief.renew("ticket")
+    assert code_of(lambda: follow(known, thief.renew("ticket").signed)) == "BAD_SIGNATURE"
+    assert follow(known, alice.renew("ticket").signed).card.serial == 3
 
 
 def test_a_first_card_can_drop_to_another_identity_only_through_both() -> None:

@@ -470,6 +470,28 @@ def test_a_revocation_that_waits_for_a_card_revokes_all_the_same(
                 assert code_of(lambda: WAYS[way](journal, signed)) == "NOT_REGISTERED"  # noqa: B023 - called here
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_card_that_was_under_way_does_not_follow_what_replaced_it(
+    journal: Journal[CensusState], path: Path, clock: FakeClock, alice: Party, way: str
+) -> None:
+    """The operator's command holds the lock when the card is looked at: whom it follows is decided after it."""
+    newer, stranger, waiting = alice.renew("ticket").signed, Party(ALICE.identity), threading.Event()
+
+    def begin() -> None:
+        waiting.set()
+        begin_transaction()
+
+    with opened(path, clock) as operator, ThreadPoolExecutor(1) as node:
+        begin_transaction = journal._begin
+        journal._begin = begin  # type: ignore[method-assign]  # the same, and says that it was reached
+        with operator.transaction() as transaction:
+            taken = node.submit(WAYS[way], journal, newer)
+            assert waiting.wait(SECONDS)
+            transaction.append(Registered(card=stranger.card.signed, note="a lost key", projects=("study",), inbox=""))
+        assert code_of(taken.result) == "BAD_SIGNATURE"
+    assert KnownPeers(journal, clock).card("researcher", "alice").signed == stranger.card.signed
+
+
 def test_a_card_of_nobody_whom_an_operator_has_registered_is_not_taken(journal: Journal[CensusState]) -> None:
     """What comes over the wire renews what is known, and introduces nobody."""
     with unchanged(journal):

@@ -323,6 +323,19 @@ def test_a_peer_has_one_card_at_a_time(role: str) -> None:
     assert set(old) <= set(state.membership.certificates(0))
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_a_peer_is_entered_again_as_often_as_its_operator_says(role: str) -> None:
+    """The same card with other studies or another inbox, and each card that follows, without a reason."""
+    alice = ALICE.copy()
+    state = state_after(role, *beginning(role), registered(ALICE, projects=("two",), inbox="127.0.0.1:2"))
+    for purpose in ("ticket", TLS, IDENTITY, "ticket"):
+        alice.renew(purpose)
+        state.apply(entry_after(state, registered(alice)))
+        peer = state.membership.peer("researcher", "alice")
+        assert peer is not None
+        assert (peer.card.signed, peer.projects, peer.inbox) == (alice.card.signed, (), "")
+
+
 def test_a_card_may_take_the_place_of_its_own_subject() -> None:
     """A new card with the same certificate is no second party."""
     state = state_after("census", *beginning())
