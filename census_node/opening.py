@@ -175,7 +175,7 @@ class CensusHome(AgencyHome[CensusState]):
         """Serve until a signal, or until an error that stops the node, which is raised."""
         journal = self.open_journal()
         with self.keyring.changing():
-            self.keyring.forget_ended(self.own_card(), self._clock())
+            self.keyring.forget_ended(self.own_card(), self._clock(), log_ms=journal.state.time_ms)
         stop = StopSignal()
         node = self._node(journal)
         service = CensusService(node, self.config.limits, stop)

@@ -107,7 +107,7 @@ class HealthHome(AgencyHome[HealthState]):
         """Serve until a signal, or until an error that stops the node, which is raised."""
         journal = self.open_journal()
         with self.keyring.changing():
-            self.keyring.forget_ended(self.own_card(), self._clock())
+            self.keyring.forget_ended(self.own_card(), self._clock(), log_ms=journal.state.time_ms)
         stop = StopSignal()
         known = KnownPeers(journal, self._clock)
         census_name = self.config.census.organisation
