@@ -176,7 +176,7 @@ class CensusHome(AgencyHome[CensusState]):
         journal = self.open_journal()
         own = self.own_card()
         with self.keyring.changing():
-            self.keyring.forget_ended(own, self._clock())
+            self.keyring.forget_ended(own, self._clock(), log_ms=journal.state.time_ms)
         # Said here, once: with one of these missing every question would fail.
         self.keyring.signing(own, Purpose.ANSWER, self._clock())
         self.keyring.opening(own, self._clock())

@@ -108,7 +108,7 @@ class HealthHome(AgencyHome[HealthState]):
         journal = self.open_journal()
         own = self.own_card()
         with self.keyring.changing():
-            self.keyring.forget_ended(own, self._clock())
+            self.keyring.forget_ended(own, self._clock(), log_ms=journal.state.time_ms)
         # Said here, once: with one of these missing every question would fail.
         self.keyring.signing(own, Purpose.MANIFEST, self._clock())
         self.keyring.sampling(str(own.in_use(SAMPLING, self._clock())))

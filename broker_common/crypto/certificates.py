@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, NoReturn, TypeAlias, cast, get_args
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -207,7 +207,8 @@ def _verify_form(certificate: x509.Certificate, identity: Identity) -> None:
     """Return only if the certificate is, bit for bit, what we would have made of its key, serial and times."""
     try:
         key = certificate.public_key()
-    except UnsupportedAlgorithm as error:
+    except (InternalError, UnsupportedAlgorithm) as error:
+        # The former is what the library says of a key whose length is not that of its kind.
         raise ValueError("the certificate's key is of no known kind") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise ValueError("the certificate's key is not on the curve P-256")  # noqa: TRY004 - a wrong value, to the caller

@@ -178,14 +178,16 @@ class Keyring:
         """Remove what an attempt that came to nothing has left: keys for a purpose that the home's card does not list."""
         self._keep(purpose, [public for _, public in card.listed(purpose)])
 
-    def forget_ended(self, card: VerifiedCard, now_ms: int) -> None:
+    def forget_ended(self, card: VerifiedCard, now_ms: int, *, log_ms: int | None = None) -> None:
         """Remove the keys whose time is over: a stolen disk must not open what was sealed to them.
 
-        Keys that are not on this machine are left alone.
+        `log_ms` is the time that the home's log has come to. A clock that is ahead once must not end the log's key: whoever
+        opens the log when it is set right needs it. Keys that are not on this machine are left alone.
         """
         for purpose in self._references:
+            at_ms = now_ms if log_ms is None or purpose != Purpose.LOG.value else min(now_ms, log_ms)
             with contextlib.suppress(InvalidRequestError):
-                self._keep(purpose, card.honoured(purpose, now_ms))
+                self._keep(purpose, card.honoured(purpose, at_ms))
 
     def _keep(self, purpose: str, wanted: Sequence[PublicKey]) -> None:
         reference = self._reference(purpose)
@@ -195,10 +197,7 @@ class Keyring:
         before = self._home.read(reference)
         if purpose == TLS:
             certificates = [key for key in wanted if isinstance(key, PeerCertificate)]
-            try:
-                kept = "".join(credentials_of(each, before).private_key.decode("ascii") for each in certificates)
-            except ValueError as error:
-                raise self._home.no_key(reference) from error
+            kept = "".join(block for each in certificates for block in _private_block(each, before))
         elif purpose == SAMPLE:
             raws = {key.raw for key in wanted if isinstance(key, SealingKey)}
             opening = self._home.read_keys(reference, OpeningKey.parse_text)
@@ -206,7 +205,8 @@ class Keyring:
         else:
             signing = self._home.read_keys(reference, lambda text: SigningKey.parse_text(text, Purpose(purpose)))
             kept = "".join(f"{key.to_text()}\n" for key in signing if key.verify_key in wanted)
-        if kept.encode("ascii") != before:
+        # A file that holds none of the home's keys is somebody's mistake, and may be the only copy of something.
+        if kept and kept.encode("ascii") != before:
             self._home.replace_key(reference, kept)
 
     def _reference(self, purpose: str) -> str:
@@ -231,6 +231,14 @@ def log_signer(keyring: Keyring, origin: str, clock: Clock) -> Callable[[LogStat
         return NoteSigner(origin, keyring.every_signing(card, Purpose.LOG, max(clock(), state.time_ms)))
 
     return signer
+
+
+def _private_block(certificate: PeerCertificate, blocks: bytes) -> list[str]:
+    """The private key of a certificate as it stands among others; nothing if it does not."""
+    try:
+        return [credentials_of(certificate, blocks).private_key.decode("ascii")]
+    except ValueError:
+        return []
 
 
 def _parse_sampling(text: str) -> SamplingKey:

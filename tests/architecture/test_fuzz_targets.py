@@ -18,6 +18,7 @@ PARSER = re.compile(
 )
 # Functions that are called like parsers and see no bytes from outside, or hand them on as they are.
 EXEMPT = {
+    "broker_common.card_commands:verify_card_role": "takes a card that was verified",
     "broker_common.rpc.callers:verify_role": "takes an identity and the name of an RPC",
     "broker_common.storage.source_values:ColumnReader.read": "texts of a source: reached through both loaders",
     "census_node.ledger:verify_affordable": "takes a state and a scale",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Self
 
 import grpc
@@ -57,6 +57,7 @@ __all__ = [
     "hand_over",
     "raw_channel",
     "registered",
+    "running",
     "serving",
     "until",
 ]
@@ -80,6 +81,24 @@ def add_cards(server: aio.Server, journal: Journal[StateT]) -> None:
     """The exchange of cards, as an agency's node serves it."""
     cards = CardService(CardExchange(journal, system_clock))
     card_service_pb2_grpc.add_CardServiceServicer_to_server(cards, server)
+
+
+@contextlib.asynccontextmanager
+async def running(serve: Callable[[Callable[[str], None]], Awaitable[None]]) -> AsyncIterator[None]:
+    """A node as its home serves it, ready."""
+    ready = asyncio.Event()
+    served = asyncio.ensure_future(serve(lambda _: ready.set()))
+    waiting = asyncio.ensure_future(ready.wait())
+    await asyncio.wait({served, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if not ready.is_set():
+        await served
+    try:
+        yield
+    finally:
+        served.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await served
 
 
 @contextlib.asynccontextmanager

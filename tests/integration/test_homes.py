@@ -13,8 +13,8 @@ import pytest
 from cryptography import x509
 from fakes.cards import Party
 from fakes.forged import STRANGE, twin
+from fakes.loopback import running, until
 from fakes.loopback import serving as serving_inbox
-from fakes.loopback import until
 from fakes.world import FRENCH, verify_stored_log
 from grpc.aio import ServicerContext
 from tripartite.v1 import card_service_pb2, card_service_pb2_grpc, inbox_service_pb2, inbox_service_pb2_grpc
@@ -69,25 +69,8 @@ async def serving(*nodes: Serve) -> AsyncIterator[None]:
     """All of these nodes, ready."""
     async with contextlib.AsyncExitStack() as stack:
         for serve in nodes:
-            await stack.enter_async_context(_one(serve))
+            await stack.enter_async_context(running(serve))
         yield
-
-
-@contextlib.asynccontextmanager
-async def _one(serve: Serve) -> AsyncIterator[None]:
-    ready = asyncio.Event()
-    running = asyncio.ensure_future(serve(lambda _: ready.set()))
-    waiting = asyncio.ensure_future(ready.wait())
-    await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if not ready.is_set():
-        await running
-    try:
-        yield
-    finally:
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
 
 
 async def refused_start(home: Path) -> BrokerError:

@@ -1,0 +1,314 @@
+"""`tripartite keys rotate` on whole homes: the next key serves, the ones before end, and nothing is left half done."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from fakes.clock import FakeClock
+from fakes.deployment import Outcome, run_here
+from fakes.loopback import running
+
+from broker_common.crypto.cards import PURPOSES, SAMPLE, SAMPLING, TLS, PublicKey, VerifiedCard
+from broker_common.crypto.certificates import PeerCertificate, Role, credentials_of
+from broker_common.crypto.sealing import OpeningKey, SealingKey
+from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
+from broker_common.errors import InvalidRequestError
+from broker_common.storage.clock import system_clock
+from broker_common.storage.keyring import Keyring
+from broker_common.tlog.entries import Adopted
+from census_node.opening import CensusHome
+from deploy.local import Plan, lay_out
+from health_node.opening import HealthHome
+from researcher_node.opening import ResearcherHome
+
+AnyHome: TypeAlias = CensusHome | HealthHome | ResearcherHome
+HOMES: dict[Role, type[AnyHome]] = {"census": CensusHome, "health": HealthHome, "researcher": ResearcherHome}
+EVERY_KEY = [(role, purpose) for role in HOMES for purpose in PURPOSES[role]]
+# A sampling key is a secret of one party that signs and opens nothing: open questions are still drawn with the ones before.
+# When a log's key ends is for the log's own time to say.
+ENDING = [(role, purpose) for role, purpose in EVERY_KEY if purpose not in {SAMPLING, "log"}]
+DAY_MS = 86_400_000
+PLAN = Plan(population=10, seed=1, max_belief="0.75", release_tick_ms=0)
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Path:
+    """Four homes for a few people, without waiting."""
+    lay_out(tmp_path / "deployment", PLAN, lambda _: lambda _done, _total: None)
+    return tmp_path / "deployment"
+
+
+def rotate(home: Path, purpose: str, *words: str) -> Outcome:
+    """The command, with --json."""
+    return run_here("keys", "rotate", "--home", home, "--json", purpose, *words)
+
+
+def opened(deployment: Path, role: Role) -> AnyHome:
+    """A home, as a command finds it."""
+    return HOMES[role](deployment / role)
+
+
+def newest(card: VerifiedCard, purpose: str) -> PublicKey:
+    """The key that was listed last."""
+    return card.listed(purpose)[-1][1]
+
+
+def same(*publics: PublicKey) -> bool:
+    """Whether these are one key."""
+    return len({public.raw if isinstance(public, SealingKey) else public for public in publics}) == 1
+
+
+def has_private(keyring: Keyring, purpose: str, public: PublicKey) -> bool:
+    """Whether the private half of a key is in the home's files."""
+    content = keyring._home.read(keyring._reference(purpose))
+    if isinstance(public, PeerCertificate):
+        try:
+            return bool(credentials_of(public, content).private_key)
+        except ValueError:
+            return False
+    if isinstance(public, SealingKey):
+        keys = [OpeningKey.parse_text(line) for line in content.decode().splitlines()]
+        return public.raw in [key.sealing_key.raw for key in keys]
+    assert isinstance(public, VerifyKey)
+    signing = [SigningKey.parse_text(line, Purpose(purpose)) for line in content.decode().splitlines()]
+    return public in [key.verify_key for key in signing]
+
+
+def adopted(home: CensusHome) -> Adopted:
+    """The adoption that is in force."""
+    event = home.read(lambda state: state.adopted)
+    assert event is not None
+    return event
+
+
+def verify_policy_in_force(home: CensusHome) -> None:
+    """Return if whoever knows the agency's present card takes the policy in force."""
+    event, now_ms = adopted(home), system_clock()
+    (key,) = [key for key in home.own_card().verify_keys(Purpose.POLICY, now_ms) if key.key_id == event.key_id]
+    key.verify_text(event.document.encode(), event.signature)
+
+
+# --- in a hurry --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("role", "purpose"), EVERY_KEY)
+def test_key_in_an_emergency_takes_the_place_of_one_that_was_announced(
+    deployment: Path, role: Role, purpose: str
+) -> None:
+    """Announced for next week, then stolen: a third one is used from now on, and neither of the others is good."""
+    home = deployment / role
+    before = opened(deployment, role).own_card()
+    assert rotate(home, purpose, "--in", "7d").code == 0
+    announced = opened(deployment, role).own_card()
+    assert same(announced.in_use(purpose, system_clock()), newest(before, purpose))
+    outcome = rotate(home, purpose, "--in", "0s", "--honour", "0s")
+    assert outcome.result["serial"] == announced.card.serial + 1 == 3
+    after, now_ms = opened(deployment, role).own_card(), system_clock()
+    key = newest(after, purpose)
+    assert same(after.in_use(purpose, now_ms), *after.honoured(purpose, now_ms), key)
+    assert not same(key, newest(before, purpose))
+    assert not same(key, newest(announced, purpose))
+    if purpose != SAMPLING:
+        held = [
+            has_private(opened(deployment, role).keyring, purpose, newest(card, purpose))
+            for card in (before, announced, after)
+        ]
+        assert held == [False, False, True]
+    # And it can be replaced in its turn.
+    assert rotate(home, purpose).result["serial"] == 4
+
+
+# --- what a disk still holds -------------------------------------------------------------------------------------------
+
+
+def verify_nowhere(folder: Path, *secrets: bytes) -> None:
+    """Return if no file under a folder holds any of these."""
+    for file in folder.rglob("*"):
+        content = file.read_bytes() if file.is_file() else b""
+        assert not any(secret in content for secret in secrets), file
+
+
+@pytest.mark.parametrize(("role", "purpose"), ENDING)
+async def test_private_keys_that_have_ended_are_gone_after_the_next_start(
+    deployment: Path, tmp_path: Path, role: Role, purpose: str
+) -> None:
+    """Honoured for a day more, and then of no use to anybody who copies the disk."""
+    home = deployment / role
+    before = opened(deployment, role)
+    content = before.home.read(before.keyring._reference(purpose))
+    # The secret without its label and its line ends.
+    secrets = (
+        [line for line in content.splitlines() if b"-----" not in line] if purpose == TLS else content.split()[-1:]
+    )
+    old = newest(before.own_card(), purpose)
+    assert rotate(home, purpose, "--in", "0s", "--honour", "1d").code == 0
+    assert has_private(before.keyring, purpose, old)
+    for days, is_there in ((0, True), (2, False)):
+        later = opened(deployment, role)
+        later._clock = FakeClock(system_clock() + days * DAY_MS)  # type: ignore[assignment]  # it tells the time
+        async with running(later.serve):
+            pass
+        copied = tmp_path / f"copy after {days} days"
+        shutil.copytree(home, copied)
+        found = HOMES[role](copied)
+        assert has_private(found.keyring, purpose, old) == is_there
+        assert has_private(found.keyring, purpose, newest(found.own_card(), purpose))
+    verify_nowhere(copied, *secrets)
+
+
+@pytest.mark.parametrize("role", ["census", "health"])
+async def test_clock_that_is_ahead_at_one_start_does_not_end_the_log(deployment: Path, role: Role) -> None:
+    """Nothing was logged at that start: set right, the clock says that the key before the last is still good."""
+    home = deployment / role
+    old = newest(opened(deployment, role).own_card(), "log")
+    assert rotate(home, "log", "--honour", "1d").code == 0
+    ahead = opened(deployment, role)
+    ahead._clock = FakeClock(system_clock() + 2 * DAY_MS)  # type: ignore[assignment]  # it tells the time
+    async with running(ahead.serve):
+        pass
+    for _ in range(2):
+        async with running(opened(deployment, role).serve):
+            pass
+    assert has_private(opened(deployment, role).keyring, "log", old)
+
+
+@pytest.mark.parametrize("role", ["census", "health"])
+async def test_log_key_that_has_ended_in_the_log_is_gone_after_the_next_start(deployment: Path, role: Role) -> None:
+    """Once an entry stands after its end, nobody needs it any more."""
+    home = deployment / role
+    old = newest(opened(deployment, role).own_card(), "log")
+    assert rotate(home, "log", "--honour", "0s").code == 0
+    # Of another key, so that something is logged.
+    assert rotate(home, "identity").code == 0
+    async with running(opened(deployment, role).serve):
+        pass
+    assert not has_private(opened(deployment, role).keyring, "log", old)
+
+
+@pytest.mark.parametrize("role", HOMES)
+def test_file_that_holds_none_of_the_homes_keys_is_left_alone(deployment: Path, tmp_path: Path, role: Role) -> None:
+    """Another deployment's keys, put there by mistake: they may be the only copy of what they are."""
+    lay_out(tmp_path / "other", PLAN, lambda _: lambda _done, _total: None)
+    card = opened(deployment, role).own_card()
+    shutil.rmtree(deployment / role / "keys")
+    shutil.copytree(tmp_path / "other" / role / "keys", deployment / role / "keys")
+    before = {file: file.read_bytes() for file in (deployment / role / "keys").iterdir()}
+    HOMES[role](deployment / role).keyring.forget_ended(card, 2**50)
+    for purpose in PURPOSES[role]:
+        HOMES[role](deployment / role).keyring.forget_unlisted(card, purpose)
+    assert {file: file.read_bytes() for file in (deployment / role / "keys").iterdir()} == before
+
+
+async def test_disk_that_is_copied_opens_no_sample_of_before(deployment: Path, tmp_path: Path) -> None:
+    """What was sealed to a key of the census node that has ended is as good as random, also with every file that is left."""
+    home = deployment / "census"
+    sealing = CensusHome(home).own_card().sealing_key(system_clock())
+    sealed = sealing.seal(b"a sample's key", b"a ticket")
+    assert rotate(home, SAMPLE, "--in", "0s", "--honour", "1d").code == 0
+    opens: list[bool] = []
+    for days in (0, 2):
+        later = CensusHome(home)
+        later._clock = FakeClock(system_clock() + days * DAY_MS)  # type: ignore[assignment]  # it tells the time
+        async with running(later.serve):
+            pass
+        copied = tmp_path / f"copy after {days} days"
+        shutil.copytree(home, copied)
+        lines = (line for file in copied.rglob("*") if file.is_file() for line in file.read_bytes().splitlines())
+        opens.append(any(can_open(line, sealed) for line in lines))
+    assert opens == [True, False]
+
+
+def can_open(line: bytes, sealed: bytes) -> bool:
+    """Whether a line of a file is a key that this was sealed to."""
+    try:
+        return OpeningKey.parse_text(line.decode()).open(sealed, b"a ticket", subject="sample") == b"a sample's key"
+    except (ValueError, InvalidRequestError):
+        return False
+
+
+async def test_keys_that_are_not_on_this_machine_hinder_no_start(deployment: Path) -> None:
+    """Identity, policy and operator key may be elsewhere; what is here is used, and cleared of what has ended."""
+    home = deployment / "census"
+    assert rotate(home, "answer", "--in", "0s", "--honour", "0s").code == 0
+    for name in ("identity", "policy", "operator"):
+        (home / "keys" / f"{name}.key").rename(home / f"{name}.elsewhere")
+    async with running(CensusHome(home).serve):
+        pass
+    assert not list((home / "keys").glob("identity*.key"))
+
+
+# --- the policy key ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("away", [["operator"], ["policy"], ["operator", "policy"]], ids="+".join)
+def test_policy_in_force_is_signed_by_the_next_policy_key(deployment: Path, away: list[str]) -> None:
+    """In the same command, and without the operator's key or the policy key before it, which may be elsewhere."""
+    home = CensusHome(deployment / "census")
+    before = adopted(home)
+    for name in away:
+        (deployment / "census" / "keys" / f"{name}.key").rename(deployment / f"{name}.elsewhere")
+    assert rotate(deployment / "census", "policy", "--honour", "0s").code == 0
+    after, key = adopted(home), newest(home.own_card(), "policy")
+    assert isinstance(key, VerifyKey)
+    assert (after.document, after.key_id, after.note) == (before.document, key.key_id, "")
+    assert after.key_id != before.key_id
+    verify_policy_in_force(home)
+    if "operator" in away:
+        assert not (deployment / "census" / "keys" / "operator.key").exists()
+
+
+def test_policy_is_signed_again_by_the_next_command_if_the_first_one_died(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new card is out and nobody takes the policy any more: proposed and adopted as it is, it is good again."""
+    folder = deployment / "census"
+    home = CensusHome(folder)
+    before = adopted(home)
+
+    def die(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CensusHome, "after_rotation", die)
+        assert rotate(folder, "policy", "--honour", "0s").code != 0
+    assert home.own_card().card.serial == 2
+    assert adopted(home).key_id == before.key_id
+    assert before.key_id not in [key.key_id for key in home.own_card().verify_keys(Purpose.POLICY, system_clock())]
+    proposal = run_here("census", "policy", "propose", "--home", folder, "--json").result
+    assert (proposal["changes"], proposal["weaker"]) == ([], [])
+    run_here("census", "policy", "adopt", "--home", folder, "--json", proposal["policy_hash"]).result  # noqa: B018 - it must succeed
+    assert adopted(home).document == before.document
+    verify_policy_in_force(home)
+    # Once is enough.
+    again = run_here("census", "policy", "propose", "--home", folder, "--json")
+    assert again.error["code"] == "POLICY_IN_FORCE"
+    # And the next rotation is like any other.
+    assert rotate(folder, "policy").code == 0
+    verify_policy_in_force(home)
+
+
+@pytest.mark.parametrize("purpose", ["policy", "identity", SAMPLE, TLS])
+def test_rotation_that_died_before_its_card_was_out_leaves_nothing(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch, purpose: str
+) -> None:
+    """A key that was made and that no card names is not used, and is gone after the next change."""
+    folder = deployment / "census"
+    home = CensusHome(folder)
+    reference = home.keyring._reference(purpose)
+    before = home.own_card().signed
+
+    def die(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CensusHome, "publish", die)
+        assert rotate(folder, purpose).code != 0
+    left = home.home.read(reference)
+    assert home.own_card().signed == before
+    assert rotate(folder, purpose, "--honour", "0s", "--in", "0s").code == 0
+    after = home.home.read(reference)
+    assert not [line for line in after.splitlines() if line in left.splitlines() and b"-----" not in line]
+    assert has_private(home.keyring, purpose, newest(home.own_card(), purpose))
