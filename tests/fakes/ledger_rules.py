@@ -196,7 +196,9 @@ def _adopt(log: CensusLedger, entry: Json, event: Json) -> None:
     new_cap = cap(rules["max_belief"])
     confirmed = bool(event["confirmation"] and event["note"])
     if log.rules:
-        _require(confirmed == (new_cap > log.cap), "a weaker policy is confirmed, and no other", entry)
+        delays = ("forward_delay_ms", "answer_delay_ms", "release_tick_ms")
+        is_weaker = new_cap > log.cap or any(rules[name] < log.rules[name] for name in delays)
+        _require(confirmed == is_weaker, "a weaker policy is confirmed, and no other", entry)
     log.rules = rules
     log.policy = hashlib.sha256(event["document"].encode()).hexdigest()
     log.largest_cap = max(log.largest_cap, new_cap)

@@ -244,7 +244,10 @@ class _Channel:
         return server
 
     def unary_unary(self, path: str, **coders: Any) -> Callable[..., _UnaryCall]:
-        return lambda request, timeout=None: _UnaryCall(self._call(path, timeout, coders), request)
+        # There is nobody to wait for: a peer is there or not.
+        return lambda request, timeout=None, wait_for_ready=False: _UnaryCall(  # noqa: ARG005 - as stubs have it
+            self._call(path, timeout, coders), request
+        )
 
     def unary_stream(self, path: str, **coders: Any) -> Callable[..., _Call]:
         def start(request: Any, timeout: float | None = None) -> _Call:

@@ -577,7 +577,7 @@ class _Run:
 
     async def _register(self, at: str, whom: str, replace: bool) -> None:
         card = self.simulation.home(whom).own_card()
-        terms: dict[str, Any] = {"replace": replace}
+        terms: dict[str, Any] = {"replace_because": "another card" if replace else ""}
         if whom in RESEARCHERS:
             terms |= {
                 "projects": [PROJECT],

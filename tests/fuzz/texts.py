@@ -280,7 +280,7 @@ def _certificate_seeds() -> dict[str, bytes]:
         "bad two": 2 * _PEM,
         # The issuer stands before the subject.
         "bad issuer": der.replace(b"tripartite", b"\xff" * 10, 1),
-        "bad subject": der.replace(b"\x0c\x26tripartite", b"\x1e\x26tripartite"),
+        "bad subject": der.replace(b"\x0c\x36tripartite", b"\x1e\x36tripartite"),
         "bad signature": der[:-1] + bytes([der[-1] ^ 1]),
     }
 

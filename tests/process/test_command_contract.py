@@ -172,13 +172,13 @@ def test_a_shutdown_by_the_operator_is_durable_and_can_be_repeated(tmp_path: Pat
     """`census shutdown` works with the node down, says so in JSON, and logs one entry however often it is given."""
     deployment = make(tmp_path / "deployment", population=10)
     first = deployment.run("census", "shutdown", "--reason", "end of the study", "--json").result
-    assert first == {"state": "shutdown", "log_size": 4}
+    assert first == {"state": "shutdown", "log_size": 7}
     assert deployment.json("census", "shutdown", "--reason", "once more") == first
     event = deployment.events("census")[-1]
     assert list(event) == ["key_id", "note", "reason", "signature", "type"]
     assert (event["type"], event["reason"], event["note"]) == ("shutdown", "operator", "end of the study")
     assert deployment.json("census", "status")["state"] == "shutdown"
-    assert deployment.json("census", "reopen", "--reason", "another study") == {"state": "serving", "log_size": 5}
+    assert deployment.json("census", "reopen", "--reason", "another study") == {"state": "serving", "log_size": 8}
     assert deployment.json("census", "status")["state"] == "serving"
 
 

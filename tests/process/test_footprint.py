@@ -13,14 +13,18 @@ pytestmark = pytest.mark.process
 PRIVATE_KEY = b"mlkem768-x25519-private"
 ALLOWED_NEW = {
     "census/journal.db",
+    "census/keys.lock",
     "census/journal.db-shm",
     "census/journal.db-wal",
     "census/serve.lock",
     "health/journal.db",
+    "health/keys.lock",
     "health/journal.db-shm",
     "health/journal.db-wal",
     "health/serve.lock",
     "researcher/answers.db",
+    "researcher/keys.lock",
+    "researcher/trust/.lock",
     "researcher/answers.db-shm",
     "researcher/answers.db-wal",
     "researcher/serve.lock",

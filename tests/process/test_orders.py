@@ -101,7 +101,7 @@ def test_a_stricter_policy_is_adopted_and_a_weaker_one_takes_the_operator(stoppe
     assert census(stopped, "policy", "adopt", stricter[:8]).result == {
         "policy_hash": stricter,
         "state": "serving",
-        "log_size": 4,
+        "log_size": 7,
     }
     assert log_of(stopped)[-1] | {"document": "", "signature": "", "key_id": ""} == {
         "type": "adopted",
@@ -122,7 +122,7 @@ def test_a_stricter_policy_is_adopted_and_a_weaker_one_takes_the_operator(stoppe
     )
     assert (needless.code, needless.error["code"]) == (3, "INVALID_VALUE")
     assert log_of(stopped) == before
-    assert census(stopped, "policy", "adopt", weaker, "--confirm", "--reason", "a new study").result["log_size"] == 5
+    assert census(stopped, "policy", "adopt", weaker, "--confirm", "--reason", "a new study").result["log_size"] == 8
     adopted = log_of(stopped)[-1]
     assert (adopted["note"], bool(adopted["confirmation"])) == ("a new study", True)
     again = census(stopped, "policy", "adopt", weaker)
@@ -171,10 +171,10 @@ def test_keys_that_are_kept_elsewhere_are_asked_for(stopped: Deployment) -> None
     for name in ("policy.key", "operator.key"):
         (keys / name).rename(keys.parent / name)
     for words, setting in (
-        (("policy", "propose", "--max-belief", "0.6"), "policy_private"),
-        (("policy", "adopt", weak, "--confirm", "--reason", "x"), "operator_private"),
-        (("shutdown", "--reason", "x"), "operator_private"),
-        (("reopen", "--reason", "x"), "operator_private"),
+        (("policy", "propose", "--max-belief", "0.6"), "policy under [keys]"),
+        (("policy", "adopt", weak, "--confirm", "--reason", "x"), "operator under [keys]"),
+        (("shutdown", "--reason", "x"), "operator under [keys]"),
+        (("reopen", "--reason", "x"), "operator under [keys]"),
     ):
         outcome = census(stopped, *words)
         assert (outcome.code, outcome.error["code"]) == (3, "KEY_MISSING")
