@@ -69,7 +69,7 @@ def test_a_failure_prints_what_does_it_again(template: Path, monkeypatch: pytest
         return Charged(**fields | {"slot": 4711})  # type: ignore[arg-type]  # as the product calls it
 
     monkeypatch.setattr("census_node.ledger.Charged", dearer)
-    with pytest.raises(SequenceError, match="slot|4711") as caught:
+    with pytest.raises(SequenceError, match=r"slot|4711") as caught:
         run_sequence(template, 7)
     call = str(caught.value).partition("\n")[2]
     operations = draw(7)
