@@ -78,6 +78,14 @@ class BrokerError(Exception):
         """True when a node that meets this must stop serving: its store or its knowledge of it cannot be trusted."""
         return self.code in _STOPPING
 
+    @property
+    def ends_ticket(self) -> bool:
+        """True when a census node that says this of a ticket has not charged it and never will.
+
+        Everything else (a key, a card, a message, a peer) is wrong between the agencies: the ticket stays as good as it is.
+        """
+        return self.code in _ENDS_TICKET
+
     def as_json(self) -> dict[str, dict[str, str]]:
         """The error object that every command prints under `--json`."""
         return {"error": {"code": self.code, "text": self.text, "hint": self.hint}}
@@ -143,6 +151,24 @@ class Reason:
 _MAX_DETAIL_CHARACTERS = 500
 _STOPPING = frozenset({"INTEGRITY", "STORE_FAILED", "STATE_UNKNOWN"})
 _FOR_OPERATOR = frozenset({"INTEGRITY", "SECRET_MISSING"})
+_ENDS_TICKET = frozenset(
+    {
+        "BUDGET_EXHAUSTED",
+        "LINKAGE_MISMATCH",
+        "POLICY_MISMATCH",
+        "QUESTION_SYNTAX",
+        "RELEASE_MISMATCH",
+        "SCALE_REFUSED",
+        "SERVICE_SHUT_DOWN",
+        "SLOT_UNUSABLE",
+        "TICKET_EXPIRED",
+        "TICKET_REUSED",
+        "UNKNOWN_PROJECT",
+        "UNKNOWN_RESEARCHER",
+        "UNKNOWN_VALUE",
+        "UNKNOWN_VARIABLE",
+    }
+)
 _CRITERIA_HINT = (
     "Run 'tripartite researcher dictionary' for the published columns and codes. Language goes into --count, not here."
 )

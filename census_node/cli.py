@@ -146,7 +146,8 @@ def _worst_belief(units: int, rules: Policy) -> Decimal:
 @commands.command()
 @home_option
 @json_option
-@click.option("--reason", required=True, help=texts.REASON_HELP)
+# No reason is asked of whoever must stop it at once.
+@click.option("--reason", default=texts.NO_REASON, show_default=True, help=texts.REASON_HELP)
 def shutdown(home: Path, as_json: bool, reason: str) -> None:
     """Stop answering, durably, until it is reopened.
 

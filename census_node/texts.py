@@ -18,6 +18,7 @@ __all__ = [
     "LOADED",
     "LOADING",
     "MAX_BELIEF_HELP",
+    "NO_REASON",
     "NO_VALUE",
     "POLICY",
     "PROPOSAL",
@@ -115,6 +116,7 @@ CONFIRM_AND_REASON = "Give --confirm and --reason together, or neither."
 
 RELEASE_HELP = "Name of the census release; by default the name in force."
 REASON_HELP = "Why, for the log; auditors read it."
+NO_REASON = "none was given"
 CONFIRM_HELP = "Adopt a policy that is weaker than the one in force; signed with the operator's key."
 MAX_BELIEF_HELP = "No belief about one person may pass this; an exact decimal between 0.5 and 1."
 SCALES_HELP = "Noise scales that may be asked for, like 10-50 or 5,10,30."

@@ -1,10 +1,10 @@
 """The instants at which anything may leave the node: multiples of the policy's tick, never "as soon as it is done".
 
 When an outcome leaves depends on when the sample's header came and on the policy, as long as the sample is there within
-half the answer delay and the work takes less than the other half; the charge is made between the two. A sender who dawdles moves the instant by whole ticks
-that follow from when its last message came, never from how long the work took; work that takes longer than it may moves
-it to a later tick (SECURITY.md, known limits). Tick 0 means "at once": it voids the delays and exists for tests and
-benchmarks.
+half the answer delay and the work takes less than the other half; the charge is made between the two. A sender who
+dawdles moves the instant by whole ticks that follow from when its last message came, never from how long the work took;
+work that takes longer than it may moves it to a later tick (SECURITY.md, known limits). Tick 0 means "at once": it voids
+the delays and exists for tests and benchmarks.
 """
 
 from __future__ import annotations

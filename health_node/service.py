@@ -219,9 +219,8 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         """Hand the sample over until it is charged and released, or refused."""
         try:
             await self._retrying(lambda: self._attempt(accepted, walk))
-        except (RefusedError, InvalidRequestError) as error:
-            # A key of ours that is missing is no verdict on the question.
-            if error.code not in _RETRIED and not error.for_operator:
+        except BrokerError as error:
+            if error.ends_ticket:
                 await asyncio.to_thread(self._node.log_refused, accepted.ticket.hash.hex(), error.code)
             raise
 

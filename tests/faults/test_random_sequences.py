@@ -63,12 +63,14 @@ def test_a_seed_gives_the_same_sequence_again(template: Path) -> None:
 
 
 def test_a_failure_prints_what_does_it_again(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A product that charges another price than it should is caught, and the call that shows it is printed and short."""
+    """A product that charges another slot than it should is caught, and the call that shows it is printed and short."""
 
-    def dearer(**fields: object) -> Charged:
-        return Charged(**fields | {"slot": 4711})  # type: ignore[arg-type]  # as the product calls it
+    def astray(**fields: object) -> Charged:
+        # Not at the largest scale of the policy that a sequence begins with, at which it ends with a question.
+        wrong = {"slot": 4711} if fields["scale"] != 50 else {}
+        return Charged(**fields | wrong)  # type: ignore[arg-type]  # as the product calls it
 
-    monkeypatch.setattr("census_node.ledger.Charged", dearer)
+    monkeypatch.setattr("census_node.ledger.Charged", astray)
     with pytest.raises(SequenceError, match=r"slot|4711") as caught:
         run_sequence(template, 7)
     call = str(caught.value).partition("\n")[2]

@@ -300,7 +300,7 @@ async def test_charges_and_refusals_leave_at_the_same_instant(
 ) -> None:
     """When a word leaves depends on the header's time and the policy: not on the sample, its size, or the outcome."""
     service = CensusService(ticking.census, PATIENT, stop)
-    start = ticking.clock.now_ms // TICK_MS * TICK_MS + 120
+    start = (ticking.clock.now_ms // TICK_MS + 1) * TICK_MS + 120
 
     async def instants(requests: Requests) -> list[int]:
         ticking.clock.now_ms = start
@@ -346,7 +346,7 @@ async def test_late_manifest_moves_outcomes_by_whole_ticks_only(
 ) -> None:
     """A sender who holds the manifest back learns nothing of the work: charge and refusal leave at the same tick."""
     service = CensusService(ticking.census, PATIENT, stop)
-    start = ticking.clock.now_ms // TICK_MS * TICK_MS + 120
+    start = (ticking.clock.now_ms // TICK_MS + 1) * TICK_MS + 120
     charge_ms = charge_time(ticking.policy, header_ms=start, kept_ms=start + held_ms)
     due_ms = outcome_time(ticking.policy, header_ms=start, received_ms=start + held_ms)
     assert due_ms % TICK_MS == 0
@@ -376,7 +376,7 @@ async def test_work_of_any_length_leaves_on_a_tick(
 ) -> None:
     """Work within its time moves nothing; work that outlasts it moves the charge to a later tick, never in between."""
     service = CensusService(ticking.census, PATIENT, stop)
-    start = ticking.clock.now_ms // TICK_MS * TICK_MS + 120
+    start = (ticking.clock.now_ms // TICK_MS + 1) * TICK_MS + 120
     slow_down(monkeypatch, CensusNode, "charge_and_answer", lambda: ticking.clock.advance(work_ms))
     good = ticking.messages(ticking.sample(ticking.order()))
     ticking.clock.now_ms = start
@@ -398,7 +398,7 @@ async def test_charge_is_made_at_half_the_delay_or_when_late_on_a_tick(
 ) -> None:
     """However long it takes to put a sample down: never as soon as that is done, which would be the sample's size."""
     service = CensusService(ticking.census, PATIENT, stop)
-    start = ticking.clock.now_ms // TICK_MS * TICK_MS + 120
+    start = (ticking.clock.now_ms // TICK_MS + 1) * TICK_MS + 120
     slow_down(monkeypatch, SampleFolder, "write", lambda: ticking.clock.advance(keep_ms))
     good = ticking.messages(ticking.sample(ticking.order()))
     ticking.clock.now_ms = start
@@ -504,7 +504,7 @@ async def test_busy_is_said_at_a_tick_and_no_sample_is_read(
     """A sender for whom there is no place hears BUSY when a refusal would leave, whatever it meant to send."""
     service = CensusService(ticking.census, LimitConfig(max_queries=1), stop)
     await service._places.acquire()
-    start = ticking.clock.now_ms = ticking.clock.now_ms // TICK_MS * TICK_MS + 120
+    start = ticking.clock.now_ms = (ticking.clock.now_ms // TICK_MS + 1) * TICK_MS + 120
 
     async def sending() -> AsyncIterator[CountRequest]:
         yield ticking.messages(ticking.sample(ticking.order()))[0]

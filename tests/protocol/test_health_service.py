@@ -466,12 +466,13 @@ async def test_ticket_that_its_header_condemns_makes_no_sample(parties: Parties,
     world, link = parties.world, parties.honest()
     order, service = make(world), parties.health(link)
     with world.unchanged():
-        for _ in range(2):
-            assert (await failure(service, order)).code == code
-    assert [call.parts for call in link.calls] == [["header"]]
+        errors = [await failure(service, order) for _ in range(2)]
+    assert [error.code for error in errors] == [code, code]
+    # A verdict on the ticket is kept and not asked for again.
+    assert [call.parts for call in link.calls] == [["header"]] * (1 if errors[0].ends_ticket else 2)
     assert drawn == []
     ticket = world.verify_health_log().tickets[order.hash.hex()]
-    assert (ticket.refused, ticket.attempts) == (code, 0)
+    assert (ticket.refused, ticket.attempts) == (code if errors[0].ends_ticket else "", 0)
 
 
 async def test_ticket_that_expires_on_its_way_makes_no_sample(parties: Parties, drawn: list[str]) -> None:
@@ -631,6 +632,39 @@ async def test_connection_lost_after_the_charge_is_no_second_charge(parties: Par
     assert state.tickets[order.hash.hex()].attempts == 2
     manifests = {entry.event.manifest for entry in world.health_entries() if isinstance(entry.event, Forwarded)}
     assert len(manifests) == 2
+
+
+BETWEEN_AGENCIES = [
+    InvalidRequestError("UNKNOWN_KEY", key="0" * 16, subject="manifest"),
+    InvalidRequestError("WRONG_ORGANISATION", subject="sample"),
+    InvalidRequestError("SEALED_WRONGLY", subject="frame key"),
+    RefusedError("NOTHING_LOADED", what="registry", role="census"),
+]
+
+
+@pytest.mark.parametrize("error", BETWEEN_AGENCIES, ids=lambda error: error.code)
+async def test_what_is_wrong_between_the_agencies_is_no_verdict_on_a_ticket(
+    parties: Parties, error: BrokerError
+) -> None:
+    """A ticket may have been charged at an attempt before: a key that is not known meanwhile must not lose its answer."""
+    world, order, link = parties.world, parties.world.order(), parties.lying()
+
+    async def charge_and_hang_up(requests: Requests) -> Responses:
+        async for response in link.honestly(requests):
+            if response.HasField("charged"):
+                raise AioRpcError(StatusCode.UNAVAILABLE, Metadata(), Metadata())
+            yield response
+
+    async def refuse(requests: Requests) -> Responses:
+        del requests
+        raise on_the_wire(error)
+        yield CountResponse()
+
+    link.scripts.extend([charge_and_hang_up, refuse, link.honestly])
+    assert (await failure(parties.health(link, LimitConfig()), order)).code == error.code
+    assert world.verify_health_log().tickets[order.hash.hex()].is_open
+    assert await submit(parties.health(link), order) == STAGES
+    assert len(world.charges()) == 1
 
 
 async def silent(requests: Requests) -> Responses:
