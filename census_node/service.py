@@ -132,6 +132,8 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         try:
             # Before the place: a stream that says nothing takes none, and one that is refused has been listened to.
             header = await self._read_header(requests)
+            # Not when the stream was opened: a sample would be due before its header was due an answer.
+            header_ms = self._node.clock()
             if self._places.locked():
                 raise RefusedError("BUSY", retry_seconds=1)
         except BrokerError:
