@@ -149,8 +149,8 @@ class Reason:
 
 # Of a peer's words for our terminal.
 _MAX_DETAIL_CHARACTERS = 500
-_STOPPING = frozenset({"INTEGRITY", "STORE_FAILED", "STATE_UNKNOWN"})
-_FOR_OPERATOR = frozenset({"INTEGRITY", "SECRET_MISSING"})
+_STOPPING = frozenset({"INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"})
+_FOR_OPERATOR = frozenset({"INTEGRITY", "ROLLED_BACK", "SECRET_MISSING"})
 _ENDS_TICKET = frozenset(
     {
         "BUDGET_EXHAUSTED",
@@ -469,6 +469,16 @@ REASONS: Mapping[str, Reason] = {
         "The {peer} node sent something it should not: {problem}.",
         "Tell its operator; the query id and the node's log say which message it was.",
     ),
+    "NOT_WITNESSED": Reason(
+        PeerUnavailableError,
+        "The census node waits for the health agency to cosign its log, and gives no quotes meanwhile.",
+        "Check that the health node is running and can reach the census node; then try again. Nothing was charged.",
+    ),
+    "PROMISE_BROKEN": Reason(
+        PeerUnavailableError,
+        "What the census agency promised in a receipt does not hold: {problem}.",
+        "Keep the receipt, it is signed, and show it to the auditor ('tripartite audit export').",
+    ),
     "ANSWER_PENDING": Reason(
         PeerUnavailableError,
         "The answer to {query} has not arrived within the time given.",
@@ -480,6 +490,12 @@ REASONS: Mapping[str, Reason] = {
         InternalError,
         "The stored state does not match the log: {problem}.",
         "The node stays shut. Restore nothing by hand; see 'When a node refuses to start' in deploy/README.md.",
+    ),
+    "ROLLED_BACK": Reason(
+        InternalError,
+        "This log is older than, or beside, what {witness} has seen of it: {problem}.",
+        "The node stays shut, or what was charged since would be forgotten. Put the newest copy of the home back; see 'When a "
+        "backup was restored' in deploy/README.md.",
     ),
     "SAMPLE_LOST": Reason(
         InternalError,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tripartite.v1 import answer_pb2, ticket_pb2
 
-from broker_common.crypto.commitments import noise_seed
+from broker_common.crypto.commitments import answer_salt, commit_answer, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.sealing import SealingKey, answer_info
 from broker_common.crypto.signing import SigningKey
@@ -54,10 +54,11 @@ def seal_answer(
     )
     exact = registry.count(registry.rows_of(kept.pseudonyms), question_from_wire(body.question, CENSUS_DICTIONARY))
     noisy = add_noise(exact, charge.scale, NoiseStream(seed))
-    answer = answer_pb2.Answer(
+    salt = answer_salt(kept.slot_secret, ticket_hash)
+    receipt = answer_pb2.Receipt(
         query_id=body.query_id,
         ticket_hash=ticket_hash,
-        noisy_count=noisy.value,
+        answer_hash=commit_answer(salt, ticket_hash, noisy.value),
         scale=charge.scale,
         charged=charge.units,
         policy_hash=bytes.fromhex(ticket.policy_hash),
@@ -66,5 +67,6 @@ def seal_answer(
         inclusion_proof=proof.proof,
         entry=proof.entry,
     ).SerializeToString(deterministic=True)
-    signed = answer_pb2.SignedAnswer(answer=answer, signature=key.sign(answer), key_id=key.key_id)
-    return SealingKey(body.answer_key).seal(pad_answer(signed), answer_info(ticket_hash))
+    signed = answer_pb2.SignedReceipt(receipt=receipt, signature=key.sign(receipt), key_id=key.key_id)
+    answer = answer_pb2.SignedAnswer(receipt=signed, noisy_count=noisy.value, answer_salt=salt)
+    return SealingKey(body.answer_key).seal(pad_answer(answer), answer_info(ticket_hash))

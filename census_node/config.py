@@ -22,6 +22,8 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     tls: str = "file:keys/tls.key"
     # Signs the log's checkpoints.
     log: str = "file:keys/log.key"
+    # Cosigns the other agency's checkpoints.
+    witness: str = "file:keys/witness.key"
     # Signs answers before they are sealed.
     answer: str = "file:keys/answer.key"
     # Opens the frame keys of samples (HPKE).
@@ -41,6 +43,7 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             "identity": self.identity_private,
             "tls": self.tls,
             "log": self.log,
+            "witness": self.witness,
             "answer": self.answer,
             "sample": self.sample,
             "policy": self.policy,

@@ -22,6 +22,8 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     tls: str = "file:keys/tls.key"
     # Signs the log's checkpoints.
     log: str = "file:keys/log.key"
+    # Cosigns the other agency's checkpoints.
+    witness: str = "file:keys/witness.key"
     # Signs the manifests of samples.
     manifest: str = "file:keys/manifest.key"
     # Decides who is taken when a fraction is asked for. Changing it redraws every sample.
@@ -36,6 +38,7 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             "identity": self.identity_private,
             "tls": self.tls,
             "log": self.log,
+            "witness": self.witness,
             "manifest": self.manifest,
             "sampling": self.sampling,
         }

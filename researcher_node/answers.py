@@ -56,7 +56,8 @@ _COLUMNS: dict[str, type] = {
     "noisy_count": int,
     "charged": int,
     "checkpoint": str,
-    "signed_answer": bytes,
+    "signed_receipt": bytes,
+    "answer_salt": bytes,
     "answered_ms": int,
     "expired": int,
 }
@@ -119,6 +120,11 @@ class AskedQuestion:
     def ticket_expires_ms(self) -> int:
         """From then on the ticket is charged no more; if it was before, its answer still comes."""
         return self._ticket.expires_ms
+
+    @property
+    def slot(self) -> int:
+        """The noise slot that the question was asked with."""
+        return self._ticket.noise_slot.number
 
     @property
     def _ticket(self) -> ticket_pb2.Ticket:
@@ -259,8 +265,8 @@ class Answers:
                 ticket_hash=hash_bytes(asked.ticket_message.ticket),
                 census_keys=self._keys.answer(),
             )
-            answer = verified.body
-            self._verify_charge(answer, asked)
+            receipt = verified.receipt.body
+            self._verify_charge(receipt, asked)
         except (BrokerError, ValueError) as error:
             raise PeerUnavailableError(
                 "PEER_MISBEHAVED", peer="census", problem="an answer that does not hold"
@@ -268,10 +274,11 @@ class Answers:
         self._settle(
             query,
             {
-                "noisy_count": answer.noisy_count,
-                "charged": answer.charged,
-                "checkpoint": answer.checkpoint,
-                "signed_answer": verified.signed.SerializeToString(deterministic=True),
+                "noisy_count": verified.noisy_count,
+                "charged": receipt.charged,
+                "checkpoint": receipt.checkpoint,
+                "signed_receipt": verified.receipt.signed.SerializeToString(deterministic=True),
+                "answer_salt": verified.salt,
                 "answered_ms": self._clock(),
                 "opening_key": "",
                 "refused": "",
@@ -280,22 +287,24 @@ class Answers:
         self._wipe()
         return self.get(query)
 
-    def _verify_charge(self, answer: answer_pb2.Answer, asked: AskedQuestion) -> None:
+    def _verify_charge(self, receipt: answer_pb2.Receipt, asked: AskedQuestion) -> None:
         # 3
-        if answer.scale != asked.scale or answer.charged != price_units(asked.scale):
+        if receipt.scale != asked.scale or receipt.charged != price_units(asked.scale):
             raise ValueError("the scale or the price is not the ticket's")
-        if answer.policy_hash.hex() != asked.policy_hash or answer.query_id.hex() != asked.query:
+        if receipt.policy_hash.hex() != asked.policy_hash or receipt.query_id.hex() != asked.query:
             raise ValueError("the policy or the query is not the ticket's")
         # 4
-        checkpoint = self._keys.log().verify_checkpoint(answer.checkpoint)
+        checkpoint = self._keys.log().verify_checkpoint(receipt.checkpoint)
         # 5
-        entry = parse_entry(answer.entry)
+        entry = parse_entry(receipt.entry)
         event = entry.event
-        root = root_from_inclusion(answer.entry, answer.log_index, checkpoint.size, answer.inclusion_proof)
-        if root != checkpoint.root or entry.sequence != answer.log_index or not isinstance(event, Charged):
+        root = root_from_inclusion(receipt.entry, receipt.log_index, checkpoint.size, receipt.inclusion_proof)
+        if root != checkpoint.root or entry.sequence != receipt.log_index or not isinstance(event, Charged):
             raise ValueError("the entry is no charge in the log")
-        if (event.ticket, event.scale, event.units) != (answer.ticket_hash.hex(), answer.scale, answer.charged):
-            raise ValueError("the charge in the log is not the answer's")
+        if (event.ticket, event.scale, event.units) != (receipt.ticket_hash.hex(), receipt.scale, receipt.charged):
+            raise ValueError("the charge in the log is not the receipt's")
+        if event.slot != asked.slot:
+            raise ValueError("the noise slot is not the ticket's")
 
     @store_errors()
     def _row(self, query: str) -> dict[str, Any]:

@@ -53,8 +53,8 @@ SAMPLING: Final = "sampling"
 
 _IDENTITY: Final = Purpose.IDENTITY.value
 PURPOSES: Final[Mapping[Role, tuple[str, ...]]] = {
-    "census": (_IDENTITY, TLS, "log", "answer", SAMPLE, "policy", "operator"),
-    "health": (_IDENTITY, TLS, "log", "manifest", SAMPLING),
+    "census": (_IDENTITY, TLS, "log", "witness", "answer", SAMPLE, "policy", "operator"),
+    "health": (_IDENTITY, TLS, "log", "witness", "manifest", SAMPLING),
     "researcher": (_IDENTITY, TLS, "ticket"),
 }
 """What each role's card lists: at least one key for each of these purposes, and for no other."""

@@ -14,9 +14,12 @@ from broker_common.errors import InvalidRequestError
 __all__ = [
     "SALT_BYTES",
     "SET_DOMAIN",
+    "answer_salt",
+    "commit_answer",
     "commit_criteria",
     "commit_load",
     "commit_set",
+    "commit_slot",
     "hash_bytes",
     "hash_set",
     "noise_seed",
@@ -53,6 +56,23 @@ def commit_set(salt: bytes, ticket_hash: bytes, set_hash: bytes) -> bytes:
 def commit_load(salt: bytes, content_hash: bytes) -> bytes:
     """What a log entry says of a loaded store: no size, no content, yet the store cannot be swapped."""
     return _commit(b"tripartite/commit-load/v1\0", salt, content_hash)
+
+
+def commit_slot(secret: bytes, slot: int) -> bytes:
+    """What the log says of a noise slot's secret before anybody asks for the slot."""
+    return _commit(b"tripartite/commit-slot/v1\0", secret, slot.to_bytes(8, "big"))
+
+
+def answer_salt(secret: bytes, ticket_hash: bytes) -> bytes:
+    """What salts the hash of an answer: another function of the slot's secret, so that an auditor who is shown the secret
+    can check the receipt, and nobody else can guess the answer from it.
+    """
+    return _commit(b"tripartite/answer-salt/v1\0", secret, ticket_hash)
+
+
+def commit_answer(salt: bytes, ticket_hash: bytes, noisy_count: int) -> bytes:
+    """What a receipt says of an answer."""
+    return _commit(b"tripartite/commit-answer/v1\0", salt, ticket_hash, str(noisy_count).encode("ascii"))
 
 
 def verify_commitment(claimed: bytes, opened: bytes, *, subject: str) -> None:

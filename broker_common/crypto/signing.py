@@ -32,13 +32,16 @@ class Purpose(Enum):
     POLICY = "policy"
     OPERATOR = "operator"
     LOG = "log"
+    # Says that a peer's log has grown and never changed.
+    WITNESS = "witness"
     # Signs the card that introduces all the other keys of a party.
     IDENTITY = "identity"
 
     @property
     def prefix(self) -> bytes:
-        # Log keys sign C2SP notes, whose format fixes the signed bytes; such a key signs nothing but notes.
-        return b"" if self is Purpose.LOG else f"tripartite/{self.value}/v1\0".encode("ascii")
+        # C2SP fixes the bytes that notes and cosignatures are signed over; such a key signs nothing else.
+        is_c2sp = self in {Purpose.LOG, Purpose.WITNESS}
+        return b"" if is_c2sp else f"tripartite/{self.value}/v1\0".encode("ascii")
 
 
 @dataclass(frozen=True, slots=True)

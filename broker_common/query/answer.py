@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from tripartite.v1 import answer_pb2
 
+from broker_common.crypto.commitments import SALT_BYTES, commit_answer, verify_commitment
 from broker_common.crypto.sealing import SEALING_OVERHEAD_BYTES, OpeningKey, answer_info
 from broker_common.crypto.signing import VerifyKey, key_named
 from broker_common.errors import InvalidRequestError
 from broker_common.query.messages import parse_message
 
-__all__ = ["SEALED_ANSWER_BYTES", "VerifiedAnswer", "open_answer", "pad_answer"]
+__all__ = ["SEALED_ANSWER_BYTES", "VerifiedAnswer", "VerifiedReceipt", "open_answer", "pad_answer", "verify_receipt"]
 
 _PADDED_BYTES = 16 * 1024
 _LENGTH_BYTES = 4
@@ -31,17 +32,26 @@ def pad_answer(signed: answer_pb2.SignedAnswer) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedAnswer:
-    """An answer to one's own ticket, and the signed message that proves it to others."""
+class VerifiedReceipt:
+    """What the census agency has signed of one answer, without the answer."""
 
-    body: answer_pb2.Answer
-    signed: answer_pb2.SignedAnswer
+    body: answer_pb2.Receipt
+    signed: answer_pb2.SignedReceipt
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedAnswer:
+    """An answer to one's own ticket, and the receipt that proves to others that it was paid for."""
+
+    receipt: VerifiedReceipt
+    noisy_count: int
+    salt: bytes
 
 
 def open_answer(
     sealed: bytes, *, opening_key: OpeningKey, ticket_hash: bytes, census_keys: Sequence[VerifyKey]
 ) -> VerifiedAnswer:
-    """The answer to one's own ticket, if the census agency signed it for exactly that ticket.
+    """The answer to one's own ticket, if the census agency signed a receipt for exactly that ticket and answer.
 
     Raises:
         InvalidRequestError: SEALED_WRONGLY, MALFORMED_MESSAGE, UNKNOWN_KEY, BAD_SIGNATURE or COMMITMENT_MISMATCH.
@@ -51,9 +61,24 @@ def open_answer(
     message, padding = padded[_LENGTH_BYTES : _LENGTH_BYTES + length], padded[_LENGTH_BYTES + length :]
     if len(padded) != _PADDED_BYTES or len(message) != length or any(padding):
         raise InvalidRequestError("MALFORMED_MESSAGE", problem="the answer is not padded as answers are")
-    signed = parse_message(answer_pb2.SignedAnswer, message)
-    key_named(census_keys, signed.key_id, subject="answer").verify_signature(signed.answer, signed.signature)
-    answer = parse_message(answer_pb2.Answer, signed.answer)
-    if answer.ticket_hash != ticket_hash:
-        raise InvalidRequestError("COMMITMENT_MISMATCH", subject="answer's ticket")
-    return VerifiedAnswer(answer, signed)
+    answer = parse_message(answer_pb2.SignedAnswer, message)
+    receipt = verify_receipt(answer.receipt, ticket_hash=ticket_hash, census_keys=census_keys)
+    if len(answer.answer_salt) != SALT_BYTES:
+        raise InvalidRequestError("MALFORMED_MESSAGE", problem="the answer's salt is not 32 bytes")
+    opened = commit_answer(answer.answer_salt, ticket_hash, answer.noisy_count)
+    verify_commitment(receipt.body.answer_hash, opened, subject="answer")
+    return VerifiedAnswer(receipt, answer.noisy_count, answer.answer_salt)
+
+
+def verify_receipt(
+    signed: answer_pb2.SignedReceipt, *, ticket_hash: bytes, census_keys: Sequence[VerifyKey]
+) -> VerifiedReceipt:
+    """The receipt, if the census agency signed it for exactly this ticket.
+
+    Raises:
+        InvalidRequestError: MALFORMED_MESSAGE, UNKNOWN_KEY, BAD_SIGNATURE or COMMITMENT_MISMATCH.
+    """
+    key_named(census_keys, signed.key_id, subject="answer").verify_signature(signed.receipt, signed.signature)
+    receipt = parse_message(answer_pb2.Receipt, signed.receipt)
+    verify_commitment(receipt.ticket_hash, ticket_hash, subject="receipt's ticket")
+    return VerifiedReceipt(receipt, signed)

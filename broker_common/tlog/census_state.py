@@ -28,7 +28,9 @@ from broker_common.tlog.entries import (
     Relinked,
     Reopened,
     Shutdown,
+    Slots,
 )
+from broker_common.tlog.note import parse_checkpoint
 from broker_common.tlog.orders import Act, Order
 from broker_common.tlog.replay import ReplayError
 from broker_common.tlog.store_state import StoreState
@@ -74,9 +76,10 @@ class CensusState(StoreState):
         self.unreleased: dict[str, None] = {}
         self.undelivered: dict[str, None] = {}
         self._ticket_of_query: dict[str, str] = {}
-        # The first noise slot after every one that was used.
+        # The first noise slot that nobody has committed to yet.
         self.next_slot = 0
-        self._used_slots: set[int] = set()
+        # Slots that may still serve a ticket, with the hex commitments to their secrets.
+        self.open_slots: dict[int, str] = {}
         # True between the charge, or the policy, after which nothing fits, and the shutdown that must follow.
         self._must_shut_down = False
 
@@ -105,9 +108,6 @@ class CensusState(StoreState):
         """The ticket hash that a query id was charged for."""
         return self._ticket_of_query.get(query)
 
-    def slot_is_used(self, slot: int) -> bool:
-        return slot in self._used_slots
-
     def summary(self) -> dict[str, str | int]:
         return {
             **super().summary(),
@@ -132,6 +132,8 @@ class CensusState(StoreState):
                 self._adopt(entry, event)
             case Loaded() | Relinked():
                 self._replace_store(entry, event)
+            case Slots():
+                self._commit_slots(entry, event)
             case Charged():
                 self._charge(entry, event)
             case Released():
@@ -228,26 +230,49 @@ class CensusState(StoreState):
         self._require(entry, event.total == total, "TOTAL_WRONG", "the stated total is not the sum of charges")
         self._require(entry, event.ticket not in self.tickets, "TICKET_CHARGED_TWICE", "one ticket, one charge")
         self._require(entry, event.query not in self._ticket_of_query, "QUERY_REUSED", "one query id, one ticket")
-        self._require(entry, event.slot not in self._used_slots, "SLOT_REUSED", "a noise slot serves one ticket")
+        self._require(entry, event.slot in self.open_slots, "SLOT_NOT_OPEN", "a committed noise slot serves one ticket")
         self.tickets[event.ticket] = ChargedTicket(event, entry.sequence, entry.policy)
         self.unreleased[event.ticket] = None
         self._ticket_of_query[event.query] = event.ticket
-        self._used_slots.add(event.slot)
-        self.next_slot = max(self.next_slot, event.slot + 1)
+        del self.open_slots[event.slot]
         self.charged_units = total
         self._must_shut_down = not self.anything_fits
+
+    def _commit_slots(self, entry: Entry, event: Slots) -> None:
+        self._require(entry, event.first == self.next_slot, "SLOT_SKIPPED", f"slot {self.next_slot} is the next one")
+        self._require(
+            entry, event.void_below <= event.first, "SLOT_VOID", "slots are committed to that serve nobody from the start"
+        )
+        for slot in [slot for slot in self.open_slots if slot < event.void_below]:
+            del self.open_slots[slot]
+        self.open_slots.update(enumerate(event.commitments, start=event.first))
+        self.next_slot = event.first + len(event.commitments)
 
     def _release(self, entry: Entry, event: Released) -> None:
         ticket = self.tickets.get(event.ticket)
         if ticket is None:
             self._refuse(entry, "RELEASE_WITHOUT_CHARGE", "an answer was released that was never charged")
         self._require(entry, not ticket.answer, "RELEASED_TWICE", "one ticket, one answer")
+        self._verify_covered(entry, event.checkpoint, ticket.index)
         assert self.policy is not None  # noqa: S101 - there was one at the charge
         kept_until_ms = entry.time_ms + self.policy.answer_retention_ms
         self.tickets[event.ticket] = replace(ticket, answer=event.answer, kept_until_ms=kept_until_ms)
         del self.unreleased[event.ticket]
         self.released_units += ticket.charge.units
         self.undelivered[event.ticket] = None
+
+    def _verify_covered(self, entry: Entry, note: str, index: int) -> None:
+        """The checkpoint is one of this log after the charge. Whoever has the tree checks its root and its signatures."""
+        try:
+            checkpoint = parse_checkpoint(note)
+        except ValueError as error:
+            self._refuse(entry, "RELEASE_NOT_COSIGNED", f"there is no cosigned checkpoint: {error}")
+        self._require(
+            entry,
+            checkpoint.origin == self.origin and index < checkpoint.size <= entry.sequence,
+            "RELEASE_NOT_COSIGNED",
+            "the cosigned checkpoint does not cover the charge",
+        )
 
     def _deliver(self, entry: Entry, event: Delivered) -> None:
         ticket = self.tickets.get(event.ticket)

@@ -21,6 +21,7 @@ __all__ = [
     "MAX_INBOX_CHARACTERS",
     "MAX_NOTE_CHARACTERS",
     "MAX_PROJECTS",
+    "MAX_SLOTS",
     "MAX_TEXT_CHARACTERS",
     "Adopted",
     "Announced",
@@ -41,6 +42,7 @@ __all__ = [
     "Revoked",
     "Settled",
     "Shutdown",
+    "Slots",
     "Submitted",
     "encode_entry",
     "parse_entry",
@@ -56,6 +58,8 @@ MAX_TEXT_CHARACTERS = 4096
 MAX_PROJECTS = 100
 MAX_PROJECT_CHARACTERS = 64
 MAX_INBOX_CHARACTERS = 256
+# Committed by one entry.
+MAX_SLOTS = 256
 # JSON numbers are exact everywhere only below 2^53.
 _Count = Annotated[int, Meta(ge=0, lt=2**53)]
 _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -140,6 +144,17 @@ class Relinked(Struct, tag="relinked", frozen=True, forbid_unknown_fields=True, 
     commitment: _Hash
 
 
+class Slots(Struct, tag="slots", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Census: commitments to the secrets of the noise slots `first`, `first` + 1, and so on, before anybody asks for one.
+
+    Slots below `void_below` serve nobody any more.
+    """
+
+    first: _Count
+    void_below: _Count
+    commitments: Annotated[tuple[_Hash, ...], Meta(min_length=1, max_length=MAX_SLOTS)]
+
+
 class Charged(Struct, tag="charged", frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Census: one answer was paid for. Durable before anything that depends on language is computed."""
 
@@ -159,10 +174,14 @@ class Charged(Struct, tag="charged", frozen=True, forbid_unknown_fields=True, kw
 
 
 class Released(Struct, tag="released", frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Census: the sealed answer may leave. `answer` is the hash of the sealed bytes."""
+    """Census: the sealed answer may leave. `answer` is the hash of the sealed bytes.
+
+    `checkpoint` covers the charge and carries the cosignature of the health agency whose sample it was.
+    """
 
     ticket: _Hash
     answer: _Hash
+    checkpoint: Annotated[str, Meta(min_length=1, max_length=MAX_NOTE_BYTES)]
 
 
 class Delivered(Struct, tag="delivered", frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -241,6 +260,7 @@ Event: TypeAlias = (
     | Adopted
     | Loaded
     | Relinked
+    | Slots
     | Charged
     | Released
     | Delivered

@@ -18,7 +18,7 @@ from broker_common.crypto.base64_text import base64_text, parse_base64
 from broker_common.crypto.signing import SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 
-__all__ = ["Checkpoint", "NoteSigner", "NoteVerifier"]
+__all__ = ["Checkpoint", "NoteSigner", "NoteVerifier", "parse_checkpoint"]
 
 _SIGNATURE_PREFIX = "\u2014 "
 _ED25519 = b"\x01"
@@ -52,6 +52,12 @@ class Checkpoint:
         if len(root) != _ROOT_BYTES:
             raise ValueError("the root is not a SHA-256 hash")
         return cls(origin, int(size), root)
+
+
+def parse_checkpoint(note: str) -> Checkpoint:
+    """The checkpoint of a well-formed note, whoever signed it; ValueError otherwise."""
+    text, _ = _split(note)
+    return Checkpoint.parse_text(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,14 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
-class Answer(_message.Message):
-    """What the census node signs before sealing."""
+class Receipt(_message.Message):
+    """What the census node signs of an answer. It does not tell the answer, so that it can be shown to an auditor."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     QUERY_ID_FIELD_NUMBER: _builtins.int
     TICKET_HASH_FIELD_NUMBER: _builtins.int
-    NOISY_COUNT_FIELD_NUMBER: _builtins.int
+    ANSWER_HASH_FIELD_NUMBER: _builtins.int
     SCALE_FIELD_NUMBER: _builtins.int
     CHARGED_FIELD_NUMBER: _builtins.int
     POLICY_HASH_FIELD_NUMBER: _builtins.int
@@ -38,8 +38,8 @@ class Answer(_message.Message):
     """Of the ticket."""
     ticket_hash: _builtins.bytes
     """SHA-256 of the exact ticket bytes."""
-    noisy_count: _builtins.int
-    """Exact count plus integer noise. Never clamped: it may be negative."""
+    answer_hash: _builtins.bytes
+    """Salted hash of the noisy count."""
     scale: _builtins.int
     """Noise scale b that was used."""
     charged: _builtins.int
@@ -61,7 +61,7 @@ class Answer(_message.Message):
         *,
         query_id: _builtins.bytes = ...,
         ticket_hash: _builtins.bytes = ...,
-        noisy_count: _builtins.int = ...,
+        answer_hash: _builtins.bytes = ...,
         scale: _builtins.int = ...,
         charged: _builtins.int = ...,
         policy_hash: _builtins.bytes = ...,
@@ -72,23 +72,23 @@ class Answer(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["charged", b"charged", "checkpoint", b"checkpoint", "entry", b"entry", "inclusion_proof", b"inclusion_proof", "log_index", b"log_index", "noisy_count", b"noisy_count", "policy_hash", b"policy_hash", "query_id", b"query_id", "scale", b"scale", "ticket_hash", b"ticket_hash"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_hash", b"answer_hash", "charged", b"charged", "checkpoint", b"checkpoint", "entry", b"entry", "inclusion_proof", b"inclusion_proof", "log_index", b"log_index", "policy_hash", b"policy_hash", "query_id", b"query_id", "scale", b"scale", "ticket_hash", b"ticket_hash"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Answer: _TypeAlias = Answer  # noqa: Y015
+Global___Receipt: _TypeAlias = Receipt  # noqa: Y015
 
 @_typing.final
-class SignedAnswer(_message.Message):
-    """What is sealed, padded to one fixed length."""
+class SignedReceipt(_message.Message):
+    """A receipt as it is kept and shown."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    ANSWER_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
     KEY_ID_FIELD_NUMBER: _builtins.int
-    answer: _builtins.bytes
-    """Serialised Answer."""
+    receipt: _builtins.bytes
+    """Serialised Receipt."""
     signature: _builtins.bytes
     """Ed25519 over the domain prefix for answers followed by those bytes."""
     key_id: _builtins.str
@@ -96,13 +96,43 @@ class SignedAnswer(_message.Message):
     def __init__(
         self,
         *,
-        answer: _builtins.bytes = ...,
+        receipt: _builtins.bytes = ...,
         signature: _builtins.bytes = ...,
         key_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "key_id", b"key_id", "signature", b"signature"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_id", b"key_id", "receipt", b"receipt", "signature", b"signature"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignedReceipt: _TypeAlias = SignedReceipt  # noqa: Y015
+
+@_typing.final
+class SignedAnswer(_message.Message):
+    """What is sealed, padded to one fixed length."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    NOISY_COUNT_FIELD_NUMBER: _builtins.int
+    ANSWER_SALT_FIELD_NUMBER: _builtins.int
+    noisy_count: _builtins.int
+    """Exact count plus integer noise. Never clamped: it may be negative."""
+    answer_salt: _builtins.bytes
+    """32 bytes that open the receipt's answer_hash."""
+    @_builtins.property
+    def receipt(self) -> Global___SignedReceipt: ...
+    def __init__(
+        self,
+        *,
+        receipt: Global___SignedReceipt | None = ...,
+        noisy_count: _builtins.int = ...,
+        answer_salt: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_salt", b"answer_salt", "noisy_count", b"noisy_count", "receipt", b"receipt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

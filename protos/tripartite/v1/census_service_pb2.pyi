@@ -3,8 +3,10 @@
 isort:skip_file
 The census node: prices questions, takes samples, charges, answers."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from tripartite.v1 import answer_pb2 as _answer_pb2
 from tripartite.v1 import dictionary_pb2 as _dictionary_pb2
 from tripartite.v1 import policy_pb2 as _policy_pb2
@@ -131,6 +133,9 @@ class QuoteResponse(_message.Message):
     CENSUS_RELEASE_FIELD_NUMBER: _builtins.int
     NOISE_SLOT_FIELD_NUMBER: _builtins.int
     EXPIRES_MS_FIELD_NUMBER: _builtins.int
+    SLOT_ENTRY_FIELD_NUMBER: _builtins.int
+    SLOT_INDEX_FIELD_NUMBER: _builtins.int
+    SLOT_PROOF_FIELD_NUMBER: _builtins.int
     scale: _builtins.int
     """The scale that was asked for."""
     charged: _builtins.int
@@ -145,10 +150,15 @@ class QuoteResponse(_message.Message):
     """The census release that is loaded."""
     expires_ms: _builtins.int
     """Milliseconds since 1970 UTC; the ticket must not expire later."""
+    slot_entry: _builtins.bytes
+    """The log entry that commits to the slot, its place, and its RFC 6962 inclusion proof in the slot's checkpoint."""
+    slot_index: _builtins.int
     @_builtins.property
     def noise_slot(self) -> _ticket_pb2.NoiseSlot:
         """Reserved for the caller until the quote expires."""
 
+    @_builtins.property
+    def slot_proof(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     def __init__(
         self,
         *,
@@ -160,10 +170,13 @@ class QuoteResponse(_message.Message):
         census_release: _builtins.str = ...,
         noise_slot: _ticket_pb2.NoiseSlot | None = ...,
         expires_ms: _builtins.int = ...,
+        slot_entry: _builtins.bytes = ...,
+        slot_index: _builtins.int = ...,
+        slot_proof: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_remaining", b"_remaining", "noise_slot", b"noise_slot", "remaining", b"remaining"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_remaining", b"_remaining", "census_release", b"census_release", "charged", b"charged", "expires_ms", b"expires_ms", "margin_95", b"margin_95", "noise_slot", b"noise_slot", "policy_hash", b"policy_hash", "remaining", b"remaining", "scale", b"scale"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_remaining", b"_remaining", "census_release", b"census_release", "charged", b"charged", "expires_ms", b"expires_ms", "margin_95", b"margin_95", "noise_slot", b"noise_slot", "policy_hash", b"policy_hash", "remaining", b"remaining", "scale", b"scale", "slot_entry", b"slot_entry", "slot_index", b"slot_index", "slot_proof", b"slot_proof"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__remaining: _TypeAlias = _typing.Literal["remaining"]  # noqa: Y015
     _WhichOneofArgType__remaining: _TypeAlias = _typing.Literal["_remaining", b"_remaining"]  # noqa: Y015
@@ -173,35 +186,31 @@ Global___QuoteResponse: _TypeAlias = QuoteResponse  # noqa: Y015
 
 @_typing.final
 class CountRequest(_message.Message):
-    """Order: header; then, once told to proceed, frames, manifest, and at most one cosignature."""
+    """Order: header; then, once told to proceed, frames, manifest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     HEADER_FIELD_NUMBER: _builtins.int
     FRAME_FIELD_NUMBER: _builtins.int
     MANIFEST_FIELD_NUMBER: _builtins.int
-    COSIGNATURE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def header(self) -> _sample_pb2.SampleHeader: ...
     @_builtins.property
     def frame(self) -> _sample_pb2.SampleFrame: ...
     @_builtins.property
     def manifest(self) -> _sample_pb2.SignedManifest: ...
-    @_builtins.property
-    def cosignature(self) -> _sample_pb2.Cosignature: ...
     def __init__(
         self,
         *,
         header: _sample_pb2.SampleHeader | None = ...,
         frame: _sample_pb2.SampleFrame | None = ...,
         manifest: _sample_pb2.SignedManifest | None = ...,
-        cosignature: _sample_pb2.Cosignature | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cosignature", b"cosignature", "frame", b"frame", "header", b"header", "manifest", b"manifest", "part", b"part"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["frame", b"frame", "header", b"header", "manifest", b"manifest", "part", b"part"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cosignature", b"cosignature", "frame", b"frame", "header", b"header", "manifest", b"manifest", "part", b"part"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frame", b"frame", "header", b"header", "manifest", b"manifest", "part", b"part"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["header", "frame", "manifest", "cosignature"]  # noqa: Y015
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["header", "frame", "manifest"]  # noqa: Y015
     _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
 

@@ -147,32 +147,6 @@ class SignedManifest(_message.Message):
 Global___SignedManifest: _TypeAlias = SignedManifest  # noqa: Y015
 
 @_typing.final
-class Cosignature(_message.Message):
-    """The health node's word that it has seen the census log grow, never shrink or change."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TREE_SIZE_FIELD_NUMBER: _builtins.int
-    SIGNATURE_LINE_FIELD_NUMBER: _builtins.int
-    tree_size: _builtins.int
-    """Size of the checkpoint that is cosigned, or that the health node has seen."""
-    signature_line: _builtins.str
-    """One signature line of a C2SP tlog-cosignature. Not awaited yet."""
-    def __init__(
-        self,
-        *,
-        tree_size: _builtins.int = ...,
-        signature_line: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["signature_line", b"signature_line", "tree_size", b"tree_size"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Cosignature: _TypeAlias = Cosignature  # noqa: Y015
-
-@_typing.final
 class Proceed(_message.Message):
     """The header is accepted: the health node may draw the sample and send it. Depends on the ticket, the policy and the
     total charged only, so that a ticket that would be refused never makes anybody draw a sample.
@@ -200,7 +174,6 @@ class Charged(_message.Message):
     CHECKPOINT_FIELD_NUMBER: _builtins.int
     LOG_INDEX_FIELD_NUMBER: _builtins.int
     INCLUSION_PROOF_FIELD_NUMBER: _builtins.int
-    CONSISTENCY_PROOF_FIELD_NUMBER: _builtins.int
     ENTRY_FIELD_NUMBER: _builtins.int
     checkpoint: _builtins.str
     """Signed note of a checkpoint that covers the charge."""
@@ -212,22 +185,17 @@ class Charged(_message.Message):
     def inclusion_proof(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """RFC 6962 inclusion proof of the charge entry in that checkpoint, leaf to root."""
 
-    @_builtins.property
-    def consistency_proof(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """RFC 6962 consistency proof from the last checkpoint that the health node cosigned. Not sent yet."""
-
     def __init__(
         self,
         *,
         checkpoint: _builtins.str = ...,
         log_index: _builtins.int = ...,
         inclusion_proof: _abc.Iterable[_builtins.bytes] | None = ...,
-        consistency_proof: _abc.Iterable[_builtins.bytes] | None = ...,
         entry: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "consistency_proof", b"consistency_proof", "entry", b"entry", "inclusion_proof", b"inclusion_proof", "log_index", b"log_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "entry", b"entry", "inclusion_proof", b"inclusion_proof", "log_index", b"log_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -107,9 +107,9 @@ class NoiseSlot(_message.Message):
     number: _builtins.int
     """Position in the sequence, counted from 0."""
     commitment: _builtins.bytes
-    """SHA-256 commitment to the slot's secret. Empty until the noise slots are committed in the log."""
+    """SHA-256 commitment to the slot's secret, as an entry of the census node's log has it."""
     checkpoint: _builtins.str
-    """Signed note of the log checkpoint that covers the commitment. Empty until then."""
+    """Signed note of a checkpoint of that log which covers the entry, cosigned by the health agency."""
     def __init__(
         self,
         *,
