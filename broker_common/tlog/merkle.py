@@ -1,17 +1,37 @@
-"""RFC 6962 section 2.1: Merkle tree hash and inclusion proofs, kept incrementally.
+"""RFC 6962 section 2.1: Merkle tree hash, inclusion and consistency proofs, kept incrementally.
 
-The tree keeps the hash of every complete subtree, level by level, so appending is amortised constant and a proof takes
-one hash per level. 64 bytes of memory per entry.
+A `MerkleTree` keeps the hash of every complete subtree, level by level, so appending is amortised constant and a proof
+takes one hash per level; 64 bytes of memory per entry. A `CompactTree` keeps the right edge alone: enough for the root of
+a log of any length in a few hundred bytes, and for nothing of its past.
+
+Whatever knows the hash of every complete subtree can prove; `range_hash`, `inclusion_path` and `consistency_path` ask for
+those hashes through a `Subtree` and do not care where they are kept.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
-__all__ = ["MerkleTree", "leaf_hash", "root_from_inclusion"]
+__all__ = [
+    "HASH_BYTES",
+    "CompactTree",
+    "MerkleTree",
+    "Subtree",
+    "consistency_path",
+    "inclusion_path",
+    "leaf_hash",
+    "node_hash",
+    "range_hash",
+    "root_from_inclusion",
+    "verify_consistency",
+]
 
-_HASH_BYTES = 32
+HASH_BYTES = 32
+_EMPTY = hashlib.sha256(b"").digest()
+# The hash of the complete subtree of 2^height leaves at `position`, counted in subtrees of that height: (height, position).
+Subtree: TypeAlias = Callable[[int, int], bytes]
 
 
 def leaf_hash(entry: bytes) -> bytes:
@@ -19,7 +39,8 @@ def leaf_hash(entry: bytes) -> bytes:
     return hashlib.sha256(b"\0" + entry).digest()
 
 
-def _node_hash(left: bytes, right: bytes) -> bytes:
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """The hash of the subtree over two subtrees."""
     return hashlib.sha256(b"\1" + left + right).digest()
 
 
@@ -32,7 +53,7 @@ class MerkleTree:
 
     @property
     def size(self) -> int:
-        return len(self._levels[0]) // _HASH_BYTES
+        return len(self._levels[0]) // HASH_BYTES
 
     def append(self, entry: bytes) -> None:
         """Add one leaf."""
@@ -42,10 +63,10 @@ class MerkleTree:
                 self._levels.append(bytearray())
             level = self._levels[height]
             level += node
-            count = len(level) // _HASH_BYTES
+            count = len(level) // HASH_BYTES
             if count % 2:
                 return
-            node = _node_hash(self._subtree(height, count - 2), self._subtree(height, count - 1))
+            node = node_hash(self.subtree(height, count - 2), self.subtree(height, count - 1))
             height += 1
 
     def root(self, size: int | None = None) -> bytes:
@@ -53,35 +74,112 @@ class MerkleTree:
         size = self.size if size is None else size
         if not 0 <= size <= self.size:
             raise IndexError("the tree was never of that size")
-        return self._range_hash(0, size)
+        return range_hash(self.subtree, 0, size)
 
     def inclusion_proof(self, index: int, size: int | None = None) -> list[bytes]:
         """PATH(index, D[n]) of RFC 6962, leaf to root, in the tree as it is, or as it was with `size` leaves."""
         size = self.size if size is None else size
         if not 0 <= index < size <= self.size:
             raise IndexError("no such leaf")
-        return self._path(index, 0, size)
+        return inclusion_path(self.subtree, index, size)
 
-    def _path(self, index: int, start: int, end: int) -> list[bytes]:
-        if end - start == 1:
-            return []
+    def consistency_proof(self, old_size: int, size: int | None = None) -> list[bytes]:
+        """PROOF(old_size, D[n]) of RFC 6962: that the tree as it is, or was with `size` leaves, continues the older one.
+
+        Empty for equal sizes and for `old_size` 0, which every tree continues.
+        """
+        size = self.size if size is None else size
+        if not 0 <= old_size <= size <= self.size:
+            raise IndexError("the tree was never of that size")
+        return consistency_path(self.subtree, old_size, size)
+
+    def subtree(self, height: int, position: int) -> bytes:
+        """The hash of a complete subtree."""
+        return bytes(self._levels[height][position * HASH_BYTES : (position + 1) * HASH_BYTES])
+
+
+class CompactTree:
+    """The right edge of a growing tree: its size and its root, in memory that does not grow with it."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        # The complete subtrees that the leaves fall into, the largest first: one for each bit that is set in the size.
+        self._edge: list[bytes] = []
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def append(self, entry: bytes) -> None:
+        """Add one leaf."""
+        self.append_leaf(leaf_hash(entry))
+
+    def append_leaf(self, leaf: bytes) -> None:
+        """Add the leaf of this hash."""
+        if len(leaf) != HASH_BYTES:
+            raise ValueError("a leaf hash has 32 bytes")
+        node, above = leaf, self._size
+        while above % 2:
+            node = node_hash(self._edge.pop(), node)
+            above >>= 1
+        self._edge.append(node)
+        self._size += 1
+
+    def root(self) -> bytes:
+        """The hash of the tree as it is; SHA-256 of nothing for the empty tree."""
+        if not self._edge:
+            return _EMPTY
+        root = self._edge[-1]
+        for left in reversed(self._edge[:-1]):
+            root = node_hash(left, root)
+        return root
+
+
+def range_hash(subtree: Subtree, start: int, end: int) -> bytes:
+    """MTH(D[start:end]) for a range that the tree splits off: `start` is a multiple of a power of two not below its width."""
+    width = end - start
+    if width == 0:
+        return _EMPTY
+    if width & (width - 1) == 0:
+        height = width.bit_length() - 1
+        return subtree(height, start >> height)
+    split = start + _largest_power_below(width)
+    return node_hash(range_hash(subtree, start, split), range_hash(subtree, split, end))
+
+
+def inclusion_path(subtree: Subtree, index: int, size: int) -> list[bytes]:
+    """PATH(index, D[size]) for an index that is in the tree."""
+    path: list[bytes] = []
+    start, end = 0, size
+    while end - start > 1:
         split = start + _largest_power_below(end - start)
         if index < split:
-            return [*self._path(index, start, split), self._range_hash(split, end)]
-        return [*self._path(index, split, end), self._range_hash(start, split)]
+            path.append(range_hash(subtree, split, end))
+            end = split
+        else:
+            path.append(range_hash(subtree, start, split))
+            start = split
+    return path[::-1]
 
-    def _range_hash(self, start: int, end: int) -> bytes:
-        width = end - start
-        if width == 0:
-            return hashlib.sha256(b"").digest()
-        if width & (width - 1) == 0:
-            height = width.bit_length() - 1
-            return self._subtree(height, start >> height)
-        split = start + _largest_power_below(width)
-        return _node_hash(self._range_hash(start, split), self._range_hash(split, end))
 
-    def _subtree(self, height: int, position: int) -> bytes:
-        return bytes(self._levels[height][position * _HASH_BYTES : (position + 1) * _HASH_BYTES])
+def consistency_path(subtree: Subtree, old_size: int, size: int) -> list[bytes]:
+    """PROOF(old_size, D[size]) for sizes in this order, as SUBPROOF defines it; empty where one of them is 0."""
+    path: list[bytes] = []
+    start, end = 0, size
+    if not old_size:
+        return path
+    while old_size != end:
+        split = start + _largest_power_below(end - start)
+        if old_size <= split:
+            path.append(range_hash(subtree, split, end))
+            end = split
+        else:
+            path.append(range_hash(subtree, start, split))
+            start = split
+    # A verifier knows the old tree's own root already; any other part of it has to be told.
+    if start:
+        path.append(range_hash(subtree, start, end))
+    return path[::-1]
 
 
 def _largest_power_below(width: int) -> int:
@@ -99,19 +197,67 @@ def root_from_inclusion(entry: bytes, index: int, size: int, proof: Sequence[byt
     """
     if not 0 <= index < size:
         raise ValueError("the index is not in the tree")
-    node, position, last = leaf_hash(entry), index, size - 1
-    for sibling in proof:
-        if last == 0 or len(sibling) != _HASH_BYTES:
+    node = leaf_hash(entry)
+    for sibling, is_left in _climb(index, size - 1, proof):
+        node = node_hash(sibling, node) if is_left else node_hash(node, sibling)
+    return node
+
+
+def verify_consistency(old_size: int, old_root: bytes, size: int, root: bytes, proof: Sequence[bytes]) -> None:
+    """Return only if a tree of `size` leaves and this root continues the one of `old_size` (RFC 9162 section 2.1.4.2).
+
+    Raises:
+        ValueError: it does not, as far as `proof` tells, or the proof cannot belong to such trees.
+    """
+    if not 0 <= old_size <= size:
+        raise ValueError("the sizes are not in order")
+    if any(len(node) != HASH_BYTES for node in (old_root, root, *proof)):
+        raise ValueError("a hash has the wrong length")
+    if old_size in {0, size}:
+        _verify_without_proof(old_size, old_root, size, root)
+        if proof:
             raise ValueError("the proof has the wrong length")
-        if position % 2 or position == last:
-            node = _node_hash(sibling, node)
-            while position % 2 == 0 and position != 0:
-                position >>= 1
-                last >>= 1
-        else:
-            node = _node_hash(node, sibling)
+        return
+    # 1. An old tree that is one complete subtree is known by its root, which the proof then leaves out.
+    nodes = [old_root, *proof] if old_size & (old_size - 1) == 0 else list(proof)
+    if not nodes:
+        raise ValueError("the proof has the wrong length")
+    # 2. The first hash is that of the largest subtree on the right edge of the old tree.
+    position, last = old_size - 1, size - 1
+    while position % 2:
+        position >>= 1
+        last >>= 1
+    # 3. Climb to both roots at once; what lies right of the old tree belongs to the new one alone.
+    old = new = nodes[0]
+    for sibling, is_left in _climb(position, last, nodes[1:]):
+        old = node_hash(sibling, old) if is_left else old
+        new = node_hash(sibling, new) if is_left else node_hash(new, sibling)
+    if old != old_root or new != root:
+        raise ValueError("the proof does not lead to both roots")
+
+
+def _verify_without_proof(old_size: int, old_root: bytes, size: int, root: bytes) -> None:
+    """Every tree continues the empty one, and itself."""
+    if old_root != (root if old_size else _EMPTY) or (size == 0 and root != _EMPTY):
+        raise ValueError("the proof does not lead to both roots")
+
+
+def _climb(position: int, last: int, siblings: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """The siblings on the way from `position` up to the root, and whether each is a left one; `last` is the right edge.
+
+    Raises:
+        ValueError: there are too few or too many, or one is no hash.
+    """
+    for sibling in siblings:
+        if last == 0 or len(sibling) != HASH_BYTES:
+            raise ValueError("the proof has the wrong length")
+        is_left = position % 2 == 1 or position == last
+        yield sibling, is_left
+        # Where there is nothing on the right, the same subtree stands for several levels.
+        while is_left and position % 2 == 0 and position != 0:
+            position >>= 1
+            last >>= 1
         position >>= 1
         last >>= 1
     if last:
         raise ValueError("the proof has the wrong length")
-    return node

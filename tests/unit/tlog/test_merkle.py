@@ -1,4 +1,4 @@
-"""The tree hashes as RFC 6962 says, and no proof but the right one leads to its root."""
+"""The tree hashes as RFC 6962 says, and no proof but the right one leads to its root or from one root to another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_common.tlog.merkle import MerkleTree, leaf_hash, root_from_inclusion
+from broker_common.tlog.merkle import CompactTree, MerkleTree, leaf_hash, root_from_inclusion, verify_consistency
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "merkle.json").read_text())
 LEAVES = [bytes.fromhex(leaf) for leaf in VECTORS["leaves"]]
@@ -52,6 +52,16 @@ def reference_path(index: int, leaves: list[bytes]) -> list[bytes]:
     if index < k:
         return [*reference_path(index, leaves[:k]), reference_root(leaves[k:])]
     return [*reference_path(index - k, leaves[k:]), reference_root(leaves[:k])]
+
+
+def reference_consistency(old: int, leaves: list[bytes], *, whole: bool = True) -> list[bytes]:
+    """SUBPROOF(m, D[n], b) of RFC 6962 section 2.1.2, word by word; PROOF begins with b true."""
+    if old == len(leaves):
+        return [] if whole else [reference_root(leaves)]
+    k = split_of(len(leaves))
+    if old <= k:
+        return [*reference_consistency(old, leaves[:k], whole=whole), reference_root(leaves[k:])]
+    return [*reference_consistency(old - k, leaves[k:], whole=False), reference_root(leaves[:k])]
 
 
 def numbered(n: int) -> list[bytes]:
@@ -216,3 +226,149 @@ def test_the_size_that_a_checkpoint_states_is_bound_with_its_root(claimed: int) 
     for index in range(min(claimed, 37)):
         proof = tree.inclusion_proof(index)
         assert leads_to(reference_root(numbered(claimed)), b"leaf %d" % index, index, claimed, proof) == (claimed == 37)
+
+
+# --- one tree continues another --------------------------------------------------------------------------------------
+
+MOST_SIZE = 70
+GROWN = tree_of(numbered(MOST_SIZE + 2))
+
+
+def continues(old_size: int, old_root: bytes, size: int, root: bytes, proof: list[bytes]) -> bool:
+    """Whether a witness would accept."""
+    try:
+        verify_consistency(old_size, old_root, size, root, proof)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("case", VECTORS["consistency"], ids=lambda case: f"{case['old_size']}to{case['size']}")
+def test_published_consistency_proofs(case: dict[str, object]) -> None:
+    """The published proofs are the ones made here, and they verify."""
+    old_size, size, proof = case["old_size"], case["size"], case["proof"]
+    assert isinstance(old_size, int)
+    assert isinstance(size, int)
+    made = tree_of(LEAVES).consistency_proof(old_size, size)
+    assert [node.hex() for node in made] == proof
+    verify_consistency(old_size, ROOTS[old_size - 1], size, ROOTS[size - 1], made)
+
+
+@pytest.mark.parametrize("size", range(MOST_SIZE + 1))
+def test_every_tree_continues_every_older_one(size: int) -> None:
+    """For all pairs of sizes up to 70: the proof is the reference's, and it verifies."""
+    root = reference_root(numbered(size))
+    for old_size in range(size + 1):
+        proof = GROWN.consistency_proof(old_size, size)
+        if old_size:
+            assert proof == reference_consistency(old_size, numbered(size))
+        verify_consistency(old_size, reference_root(numbered(old_size)), size, root, proof)
+    assert GROWN.consistency_proof(0, size) == GROWN.consistency_proof(size, size) == []
+
+
+def damaged(proof: list[bytes]) -> list[list[bytes]]:
+    """Everything that is nearly `proof`: a bit, a byte or a hash too many, too few, changed or exchanged."""
+    forged = [[*proof, bytes(32)], [bytes(32), *proof], [*proof, *proof] if proof else [b""]]
+    for place, node in enumerate(proof):
+        before, after = proof[:place], proof[place + 1 :]
+        forged += [
+            [*before, bytes([node[0] ^ 1]) + node[1:], *after],
+            [*before, node[:-1] + bytes([node[-1] ^ 128]), *after],
+            [*before, node[:-1], *after],
+            [*before, node + b"\0", *after],
+            [*before, *after],
+            [*before, node, node, *after],
+        ]
+    return forged + [proof[::-1]] * (len(proof) > 1)
+
+
+@pytest.mark.parametrize("size", range(MOST_SIZE + 1))
+def test_no_tampered_consistency_proof_verifies(size: int) -> None:
+    """Whatever is changed in proof, roots, sizes or their order: no other statement is proved by it."""
+    root = GROWN.root(size)
+    for old_size in range(size + 1):
+        old_root, proof = GROWN.root(old_size), GROWN.consistency_proof(old_size, size)
+        assert not any(continues(old_size, old_root, size, root, forged) for forged in damaged(proof))
+        assert not continues(old_size, bytes(32), size, root, proof)
+        assert not continues(old_size, old_root[:-1], size, root, proof)
+        assert not continues(old_size, old_root, size, root + b"\0", proof)
+        assert not continues(old_size + 1, old_root, size, root, proof)
+        assert not continues(old_size - 1, old_root, size, root, proof)
+        if old_size:
+            assert not continues(old_size, old_root, size, bytes(32), proof)
+            # Where a tree is complete, the proofs to the next sizes differ in what they hash, not in their length.
+            assert not continues(old_size, old_root, size, GROWN.root(size + 1), proof)
+        if old_size != size:
+            assert not continues(size, root, old_size, old_root, proof)
+            assert not continues(old_size, root, size, old_root, proof)
+
+
+@given(data=st.data(), sizes=st.lists(st.integers(0, MOST_SIZE), min_size=4, max_size=4))
+def test_a_consistency_proof_is_of_its_two_sizes(data: st.DataObject, sizes: list[int]) -> None:
+    """A proof made for two sizes proves no other two, unless what it says of them is the same."""
+    (old_size, size), (old_other, other) = sorted(sizes[:2]), sorted(sizes[2:])
+    proof = GROWN.consistency_proof(old_size, size)
+    accepted = continues(old_other, GROWN.root(old_other), other, GROWN.root(other), proof)
+    assert accepted == (proof == GROWN.consistency_proof(old_other, other))
+    forked = tree_of(
+        [*numbered(size)[: (place := data.draw(st.integers(0, MOST_SIZE)))], b"x", *numbered(size)[place + 1 :]]
+    )
+    if old_size and place < old_size:
+        assert not continues(
+            old_size, GROWN.root(old_size), forked.size, forked.root(), forked.consistency_proof(old_size)
+        )
+
+
+@pytest.mark.parametrize(
+    ("old_size", "size", "proof"),
+    [(3, 7, []), (4, 7, []), (3, 7, [bytes(32)]), (6, 7, [bytes(32)] * 9), (0, 7, [bytes(32)])],
+)
+def test_a_consistency_proof_of_another_length_is_refused_as_such(old_size: int, size: int, proof: list[bytes]) -> None:
+    """The length is told before any root is compared."""
+    with pytest.raises(ValueError, match="wrong length"):
+        verify_consistency(old_size, GROWN.root(old_size), size, GROWN.root(size), proof)
+
+
+@pytest.mark.parametrize(("old_size", "size"), [(-1, 3), (3, 2), (0, -1), (-2, -1)])
+def test_sizes_out_of_order_are_refused(old_size: int, size: int) -> None:
+    """No tree continues a longer one."""
+    with pytest.raises(ValueError, match="not in order"):
+        verify_consistency(old_size, bytes(32), size, bytes(32), [])
+
+
+@pytest.mark.parametrize(("old_size", "size"), [(-1, 2), (3, 2), (0, 4), (4, None), (0, -1)])
+def test_no_consistency_proof_is_made_of_a_tree_that_never_was(old_size: int, size: int | None) -> None:
+    """Asking for one is a bug of the caller."""
+    with pytest.raises(IndexError, match="never of that size"):
+        tree_of(LEAVES[:3]).consistency_proof(old_size, size)
+
+
+# --- the right edge alone --------------------------------------------------------------------------------------------
+
+
+@given(leaves=st.lists(st.binary(max_size=40), max_size=MOST_SIZE))
+def test_the_compact_tree_is_the_same_tree(leaves: list[bytes]) -> None:
+    """At every size on the way it has the root of the tree that keeps everything, by entries and by leaf hashes."""
+    whole, by_entry, by_leaf = MerkleTree(), CompactTree(), CompactTree()
+    for leaf in leaves:
+        assert by_entry.root() == by_leaf.root() == whole.root()
+        whole.append(leaf)
+        by_entry.append(leaf)
+        by_leaf.append_leaf(leaf_hash(leaf))
+    assert by_entry.size == by_leaf.size == len(leaves)
+    assert by_entry.root() == by_leaf.root() == reference_root(leaves)
+
+
+def test_the_compact_tree_keeps_one_hash_for_each_bit_of_its_size() -> None:
+    """A long log is read in memory that does not grow with it."""
+    tree = CompactTree()
+    for size in range(1, 3000):
+        tree.append(b"")
+        assert len(tree._edge) == size.bit_count()
+
+
+@pytest.mark.parametrize("leaf", [b"", bytes(31), bytes(33)])
+def test_the_compact_tree_takes_hashes_for_leaf_hashes_only(leaf: bytes) -> None:
+    """An entry in the place of its hash would make another tree."""
+    with pytest.raises(ValueError, match="32 bytes"):
+        CompactTree().append_leaf(leaf)
