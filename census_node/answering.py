@@ -6,6 +6,8 @@ fixed, so making the answer again after a crash draws nothing again.
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 from tripartite.v1 import answer_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import answer_salt, commit_answer, noise_seed
@@ -22,14 +24,14 @@ from broker_common.tlog.census_state import ChargedTicket
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.outbox import Pending
 from census_node.registry import Registry
-from census_node.samples import KeptSample
 
 __all__ = ["seal_answer"]
 
 
 def seal_answer(
     pending: Pending,
-    kept: KeptSample,
+    pseudonyms: npt.NDArray[np.uint8],
+    slot_secret: bytes,
     ticket: ChargedTicket,
     proof: Checkpointed,
     registry: Registry,
@@ -45,16 +47,16 @@ def seal_answer(
         raise InternalError("INTEGRITY", problem="the ticket of a charged answer is damaged") from error
     ticket_hash = bytes.fromhex(pending.ticket_hash)
     seed = noise_seed(
-        kept.slot_secret,
+        slot_secret,
         ticket_hash=ticket_hash,
         submitted_set=pending.submitted_set,
         active_set=pending.active_set,
         load=pending.load,
         scale=charge.scale,
     )
-    exact = registry.count(registry.rows_of(kept.pseudonyms), question_from_wire(body.question, CENSUS_DICTIONARY))
+    exact = registry.count(registry.rows_of(pseudonyms), question_from_wire(body.question, CENSUS_DICTIONARY))
     noisy = add_noise(exact, charge.scale, NoiseStream(seed))
-    salt = answer_salt(kept.slot_secret, ticket_hash)
+    salt = answer_salt(slot_secret, ticket_hash)
     receipt = answer_pb2.Receipt(
         query_id=body.query_id,
         ticket_hash=ticket_hash,
