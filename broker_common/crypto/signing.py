@@ -32,13 +32,15 @@ class Purpose(Enum):
     POLICY = "policy"
     OPERATOR = "operator"
     LOG = "log"
+    WITNESS = "witness"
     # Signs the card that introduces all the other keys of a party.
     IDENTITY = "identity"
 
     @property
     def prefix(self) -> bytes:
-        # Log keys sign C2SP notes, whose format fixes the signed bytes; such a key signs nothing but notes.
-        return b"" if self is Purpose.LOG else f"tripartite/{self.value}/v1\0".encode("ascii")
+        # C2SP fixes the bytes that are signed. A log key signs nothing but checkpoints, a witness key nothing but
+        # cosignatures of them; the first line of either tells it from the other.
+        return b"" if self in {Purpose.LOG, Purpose.WITNESS} else f"tripartite/{self.value}/v1\0".encode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
