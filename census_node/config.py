@@ -62,6 +62,12 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     sample_deadline_ms: Annotated[int, Meta(ge=1000, le=3_600_000)] = 120_000
     # How long Collect may hold a call open for an answer that is not out yet.
     collect_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 20_000
+    # How long Quote may hold a call open until the health agency has cosigned a noise slot.
+    quote_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 5_000
+    # A question that its health agency does not cosign for so long gives its place to others; its answer goes out later.
+    cosignature_wait_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 60_000
+    # How long Witness may hold a call open until there is something to cosign.
+    witness_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 20_000
     # Researchers whose inboxes are pushed to at the same time; the others wait for their turn.
     max_pushes: Annotated[int, Meta(ge=1, le=1024)] = 16
 
@@ -79,6 +85,9 @@ class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     address: str = "127.0.0.1:0"
     # Whether peers may list services and messages (gRPC reflection). Shows nothing that is not in `protos/`.
     reflection: bool = False
+    # Folder on another disk or host that remembers how long the log was; relative to the home. Empty: there is none, and
+    # a restored backup is noticed only when the health node shows what it has seen.
+    witness_store: str = ""
     # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)
     # [limits], see below.

@@ -35,6 +35,8 @@ from researcher_node.opening import ResearcherHome
 __all__ = ["Plan", "census_config", "health_config", "lay_out", "researcher_config"]
 
 HOMES = ("researcher", "health", "census", "auditor")
+# The census agency's witness store: on one machine only another folder, so that it has a place of its own at least.
+_WITNESS = "witness"
 RESEARCHER_ID = "researcher-1"
 PROJECT = "official-languages"
 RELEASE = "2011"
@@ -113,13 +115,14 @@ def lay_out(directory: Path, plan: Plan, report: Report) -> Policy:
         _introduce(directory)
         _fill(directory, plan, policy, report)
     except BaseException:
-        for name in HOMES:
+        for name in (*HOMES, _WITNESS):
             shutil.rmtree(directory / name, ignore_errors=True)
         raise
     return policy
 
 
 def _make_homes(directory: Path) -> None:
+    (directory / _WITNESS).mkdir(mode=0o700)
     for name in HOMES:
         for folder in (directory / name, directory / name / "keys", directory / name / "trust"):
             folder.mkdir(mode=0o700)
@@ -208,6 +211,7 @@ def census_config(addresses: dict[str, str]) -> dict[str, Any]:
         "organisation": "census-agency",
         "origin": CENSUS_ORIGIN,
         "address": addresses["census"],
+        "witness_store": f"../{_WITNESS}",
     }
 
 

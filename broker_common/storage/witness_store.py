@@ -12,7 +12,7 @@ from pathlib import Path
 
 from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.storage.durable import replace_file
-from broker_common.tlog.note import MAX_NOTE_BYTES, NoteVerifier
+from broker_common.tlog.note import MAX_NOTE_BYTES
 
 __all__ = ["WitnessStore"]
 

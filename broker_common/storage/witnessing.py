@@ -18,7 +18,7 @@ from broker_common.storage.journal import Journal
 from broker_common.storage.loads import StoreStateT
 from broker_common.tlog.cosignature import CosignatureVerifier, Cosigner
 from broker_common.tlog.merkle import verify_consistency
-from broker_common.tlog.note import Checkpoint, NoteVerifier, parse_checkpoint
+from broker_common.tlog.note import Checkpoint, NoteVerifier, parse_note
 from broker_common.values import Clock
 
 __all__ = ["Witnessing", "verify_own_log"]
@@ -49,9 +49,7 @@ class Witnessing:
             known = CosignedNotes(self._journal.db).newest(checkpoint.origin, witness.name)
         if known is None or known.size < checkpoint.size:
             with self._journal.transaction() as transaction:
-                CosignedNotes(transaction.db).put(
-                    CosignedNote(checkpoint.origin, witness.name, checkpoint.size, note)
-                )
+                CosignedNotes(transaction.db).put(CosignedNote(checkpoint.origin, witness.name, checkpoint.size, note))
         return checkpoint
 
     # --- a peer's log ----------------------------------------------------------------------------------------------
@@ -74,7 +72,7 @@ class Witnessing:
                 _verify_not_beside(checkpoint, known)
                 return known.note
             if known is not None:
-                _verify_grown(parse_checkpoint(known.note), checkpoint, proof)
+                _verify_grown(parse_note(known.note)[0], checkpoint, proof)
             cosigned = cosigner.cosign(note, self._clock() // 1000)
             notes.put(CosignedNote(checkpoint.origin, cosigner.name, checkpoint.size, cosigned))
             # SECURITY: said only after the commit; a witness that forgets may cosign two histories.
@@ -103,7 +101,7 @@ def verify_own_log(journal: Journal[StoreStateT], seen: Checkpoint, witness: str
 
 
 def _verify_not_beside(checkpoint: Checkpoint, known: CosignedNote) -> None:
-    if checkpoint.size == known.size and checkpoint != parse_checkpoint(known.note):
+    if checkpoint.size == known.size and checkpoint != parse_note(known.note)[0]:
         raise InvalidRequestError("COMMITMENT_MISMATCH", subject="log")
 
 
