@@ -181,7 +181,7 @@ class CensusHome(AgencyHome[CensusState]):
     @property
     def _witness_store(self) -> WitnessStore | None:
         folder = self.config.witness_store
-        return WitnessStore(self.home.path / folder) if folder else None
+        return WitnessStore((self.home.path / folder).resolve()) if folder else None
 
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""
