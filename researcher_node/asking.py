@@ -54,6 +54,7 @@ from broker_common.rpc.policy import policy_from_wire
 from broker_common.rpc.status import broker_error, calling
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from researcher_node.answers import Answers, AskedQuestion
+from researcher_node.census_log import CensusLog
 from researcher_node.slots import verify_slot
 from researcher_node.trust import Trust
 
@@ -260,7 +261,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         """
         condition = parse_condition(wanted.where, await self._health_dictionary())
         quoted = await self.quote(wanted.count, wanted.precision)
-        slot = verify_slot(quoted.response, self._trust.census_log())
+        slot = verify_slot(quoted.response, self.census_log())
         nonce = self._randomness(SALT_BYTES)
         opening_key = OpeningKey.generate(self._randomness)
         body = ticket_pb2.Ticket(
@@ -447,6 +448,10 @@ class Session(AbstractAsyncContextManager["Session"]):
         return await asyncio.to_thread(self._answers.receive, response.answer)
 
     # --- the census log ----------------------------------------------------------------------------------------------
+
+    def census_log(self) -> CensusLog:
+        """Whom the census log's checkpoints are to be signed by, as the cards say that are known now."""
+        return self._trust.census_log()
 
     async def _log(self) -> log_service_pb2_grpc.LogServiceAsyncStub:
         return log_service_pb2_grpc.LogServiceStub(await self._met("census"))

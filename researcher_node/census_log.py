@@ -33,7 +33,9 @@ class CensusLog:
             checkpoint = self.signers.verify_checkpoint(note)
         except InvalidRequestError as error:
             is_none = error.code == "MALFORMED_MESSAGE"
-            raise _lie("a checkpoint that is none" if is_none else "a checkpoint that its log has not signed") from error
+            raise _lie(
+                "a checkpoint that is none" if is_none else "a checkpoint that its log has not signed"
+            ) from error
         try:
             self.witness.verify(note)
         except InvalidRequestError as error:

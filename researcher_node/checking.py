@@ -22,7 +22,6 @@ from broker_common.tlog.note import Checkpoint
 from researcher_node import texts
 from researcher_node.answers import KeptReceipt
 from researcher_node.asking import Session
-from researcher_node.census_log import CensusLog
 from researcher_node.seen import SeenCheckpoint
 
 __all__ = ["Finding", "Outcome", "Report", "check_receipts"]
@@ -74,9 +73,7 @@ class Report:
         return self.failure
 
 
-async def check_receipts(
-    session: Session, log: CensusLog, seen: SeenCheckpoint, receipts: Iterable[KeptReceipt]
-) -> Report:
+async def check_receipts(session: Session, seen: SeenCheckpoint, receipts: Iterable[KeptReceipt]) -> Report:
     """Compare every receipt, and what was seen before, with the log as its node shows it now; remember what it shows.
 
     Raises:
@@ -85,7 +82,7 @@ async def check_receipts(
     before = seen.read()
     try:
         note = await session.cosigned_checkpoint()
-        newest = log.verify_cosigned(note) if note else None
+        newest = session.census_log().verify_cosigned(note) if note else None
     except BrokerError as error:
         unknown = Finding(Outcome.UNCHECKED, error.text)
         return Report({receipt.query: unknown for receipt in receipts}, unknown, "", 0, error)
@@ -127,7 +124,9 @@ class _Comparing:
             return Finding(Outcome.BROKEN, texts.LOG_SHORTER.format(promised=older.size, size=size))
         if newest.size == older.size:
             is_same = newest == older
-            return Finding(Outcome.HELD) if is_same else Finding(Outcome.BROKEN, texts.LOG_OTHER.format(size=older.size))
+            return (
+                Finding(Outcome.HELD) if is_same else Finding(Outcome.BROKEN, texts.LOG_OTHER.format(size=older.size))
+            )
         if self.failure is not None:
             return Finding(Outcome.UNCHECKED, self.failure.text)
         try:

@@ -72,7 +72,9 @@ LOG_OTHER = "the cosigned checkpoint of the same {size} entries has another root
 LOG_NOT_CONTINUED = "the log of {size} entries does not go on from that of {promised}: {problem}"
 CHECKED = "{outcome:<9}  {query}  {problem}"
 CHECKED_SUMMARY = "{held} held, {broken} broken, {unchecked} not checked."
-LOG_HELD = "The census log has {size} entries, cosigned by the health agency, and goes on from all that was seen of it here."
+LOG_HELD = (
+    "The census log has {size} entries, cosigned by the health agency, and goes on from all that was seen of it here."
+)
 LOG_BROKEN = "The census log contradicts what was seen of it before ({file}): {problem}."
 LOG_UNCHECKED = "The census log could not be compared with what was seen of it before: {problem}"
 LOG_EMPTY = "No checkpoint of the census log has been cosigned yet."
