@@ -32,6 +32,7 @@ __all__ = [
     "claimed_by",
     "join_note",
     "key_hash",
+    "parse_checkpoint",
     "parse_note",
     "require_purpose",
     "vkeys",
