@@ -32,7 +32,6 @@ __all__ = [
     "claimed_by",
     "join_note",
     "key_hash",
-    "parse_checkpoint",
     "parse_note",
     "require_purpose",
     "vkeys",

@@ -53,8 +53,8 @@ from broker_common.storage.registration import KnownPeers, announce, register
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source_values import MISSING, Values
 from broker_common.storage.witnessing import Witnessing
-from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Adopted, Charged, Entry, parse_entry
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.merkle import MerkleTree
@@ -66,9 +66,9 @@ from census_node.admission import Admission, AdmittedSample
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode, Keys
 from census_node.outbox import Outbox
+from census_node.publication import Publication
 from census_node.registry import Registry
 from census_node.relinking import relink_registry
-from census_node.publication import Publication
 from census_node.samples import SampleFolder
 from census_node.slot_secrets import SlotSecrets
 from health_node import node as health_loads
