@@ -16,6 +16,7 @@ from broker_common.crypto.sealing import SealingKey, answer_info
 from broker_common.crypto.signing import SigningKey
 from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.privacy.discrete_laplace import add_noise
+from broker_common.privacy.opening import Opening, make_opening
 from broker_common.query.answer import pad_answer
 from broker_common.query.messages import parse_message
 from broker_common.query.question import question_from_wire
@@ -36,8 +37,13 @@ def seal_answer(
     proof: Checkpointed,
     registry: Registry,
     key: SigningKey,
-) -> bytes:
-    """The sealed answer to a charged ticket, readable by the researcher alone."""
+    salts: tuple[bytes, bytes] | None,
+) -> tuple[bytes, Opening | None]:
+    """The sealed answer to a charged ticket, readable by the researcher alone, and the opening that checks it.
+
+    `salts` are those of the charge's commitments, to the submitted set and to the active one; None where nobody oversees
+    the noise, and no opening is made.
+    """
     if registry.load != pending.load:
         raise InternalError("INTEGRITY", problem=f"load {pending.load} is needed for a charged answer")
     charge = ticket.charge
@@ -71,4 +77,16 @@ def seal_answer(
     ).SerializeToString(deterministic=True)
     signed = answer_pb2.SignedReceipt(receipt=receipt, signature=key.sign(receipt), key_id=key.key_id)
     answer = answer_pb2.SignedAnswer(receipt=signed, noisy_count=noisy.value, answer_salt=salt)
-    return SealingKey(body.answer_key).seal(pad_answer(answer), answer_info(ticket_hash))
+    sealed = SealingKey(body.answer_key).seal(pad_answer(answer), answer_info(ticket_hash))
+    if salts is None:
+        return sealed, None
+    opening = make_opening(
+        exact,
+        slot_secret,
+        ticket=pending.ticket_hash,
+        slot=pending.slot,
+        load=pending.load,
+        submitted=(salts[0], pending.submitted_set),
+        active=(salts[1], pending.active_set),
+    )
+    return sealed, opening

@@ -33,6 +33,9 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # Signs the operator's orders. Needed to shut down, to reopen and to confirm a weaker policy, never to
     # serve.
     operator: str = "file:keys/operator.key"
+    # The public key of an oversight body that openings of every answer are sealed to. Its holder can learn exact counts, so
+    # that the noise can be checked. Empty: none is kept, and no auditor can check the noise.
+    oversight: str = ""
     # Shared with the health agency, out of band; one line a key, oldest first. Needed to load and to relink, never to serve.
     linkage: str = "file:keys/linkage.key"
 
@@ -88,6 +91,8 @@ class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     # Folder on another disk or host that remembers how long the log was; relative to the home. Empty: there is none, and
     # a restored backup is noticed only when the health node shows what it has seen.
     witness_store: str = ""
+    # How long openings are kept, in days.
+    opening_retention_days: Annotated[int, Meta(ge=1, le=36_500)] = 365
     # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)
     # [limits], see below.

@@ -33,6 +33,7 @@ from census_node.admission import AdmittedSample, Gate
 from census_node.answering import seal_answer
 from census_node.ledger import charge, verify_affordable
 from census_node.outbox import Outbox, WaitingAnswer
+from census_node.oversight import Oversight
 from census_node.publication import Publication
 from census_node.registry import Registry
 from census_node.reservations import Reservations
@@ -80,6 +81,7 @@ class CensusNode:
         samples: SampleFolder,
         slot_secrets: SlotSecrets,
         publication: Publication,
+        oversight: Oversight | None,
         clock: Clock,
         randomness: Randomness,
     ) -> None:
@@ -88,6 +90,7 @@ class CensusNode:
         self.clock = clock
         self.slots = SlotBook()
         self._slot_secrets = slot_secrets
+        self._oversight = oversight
         self._committing = threading.Lock()
         self._keys = keys
         self._loads = loads
@@ -251,8 +254,9 @@ class CensusNode:
         with self.journal.reading() as state:
             pending = Outbox(self.journal.db).pending(ticket_hash)
             ticket, commitments = state.tickets[ticket_hash], state.commitments
-        if pending is None:
-            return
+            if pending is None:
+                return
+            salts = None if self._oversight is None else Outbox(self.journal.db).opening_salts(ticket_hash)
         if ticket_hash in self.lost:
             raise InternalError("SAMPLE_LOST")
         try:
@@ -264,7 +268,7 @@ class CensusNode:
                     # A retry of the same ticket has answered and wiped in between.
                     return
             raise
-        sealed = seal_answer(
+        sealed, opening = seal_answer(
             pending,
             pseudonyms,
             slot_secret,
@@ -272,7 +276,11 @@ class CensusNode:
             self.journal.prove(ticket.index),
             self._registry_of(pending.load, commitments),
             self._keys.answer(),
+            salts,
         )
+        if self._oversight is not None and opening is not None:
+            # CRASH: an opening without its answer; made again with the answer, it is the same.
+            self._oversight.keep(opening)
         with self.journal.transaction() as transaction:
             outbox = Outbox(transaction.db)
             if outbox.pending(ticket_hash) is None:
@@ -422,7 +430,9 @@ class CensusNode:
                 transaction.append(Delivered(ticket=ticket_hash, by=by))
 
     def forget_expired(self) -> None:
-        """Remove answers whose retention has ended, and log those of them that nobody fetched."""
+        """Remove answers whose retention has ended, and log those of them that nobody fetched; old openings as well."""
+        if self._oversight is not None:
+            self._oversight.forget_old(self.clock())
         now_ms = self.journal.now()
         with self.journal.reading():
             if not Outbox(self.journal.db).expired(now_ms):

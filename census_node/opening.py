@@ -13,6 +13,7 @@ from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc, log_service_pb2_grpc
 
 from broker_common.crypto.certificates import TlsCredentials
+from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.rpc.cards import CardService
@@ -39,6 +40,7 @@ from census_node.log_service import LogService
 from census_node.node import CensusNode, Keys, forget_old_loads
 from census_node.operating import Confirmation, Done, adopt
 from census_node.outbox import Outbox
+from census_node.oversight import Oversight
 from census_node.proposals import Proposal, ProposalFolder, make_proposal
 from census_node.publication import Publication, verify_witnessed
 from census_node.relinking import relink_registry
@@ -52,6 +54,8 @@ _JOURNAL = "journal.db"
 _LOADS = "registries"
 _SAMPLES = "samples"
 _SLOTS = "slots"
+_OPENINGS = "openings"
+_DAY_MS = 86_400_000
 _PROPOSALS = "proposals"
 ResultT = TypeVar("ResultT")
 
@@ -183,6 +187,13 @@ class CensusHome(AgencyHome[CensusState]):
         folder = self.config.witness_store
         return WitnessStore((self.home.path / folder).resolve()) if folder else None
 
+    def _oversight(self) -> Oversight | None:
+        reference = self.config.keys.oversight
+        if not reference:
+            return None
+        key = self.home.read_key(reference, SealingKey.parse_text)
+        return Oversight(self.home.path / _OPENINGS, key, _DAY_MS * self.config.opening_retention_days)
+
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""
         journal = self.open_journal()
@@ -265,6 +276,7 @@ class CensusHome(AgencyHome[CensusState]):
             samples=SampleFolder(self.home.path / _SAMPLES),
             slot_secrets=SlotSecrets(self.home.path / _SLOTS),
             publication=Publication(journal, self._witness_store),
+            oversight=self._oversight(),
             clock=self._clock,
             randomness=os.urandom,
         )

@@ -105,6 +105,11 @@ class Outbox:
             slot_commitment=row["slot_commitment"],
         )
 
+    def opening_salts(self, ticket_hash: str) -> tuple[bytes, bytes]:
+        """What opens the commitments of a charge: to the submitted set, and to the active one."""
+        row = self._db.table("openings").get(ticket_hash)
+        return row["submitted_salt"], row["active_salt"]
+
     def all_pending(self) -> list[tuple[str, str, int]]:
         """Ticket, sample file and noise slot of every pending charge, oldest first."""
         rows = self._db.query("select * from pending order by rowid")

@@ -17,6 +17,7 @@ from typing import Any
 import tomli_w
 
 from broker_common.crypto.certificates import Identity
+from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.secret_text import secret_text
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
@@ -139,6 +140,12 @@ def _introduce(directory: Path) -> None:
     linkage = secret_text("linkage", os.urandom(32)).encode("ascii") + b"\n"
     for role in ("health", "census"):
         replace_file(directory / role / "keys" / "linkage.key", linkage, mode=0o600)
+    oversight = OpeningKey.generate(os.urandom)
+    replace_file(
+        directory / "auditor" / "keys" / "oversight.key", f"{oversight.to_text()}\n".encode("ascii"), mode=0o600
+    )
+    public = f"{oversight.sealing_key.to_text()}\n".encode("ascii")
+    replace_file(directory / "census" / "keys" / "oversight.pub", public)
 
     researcher = ResearcherHome(directory / "researcher")
     health, census = HealthHome(directory / "health"), CensusHome(directory / "census")
@@ -212,6 +219,7 @@ def census_config(addresses: dict[str, str]) -> dict[str, Any]:
         "origin": CENSUS_ORIGIN,
         "address": addresses["census"],
         "witness_store": f"../{_WITNESS}",
+        "keys": {"oversight": "file:keys/oversight.pub"},
     }
 
 

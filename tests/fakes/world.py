@@ -66,6 +66,7 @@ from census_node.admission import Admission, AdmittedSample
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode, Keys
 from census_node.outbox import Outbox
+from census_node.oversight import Oversight
 from census_node.publication import Publication
 from census_node.registry import Registry
 from census_node.relinking import relink_registry
@@ -246,6 +247,8 @@ class World:
         self.health_log = NoteSigner(HEALTH_ORIGIN, (self.secrets.health_log,))
         # False: the health agencies cosign nothing on their own; see `cosign`.
         self.cosigning = True
+        # Set before `open_census`: who openings are sealed for.
+        self.oversight: Oversight | None = None
         # Every slot that was reserved, by its number.
         self.offered: dict[int, ticket_pb2.NoiseSlot] = {}
         self._copies = itertools.count(1)
@@ -405,6 +408,7 @@ class World:
             samples=SampleFolder(self.census_folder / "samples"),
             slot_secrets=SlotSecrets(self.census_folder / "slots"),
             publication=publication,
+            oversight=self.oversight,
             clock=self.census_clock,
             randomness=self._draw,
         )
