@@ -182,7 +182,7 @@ class CensusNode:
                 first = state.next_slot
             self._slot_secrets.write(first, secrets)
             commitments = tuple(commit_slot(secret, first + place) for place, secret in enumerate(secrets))
-            void_below = first if afresh else self.slots.lowest(self.journal.now())
+            void_below = first if afresh else self.slots.lowest(self.journal.now(), self._reservations.tickets())
             with self.journal.transaction() as transaction:
                 entry = transaction.append(
                     Slots(first=first, void_below=void_below, commitments=tuple(each.hex() for each in commitments))
