@@ -86,7 +86,7 @@ def test_cosignatures_of_another_implementation(case: dict[str, Any]) -> None:
 
 
 def test_cosignature_by_a_witness_of_the_world() -> None:
-    """One that a public witness made verifies here; under another time it does not."""
+    """One that a witness of a public log made verifies here; under another time it does not."""
     key, blob = (
         VerifyKey(Purpose.WITNESS, bytes.fromhex(VECTOR["android"]["key"])),
         b64decode(VECTOR["android"]["signature"]),
