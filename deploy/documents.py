@@ -29,11 +29,13 @@ from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import REASONS
 from broker_common.rpc.callers import ALLOWED_ROLES
 from broker_common.rpc.status import STATUS_OF_REASON
+from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Entry, Event, Loaded, Opened, encode_entry
-from broker_common.tlog.merkle import MerkleTree
+from broker_common.tlog.merkle import MerkleTree, leaf_hash, verify_consistency
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.orders import Order
 from broker_common.tlog.replay import FORMAT_VERSION
+from broker_common.tlog.tiles import CHECKPOINT_PATH, entry_bundles, hash_tiles, parse_hash_tile
 from deploy.local import census_config, health_config, researcher_config
 
 __all__ = ["changed_documents", "main"]
@@ -145,20 +147,63 @@ def _samples() -> dict[Path, str]:
     }
 
 
-def _example_log() -> str:
-    """Two entries under a key that anybody can make: 32 bytes of 0x2a."""
-    signer = NoteSigner("census.example/tripartite", (SigningKey(Purpose.LOG, b"*" * 32),))
-    opened = Opened(origin=signer.name, role="census", format=FORMAT_VERSION)
+# The examples are under a key that anybody can make: 32 bytes of 0x2a.
+_EXAMPLE_SIGNER = NoteSigner("census.example/tripartite", (SigningKey(Purpose.LOG, b"*" * 32),))
+
+
+def _example_entries() -> list[bytes]:
+    opened = Opened(origin=_EXAMPLE_SIGNER.name, role="census", format=FORMAT_VERSION)
     loaded = Loaded(load="6f1d0c7be29a4458", release="2011", linkage="5d0f6a1c9e3b7248", commitment="ab" * 32)
-    tree, lines = MerkleTree(), []
     events: tuple[Event, ...] = (opened, loaded)
-    for sequence, event in enumerate(events):
-        entry = Entry(sequence=sequence, time_ms=1_763_458_236_000 + sequence, policy="", event=event)
-        lines.append(encode_entry(entry).decode())
-        tree.append(encode_entry(entry))
-    note = signer.sign_checkpoint(tree.size, tree.root())
-    entries = "\n".join(lines)
-    return f"```\n{entries}\n```\n\n```\n{note}```\n\n```\n{signer.verifier.to_text()}\n```\n"
+    return [
+        encode_entry(Entry(sequence=sequence, time_ms=1_763_458_236_000 + sequence, policy="", event=event))
+        for sequence, event in enumerate(events)
+    ]
+
+
+def _example_note() -> str:
+    tree = _tree(_example_entries())
+    return _EXAMPLE_SIGNER.sign_checkpoint(tree.size, tree.root())
+
+
+def _tree(entries: list[bytes]) -> MerkleTree:
+    tree = MerkleTree()
+    for entry in entries:
+        tree.append(entry)
+    return tree
+
+
+def _example_log() -> str:
+    """Two entries, their checkpoint, and its key."""
+    lines = b"\n".join(_example_entries()).decode()
+    return f"```\n{lines}\n```\n\n```\n{_example_note()}```\n\n```\n{_EXAMPLE_SIGNER.verifier.to_text()}\n```\n"
+
+
+def _example_export() -> str:
+    """The same log as files: lengths and hashes in hexadecimal, with spaces that the files do not have."""
+    entries = _example_entries()
+    ((bundle, _),) = entry_bundles(entries)
+    ((tile, hashes),) = hash_tiles(leaf_hash(entry) for entry in entries)
+    content = "\n".join(f"{len(entry):04x} {entry.decode()}" for entry in entries)
+    leaves = "\n".join(node.hex() for node in parse_hash_tile(hashes, len(entries)))
+    return f"```\n{CHECKPOINT_PATH}\n\n{_example_note()}```\n\n```\n{bundle}\n\n{content}\n```\n\n```\n{tile}\n\n{leaves}\n```\n"
+
+
+def _example_consistency() -> str:
+    """A log of seven entries continues the one of three."""
+    tree = _tree([b"leaf %d" % number for number in range(7)])
+    proof = tree.consistency_proof(3)
+    verify_consistency(3, tree.root(3), 7, tree.root(), proof)
+    roots = "\n".join(f"{size} {tree.root(size).hex()}" for size in (3, 7))
+    nodes = "\n".join(node.hex() for node in proof)
+    return f"```\n{roots}\n```\n\n```\n{nodes}\n```\n"
+
+
+def _example_cosigned() -> str:
+    """The same checkpoint with a cosignature, and the witness's key: other 32 bytes that anybody can make."""
+    cosigner = Cosigner("health.example/tripartite/witness", SigningKey(Purpose.WITNESS, b"+" * 32))
+    cosigned = cosigner.cosign(_example_note(), 1_763_458_300)
+    return f"```\n{cosigned}```\n\n```\n{cosigner.verifier.to_text()}\n```\n"
 
 
 def _example_order() -> str:
@@ -177,6 +222,9 @@ _BLOCKS: Mapping[str, Callable[[], str]] = {
     "callers": _callers,
     "example-log": _example_log,
     "example-order": _example_order,
+    "example-export": _example_export,
+    "example-consistency": _example_consistency,
+    "example-cosigned": _example_cosigned,
     "errors": _errors,
     "settings-policy": lambda: _settings(broker_common.privacy.policy, "Policy"),
     "settings-census": lambda: _settings(census_node.config, "CensusConfig", "KeyConfig", "LimitConfig"),

@@ -1,4 +1,4 @@
-"""Targets on the logs: notes, entries, proofs, and the fold of whole logs."""
+"""Targets on the logs: notes, cosignatures, entries, proofs, exported files, and the fold of whole logs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,19 @@ from fuzz.cards import RESEARCHER, signed_again
 from fuzz.target import Cut, Target, joined, require
 
 from broker_common.crypto.cards import Card, SignedCard
-from broker_common.crypto.signing import VerifyKey
+from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import parse_policy
 from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.cosignature import (
+    MAX_TIME_S,
+    CosignatureVerifier,
+    Cosigned,
+    Cosigner,
+    merge_cosignatures,
+    note_lines,
+)
 from broker_common.tlog.entries import (
     Adopted,
     Announced,
@@ -39,9 +47,18 @@ from broker_common.tlog.entries import (
     parse_entry,
 )
 from broker_common.tlog.health_state import HealthState
-from broker_common.tlog.merkle import MerkleTree, leaf_hash, root_from_inclusion
-from broker_common.tlog.note import Checkpoint, NoteVerifier
+from broker_common.tlog.merkle import CompactTree, MerkleTree, leaf_hash, root_from_inclusion, verify_consistency
+from broker_common.tlog.note import Checkpoint, NoteVerifier, join_note, parse_note
 from broker_common.tlog.replay import LogState, ReplayError, replay
+from broker_common.tlog.tiles import (
+    TILE_WIDTH,
+    TileTree,
+    encode_entry_bundle,
+    hash_tiles,
+    parse_entry_bundle,
+    parse_hash_tile,
+    tile_path,
+)
 
 __all__ = ["TARGETS", "key_hash"]
 
@@ -53,9 +70,9 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def key_hash(name: str, key: VerifyKey) -> bytes:
+def key_hash(name: str, key: VerifyKey, kind: bytes = b"\1") -> bytes:
     """The short name of a key in a signature line, from the format's own text."""
-    return hashlib.sha256(name.encode() + b"\n\x01" + key.raw).digest()[:4]
+    return hashlib.sha256(name.encode() + b"\n" + kind + key.raw).digest()[:4]
 
 
 # --- notes -----------------------------------------------------------------------------------------------------------
@@ -85,6 +102,54 @@ def _note_seeds() -> dict[str, bytes]:
         "two signatures": b"w" + note.replace("\n\n", "\n\n\u2014 other AAAAAA==\n").encode(),
         "bad origin": b"s" + b"x" + text.encode(),
         "bad size": b"s" + text.replace("42", "4" * 5000).encode(),
+    }
+
+
+# --- cosignatures ----------------------------------------------------------------------------------------------------
+
+_WITNESS = Cosigner("witness.test/w", SigningKey(Purpose.WITNESS, bytes(32)))
+_COSIGNED = _WITNESS.cosign(logs.SIGNER.sign_checkpoint(42, bytes(range(32))), 1_763_458_236)
+
+
+def _parse_cosigned(data: bytes) -> tuple[Cosigned, str]:
+    """A whole note; or the text of one, or a time and a text, that the witness itself signs; or one more note to merge."""
+    part, note = data[:1], _text(data[1:])
+    if part == b"s":
+        note = _WITNESS.cosign(note, 7)
+    elif part == b"t":
+        time, text = data[1:9], data[9:].decode("utf-8", "replace")
+        message = f"cosignature/v1\ntime {int.from_bytes(time, 'big')}\n{text}"
+        short = key_hash(_WITNESS.name, _WITNESS.key.verify_key, b"\4")
+        note = join_note(text, [(_WITNESS.name, short + time + _WITNESS.key.sign(message.encode()))])
+    elif part == b"m":
+        note = merge_cosignatures([_COSIGNED, note])
+    return _WITNESS.verifier.verify(note), note
+
+
+def _check_cosigned(verified: tuple[Cosigned, str], data: bytes) -> None:
+    cosigned, note = verified
+    del data
+    require(note.startswith(f"{cosigned.checkpoint.to_text()}\n"), "a checkpoint has one spelling")
+    require(0 <= cosigned.time_s <= MAX_TIME_S, "a time is one that C2SP allows")
+    lines = note_lines(note)
+    require(any(name == _WITNESS.name for name, _ in lines), "a cosignature is by its witness")
+    require(join_note(cosigned.checkpoint.to_text(), parse_note(note)[1]) == note, "a note has one spelling")
+    merged = merge_cosignatures([note, note])
+    require(set(note_lines(merged)) == set(lines), "merging loses and adds nothing")
+    require(_WITNESS.verifier.verify(merged) == cosigned, "merging changes nothing that is said")
+
+
+def _cosigned_seeds() -> dict[str, bytes]:
+    text = Checkpoint(logs.ORIGIN, 42, bytes(32)).to_text().encode()
+    return {
+        "whole": b"w" + _COSIGNED.encode(),
+        "cosigned": b"s" + logs.SIGNER.sign_checkpoint(42, bytes(32)).encode(),
+        "timed": b"t" + bytes(7) + b"\7" + text,
+        "merged": b"m" + Cosigner("other", _WITNESS.key).cosign(_COSIGNED, 5).encode(),
+        "bad merger": b"m" + logs.SIGNER.sign_checkpoint(43, bytes(32)).encode(),
+        "bad time": b"t" + b"\x80" + bytes(7) + text,
+        "bad text": b"t" + bytes(8) + b"x" + text + b"x\n",
+        "bad alone": b"w" + logs.SIGNER.sign_checkpoint(42, bytes(32)).encode(),
     }
 
 
@@ -315,6 +380,107 @@ def _proof_seeds() -> dict[str, bytes]:
     return {"one": seed(0, 1), "last": seed(6, 7), "middle": seed(11, 20), "bad size": bytes(16)}
 
 
+# --- one tree continues another --------------------------------------------------------------------------------------
+
+_GROWN = _tree(b"entry", 0, _MOST_LEAVES + 1)
+
+
+def _parse_consistency(data: bytes) -> tuple[int, int, list[bytes]]:
+    """Two sizes and a proof of any pieces, between trees that we know or, for long ones, between roots that are given."""
+    cut = Cut(data)
+    old_size, size, proof = cut.number(8), cut.number(8), list[bytes]()
+    roots = (cut.piece(), cut.piece())
+    while not cut.is_empty:
+        proof.append(cut.piece())
+    if old_size <= size <= _MOST_LEAVES:
+        roots = (_GROWN.root(old_size), _GROWN.root(size))
+        verify_consistency(old_size, roots[0], size, roots[1], _GROWN.consistency_proof(old_size, size))
+    verify_consistency(old_size, roots[0], size, roots[1], proof)
+    return old_size, size, proof
+
+
+def _check_consistency(proved: tuple[int, int, list[bytes]], data: bytes) -> None:
+    del data
+    old_size, size, proof = proved
+    require(old_size <= size, "no tree continues a longer one")
+    require(len(proof) <= size.bit_length() + 1, "a proof is as long as its tree is high")
+    if size <= _MOST_LEAVES:
+        require(proof == _GROWN.consistency_proof(old_size, size), "two sizes have one proof")
+
+
+def _consistency_seeds() -> dict[str, bytes]:
+    def seed(old_size: int, size: int, *proof: bytes) -> bytes:
+        proved = proof or tuple(_GROWN.consistency_proof(old_size, size))
+        return old_size.to_bytes(8, "big") + size.to_bytes(8, "big") + joined(b"", b"", *proved)
+
+    equal = (2**40).to_bytes(8, "big") * 2 + joined(bytes(32), bytes(32))
+    return {
+        "equal": seed(5, 5),
+        "empty": seed(0, 9),
+        "complete": seed(32, 47),
+        "any": seed(13, 50),
+        "long": equal,
+        "bad order": seed(9, 3, bytes(32)),
+        "bad length": seed(13, 50, bytes(32)),
+        "bad roots": (2**40).to_bytes(8, "big") + (2**41).to_bytes(8, "big") + joined(bytes(32), bytes(32), bytes(32)),
+    }
+
+
+# --- exported files --------------------------------------------------------------------------------------------------
+
+
+def _parse_bundle(data: bytes) -> tuple[int, list[bytes]]:
+    """A width in two bytes, and a bundle."""
+    width = int.from_bytes(data[:2], "big")
+    return width, parse_entry_bundle(data[2:], width)
+
+
+def _check_bundle(parsed: tuple[int, list[bytes]], data: bytes) -> None:
+    width, entries = parsed
+    require(len(entries) == width <= TILE_WIDTH, "a bundle has as many entries as its name says")
+    require(encode_entry_bundle(entries) == data[2:], "a bundle has one spelling")
+
+
+def _bundle_seeds() -> dict[str, bytes]:
+    return {
+        "one": b"\0\1" + joined(_line(0, logs.opened())),
+        "some": b"\0\3" + joined(b"", b"one", bytes(300)),
+        "full": b"\1\0" + joined(*[b""] * 256),
+        "bad width": b"\0\1" + joined(b"", b""),
+        "bad end": b"\0\2" + joined(b"", b"one")[:-1],
+        "bad size": b"\1\1" + joined(*[b""] * 257),
+        "bad nothing": b"\0\0",
+    }
+
+
+def _parse_tile(data: bytes) -> list[bytes]:
+    """A width in two bytes, and a tile; as the tree that it is, it proves what the same leaves prove."""
+    width = int.from_bytes(data[:2], "big")
+    hashes = parse_hash_tile(data[2:], width)
+    require(len(hashes) == width <= TILE_WIDTH, "a tile has as many hashes as its name says")
+    return hashes
+
+
+def _check_tile(hashes: list[bytes], data: bytes) -> None:
+    require(b"".join(hashes) == data[2:], "a tile has one spelling")
+    tiles, compact = dict(hash_tiles(hashes)), CompactTree()
+    for leaf in hashes:
+        compact.append_leaf(leaf)
+    require(tiles[tile_path(0, 0, len(hashes))] == data[2:], "a tile is made of its hashes")
+    require(TileTree(tiles.__getitem__, len(hashes)).root() == compact.root(), "a tile is a tree")
+
+
+def _tile_seeds() -> dict[str, bytes]:
+    return {
+        "one": b"\0\1" + bytes(32),
+        "some": b"\0\x05" + bytes(range(160)),
+        "full": b"\1\0" + bytes(256 * 32),
+        "bad width": b"\0\2" + bytes(32),
+        "bad byte": b"\0\1" + bytes(33),
+        "bad nothing": b"\0\0",
+    }
+
+
 _MOST_LOG_BYTES = 24_000
 _TYPES = tuple(f'"type":"{kind.__struct_config__.tag}"'.encode() for kind in get_args(Event))
 
@@ -326,6 +492,14 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_note_seeds,
         codes=frozenset({"BAD_SIGNATURE", "MALFORMED_MESSAGE"}),
         words=("\u2014 ".encode(), b"\n\n", b"=", b"\xd9\xa1", b"00", b"\xff", b"\r", b"\x00"),
+    ),
+    "cosigned": Target(
+        parse=_parse_cosigned,
+        check=_check_cosigned,
+        covers=(CosignatureVerifier.verify, Cosigner.cosign, merge_cosignatures, note_lines, parse_note),
+        seeds=_cosigned_seeds,
+        codes=frozenset({"BAD_SIGNATURE", "MALFORMED_MESSAGE"}),
+        words=("\u2014 ".encode(), b"\n\n", b"=", b"00", b"\xff", _COSIGNED.split("\n")[-2].encode() + b"\n"),
     ),
     "entry": Target(
         parse=parse_entry,
@@ -361,5 +535,30 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(root_from_inclusion,),
         seeds=_proof_seeds,
         errors=(ValueError,),
+    ),
+    "consistency": Target(
+        parse=_parse_consistency,
+        check=_check_consistency,
+        covers=(verify_consistency,),
+        seeds=_consistency_seeds,
+        errors=(ValueError,),
+    ),
+    "bundle": Target(
+        parse=_parse_bundle,
+        check=_check_bundle,
+        covers=(parse_entry_bundle,),
+        seeds=_bundle_seeds,
+        errors=(ValueError,),
+        words=(b"\0\0", b"\xff\xff"),
+    ),
+    "tile": Target(
+        parse=_parse_tile,
+        check=_check_tile,
+        covers=(parse_hash_tile,),
+        seeds=_tile_seeds,
+        errors=(ValueError,),
+        mutations=1000,
+        max_bytes=2 + 256 * 32,
+        words=(bytes(32),),
     ),
 }

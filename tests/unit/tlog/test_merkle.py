@@ -17,6 +17,7 @@ from broker_common.tlog.merkle import CompactTree, MerkleTree, leaf_hash, root_f
 _FOLDER = Path(__file__).parents[2] / "vectors"
 VECTORS = json.loads((_FOLDER / "merkle.json").read_text())
 GOLANG = json.loads((_FOLDER / "golang.json").read_text())
+LIBRARIES = json.loads((_FOLDER / "python_libraries.json").read_text())
 LEAVES = [bytes.fromhex(leaf) for leaf in VECTORS["leaves"]]
 ROOTS = [bytes.fromhex(root) for root in VECTORS["roots"]]
 ALL_SIZES = 64
@@ -283,6 +284,25 @@ def test_proofs_of_another_implementation(case: dict[str, Any]) -> None:
     assert digest(GROWN.consistency_proof(old_size, size) for old_size in range(1, size + 1)) == case["consistency"]
 
 
+def test_roots_and_proofs_of_pymerkle() -> None:
+    """A second implementation in another style has the same roots and the same inclusion proofs."""
+    tree = tree_of(numbered(600))
+    for case in LIBRARIES["trees"]:
+        size = case["size"]
+        assert tree.root(size).hex() == case["root"]
+        if case["inclusion"]:
+            assert digest(tree.inclusion_proof(index, size) for index in range(size)) == case["inclusion"]
+
+
+def test_verdicts_of_sigstore() -> None:
+    """What another verifier accepts and refuses, of right and of damaged proofs, is accepted and refused here."""
+    for case in LIBRARIES["verdicts"]:
+        proof = [bytes.fromhex(node) for node in case["proof"]]
+        entry = b"leaf %d" % case["index"]
+        assert leads_to(bytes.fromhex(case["root"]), entry, case["index"], case["size"], proof) == case["accepted"]
+    assert {case["accepted"] for case in LIBRARIES["verdicts"]} == {True, False}
+
+
 def damaged(proof: list[bytes]) -> list[list[bytes]]:
     """Everything that is nearly `proof`: a bit, a byte or a hash too many, too few, changed or exchanged."""
     forged = [[*proof, bytes(32)], [bytes(32), *proof], [*proof, *proof] if proof else [b""]]
@@ -311,8 +331,9 @@ def test_no_tampered_consistency_proof_verifies(size: int) -> None:
         assert not continues(old_size, old_root, size, root + b"\0", proof)
         assert not continues(old_size + 1, old_root, size, root, proof)
         assert not continues(old_size - 1, old_root, size, root, proof)
-        if old_size:
+        if old_size or not size:
             assert not continues(old_size, old_root, size, bytes(32), proof)
+        if old_size:
             # Where a tree is complete, the proofs to the next sizes differ in what they hash, not in their length.
             assert not continues(old_size, old_root, size, GROWN.root(size + 1), proof)
         if old_size != size:
