@@ -499,7 +499,7 @@ REASONS: Mapping[str, Reason] = {
     ),
     "SAMPLE_LOST": Reason(
         InternalError,
-        "The sample of a charged question is lost or damaged, so that its answer can never be made.",
+        "The sample or the noise secret of a charged question is lost or damaged, so that its answer can never be made.",
         "The charge stands. Ask again: a new question gets a new ticket.",
     ),
     "STORE_FAILED": Reason(

@@ -6,6 +6,8 @@ fixed, so making the answer again after a crash draws nothing again.
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 from tripartite.v1 import answer_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import answer_salt, commit_answer, noise_seed
@@ -14,6 +16,7 @@ from broker_common.crypto.sealing import SealingKey, answer_info
 from broker_common.crypto.signing import SigningKey
 from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.privacy.discrete_laplace import add_noise
+from broker_common.privacy.opening import Opening, make_opening
 from broker_common.query.answer import pad_answer
 from broker_common.query.messages import parse_message
 from broker_common.query.question import question_from_wire
@@ -22,20 +25,25 @@ from broker_common.tlog.census_state import ChargedTicket
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.outbox import Pending
 from census_node.registry import Registry
-from census_node.samples import KeptSample
 
 __all__ = ["seal_answer"]
 
 
 def seal_answer(
     pending: Pending,
-    kept: KeptSample,
+    pseudonyms: npt.NDArray[np.uint8],
+    slot_secret: bytes,
     ticket: ChargedTicket,
     proof: Checkpointed,
     registry: Registry,
     key: SigningKey,
-) -> bytes:
-    """The sealed answer to a charged ticket, readable by the researcher alone."""
+    salts: tuple[bytes, bytes] | None,
+) -> tuple[bytes, Opening | None]:
+    """The sealed answer to a charged ticket, readable by the researcher alone, and the opening that checks it.
+
+    `salts` are those of the charge's commitments, to the submitted set and to the active one; None where nobody oversees
+    the noise, and no opening is made.
+    """
     if registry.load != pending.load:
         raise InternalError("INTEGRITY", problem=f"load {pending.load} is needed for a charged answer")
     charge = ticket.charge
@@ -45,16 +53,16 @@ def seal_answer(
         raise InternalError("INTEGRITY", problem="the ticket of a charged answer is damaged") from error
     ticket_hash = bytes.fromhex(pending.ticket_hash)
     seed = noise_seed(
-        kept.slot_secret,
+        slot_secret,
         ticket_hash=ticket_hash,
         submitted_set=pending.submitted_set,
         active_set=pending.active_set,
         load=pending.load,
         scale=charge.scale,
     )
-    exact = registry.count(registry.rows_of(kept.pseudonyms), question_from_wire(body.question, CENSUS_DICTIONARY))
+    exact = registry.count(registry.rows_of(pseudonyms), question_from_wire(body.question, CENSUS_DICTIONARY))
     noisy = add_noise(exact, charge.scale, NoiseStream(seed))
-    salt = answer_salt(kept.slot_secret, ticket_hash)
+    salt = answer_salt(slot_secret, ticket_hash)
     receipt = answer_pb2.Receipt(
         query_id=body.query_id,
         ticket_hash=ticket_hash,
@@ -69,4 +77,16 @@ def seal_answer(
     ).SerializeToString(deterministic=True)
     signed = answer_pb2.SignedReceipt(receipt=receipt, signature=key.sign(receipt), key_id=key.key_id)
     answer = answer_pb2.SignedAnswer(receipt=signed, noisy_count=noisy.value, answer_salt=salt)
-    return SealingKey(body.answer_key).seal(pad_answer(answer), answer_info(ticket_hash))
+    sealed = SealingKey(body.answer_key).seal(pad_answer(answer), answer_info(ticket_hash))
+    if salts is None:
+        return sealed, None
+    opening = make_opening(
+        exact,
+        slot_secret,
+        ticket=pending.ticket_hash,
+        slot=pending.slot,
+        load=pending.load,
+        submitted=(salts[0], pending.submitted_set),
+        active=(salts[1], pending.active_set),
+    )
+    return sealed, opening

@@ -33,6 +33,9 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # Signs the operator's orders. Needed to shut down, to reopen and to confirm a weaker policy, never to
     # serve.
     operator: str = "file:keys/operator.key"
+    # The public key of an oversight body that openings of every answer are sealed to. Its holder can learn exact counts, so
+    # that the noise can be checked. Empty: none is kept, and no auditor can check the noise.
+    oversight: str = ""
     # Shared with the health agency, out of band; one line a key, oldest first. Needed to load and to relink, never to serve.
     linkage: str = "file:keys/linkage.key"
 
@@ -62,6 +65,12 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     sample_deadline_ms: Annotated[int, Meta(ge=1000, le=3_600_000)] = 120_000
     # How long Collect may hold a call open for an answer that is not out yet.
     collect_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 20_000
+    # How long Quote may hold a call open until the health agency has cosigned a noise slot.
+    quote_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 5_000
+    # A question that its health agency does not cosign for so long gives its place to others; its answer goes out later.
+    cosignature_wait_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 60_000
+    # How long Witness may hold a call open until there is something to cosign.
+    witness_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 20_000
     # Researchers whose inboxes are pushed to at the same time; the others wait for their turn.
     max_pushes: Annotated[int, Meta(ge=1, le=1024)] = 16
 
@@ -79,6 +88,11 @@ class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     address: str = "127.0.0.1:0"
     # Whether peers may list services and messages (gRPC reflection). Shows nothing that is not in `protos/`.
     reflection: bool = False
+    # Folder on another disk or host that remembers how long the log was; relative to the home. Empty: there is none, and
+    # a restored backup is noticed only when the health node shows what it has seen.
+    witness_store: str = ""
+    # How long openings are kept, in days.
+    opening_retention_days: Annotated[int, Meta(ge=1, le=36_500)] = 365
     # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)
     # [limits], see below.

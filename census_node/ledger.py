@@ -95,7 +95,8 @@ def charge(journal: Journal[CensusState], sample: AdmittedSample, kept_as: str, 
         ticket.verify_policy(state.policy.hash)
         ticket.verify_release(state.release)
         verify_linkage(sample.linkage, state.linkage)
-        if state.slot_is_used(body.noise_slot.number):
+        slot = body.noise_slot.number
+        if state.open_slots.get(slot) != body.noise_slot.commitment.hex():
             raise InvalidRequestError("SLOT_UNUSABLE")
         units = price_units(body.scale)
         active_salt = randomness(SALT_BYTES)
@@ -103,7 +104,7 @@ def charge(journal: Journal[CensusState], sample: AdmittedSample, kept_as: str, 
             Charged(
                 query=ticket.query_id.hex(),
                 ticket=ticket.hash.hex(),
-                slot=body.noise_slot.number,
+                slot=slot,
                 scale=body.scale,
                 units=units,
                 question=sample.question.text,
@@ -125,6 +126,8 @@ def charge(journal: Journal[CensusState], sample: AdmittedSample, kept_as: str, 
                 submitted_set=sample.set_hash,
                 active_set=sample.set_hash,
                 sample=kept_as,
+                slot=slot,
+                slot_commitment=body.noise_slot.commitment,
             ),
             submitted_salt=sample.set_salt,
             active_salt=active_salt,

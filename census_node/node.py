@@ -1,6 +1,6 @@
 """One running census node: its parts put together, and the walk of one query from admission to release.
 
-    admitted -> kept (sample and noise secret in a file) -> charged -> answered (sealed) -> released
+    admitted -> kept (its sample in a file) -> charged -> answered (sealed) -> published -> cosigned -> released
         -> delivered, or removed when its retention has ended
 
 Each arrow is one durable step. A crash between two of them leaves a state from which `recover` goes on; it never goes
@@ -17,26 +17,29 @@ import structlog
 from tripartite.v1 import policy_pb2
 
 from broker_common.crypto.base64_text import parse_base64
-from broker_common.crypto.commitments import hash_bytes
+from broker_common.crypto.commitments import commit_slot, hash_bytes
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import SigningKey, VerifyKey
-from broker_common.errors import InternalError, InvalidRequestError, RefusedError
+from broker_common.errors import InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
 from broker_common.query.ticket import Researcher, VerifiedTicket
 from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Delivered, Expired, Released
+from broker_common.tlog.entries import Delivered, Expired, Released, Slots, encode_entry
 from broker_common.values import Clock, Randomness
 from census_node.admission import AdmittedSample, Gate
 from census_node.answering import seal_answer
 from census_node.ledger import charge, verify_affordable
 from census_node.outbox import Outbox, WaitingAnswer
+from census_node.oversight import Oversight
+from census_node.publication import Publication
 from census_node.registry import Registry
 from census_node.reservations import Reservations
 from census_node.samples import SampleFolder
-from census_node.slots import SlotBook
+from census_node.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
+from census_node.slots import BATCH, OfferedSlot, Slot, SlotBatch, SlotBook
 
 __all__ = ["CensusNode", "InForce", "Keys", "forget_old_loads"]
 
@@ -53,6 +56,8 @@ class Keys:
     # Of every registered health agency, by organisation.
     manifest: Callable[[], Mapping[str, Sequence[VerifyKey]]]
     researchers: Callable[[], Mapping[str, Researcher]]
+    # The name that a registered health agency cosigns under, by organisation.
+    witnesses: Callable[[], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +79,19 @@ class CensusNode:
         keys: Keys,
         loads: LoadFolder,
         samples: SampleFolder,
+        slot_secrets: SlotSecrets,
+        publication: Publication,
+        oversight: Oversight | None,
         clock: Clock,
         randomness: Randomness,
     ) -> None:
         self.journal = journal
+        self.publication = publication
         self.clock = clock
         self.slots = SlotBook()
+        self._slot_secrets = slot_secrets
+        self._oversight = oversight
+        self._committing = threading.Lock()
         self._keys = keys
         self._loads = loads
         self._samples = samples
@@ -142,8 +154,7 @@ class CensusNode:
             return ticket_hash in state.tickets
 
     def _verify_slot(self, ticket: VerifiedTicket) -> None:
-        body = ticket.body
-        if not self.slots.is_held(body.noise_slot.number, body.researcher_id, self.journal.now()):
+        if not self.slots.is_held(_slot_of(ticket), ticket.body.researcher_id, self.journal.now()):
             raise InvalidRequestError("SLOT_UNUSABLE")
 
     def _reserve(self, ticket: VerifiedTicket) -> None:
@@ -154,9 +165,50 @@ class CensusNode:
                 if ticket_hash not in state.tickets:
                     reserved = self._reservations.units(charged=state.tickets, but=ticket_hash)
                     verify_affordable(state, body.scale, reserved_units=reserved, lost=self.lost)
-                    if not self.slots.claim(body.noise_slot.number, body.researcher_id, ticket_hash, now_ms):
+                    if not self.slots.claim(_slot_of(ticket), body.researcher_id, ticket_hash, now_ms):
                         raise InvalidRequestError("SLOT_UNUSABLE")
             self._reservations.hold(ticket_hash, price_units(body.scale))
+
+    # --- noise slots -----------------------------------------------------------------------------------------------
+
+    def commit_slots(self, *, afresh: bool = False) -> None:
+        """Commit to another batch of noise slots in the log, and show it; `afresh` makes void all that there were."""
+        with self._committing:
+            if not (afresh or self.slots.is_low):
+                # Somebody else has just done it.
+                return
+            secrets = [self._randomness(SLOT_SECRET_BYTES) for _ in range(BATCH)]
+            with self.journal.reading() as state:
+                first = state.next_slot
+            self._slot_secrets.write(first, secrets)
+            commitments = tuple(commit_slot(secret, first + place) for place, secret in enumerate(secrets))
+            void_below = first if afresh else self.slots.lowest(self.journal.now(), self._reservations.tickets())
+            with self.journal.transaction() as transaction:
+                entry = transaction.append(
+                    Slots(first=first, void_below=void_below, commitments=tuple(each.hex() for each in commitments))
+                )
+            # CRASH: committed and not shown; the next start makes these slots void.
+            self.slots.add(SlotBatch(first, commitments, entry.sequence, encode_entry(entry)))
+        self.publication.publish(entry.sequence + 1)
+
+    def offer_slot(self, researcher: str, policy: Policy) -> tuple[OfferedSlot, int] | None:
+        """Reserve a slot for a quote, with the instant at which the quote expires; None while none is cosigned."""
+        if self.slots.is_low:
+            self.commit_slots()
+        now_ms = self.journal.now()
+        expires_ms = now_ms + policy.quote_lifetime_ms
+        offered = self.slots.reserve(
+            researcher,
+            now_ms=now_ms,
+            expires_ms=expires_ms,
+            limit=policy.open_quotes,
+            covering=self._cosigned_note,
+        )
+        return None if offered is None else (offered, expires_ms)
+
+    def _cosigned_note(self, index: int) -> str | None:
+        cosigned = self.publication.cosigned(index)
+        return None if cosigned is None else cosigned.note
 
     def let_go(self, ticket_hash: str) -> None:
         """An attempt that was accepted is over, however it ended."""
@@ -165,7 +217,7 @@ class CensusNode:
     # --- the walk of one query -------------------------------------------------------------------------------------
 
     def keep(self, sample: AdmittedSample) -> str:
-        """Durably keep a sample with its noise secret; gives the name it is kept under."""
+        """Durably keep a sample; gives the name it is kept under."""
         # CRASH: a sample that no charge names is swept away at the next start.
         return self._samples.write(sample.pseudonyms, self._randomness)
 
@@ -205,26 +257,33 @@ class CensusNode:
         with self.journal.reading() as state:
             pending = Outbox(self.journal.db).pending(ticket_hash)
             ticket, commitments = state.tickets[ticket_hash], state.commitments
-        if pending is None:
-            return
+            if pending is None:
+                return
+            salts = None if self._oversight is None else Outbox(self.journal.db).opening_salts(ticket_hash)
         if ticket_hash in self.lost:
             raise InternalError("SAMPLE_LOST")
         try:
-            kept = self._samples.read(pending.sample, pending.submitted_set)
+            pseudonyms = self._samples.read(pending.sample, pending.submitted_set)
+            slot_secret = self._slot_secrets.read(pending.slot, pending.slot_commitment)
         except InternalError:
             with self.journal.reading():
                 if Outbox(self.journal.db).pending(ticket_hash) is None:
                     # A retry of the same ticket has answered and wiped in between.
                     return
             raise
-        sealed = seal_answer(
+        sealed, opening = seal_answer(
             pending,
-            kept,
+            pseudonyms,
+            slot_secret,
             ticket,
             self.journal.prove(ticket.index),
             self._registry_of(pending.load, commitments),
             self._keys.answer(),
+            salts,
         )
+        if self._oversight is not None and opening is not None:
+            # CRASH: an opening without its answer; made again with the answer, it is the same.
+            self._oversight.keep(opening)
         with self.journal.transaction() as transaction:
             outbox = Outbox(transaction.db)
             if outbox.pending(ticket_hash) is None:
@@ -238,16 +297,39 @@ class CensusNode:
                     sealed=sealed,
                 )
             )
-        # CRASH: the answer stands and the sample too; the next start sweeps the sample away.
+        # CRASH: the answer stands, the sample and the noise secret too; the next start sweeps them away.
         self._samples.wipe(pending.sample)
+        self._slot_secrets.wipe(pending.slot)
+
+    def cosigned_for(self, ticket_hash: str) -> str | None:
+        """The checkpoint that covers a charge and that its health agency has cosigned; None before there is one."""
+        with self.journal.reading() as state:
+            ticket = state.tickets[ticket_hash]
+        witness = self._keys.witnesses().get(ticket.charge.health)
+        cosigned = None if witness is None else self.publication.cosigned(ticket.index, witness=witness)
+        return None if cosigned is None else cosigned.note
+
+    def publish_charge(self, ticket_hash: str) -> None:
+        """Show the log up to the charge of a ticket, so that it can be cosigned."""
+        with self.journal.reading() as state:
+            index = state.tickets[ticket_hash].index
+        self.publication.publish(index + 1)
 
     def release(self, ticket_hash: str) -> None:
-        """Log that the answer may leave; from here on it can be collected and is pushed to the inbox."""
+        """Log that the answer may leave; from here on it can be collected and is pushed to the inbox.
+
+        Raises:
+            PeerUnavailableError: NOT_WITNESSED, its health agency has not cosigned a checkpoint that covers the charge.
+        """
         self._patiently(lambda: self._release(ticket_hash))
         for notify in self._on_release:
             notify()
 
     def _release(self, ticket_hash: str) -> None:
+        # SECURITY: before this nobody but us has seen that the charge is in the log.
+        cosigned = self.cosigned_for(ticket_hash)
+        if cosigned is None:
+            raise PeerUnavailableError("NOT_WITNESSED")
         with self.journal.transaction() as transaction:
             state, outbox = transaction.state, Outbox(transaction.db)
             ticket = state.tickets[ticket_hash]
@@ -256,21 +338,23 @@ class CensusNode:
             waiting = outbox.answer(ticket.charge.query)
             if waiting is None:
                 raise InternalError("INTEGRITY", problem="an answer to release is missing")
-            transaction.append(Released(ticket=ticket_hash, answer=hash_bytes(waiting.sealed).hex()))
+            answer = hash_bytes(waiting.sealed).hex()
+            transaction.append(Released(ticket=ticket_hash, answer=answer, checkpoint=cosigned))
             outbox.start_retention(waiting.query, state.tickets[ticket_hash].kept_until_ms)
 
     def recover(self) -> list[str]:
-        """Before serving: answer what was charged; gives the tickets whose answers are to be released now.
+        """Before serving: answer what was charged; gives the tickets whose answers are to be released.
 
-        No sample may arrive meanwhile: what no charge names is swept away.
+        No sample may arrive meanwhile: what no charge names is swept away, and every noise slot that is left is void.
 
         A charge whose answer cannot be made, because its sample or registry is gone, stays unanswered, for the operator
         to see; it does not keep the others from their answers.
         """
         with self.journal.reading():
             pending = Outbox(self.journal.db).all_pending()
-        self._samples.sweep({sample for _, sample in pending})
-        for ticket_hash, _ in pending:
+        self._samples.sweep({sample for _, sample, _ in pending})
+        self._slot_secrets.sweep({slot for _, _, slot in pending})
+        for ticket_hash, _, _ in pending:
             try:
                 self.answer(ticket_hash)
             except InternalError as error:
@@ -278,6 +362,7 @@ class CensusNode:
                     raise
                 _log.error("a charged answer cannot be made", ticket=ticket_hash, problem=error.text)
                 self.lost.add(ticket_hash)
+        self.commit_slots(afresh=True)
         with self.journal.reading() as state:
             return [ticket_hash for ticket_hash in state.unreleased if ticket_hash not in self.lost]
 
@@ -348,7 +433,9 @@ class CensusNode:
                 transaction.append(Delivered(ticket=ticket_hash, by=by))
 
     def forget_expired(self) -> None:
-        """Remove answers whose retention has ended, and log those of them that nobody fetched."""
+        """Remove answers whose retention has ended, and log those of them that nobody fetched; old openings as well."""
+        if self._oversight is not None:
+            self._oversight.forget_old(self.clock())
         now_ms = self.journal.now()
         with self.journal.reading():
             if not Outbox(self.journal.db).expired(now_ms):
@@ -360,6 +447,11 @@ class CensusNode:
                 transaction.append(Expired(ticket=ticket_hash), not_before_ms=now_ms)
             outbox.forget_expired(now_ms)
             # CRASH: entries and removals stand together or not at all.
+
+
+def _slot_of(ticket: VerifiedTicket) -> Slot:
+    named = ticket.body.noise_slot
+    return Slot(named.number, named.commitment, named.checkpoint)
 
 
 def forget_old_loads(journal: Journal[CensusState], loads: LoadFolder) -> None:

@@ -10,9 +10,10 @@ from typing import TypeVar
 
 from grpc import aio
 from sqlite_utils import Database
-from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc
+from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc, log_service_pb2_grpc
 
 from broker_common.crypto.certificates import TlsCredentials
+from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.rpc.cards import CardService
@@ -20,6 +21,7 @@ from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import SteadyClock
+from broker_common.storage.cosigned import CosignedNotes
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring, log_signer
@@ -28,23 +30,32 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import CardExchange, KnownPeers
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
+from broker_common.storage.witness_store import WitnessStore
+from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.census_state import CensusState
 from census_node.config import CensusConfig
 from census_node.delivery import Courier
 from census_node.loading import LoadReport, read_registry
+from census_node.log_service import LogService
 from census_node.node import CensusNode, Keys, forget_old_loads
 from census_node.operating import Confirmation, Done, adopt
 from census_node.outbox import Outbox
+from census_node.oversight import Oversight
 from census_node.proposals import Proposal, ProposalFolder, make_proposal
+from census_node.publication import Publication, verify_witnessed
 from census_node.relinking import relink_registry
 from census_node.samples import SampleFolder
 from census_node.service import CensusService
+from census_node.slot_secrets import SlotSecrets
 
 __all__ = ["CensusHome"]
 
 _JOURNAL = "journal.db"
 _LOADS = "registries"
 _SAMPLES = "samples"
+_SLOTS = "slots"
+_OPENINGS = "openings"
+_DAY_MS = 86_400_000
 _PROPOSALS = "proposals"
 ResultT = TypeVar("ResultT")
 
@@ -171,6 +182,18 @@ class CensusHome(AgencyHome[CensusState]):
         finally:
             journal.close()
 
+    @property
+    def _witness_store(self) -> WitnessStore | None:
+        folder = self.config.witness_store
+        return WitnessStore((self.home.path / folder).resolve()) if folder else None
+
+    def _oversight(self) -> Oversight | None:
+        reference = self.config.keys.oversight
+        if not reference:
+            return None
+        key = self.home.read_key(reference, SealingKey.parse_text)
+        return Oversight(self.home.path / _OPENINGS, key, _DAY_MS * self.config.opening_retention_days)
+
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""
         journal = self.open_journal()
@@ -180,12 +203,19 @@ class CensusHome(AgencyHome[CensusState]):
         # Said here, once: with one of these missing every question would fail.
         self.keyring.signing(own, Purpose.ANSWER, self._clock())
         self.keyring.opening(own, self._clock())
+        store = self._witness_store
+        if store is not None:
+            verify_witnessed(journal, store, KnownPeers(journal, self._clock).own_log())
         stop = StopSignal()
         node = self._node(journal)
         service = CensusService(node, self.config.limits, stop)
+        known = KnownPeers(journal, self._clock)
+        witnessing = Witnessing(
+            journal, cosigner=lambda: self.keyring.cosigner(known.own(), self._clock()), clock=self._clock
+        )
+        log_service = LogService(node, witnessing, known, self.config.limits)
         await asyncio.to_thread(node.read_registry)
         recovered = await asyncio.to_thread(node.recover)
-        known = KnownPeers(journal, self._clock)
 
         def tls() -> TlsCredentials:
             return self.keyring.tls(known.own(), self._clock())
@@ -203,9 +233,10 @@ class CensusHome(AgencyHome[CensusState]):
             census_service_pb2_grpc.add_CensusServiceServicer_to_server(service, server)
             cards = CardService(CardExchange(journal, self._clock))
             card_service_pb2_grpc.add_CardServiceServicer_to_server(cards, server)
+            log_service_pb2_grpc.add_LogServiceServicer_to_server(log_service, server)
 
         async def while_serving() -> None:
-            await service.release_recovered(recovered)
+            service.release_recovered(recovered)
             await courier.run()
 
         server = NodeServer(
@@ -229,6 +260,9 @@ class CensusHome(AgencyHome[CensusState]):
             now_ms = self._clock()
             return {name: card.verify_keys(Purpose.MANIFEST, now_ms) for name, card in known.agencies("health").items()}
 
+        def witnesses() -> dict[str, str]:
+            return {name: card.card.origin for name, card in known.agencies("health").items()}
+
         return CensusNode(
             journal,
             keys=Keys(
@@ -236,14 +270,19 @@ class CensusHome(AgencyHome[CensusState]):
                 sample=lambda: self.keyring.opening(known.own(), self._clock()),
                 manifest=manifest_keys,
                 researchers=known.researchers,
+                witnesses=witnesses,
             ),
             loads=self.loads,
             samples=SampleFolder(self.home.path / _SAMPLES),
+            slot_secrets=SlotSecrets(self.home.path / _SLOTS),
+            publication=Publication(journal, self._witness_store),
+            oversight=self._oversight(),
             clock=self._clock,
             randomness=os.urandom,
         )
 
 
 def _create_tables(db: Database) -> None:
+    CosignedNotes.create_tables(db)
     Outbox.create_tables(db)
     LoadFolder.create_tables(db)

@@ -1,6 +1,6 @@
 """What waits beside the log: charges that are not answered yet, and sealed answers that are not fetched yet.
 
-A pending row names the file that keeps its sample and noise secret (`census_node.samples`); it is written in the charge's
+A pending row names the file that keeps its sample and the slot its noise comes from; it is written in the charge's
 transaction and removed in the one that stores the sealed answer. Whether an answer has been released is said by the log
 alone, so the two cannot disagree. An answer's retention begins with its release: what is not out yet cannot expire.
 """
@@ -25,6 +25,9 @@ class Pending:
     active_set: bytes
     # Name of the file that keeps the sample.
     sample: str
+    # The noise slot, and what the log said of its secret before anybody asked for it.
+    slot: int
+    slot_commitment: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class Outbox:
                 "submitted_set": bytes,
                 "active_set": bytes,
                 "sample": str,
+                "slot": int,
+                "slot_commitment": bytes,
             },
             pk="ticket",
             if_not_exists=True,
@@ -77,6 +82,8 @@ class Outbox:
                 "submitted_set": pending.submitted_set,
                 "active_set": pending.active_set,
                 "sample": pending.sample,
+                "slot": pending.slot,
+                "slot_commitment": pending.slot_commitment,
             }
         )
         self._db.table("openings").insert(
@@ -94,11 +101,19 @@ class Outbox:
             submitted_set=row["submitted_set"],
             active_set=row["active_set"],
             sample=row["sample"],
+            slot=row["slot"],
+            slot_commitment=row["slot_commitment"],
         )
 
-    def all_pending(self) -> list[tuple[str, str]]:
-        """Ticket and sample file of every pending charge, oldest first."""
-        return [(row["ticket"], row["sample"]) for row in self._db.query("select * from pending order by rowid")]
+    def opening_salts(self, ticket_hash: str) -> tuple[bytes, bytes]:
+        """What opens the commitments of a charge: to the submitted set, and to the active one."""
+        row = self._db.table("openings").get(ticket_hash)
+        return row["submitted_salt"], row["active_salt"]
+
+    def all_pending(self) -> list[tuple[str, str, int]]:
+        """Ticket, sample file and noise slot of every pending charge, oldest first."""
+        rows = self._db.query("select * from pending order by rowid")
+        return [(row["ticket"], row["sample"], row["slot"]) for row in rows]
 
     def loads_needed(self) -> set[str]:
         """Loads that some pending answer must still be counted on."""

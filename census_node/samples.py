@@ -1,8 +1,7 @@
-"""Samples between charge and answer: one file each, with the secret that its noise comes from, wiped when it is done.
+"""Samples between charge and answer: one file each, wiped when it is done.
 
 A file is written and flushed before the charge that names it, outside any lock, so that the charge itself has one size
-whatever the sample's, and neither pseudonyms nor noise secrets ever enter the database or its write-ahead log. Wiping
-overwrites before it removes; what a file system or a flash disk keeps below that is out of reach (SECURITY.md).
+whatever the sample's, and no pseudonym ever enters the database or its write-ahead log. Wiping overwrites before it removes; what a file system or a flash disk keeps below that is out of reach (SECURITY.md).
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -21,26 +19,11 @@ from broker_common.errors import InternalError
 from broker_common.storage.durable import make_folder, sync_directory
 from broker_common.values import PSEUDONYM_BYTES, Randomness
 
-__all__ = ["SLOT_SECRET_BYTES", "KeptSample", "SampleFolder"]
+__all__ = ["SampleFolder"]
 
-SLOT_SECRET_BYTES = 32
 _NAME_BYTES = 16
 _SUFFIX = ".sample"
 _ZEROS = bytes(1 << 20)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeptSample:
-    """What an answer is made of."""
-
-    slot_secret: bytes
-    pseudonyms: npt.NDArray[np.uint8]
-
-    def __repr__(self) -> str:
-        return "KeptSample(<secret>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a kept sample is serialised by its folder alone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +33,12 @@ class SampleFolder:
     path: Path
 
     def write(self, pseudonyms: npt.NDArray[np.uint8], randomness: Randomness) -> str:
-        """Durably keep a sample with a fresh noise secret; gives the file's name."""
+        """Durably keep a sample; gives the file's name."""
         name = randomness(_NAME_BYTES).hex() + _SUFFIX
         try:
             make_folder(self.path)
             descriptor = os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(randomness(SLOT_SECRET_BYTES))
                 file.write(np.ascontiguousarray(pseudonyms).data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -66,22 +48,19 @@ class SampleFolder:
             raise InternalError("STORE_FAILED") from error
         return name
 
-    def read(self, name: str, set_hash: bytes) -> KeptSample:
+    def read(self, name: str, set_hash: bytes) -> npt.NDArray[np.uint8]:
         """The sample as it was written.
 
         Raises:
             InternalError: SAMPLE_LOST, it is missing or not the set that was charged.
         """
         try:
-            content = (self.path / name).read_bytes()
+            people = (self.path / name).read_bytes()
         except OSError as error:
             raise InternalError("SAMPLE_LOST") from error
-        people = memoryview(content)[SLOT_SECRET_BYTES:]
-        if len(content) < SLOT_SECRET_BYTES or len(people) % PSEUDONYM_BYTES or hash_set(people) != set_hash:
+        if len(people) % PSEUDONYM_BYTES or hash_set(people) != set_hash:
             raise InternalError("SAMPLE_LOST")
-        return KeptSample(
-            content[:SLOT_SECRET_BYTES], np.frombuffer(people, dtype=np.uint8).reshape(-1, PSEUDONYM_BYTES)
-        )
+        return np.frombuffer(people, dtype=np.uint8).reshape(-1, PSEUDONYM_BYTES)
 
     def wipe(self, name: str) -> None:
         """Overwrite and remove a sample; nothing happens if it is gone."""

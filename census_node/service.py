@@ -20,13 +20,16 @@ from broker_common.privacy.discrete_laplace import margin
 from broker_common.privacy.policy import Policy
 from broker_common.query.question import question_from_wire
 from broker_common.rpc.callers import caller
+from broker_common.rpc.news import News
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.storage.journal import Checkpointed
+from broker_common.tlog.note import parse_note
 from census_node.admission import Admission, AdmittedSample, scales_text
 from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger import quotable_answers
 from census_node.node import CensusNode
+from census_node.slots import OfferedSlot
 from census_node.timing import charge_time, next_tick, outcome_time, sleep_until, sleep_until_tick
 
 __all__ = ["CensusService"]
@@ -65,10 +68,15 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self._places = asyncio.Semaphore(limits.max_queries)
         # Tasks are held here because the event loop itself holds them weakly.
         self._walks: set[asyncio.Task[None]] = set()
+        # By ticket: charged answers on their way out, which wait for a cosignature and then for a tick.
+        self._releases: dict[str, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
         # Whoever waits for an answer waits for the next release, whosever it is, and looks again.
-        self._next_release: asyncio.Future[None] = self._loop.create_future()
-        node.on_release(lambda: self._loop.call_soon_threadsafe(self._announce_release))
+        self._released = News()
+        node.on_release(self._released.tell)
+        # The same for whoever waits for a cosignature.
+        self._cosigned = News()
+        node.publication.on_news(self._cosigned.tell)
 
     # --- what may be asked -----------------------------------------------------------------------------------------
 
@@ -91,9 +99,37 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self, request: census_service_pb2.QuoteRequest, context: Context
     ) -> census_service_pb2.QuoteResponse:
         del context
-        return await asyncio.to_thread(self._quote, request, caller().name)
+        policy, response = await asyncio.to_thread(self._price, request)
+        # Last, so that nothing that is refused reserves a slot.
+        offered, response.expires_ms = await self._offered_slot(caller().name, policy)
+        slot, batch = offered.slot, offered.batch
+        response.noise_slot.MergeFrom(
+            ticket_pb2.NoiseSlot(number=slot.number, commitment=slot.commitment, checkpoint=slot.checkpoint)
+        )
+        response.slot_entry, response.slot_index = batch.entry, batch.index
+        size = parse_note(slot.checkpoint)[0].size
+        response.slot_proof.extend(await asyncio.to_thread(self._node.journal.inclusion_proof, batch.index, size))
+        return response
 
-    def _quote(self, request: census_service_pb2.QuoteRequest, researcher: str) -> census_service_pb2.QuoteResponse:
+    async def _offered_slot(self, researcher: str, policy: Policy) -> tuple[OfferedSlot, int]:
+        """A slot for a quote, as soon as one is cosigned.
+
+        Raises:
+            PeerUnavailableError: NOT_WITNESSED, none was within the time that a quote may wait.
+        """
+        deadline = self._loop.time() + self._limits.quote_wait_ms / 1000
+        while True:
+            news = self._cosigned.next()
+            offered = await asyncio.to_thread(self._node.offer_slot, researcher, policy)
+            if offered is not None:
+                return offered
+            left = deadline - self._loop.time()
+            if left <= 0:
+                raise PeerUnavailableError("NOT_WITNESSED")
+            await asyncio.wait([news], timeout=left)
+
+    def _price(self, request: census_service_pb2.QuoteRequest) -> tuple[Policy, census_service_pb2.QuoteResponse]:
+        """What an answer would cost, without a slot for it."""
         now = self._node.in_force()
         with self._node.journal.reading() as state:
             # Said before anything is said of the question: nothing will be answered any more.
@@ -104,21 +140,13 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(policy.scales))
         with self._node.journal.reading() as state:
             remaining = quotable_answers(state, policy, scale, lost=self._node.lost)
-            next_slot = state.next_slot
-        now_ms = self._node.journal.now()
-        expires_ms = now_ms + policy.quote_lifetime_ms
-        slot = self._node.slots.reserve(
-            researcher, not_below=next_slot, now_ms=now_ms, expires_ms=expires_ms, limit=policy.open_quotes
-        )
-        return census_service_pb2.QuoteResponse(
+        return policy, census_service_pb2.QuoteResponse(
             scale=scale,
             charged=price_units(scale),
             margin_95=margin(scale),
             remaining=remaining,
             policy_hash=policy.hash,
             census_release=now.census_release,
-            noise_slot=ticket_pb2.NoiseSlot(number=slot),
-            expires_ms=expires_ms,
         )
 
     # --- one sample in, one charge out -----------------------------------------------------------------------------
@@ -173,10 +201,8 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
 
     async def _bring_to_release(self, walk: _Walk) -> None:
         try:
-            ticket_hash, charged_ms = await self._bring_to_charge(walk)
-            # A full period after everybody could know of the charge.
-            await sleep_until_tick(walk.policy, charged_ms + walk.policy.release_tick_ms, self._node.clock)
-            await asyncio.to_thread(self._node.release, ticket_hash)
+            ticket_hash = await self._bring_to_charge(walk)
+            await self._patiently_released(ticket_hash)
             walk.released.set_result(None)
         except BrokerError as error:
             if error.stops_node:
@@ -189,8 +215,47 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
                 self._node.let_go(walk.held)
             self._places.release()
 
-    async def _bring_to_charge(self, walk: _Walk) -> tuple[str, int]:
-        """Receive, charge and answer; gives the ticket's hash and the tick at which the charge was told.
+    async def _patiently_released(self, ticket_hash: str) -> None:
+        """Return when the answer is out.
+
+        Raises:
+            PeerUnavailableError: NOT_WITNESSED, the health agency does not cosign; when it does, the answer goes out.
+        """
+        release = self._start_release(ticket_hash)
+        await asyncio.wait({release}, timeout=self._limits.cosignature_wait_ms / 1000)
+        if not release.done():
+            raise PeerUnavailableError("NOT_WITNESSED")
+        release.result()
+
+    def _start_release(self, ticket_hash: str) -> asyncio.Task[None]:
+        """The one task that releases a charged ticket."""
+        release = self._releases.get(ticket_hash)
+        if release is None:
+            release = self._releases[ticket_hash] = asyncio.create_task(self._release(ticket_hash))
+            release.add_done_callback(lambda done: self._end_release(ticket_hash, done))
+        return release
+
+    def _end_release(self, ticket_hash: str, done: asyncio.Task[None]) -> None:
+        del self._releases[ticket_hash]
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, BrokerError) and error.stops_node:
+            self._stop.stop(error)
+        elif error is not None and not isinstance(error, BrokerError):
+            log_unforeseen(error)
+
+    async def _release(self, ticket_hash: str) -> None:
+        """Wait for the cosignature of the charge, then for the first tick that is a full period later."""
+        while True:
+            news = self._cosigned.next()
+            if await asyncio.to_thread(self._node.cosigned_for, ticket_hash) is not None:
+                break
+            await asyncio.wait([news])
+        policy = (await asyncio.to_thread(self._node.in_force)).policy
+        await sleep_until_tick(policy, next_tick(policy, self._node.clock() + policy.release_tick_ms), self._node.clock)
+        await asyncio.to_thread(self._node.release, ticket_hash)
+
+    async def _bring_to_charge(self, walk: _Walk) -> str:
+        """Receive, charge and answer, and show the log up to the charge; gives the ticket's hash.
 
         However it ends, it ends at a tick: refusals at the same one as charges.
         """
@@ -207,9 +272,11 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             await sleep_until(charge_ms, clock)
             proof = await asyncio.to_thread(self._node.charge_and_answer, sample, kept_as)
         finally:
-            charged_ms = await sleep_until_tick(walk.policy, due_ms, clock)
+            await sleep_until_tick(walk.policy, due_ms, clock)
+        ticket_hash = sample.ticket.hash.hex()
+        await asyncio.to_thread(self._node.publish_charge, ticket_hash)
         walk.charged.set_result(proof)
-        return sample.ticket.hash.hex(), charged_ms
+        return ticket_hash
 
     async def _receive(self, walk: _Walk) -> AdmittedSample:
         # Outside the deadline: a hold whose admission was given up half way would never be let go.
@@ -247,13 +314,12 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         wait_ms = min(request.wait_ms, self._limits.collect_wait_ms)
         deadline = self._loop.time() + wait_ms / 1000
         while True:
-            # Taken before the look, so that a release between look and wait is not missed.
-            next_release = self._next_release
+            news = self._released.next()
             answer = await asyncio.to_thread(self._node.released_answer, query, researcher)
             left = deadline - self._loop.time()
             if answer is not None or left <= 0:
                 break
-            await asyncio.wait([next_release], timeout=left)
+            await asyncio.wait([news], timeout=left)
         if answer is None:
             return census_service_pb2.CollectResponse()
         await asyncio.to_thread(self._node.delivered, answer.ticket_hash, "collect")
@@ -261,23 +327,19 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             answer=answer_pb2.SealedAnswer(query_id=request.query_id, sealed=answer.sealed)
         )
 
-    def _announce_release(self) -> None:
-        self._next_release.set_result(None)
-        self._next_release = self._loop.create_future()
-
     async def drain(self) -> None:
         """Before a stop: let queries that are under way be released, or at least come to a durable step."""
         self._node.stopping.set()
         if self._walks:
             await asyncio.wait(self._walks, timeout=_DRAIN_SECONDS)
+        for release in self._releases.values():
+            # Taken up at the next start.
+            release.cancel()
 
-    async def release_recovered(self, tickets: Sequence[str]) -> None:
-        """After a start: release at the next tick what was answered before or while starting."""
-        if tickets:
-            policy = (await asyncio.to_thread(self._node.in_force)).policy
-            await sleep_until_tick(policy, next_tick(policy, self._node.clock() + 1), self._node.clock)
+    def release_recovered(self, tickets: Sequence[str]) -> None:
+        """After a start: what was answered before or while starting goes out, once its charge is cosigned."""
         for ticket_hash in tickets:
-            await asyncio.to_thread(self._node.release, ticket_hash)
+            self._start_release(ticket_hash)
 
 
 def _fail(walk: _Walk, error: Exception) -> None:

@@ -1,5 +1,7 @@
-"""Noise slots: a quote reserves the next place in the noise sequence for one researcher, until the quote expires.
+"""Noise slots: what a quote reserves, and which secrets are still good.
 
+The log commits to slots in batches, before anybody asks for one; a quote gives out the next slot whose commitment stands
+under a cosigned checkpoint, and the ticket has to name number, commitment and checkpoint exactly as they were quoted.
 Reservations live in memory. After a restart, or when a researcher holds too many, the ticket is refused with a hint to
 quote again; nothing was charged. That a slot serves one ticket only, for ever, is a rule of the log.
 """
@@ -7,14 +9,50 @@ quote again; nothing was charged. That a slot serves one ticket only, for ever, 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 
-__all__ = ["SlotBook"]
+__all__ = ["BATCH", "OfferedSlot", "Slot", "SlotBatch", "SlotBook"]
+
+# Committed to by one entry: few entries, and small enough to travel with every quote.
+BATCH = 64
+# A batch is followed by the next one when so few of its slots are left that quotes could come to wait for it.
+_LOW = BATCH // 4
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A slot as quotes and tickets name it."""
+
+    number: int
+    commitment: bytes
+    # Signed and cosigned note of a checkpoint that covers the commitment.
+    checkpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotBatch:
+    """One entry of commitments in the log."""
+
+    first: int
+    commitments: tuple[bytes, ...]
+    # Where the entry stands, and its bytes.
+    index: int
+    entry: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedSlot:
+    """A slot that was reserved, and the batch whose entry proves its commitment."""
+
+    slot: Slot
+    batch: SlotBatch
 
 
 @dataclass(frozen=True, slots=True)
 class _Reservation:
+    slot: Slot
     researcher: str
     expires_ms: int
     # The ticket that the slot serves; empty until one claims it.
@@ -22,51 +60,96 @@ class _Reservation:
 
 
 class SlotBook:
-    """Which researcher holds which slot. Thread-safe."""
+    """Which slots are free, and which researcher holds which. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._free: deque[tuple[int, SlotBatch]] = deque()
         self._held: OrderedDict[int, _Reservation] = OrderedDict()
         self._next = 0
 
-    def reserve(self, researcher: str, *, not_below: int, now_ms: int, expires_ms: int, limit: int) -> int:
-        """The next free slot, held for `researcher`; beyond `limit` open quotes their oldest gives way.
+    def add(self, batch: SlotBatch) -> None:
+        """Slots that the log has committed to; they are given out in order."""
+        with self._lock:
+            self._free.extend((number, batch) for number in range(batch.first, batch.first + len(batch.commitments)))
+            self._next = batch.first + len(batch.commitments)
 
-        The oldest giving way, rather than the new quote being refused, means nobody can be locked out by their own
-        abandoned quotes.
+    @property
+    def is_low(self) -> bool:
+        """True when it is time for another batch."""
+        with self._lock:
+            return len(self._free) <= _LOW
+
+    def lowest(self, now_ms: int, in_hand: Container[str]) -> int:
+        """The first slot that may still serve somebody; every one below it is void.
+
+        SECURITY: a ticket that is in hand keeps its slot, whatever expires meanwhile; otherwise it would be the larger of
+        two samples that is refused.
         """
         with self._lock:
             self._forget_expired(now_ms)
-            own = [slot for slot, held in self._held.items() if held.researcher == researcher]
-            for slot in own[: max(0, len(own) + 1 - limit)]:
-                del self._held[slot]
-            slot = max(self._next, not_below)
-            self._next = slot + 1
-            self._held[slot] = _Reservation(researcher, expires_ms)
-            return slot
+            for number, held in list(self._held.items()):
+                if held.expires_ms <= now_ms and held.ticket_hash not in in_hand:
+                    del self._held[number]
+            free = self._free[0][0] if self._free else self._next
+            return min([free, *self._held])
 
-    def is_held(self, slot: int, researcher: str, now_ms: int) -> bool:
-        """True while `researcher` holds `slot`."""
+    def reserve(
+        self,
+        researcher: str,
+        *,
+        now_ms: int,
+        expires_ms: int,
+        limit: int,
+        covering: Callable[[int], str | None],
+    ) -> OfferedSlot | None:
+        """The next free slot, held for `researcher`; None while no cosigned checkpoint covers one.
+
+        `covering` gives the cosigned checkpoint that covers an entry. Beyond `limit` open quotes the researcher's oldest
+        gives way: refusing the new quote instead would lock people out by their own abandoned quotes.
+        """
         with self._lock:
-            held = self._held.get(slot)
-            return held is not None and held.researcher == researcher and now_ms < held.expires_ms
+            self._forget_expired(now_ms)
+            if not self._free:
+                return None
+            number, batch = self._free[0]
+            checkpoint = covering(batch.index)
+            if checkpoint is None:
+                return None
+            self._free.popleft()
+            own = [each for each, held in self._held.items() if held.researcher == researcher and not held.ticket_hash]
+            for each in own[: max(0, len(own) + 1 - limit)]:
+                del self._held[each]
+            slot = Slot(number, batch.commitments[number - batch.first], checkpoint)
+            self._held[number] = _Reservation(slot, researcher, expires_ms)
+            return OfferedSlot(slot, batch)
 
-    def claim(self, slot: int, researcher: str, ticket_hash: str, now_ms: int) -> bool:
+    def is_held(self, slot: Slot, researcher: str, now_ms: int) -> bool:
+        """True while `researcher` holds exactly this slot."""
+        with self._lock:
+            return self._reservation(slot, researcher, now_ms) is not None
+
+    def claim(self, slot: Slot, researcher: str, ticket_hash: str, now_ms: int) -> bool:
         """Bind a held slot to the first ticket that names it; False for every other ticket, and for a slot not held."""
         with self._lock:
-            held = self._held.get(slot)
-            if held is None or held.researcher != researcher or now_ms >= held.expires_ms:
+            held = self._reservation(slot, researcher, now_ms)
+            if held is None or held.ticket_hash not in {"", ticket_hash}:
                 return False
-            if held.ticket_hash in {"", ticket_hash}:
-                self._held[slot] = replace(held, ticket_hash=ticket_hash)
-                return True
-            return False
+            self._held[slot.number] = replace(held, ticket_hash=ticket_hash)
+            return True
 
-    def spend(self, slot: int) -> None:
+    def spend(self, number: int) -> None:
         """The slot was charged: the log remembers it from now on."""
         with self._lock:
-            self._held.pop(slot, None)
+            self._held.pop(number, None)
+
+    def _reservation(self, slot: Slot, researcher: str, now_ms: int) -> _Reservation | None:
+        held = self._held.get(slot.number)
+        good = held is not None and held.slot == slot and held.researcher == researcher and now_ms < held.expires_ms
+        return held if good else None
 
     def _forget_expired(self, now_ms: int) -> None:
-        for slot in [slot for slot, held in self._held.items() if held.expires_ms <= now_ms]:
-            del self._held[slot]
+        """Let go of quotes that nobody took up."""
+        expired = [number for number, held in self._held.items() if held.expires_ms <= now_ms and not held.ticket_hash]
+        for number in expired:
+            del self._held[number]

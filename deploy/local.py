@@ -17,6 +17,7 @@ from typing import Any
 import tomli_w
 
 from broker_common.crypto.certificates import Identity
+from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.secret_text import secret_text
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
@@ -35,6 +36,8 @@ from researcher_node.opening import ResearcherHome
 __all__ = ["Plan", "census_config", "health_config", "lay_out", "researcher_config"]
 
 HOMES = ("researcher", "health", "census", "auditor")
+# The census agency's witness store: on one machine only another folder, so that it has a place of its own at least.
+_WITNESS = "witness"
 RESEARCHER_ID = "researcher-1"
 PROJECT = "official-languages"
 RELEASE = "2011"
@@ -113,13 +116,14 @@ def lay_out(directory: Path, plan: Plan, report: Report) -> Policy:
         _introduce(directory)
         _fill(directory, plan, policy, report)
     except BaseException:
-        for name in HOMES:
+        for name in (*HOMES, _WITNESS):
             shutil.rmtree(directory / name, ignore_errors=True)
         raise
     return policy
 
 
 def _make_homes(directory: Path) -> None:
+    (directory / _WITNESS).mkdir(mode=0o700)
     for name in HOMES:
         for folder in (directory / name, directory / name / "keys", directory / name / "trust"):
             folder.mkdir(mode=0o700)
@@ -136,6 +140,12 @@ def _introduce(directory: Path) -> None:
     linkage = secret_text("linkage", os.urandom(32)).encode("ascii") + b"\n"
     for role in ("health", "census"):
         replace_file(directory / role / "keys" / "linkage.key", linkage, mode=0o600)
+    oversight = OpeningKey.generate(os.urandom)
+    replace_file(
+        directory / "auditor" / "keys" / "oversight.key", f"{oversight.to_text()}\n".encode("ascii"), mode=0o600
+    )
+    public = f"{oversight.sealing_key.to_text()}\n".encode("ascii")
+    replace_file(directory / "census" / "keys" / "oversight.pub", public)
 
     researcher = ResearcherHome(directory / "researcher")
     health, census = HealthHome(directory / "health"), CensusHome(directory / "census")
@@ -208,6 +218,8 @@ def census_config(addresses: dict[str, str]) -> dict[str, Any]:
         "organisation": "census-agency",
         "origin": CENSUS_ORIGIN,
         "address": addresses["census"],
+        "witness_store": f"../{_WITNESS}",
+        "keys": {"oversight": "file:keys/oversight.pub"},
     }
 
 

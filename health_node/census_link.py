@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 from grpc import aio
-from tripartite.v1 import census_service_pb2_grpc
+from tripartite.v1 import census_service_pb2_grpc, log_service_pb2_grpc
 
 from broker_common.crypto.cards import SignedCard, VerifiedCard
 from broker_common.crypto.certificates import TlsCredentials
@@ -39,6 +39,7 @@ class CensusNow:
     """One consistent view of the census node: its RPCs, and the keys that it is known by."""
 
     stub: census_service_pb2_grpc.CensusServiceAsyncStub
+    logs: log_service_pb2_grpc.LogServiceAsyncStub
     # What samples are sealed to.
     sealing_key: SealingKey
     policy_keys: list[VerifyKey]
@@ -73,6 +74,7 @@ class CensusLink:
         channel = await self._channel(card)
         return CensusNow(
             stub=census_service_pb2_grpc.CensusServiceStub(channel),
+            logs=log_service_pb2_grpc.LogServiceStub(channel),
             sealing_key=card.sealing_key(now_ms),
             policy_keys=card.verify_keys(Purpose.POLICY, now_ms),
             log=NoteVerifier(card.card.origin, tuple(card.verify_keys(Purpose.LOG, now_ms))),

@@ -14,9 +14,10 @@ from broker_common.crypto.cards import SAMPLING
 from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.rpc.cards import CardService
-from broker_common.rpc.server import NodeServer, StopSignal
+from broker_common.rpc.server import NodeServer, StopSignal, together
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import SteadyClock
+from broker_common.storage.cosigned import CosignedNotes
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring, log_signer
@@ -25,6 +26,7 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import CardExchange, KnownPeers, renew
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
+from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.health_state import HealthState
 from health_node.census_link import CensusLink
 from health_node.config import HealthConfig
@@ -33,6 +35,7 @@ from health_node.node import HealthNode, SamplingKeys, forget_old_loads
 from health_node.questions import Questions
 from health_node.relinking import relink_people
 from health_node.service import HealthService
+from health_node.witness import CensusWitness
 
 __all__ = ["HealthHome"]
 
@@ -135,14 +138,24 @@ class HealthHome(AgencyHome[HealthState]):
             stop=stop,
         )
 
+        witness = CensusWitness(
+            link,
+            journal,
+            known=known,
+            witnessing=Witnessing(
+                journal, cosigner=lambda: self.keyring.cosigner(known.own(), self._clock()), clock=self._clock
+            ),
+            census=census_name,
+        )
+
         def add_services(server: aio.Server) -> None:
             health_service_pb2_grpc.add_HealthServiceServicer_to_server(service, server)
             cards = CardService(CardExchange(journal, self._clock))
             card_service_pb2_grpc.add_CardServiceServicer_to_server(cards, server)
 
         async def while_serving() -> None:
-            await service.recover()
-            await link.keep_cards_current(lambda card: renew(journal, card))
+            # Together: what is taken up waits for places, and places for what is cosigned.
+            await together(service.recover(), witness.run(), link.keep_cards_current(lambda card: renew(journal, card)))
 
         server = NodeServer(
             address=self.config.address,
@@ -175,5 +188,6 @@ class HealthHome(AgencyHome[HealthState]):
 
 
 def _create_tables(db: Database) -> None:
+    CosignedNotes.create_tables(db)
     Questions.create_tables(db)
     LoadFolder.create_tables(db)

@@ -64,9 +64,9 @@ def commit_slot(secret: bytes, slot: int) -> bytes:
 
 
 def answer_salt(secret: bytes, ticket_hash: bytes) -> bytes:
-    """What salts the hash of an answer: another function of the slot's secret than its commitment.
+    """What salts the hash of an answer: nobody can guess the answer from it.
 
-    An auditor who is shown the secret can check the receipt, and nobody else can guess the answer from it.
+    Another function of the slot's secret, so that an auditor who is shown the secret can check the receipt.
     """
     return _commit(b"tripartite/answer-salt/v1\0", secret, ticket_hash)
 

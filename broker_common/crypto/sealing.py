@@ -33,6 +33,7 @@ __all__ = [
     "SealingKey",
     "answer_info",
     "open_with_any",
+    "opening_info",
     "sample_info",
 ]
 
@@ -59,6 +60,11 @@ def sample_info(ticket_hash: bytes, policy_hash: bytes, linkage: str) -> bytes:
 def answer_info(ticket_hash: bytes) -> bytes:
     """`info` for a sealed answer."""
     return b"tripartite/answer/v1\0" + ticket_hash
+
+
+def opening_info(ticket: str) -> bytes:
+    """`info` for the sealed opening of an answer."""
+    return b"tripartite/opening/v1\0" + bytes.fromhex(ticket)
 
 
 class SealingKey:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from traceback import extract_tb
 from typing import Any
@@ -29,7 +29,7 @@ from broker_common.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_ME
 from broker_common.rpc.status import trailing_metadata
 from broker_common.values import Clock
 
-__all__ = ["NodeServer", "StopSignal", "log_unforeseen"]
+__all__ = ["NodeServer", "StopSignal", "log_unforeseen", "together"]
 
 _log = structlog.get_logger()
 # Calls under way when the node stops may go on for this long.
@@ -162,6 +162,16 @@ class _Probe(health.aio.HealthServicer):
             name: await self.Check(health_pb2.HealthCheckRequest(service=name), context) for name in self._names
         }
         return health_pb2.HealthListResponse(statuses=statuses)  # type: ignore[attr-defined]  # younger than its stubs
+
+
+async def together(*work: Coroutine[Any, Any, None]) -> None:
+    """Do everything at once; the first that fails ends the others, and its error is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in work:
+                group.create_task(each)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
 
 
 def log_unforeseen(error: BaseException, **where: str) -> None:

@@ -190,12 +190,31 @@ class Journal(Generic[StateT]):
                 raise
             yield self.state
 
-    def checkpoint(self) -> str:
-        """The signed note for the log as it is now."""
+    def checkpoint(self, size: int | None = None) -> str:
+        """The signed note for the log as it is now, or as it was with `size` entries."""
         with self._lock:
             # SECURITY: after an uncertain write the tree may hold entries that the file does not.
             self._verify_usable()
-            return self._signer(self.state).sign_checkpoint(self._tree.size, self._tree.root())
+            size = self._tree.size if size is None else size
+            return self._signer(self.state).sign_checkpoint(size, self._tree.root(size))
+
+    def root(self, size: int) -> bytes:
+        """The root of the log as it was with `size` entries; IndexError if it never had so many."""
+        with self._lock:
+            self._verify_usable()
+            return self._tree.root(size)
+
+    def inclusion_proof(self, index: int, size: int) -> list[bytes]:
+        """RFC 6962 proof that entry `index` is in the log of `size` entries; IndexError if there is no such entry."""
+        with self._lock:
+            self._verify_usable()
+            return self._tree.inclusion_proof(index, size)
+
+    def consistency_proof(self, old_size: int, size: int) -> list[bytes]:
+        """RFC 6962 proof that the log of `size` entries goes on from that of `old_size`; IndexError if it never had so many."""
+        with self._lock:
+            self._verify_usable()
+            return self._tree.consistency_proof(old_size, size)
 
     def prove(self, index: int) -> Checkpointed:
         """The entry at `index`, with the signed checkpoint of the log that ends with it, and the proof.

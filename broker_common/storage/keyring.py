@@ -37,6 +37,7 @@ from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.durable import exclusive
 from broker_common.storage.home import Home
+from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import LogState
 from broker_common.values import Clock
@@ -90,6 +91,10 @@ class Keyring:
             if key.verify_key == public:
                 return key
         raise self._home.no_key(reference)
+
+    def cosigner(self, card: VerifiedCard, now_ms: int) -> Cosigner:
+        """What the home cosigns other logs with, under the name of its own."""
+        return Cosigner(card.card.origin, self.signing(card, Purpose.WITNESS, now_ms))
 
     def opening(self, card: VerifiedCard, now_ms: int) -> list[OpeningKey]:
         """The keys that samples may be sealed to."""

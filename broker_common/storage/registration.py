@@ -26,12 +26,14 @@ from broker_common.crypto.cards import (
     verify_successor,
 )
 from broker_common.crypto.certificates import Identity, PeerCertificate, Role
-from broker_common.crypto.signing import Purpose
+from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.query.ticket import Researcher
 from broker_common.storage.journal import Journal, StateT, Transaction
+from broker_common.tlog.cosignature import CosignatureVerifier
 from broker_common.tlog.entries import Announced, Entry, Registered, Revoked, encode_entry
-from broker_common.tlog.membership import Membership, Registration, peer_name
+from broker_common.tlog.membership import Membership, Registration, log_of, peer_name, witness_of
+from broker_common.tlog.note import NoteVerifier
 from broker_common.values import Clock
 
 __all__ = [
@@ -253,6 +255,20 @@ class KnownPeers:
         """The node's own card."""
         with self._journal.reading() as state:
             return own_card(state.membership)
+
+    def own_log(self) -> NoteVerifier:
+        """What checks checkpoints of the node's own log, whenever they were signed."""
+        own = self.own()
+        keys = tuple(key for _, key in own.listed(Purpose.LOG.value) if isinstance(key, VerifyKey))
+        return NoteVerifier(own.card.origin, keys)
+
+    def log(self, role: Role, name: str) -> NoteVerifier:
+        """What checks a peer's checkpoints. Raises NOT_REGISTERED."""
+        return log_of(self.card(role, name), self._clock())
+
+    def witness(self, role: Role, name: str) -> CosignatureVerifier:
+        """What checks a peer's cosignatures. Raises NOT_REGISTERED."""
+        return witness_of(self.card(role, name), self._clock())
 
     def certificates(self) -> list[PeerCertificate]:
         """Every certificate that is recognised now."""

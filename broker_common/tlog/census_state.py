@@ -30,7 +30,7 @@ from broker_common.tlog.entries import (
     Shutdown,
     Slots,
 )
-from broker_common.tlog.note import parse_checkpoint
+from broker_common.tlog.note import parse_note
 from broker_common.tlog.orders import Act, Order
 from broker_common.tlog.replay import ReplayError
 from broker_common.tlog.store_state import StoreState
@@ -241,7 +241,10 @@ class CensusState(StoreState):
     def _commit_slots(self, entry: Entry, event: Slots) -> None:
         self._require(entry, event.first == self.next_slot, "SLOT_SKIPPED", f"slot {self.next_slot} is the next one")
         self._require(
-            entry, event.void_below <= event.first, "SLOT_VOID", "slots are committed to that serve nobody from the start"
+            entry,
+            event.void_below <= event.first,
+            "SLOT_VOID",
+            "slots are committed to that serve nobody from the start",
         )
         for slot in [slot for slot in self.open_slots if slot < event.void_below]:
             del self.open_slots[slot]
@@ -264,9 +267,9 @@ class CensusState(StoreState):
     def _verify_covered(self, entry: Entry, note: str, index: int) -> None:
         """The checkpoint is one of this log after the charge. Whoever has the tree checks its root and its signatures."""
         try:
-            checkpoint = parse_checkpoint(note)
-        except ValueError as error:
-            self._refuse(entry, "RELEASE_NOT_COSIGNED", f"there is no cosigned checkpoint: {error}")
+            checkpoint, _ = parse_note(note)
+        except InvalidRequestError as error:
+            self._refuse(entry, "RELEASE_NOT_COSIGNED", f"there is no cosigned checkpoint: {error.text}")
         self._require(
             entry,
             checkpoint.origin == self.origin and index < checkpoint.size <= entry.sequence,

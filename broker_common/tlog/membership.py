@@ -13,9 +13,11 @@ from broker_common.crypto.cards import SignedCard, VerifiedCard, verify_card, ve
 from broker_common.crypto.certificates import Identity, PeerCertificate, Role
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
+from broker_common.tlog.cosignature import CosignatureVerifier
 from broker_common.tlog.entries import Announced, Registered, Revoked
+from broker_common.tlog.note import NoteVerifier
 
-__all__ = ["Membership", "Registration", "peer_name"]
+__all__ = ["Membership", "Registration", "log_of", "peer_name", "witness_of"]
 
 # SECURITY: nobody else is ever recognised; a second census agency could read criteria.
 _PEER_ROLES: Mapping[str, frozenset[Role]] = {
@@ -31,6 +33,16 @@ class Registration:
     card: VerifiedCard
     projects: tuple[str, ...] = ()
     inbox: str = ""
+
+
+def log_of(card: VerifiedCard, now_ms: int) -> NoteVerifier:
+    """What checks the checkpoints of a party's log at this instant."""
+    return NoteVerifier(card.card.origin, tuple(card.verify_keys(Purpose.LOG, now_ms)))
+
+
+def witness_of(card: VerifiedCard, now_ms: int) -> CosignatureVerifier:
+    """What checks a party's cosignatures at this instant. It cosigns under the name of its own log."""
+    return CosignatureVerifier(card.card.origin, tuple(card.verify_keys(Purpose.WITNESS, now_ms)))
 
 
 def peer_name(identity: Identity) -> str:

@@ -32,7 +32,6 @@ __all__ = [
     "claimed_by",
     "join_note",
     "key_hash",
-    "parse_checkpoint",
     "parse_note",
     "require_purpose",
     "vkeys",
@@ -73,12 +72,6 @@ class Checkpoint:
         if len(root) != _ROOT_BYTES:
             raise ValueError("the root is not a SHA-256 hash")
         return cls(origin, int(size), root)
-
-
-def parse_checkpoint(note: str) -> Checkpoint:
-    """The checkpoint of a well-formed note, whoever signed it; ValueError otherwise."""
-    text, _ = _split(note)
-    return Checkpoint.parse_text(text)
 
 
 @dataclass(frozen=True, slots=True)

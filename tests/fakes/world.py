@@ -44,6 +44,7 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.question import parse_question
 from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket
 from broker_common.storage.clock import system_clock
+from broker_common.storage.cosigned import CosignedNotes
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
@@ -51,7 +52,9 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import KnownPeers, announce, register
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source_values import MISSING, Values
+from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Adopted, Charged, Entry, parse_entry
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.merkle import MerkleTree
@@ -63,9 +66,12 @@ from census_node.admission import Admission, AdmittedSample
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode, Keys
 from census_node.outbox import Outbox
+from census_node.oversight import Oversight
+from census_node.publication import Publication
 from census_node.registry import Registry
 from census_node.relinking import relink_registry
 from census_node.samples import SampleFolder
+from census_node.slot_secrets import SlotSecrets
 from health_node import node as health_loads
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Attempt, Sample, Sender
@@ -239,6 +245,12 @@ class World:
         # The keys that each agency's first card gives its log.
         self.census_log = NoteSigner(CENSUS_ORIGIN, (self.secrets.log,))
         self.health_log = NoteSigner(HEALTH_ORIGIN, (self.secrets.health_log,))
+        # False: the health agencies cosign nothing on their own; see `cosign`.
+        self.cosigning = True
+        # Set before `open_census`: who openings are sealed for.
+        self.oversight: Oversight | None = None
+        # Every slot that was reserved, by its number.
+        self.offered: dict[int, ticket_pb2.NoiseSlot] = {}
         self._copies = itertools.count(1)
         self._closing: list[Callable[[], None]] = []
         self.census_folder = directory / "census"
@@ -349,6 +361,7 @@ class World:
 
     def _census_journal(self, *, create: bool = False) -> Journal[CensusState]:
         def tables(db: Database) -> None:
+            CosignedNotes.create_tables(db)
             Outbox.create_tables(db)
             LoadFolder.create_tables(db)
 
@@ -380,15 +393,48 @@ class World:
             cards = known.agencies("health").items()
             return {name: card.verify_keys(Purpose.MANIFEST, self.census_clock()) for name, card in cards}
 
-        self.census = CensusNode(
+        def witnesses() -> dict[str, str]:
+            return {name: card.card.origin for name, card in known.agencies("health").items()}
+
+        publication = Publication(journal, None)
+        # As soon as anything is shown: the health agencies keep up.
+        publication.on_news(lambda: self.cosign(census) if self.cosigning else None)
+        self.census = census = CensusNode(
             journal,
-            keys=Keys(answer=answer, sample=sample, manifest=manifest, researchers=known.researchers),
+            keys=Keys(
+                answer=answer, sample=sample, manifest=manifest, researchers=known.researchers, witnesses=witnesses
+            ),
             loads=LoadFolder(self.census_folder / "registries", ".npz"),
             samples=SampleFolder(self.census_folder / "samples"),
+            slot_secrets=SlotSecrets(self.census_folder / "slots"),
+            publication=publication,
+            oversight=self.oversight,
             clock=self.census_clock,
             randomness=self._draw,
         )
         return self.census
+
+    def cosign(self, census: CensusNode | None = None) -> None:
+        """Both health agencies cosign what a census node shows, and it takes what they have cosigned."""
+        census = self.census if census is None else census
+        for agency in (HEALTH, OTHER_HEALTH):
+            party = self.parties[agency]
+            known = census.publication.cosigned(witness=party.card.card.origin)
+            newer = census.publication.newer_than(0 if known is None else known.size)
+            if newer is None:
+                continue
+            note = self.cosigner(agency).cosign(newer[1], self.clock() // 1000)
+            peers = self.known(census.journal)
+            witnessing = Witnessing(census.journal, cosigner=lambda: self.cosigner(CENSUS), clock=self.census_clock)
+            witnessing.take(note, peers.own_log(), peers.witness("health", agency.organisation))
+            census.publication.announce()
+
+    def cosigner(self, identity: Identity) -> Cosigner:
+        """What a party cosigns other logs with."""
+        party = self.parties[identity]
+        key = party.card.in_use(Purpose.WITNESS.value, self.clock())
+        assert isinstance(key, VerifyKey)
+        return Cosigner(party.card.card.origin, party.private(key.to_text(), SigningKey))
 
     def _draw(self, size: int) -> bytes:
         # Looked up at every draw, so that a test can set another source while the node runs.
@@ -450,6 +496,7 @@ class World:
 
     def _health_journal(self, *, create: bool = False) -> Journal[HealthState]:
         def tables(db: Database) -> None:
+            CosignedNotes.create_tables(db)
             Questions.create_tables(db)
             LoadFolder.create_tables(db)
 
@@ -497,19 +544,17 @@ class World:
 
     def reserve(self, researcher: str = RESEARCHER) -> int:
         """A noise slot, as a quote reserves it."""
-        with self.census.journal.reading() as state:
-            next_slot = state.next_slot
-        now_ms = self.census.journal.now()
-        return self.census.slots.reserve(
-            researcher,
-            not_below=next_slot,
-            now_ms=now_ms,
-            expires_ms=now_ms + self.policy.quote_lifetime_ms,
-            limit=self.policy.open_quotes,
+        offer = self.census.offer_slot(researcher, self.policy)
+        assert offer is not None, "no slot is cosigned"
+        slot = offer[0].slot
+        self.offered[slot.number] = ticket_pb2.NoiseSlot(
+            number=slot.number, commitment=slot.commitment, checkpoint=slot.checkpoint
         )
+        return slot.number
 
     def body(self, researcher: str = RESEARCHER, *, scale: int = 30, slot: int | None = None) -> ticket_pb2.Ticket:
         """An honest ticket that nobody has sealed or signed yet: no answer key, no criteria."""
+        number = self.reserve(researcher) if slot is None else slot
         return ticket_pb2.Ticket(
             query_id=os.urandom(QUERY_ID_BYTES),
             researcher_id=researcher,
@@ -519,7 +564,7 @@ class World:
             scale=scale,
             fraction_millionths=WHOLE_MILLIONTHS,
             policy_hash=self.policy.hash,
-            noise_slot=ticket_pb2.NoiseSlot(number=self.reserve(researcher) if slot is None else slot),
+            noise_slot=self.offered.get(number, ticket_pb2.NoiseSlot(number=number)),
             expires_ms=self.census.journal.now() + self.policy.quote_lifetime_ms,
         )
 
@@ -742,8 +787,13 @@ class World:
 
 
 def charge_and_answer(node: CensusNode, sample: AdmittedSample) -> Checkpointed:
-    """What follows an admission: the sample is kept, charged, counted and answered; gives the proof of the charge."""
-    return node.charge_and_answer(sample, node.keep(sample))
+    """What follows an admission: the sample is kept, charged, counted and answered; gives the proof of the charge.
+
+    The charge is shown at once, so that its health agency can cosign it.
+    """
+    proof = node.charge_and_answer(sample, node.keep(sample))
+    node.publish_charge(sample.ticket.hash.hex())
+    return proof
 
 
 def make_policy(  # the tests' policy: everything at once, unless a test is about time

@@ -1,0 +1,112 @@
+"""Witnessing between two nodes: each cosigns what it has seen of the other's log, and hears what was seen of its own.
+
+    ours    a peer shows a checkpoint of our log, with our own signature and its cosignature. It is kept. If it is larger
+            than our log, or beside it, our log has been rolled back: nobody but us can have signed it.
+    theirs  a peer shows a checkpoint of its log and a proof that it goes on from the last one that we cosigned. It is
+            cosigned, durably, before anybody hears of it. A smaller one, or one beside the last, never is.
+
+Neither side waits for the other: what cannot be cosigned is answered with what was cosigned last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from broker_common.errors import InternalError, InvalidRequestError
+from broker_common.storage.cosigned import CosignedNote, CosignedNotes
+from broker_common.storage.journal import Journal
+from broker_common.storage.loads import StoreStateT
+from broker_common.tlog.cosignature import CosignatureVerifier, Cosigner
+from broker_common.tlog.merkle import verify_consistency
+from broker_common.tlog.note import Checkpoint, NoteVerifier, parse_note
+from broker_common.values import Clock
+
+__all__ = ["Witnessing", "verify_own_log"]
+
+
+class Witnessing:
+    """One node's dealings with the logs of its peers. Thread-safe; blocking."""
+
+    def __init__(self, journal: Journal[StoreStateT], *, cosigner: Callable[[], Cosigner], clock: Clock) -> None:
+        self._journal = journal
+        self._cosigner = cosigner
+        self._clock = clock
+
+    # --- our log, as a peer has seen it ----------------------------------------------------------------------------
+
+    def take(self, note: str, log: NoteVerifier, witness: CosignatureVerifier) -> Checkpoint:
+        """Keep what a peer has cosigned of our log.
+
+        Raises:
+            InvalidRequestError: MALFORMED_MESSAGE or BAD_SIGNATURE: it is not ours, or not cosigned by this peer.
+            InternalError: ROLLED_BACK, it is ours, and our log is not the one that it was.
+        """
+        # The log's own signature first: what we did not sign proves nothing about us.
+        checkpoint = log.verify_checkpoint(note)
+        verify_own_log(self._journal, checkpoint, witness.name)
+        witness.verify(note)
+        with self._journal.reading():
+            known = CosignedNotes(self._journal.db).newest(checkpoint.origin, witness.name)
+        if known is None or known.size < checkpoint.size:
+            with self._journal.transaction() as transaction:
+                CosignedNotes(transaction.db).put(CosignedNote(checkpoint.origin, witness.name, checkpoint.size, note))
+        return checkpoint
+
+    # --- a peer's log ----------------------------------------------------------------------------------------------
+
+    def cosign(self, note: str, proof: Sequence[bytes], log: NoteVerifier) -> str:
+        """Cosign a peer's checkpoint if its log goes on from the last one; gives the newest note that we have cosigned.
+
+        Empty as long as there is none.
+
+        Raises:
+            InvalidRequestError: MALFORMED_MESSAGE or BAD_SIGNATURE: it is not the peer's.
+            InvalidRequestError: COMMITMENT_MISMATCH: the peer shows another history than before.
+        """
+        checkpoint = log.verify_checkpoint(note)
+        cosigner = self._cosigner()
+        with self._journal.transaction() as transaction:
+            notes = CosignedNotes(transaction.db)
+            known = notes.newest(checkpoint.origin, cosigner.name)
+            if known is not None and (checkpoint.size <= known.size or not proof):
+                _verify_not_beside(checkpoint, known)
+                return known.note
+            if known is not None:
+                _verify_grown(parse_note(known.note)[0], checkpoint, proof)
+            cosigned = cosigner.cosign(note, self._clock() // 1000)
+            notes.put(CosignedNote(checkpoint.origin, cosigner.name, checkpoint.size, cosigned))
+            # SECURITY: said only after the commit; a witness that forgets may cosign two histories.
+        return cosigned
+
+    def seen(self, log: str) -> CosignedNote | None:
+        """The newest checkpoint of a peer's log that we have cosigned."""
+        with self._journal.reading():
+            return CosignedNotes(self._journal.db).newest(log, self._cosigner().name)
+
+
+def verify_own_log(journal: Journal[StoreStateT], seen: Checkpoint, witness: str) -> None:
+    """Return only if our log is, or goes on from, what somebody has seen of it.
+
+    Raises:
+        InternalError: ROLLED_BACK.
+    """
+    with journal.reading() as state:
+        size = state.size
+    if seen.size > size:
+        problem = f"it has {size} entries and had {seen.size}"
+        raise InternalError("ROLLED_BACK", witness=witness, problem=problem)
+    if journal.root(seen.size) != seen.root:
+        problem = f"its first {seen.size} entries are not those that were seen"
+        raise InternalError("ROLLED_BACK", witness=witness, problem=problem)
+
+
+def _verify_not_beside(checkpoint: Checkpoint, known: CosignedNote) -> None:
+    if checkpoint.size == known.size and checkpoint != parse_note(known.note)[0]:
+        raise InvalidRequestError("COMMITMENT_MISMATCH", subject="log")
+
+
+def _verify_grown(seen: Checkpoint, checkpoint: Checkpoint, proof: Sequence[bytes]) -> None:
+    try:
+        verify_consistency(seen.size, seen.root, checkpoint.size, checkpoint.root, proof)
+    except ValueError as error:
+        raise InvalidRequestError("COMMITMENT_MISMATCH", subject="log") from error

@@ -1,0 +1,122 @@
+"""What outsiders may see of the census log, and how the two agencies watch each other's logs grow.
+
+Proofs are given about what a health agency has cosigned, and about nothing newer: how long the log is at any other instant
+would tell what other questions were doing then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from grpc.aio import ServicerContext
+from tripartite.v1 import log_service_pb2, log_service_pb2_grpc
+
+from broker_common.errors import InvalidRequestError
+from broker_common.rpc.callers import caller
+from broker_common.rpc.news import News
+from broker_common.storage.registration import KnownPeers
+from broker_common.storage.witnessing import Witnessing
+from census_node.config import LimitConfig
+from census_node.node import CensusNode
+
+__all__ = ["LogService"]
+
+Context = ServicerContext[object, object]
+_log = structlog.get_logger()
+
+
+class LogService(log_service_pb2_grpc.LogServiceServicer):
+    """tripartite.v1.LogService."""
+
+    def __init__(self, node: CensusNode, witnessing: Witnessing, known: KnownPeers, limits: LimitConfig) -> None:
+        self._node = node
+        self._publication = node.publication
+        self._witnessing = witnessing
+        self._known = known
+        self._limits = limits
+        self._news = News()
+        self._publication.on_news(self._news.tell)
+
+    # --- for everybody ---------------------------------------------------------------------------------------------
+
+    async def GetCheckpoint(
+        self, request: log_service_pb2.GetCheckpointRequest, context: Context
+    ) -> log_service_pb2.GetCheckpointResponse:
+        del request, context
+        cosigned = await asyncio.to_thread(self._publication.cosigned)
+        return log_service_pb2.GetCheckpointResponse(checkpoint="" if cosigned is None else cosigned.note)
+
+    async def GetInclusionProof(
+        self, request: log_service_pb2.GetInclusionProofRequest, context: Context
+    ) -> log_service_pb2.GetInclusionProofResponse:
+        del context
+        await self._verify_shown(request.size, request.index < request.size)
+        proof = await asyncio.to_thread(self._node.journal.inclusion_proof, request.index, request.size)
+        return log_service_pb2.GetInclusionProofResponse(proof=proof)
+
+    async def GetConsistencyProof(
+        self, request: log_service_pb2.GetConsistencyProofRequest, context: Context
+    ) -> log_service_pb2.GetConsistencyProofResponse:
+        del context
+        await self._verify_shown(request.size, request.old_size <= request.size)
+        proof = await asyncio.to_thread(self._node.journal.consistency_proof, request.old_size, request.size)
+        return log_service_pb2.GetConsistencyProofResponse(proof=proof)
+
+    async def _verify_shown(self, size: int, is_sound: bool) -> None:
+        """Return only if a proof about the log of `size` entries tells nothing that is not shown."""
+        cosigned = await asyncio.to_thread(self._publication.cosigned)
+        if not is_sound or cosigned is None or size > cosigned.size:
+            raise InvalidRequestError("MALFORMED_MESSAGE", problem="there is no cosigned checkpoint of that size")
+
+    # --- between the agencies --------------------------------------------------------------------------------------
+
+    async def Witness(
+        self, request: log_service_pb2.WitnessRequest, context: Context
+    ) -> log_service_pb2.WitnessResponse:
+        """1. what the caller has cosigned of our log, 2. what we cosign of its, 3. what there is for it to cosign next."""
+        del context
+        agency = caller().organisation
+        seen = await asyncio.to_thread(self._take, agency, request.cosigned)  # 1
+        cosigned = await asyncio.to_thread(self._cosign, agency, request)  # 2
+        newer = await self._newer_than(seen, min(request.wait_ms, self._limits.witness_wait_ms))  # 3
+        if newer is None:
+            return log_service_pb2.WitnessResponse(cosigned=cosigned)
+        size, note = newer
+        proof = await asyncio.to_thread(self._node.journal.consistency_proof, seen, size)
+        return log_service_pb2.WitnessResponse(checkpoint=note, consistency_proof=proof, cosigned=cosigned)
+
+    def _take(self, agency: str, note: str) -> int:
+        """Keep what the caller has cosigned; gives its size."""
+        if not note:
+            return 0
+        seen = self._witnessing.take(note, self._known.own_log(), self._known.witness("health", agency))
+        self._publication.announce()
+        return seen.size
+
+    def _cosign(self, agency: str, request: log_service_pb2.WitnessRequest) -> str:
+        """Cosign what the caller shows of its log; a history that contradicts itself is answered with what was seen."""
+        if not request.checkpoint:
+            return ""
+        log = self._known.log("health", agency)
+        try:
+            return self._witnessing.cosign(request.checkpoint, request.consistency_proof, log)
+        except InvalidRequestError as error:
+            if error.code != "COMMITMENT_MISMATCH":
+                raise
+            # SECURITY: nothing of ours waits for the other log, and its operator must hear of it.
+            _log.error("the health agency shows another history of its log than before", agency=agency)
+            seen = self._witnessing.seen(log.name)
+            return "" if seen is None else seen.note
+
+    async def _newer_than(self, size: int, wait_ms: int) -> tuple[int, str] | None:
+        """What is shown, as soon as it is more than `size` entries; None when the wait is over."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_ms / 1000
+        while True:
+            news = self._news.next()
+            newer = self._publication.newer_than(size)
+            left = deadline - loop.time()
+            if newer is not None or left <= 0:
+                return newer
+            await asyncio.wait([news], timeout=left)

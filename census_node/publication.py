@@ -1,0 +1,92 @@
+"""What of the census log is shown: the newest checkpoint that witnesses may cosign, and what they have cosigned.
+
+    charged -> published at a tick (the witness store first) -> cosigned by the health agency -> released
+
+The log is shown at instants that follow from questions' headers and from quotes, never as soon as something happens: how
+long it is at another instant would tell what other questions were doing then.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from broker_common.errors import InternalError, InvalidRequestError
+from broker_common.storage.cosigned import CosignedNote, CosignedNotes
+from broker_common.storage.journal import Journal
+from broker_common.storage.witness_store import WitnessStore
+from broker_common.storage.witnessing import verify_own_log
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.note import NoteVerifier
+
+__all__ = ["Publication", "verify_witnessed"]
+
+
+class Publication:
+    """The published end of one census log. Thread-safe."""
+
+    def __init__(self, journal: Journal[CensusState], store: WitnessStore | None) -> None:
+        self._journal = journal
+        self._store = store
+        self._lock = threading.Lock()
+        self._size = 0
+        self._note = ""
+        self._listeners: list[Callable[[], object]] = []
+
+    def on_news(self, tell: Callable[[], object]) -> None:
+        """Call `tell`, from any thread, when something was published or cosigned."""
+        self._listeners.append(tell)
+
+    def announce(self) -> None:
+        """Tell everybody who listens."""
+        for tell in self._listeners:
+            tell()
+
+    def publish(self, size: int) -> None:
+        """Show the log up to `size` entries, unless more of it is shown already.
+
+        Raises:
+            InternalError: STORE_FAILED, the witness store could not take it; nothing is shown.
+        """
+        with self._lock:
+            if size <= self._size:
+                return
+            note = self._journal.checkpoint(size)
+            if self._store is not None:
+                self._store.put(note)
+            # CRASH: the store may be ahead of what anybody else has seen, and never is of the log.
+            self._size, self._note = size, note
+        self.announce()
+
+    def newer_than(self, size: int) -> tuple[int, str] | None:
+        """Size and note of what is shown, if it is more than `size` entries."""
+        with self._lock:
+            return (self._size, self._note) if self._size > size else None
+
+    def cosigned(self, index: int = 0, *, witness: str | None = None) -> CosignedNote | None:
+        """The newest cosigned checkpoint that covers entry `index`, by one witness or by any; None before there is one."""
+        with self._journal.reading() as state:
+            notes = CosignedNotes(self._journal.db).of(state.origin)
+        return next((each for each in notes if each.size > index and witness in {None, each.witness}), None)
+
+
+def verify_witnessed(journal: Journal[CensusState], store: WitnessStore, log: NoteVerifier) -> None:
+    """Return only if the log goes on from what the witness store has seen of it.
+
+    Raises:
+        InternalError: ROLLED_BACK.
+        InvalidRequestError: FILE_UNUSABLE, the store is not there.
+    """
+    name, note = f"the witness store {store.folder}", store.read()
+    if note is None:
+        with journal.reading() as state:
+            was_shown = state.next_slot > 0
+        if was_shown:
+            raise InternalError("ROLLED_BACK", witness=name, problem="it is empty, and this log has been shown before")
+        return
+    try:
+        seen = log.verify_checkpoint(note)
+    except InvalidRequestError as error:
+        problem = "what stands there is not signed by a key that this log knows"
+        raise InternalError("ROLLED_BACK", witness=name, problem=problem) from error
+    verify_own_log(journal, seen, name)

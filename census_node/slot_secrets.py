@@ -1,0 +1,109 @@
+"""The secrets of noise slots: a file for each batch that the log has committed to, outside the database and its backups.
+
+A secret is written before its commitment and overwritten as soon as its answer is made. What is lost with the folder can
+never be made again, which is what makes a restored backup harmless: its slots are void. What a file system or a flash disk
+keeps below an overwritten file is out of reach (SECURITY.md).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_common.crypto.commitments import commit_slot
+from broker_common.errors import InternalError
+from broker_common.storage.durable import make_folder, sync_directory
+
+__all__ = ["SLOT_SECRET_BYTES", "SlotSecrets"]
+
+SLOT_SECRET_BYTES = 32
+_SUFFIX = ".slots"
+_WIPED = bytes(SLOT_SECRET_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSecrets:
+    """The folder of one census node's slot secrets."""
+
+    path: Path
+
+    def write(self, first: int, secrets: Sequence[bytes]) -> None:
+        """Durably keep the secrets of slots `first`, `first` + 1, and so on, to which nobody has committed yet.
+
+        A file of an attempt whose entry was never written gives way.
+        """
+        try:
+            make_folder(self.path)
+            descriptor = os.open(self._file(first), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(b"".join(secrets))
+                file.flush()
+                os.fsync(file.fileno())
+            # CRASH: secrets that no entry commits to are wiped at the next start, or overwritten by the next attempt.
+            sync_directory(self.path)
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
+
+    def read(self, slot: int, commitment: bytes) -> bytes:
+        """The secret of a slot, as the log has committed to it.
+
+        Raises:
+            InternalError: SAMPLE_LOST, it is gone: the answer can never be made.
+        """
+        try:
+            path, offset = self._place(slot)
+            with path.open("rb") as file:
+                file.seek(offset)
+                secret = file.read(SLOT_SECRET_BYTES)
+        except OSError as error:
+            raise InternalError("SAMPLE_LOST") from error
+        if len(secret) != SLOT_SECRET_BYTES or commit_slot(secret, slot) != commitment:
+            raise InternalError("SAMPLE_LOST")
+        return secret
+
+    def wipe(self, slot: int) -> None:
+        """Overwrite one secret; nothing happens if its file is gone."""
+        try:
+            path, offset = self._place(slot)
+            with path.open("r+b") as file:
+                file.seek(offset)
+                file.write(_WIPED)
+                file.flush()
+                os.fsync(file.fileno())
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
+
+    def sweep(self, kept: Collection[int]) -> None:
+        """Wipe every secret but those of the slots that are kept, and remove files that hold none of them."""
+        try:
+            for first, path in self._files():
+                slots = range(first, first + path.stat().st_size // SLOT_SECRET_BYTES)
+                with path.open("r+b") as file:
+                    for slot in slots:
+                        if slot not in kept:
+                            file.seek((slot - first) * SLOT_SECRET_BYTES)
+                            file.write(_WIPED)
+                    file.flush()
+                    os.fsync(file.fileno())
+                if not any(slot in kept for slot in slots):
+                    path.unlink()
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
+
+    def _place(self, slot: int) -> tuple[Path, int]:
+        """The file that a slot's secret is in, and where."""
+        for first, path in reversed(self._files()):
+            if first <= slot:
+                return path, (slot - first) * SLOT_SECRET_BYTES
+        raise FileNotFoundError(self._file(slot))
+
+    def _files(self) -> list[tuple[int, Path]]:
+        """Every batch's first slot and file, ascending."""
+        return sorted((int(path.name.removesuffix(_SUFFIX)), path) for path in self.path.glob(f"*{_SUFFIX}"))
+
+    def _file(self, first: int) -> Path:
+        return self.path / f"{first:016d}{_SUFFIX}"

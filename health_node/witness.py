@@ -1,0 +1,125 @@
+"""The health node as a witness of the census log: no answer leaves before it has cosigned the charge.
+
+One round after the other: say what was cosigned last, hear of a newer checkpoint, verify that the log goes on from there,
+note it durably, cosign. The same calls show the census node our own log, and tell us what it has seen of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from tripartite.v1 import log_service_pb2
+
+from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
+from broker_common.rpc.server import log_unforeseen
+from broker_common.rpc.status import calling
+from broker_common.storage.cosigned import CosignedNotes
+from broker_common.storage.journal import Journal
+from broker_common.storage.registration import KnownPeers
+from broker_common.storage.witnessing import Witnessing
+from broker_common.tlog.health_state import HealthState
+from health_node.census_link import CensusLink
+
+__all__ = ["CensusWitness"]
+
+_log = structlog.get_logger()
+# How long the census node is asked to hold a call open until there is something to cosign.
+_WAIT_MS = 10_000
+# For the rest of a call.
+_CALL_SECONDS = 10.0
+# After a round that came to nothing: doubled every time, up to the longest.
+_FIRST_PAUSE_SECONDS = 0.1
+_MAX_PAUSE_SECONDS = 2.0
+
+
+class CensusWitness:
+    """The rounds between this node and the census node."""
+
+    def __init__(
+        self,
+        link: CensusLink,
+        journal: Journal[HealthState],
+        *,
+        known: KnownPeers,
+        witnessing: Witnessing,
+        census: str,
+    ) -> None:
+        self._link = link
+        self._journal = journal
+        self._known = known
+        self._witnessing = witnessing
+        self._census = census
+
+    async def run(self) -> None:
+        """Round after round. Ends when cancelled, or with an error that stops the node."""
+        loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE_SECONDS
+        while True:
+            started = loop.time()
+            if await self._tried() or loop.time() - started >= _MAX_PAUSE_SECONDS:
+                pause = _FIRST_PAUSE_SECONDS
+                continue
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+
+    async def _tried(self) -> bool:
+        """One round; True if something was cosigned."""
+        try:
+            return await self._round()
+        except BrokerError as error:
+            if error.stops_node:
+                raise
+            _log.info("the census log was not cosigned", code=error.code)
+        except Exception as error:  # noqa: BLE001 - SECURITY: nothing that a peer sends may stop the node
+            log_unforeseen(error)
+        return False
+
+    async def _round(self) -> bool:
+        census = await self._link.now()
+        request = await asyncio.to_thread(self._request)
+        timeout = _WAIT_MS / 1000 + _CALL_SECONDS
+        response = await calling("census", census.logs.Witness(request, timeout=timeout, wait_for_ready=True))
+        return await asyncio.to_thread(self._take, response)
+
+    def _request(self) -> log_service_pb2.WitnessRequest:
+        census, own = self._known.card("census", self._census).card.origin, self._known.own().card.origin
+        seen = self._witnessing.seen(census)
+        with self._journal.reading() as state:
+            size = state.size
+            shown = CosignedNotes(self._journal.db).newest(own, census)
+        proof = [] if shown is None else self._journal.consistency_proof(shown.size, size)
+        return log_service_pb2.WitnessRequest(
+            cosigned="" if seen is None else seen.note,
+            checkpoint=self._journal.checkpoint(size),
+            consistency_proof=proof,
+            wait_ms=_WAIT_MS,
+        )
+
+    def _take(self, response: log_service_pb2.WitnessResponse) -> bool:
+        """Keep what the census node says of our log, and cosign what it shows of its own.
+
+        Raises:
+            InternalError: ROLLED_BACK, our log is not the one that the census node has seen.
+            PeerUnavailableError: PEER_MISBEHAVED.
+        """
+        if response.cosigned:
+            try:
+                self._witnessing.take(
+                    response.cosigned, self._known.own_log(), self._known.witness("census", self._census)
+                )
+            except InvalidRequestError as error:
+                raise PeerUnavailableError(
+                    "PEER_MISBEHAVED", peer="census", problem="a cosignature that does not hold"
+                ) from error
+        if not response.checkpoint:
+            return False
+        try:
+            log = self._known.log("census", self._census)
+            self._witnessing.cosign(response.checkpoint, response.consistency_proof, log)
+        except InvalidRequestError as error:
+            # SECURITY: two histories. Nothing is cosigned, so no answer leaves; the operators have to talk.
+            _log.error("the census log is not the one that was seen before", code=error.code)
+            raise PeerUnavailableError(
+                "PEER_MISBEHAVED", peer="census", problem="another history of its log than before"
+            ) from error
+        return True
