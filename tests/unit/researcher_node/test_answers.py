@@ -145,16 +145,17 @@ def ask_many(world: World, answers: Answers) -> None:
         world.remember(answers, world.order())
 
 
-def test_full_disk_is_said_and_keeps_nothing(world: World, answers: Answers) -> None:
+def test_full_disk_is_said_and_keeps_nothing(world: World) -> None:
     """STORE_FAILED, so that the census node keeps the answer; with room again it is received."""
-    order = world.order()
+    # What is left on the last page of a row is less than a receipt then, and more than a row of nothing.
+    with closing(sqlite3.connect(world.directory / "answers.db")) as db:
+        db.execute("pragma page_size=512")
+        db.execute("create table filler (data blob)")
+    answers, order = world.open_answers(), world.order()
     query = world.remember(answers, order)
     sealed = sealed_answer(world, order)
     pages = answers._db.execute("pragma page_count").fetchone()[0]
-    answers._db.execute("create table filler (data blob)")
-    answers._db.execute(f"pragma max_page_count={pages + 1}")
-    # What is stored of an answer is more than the wiped key leaves room for.
-    answers._db.execute("insert into filler select zeroblob(100)")
+    answers._db.execute(f"pragma max_page_count={pages}")
     with pytest.raises(BrokerError) as caught:
         ask_many(world, answers)
     assert code_of(caught) == "STORE_FAILED"
