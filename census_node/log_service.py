@@ -44,8 +44,8 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
         self, request: log_service_pb2.GetCheckpointRequest, context: Context
     ) -> log_service_pb2.GetCheckpointResponse:
         del request, context
-        cosigned = await asyncio.to_thread(self._publication.cosigned)
-        return log_service_pb2.GetCheckpointResponse(checkpoint="" if cosigned is None else cosigned.note)
+        note = await asyncio.to_thread(self._publication.cosigned_by_most, 0)
+        return log_service_pb2.GetCheckpointResponse(checkpoint=note or "")
 
     async def GetInclusionProof(
         self, request: log_service_pb2.GetInclusionProofRequest, context: Context

@@ -202,13 +202,9 @@ class CensusNode:
             now_ms=now_ms,
             expires_ms=expires_ms,
             limit=policy.open_quotes,
-            covering=self._cosigned_note,
+            covering=self.publication.cosigned_by_most,
         )
         return None if offered is None else (offered, expires_ms)
-
-    def _cosigned_note(self, index: int) -> str | None:
-        cosigned = self.publication.cosigned(index)
-        return None if cosigned is None else cosigned.note
 
     def let_go(self, ticket_hash: str) -> None:
         """An attempt that was accepted is over, however it ended."""

@@ -9,6 +9,7 @@ long it is at another instant would tell what other questions were doing then.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 
 from broker_common.errors import InternalError, InvalidRequestError
@@ -17,6 +18,7 @@ from broker_common.storage.journal import Journal
 from broker_common.storage.witness_store import WitnessStore
 from broker_common.storage.witnessing import verify_own_log
 from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.cosignature import merge_cosignatures
 from broker_common.tlog.note import NoteVerifier
 
 __all__ = ["Publication", "verify_witnessed"]
@@ -68,6 +70,20 @@ class Publication:
         with self._journal.reading() as state:
             notes = CosignedNotes(self._journal.db).of(state.origin)
         return next((each for each in notes if each.size > index and witness in {None, each.witness}), None)
+
+
+    def cosigned_by_most(self, index: int) -> str | None:
+        """A checkpoint that covers entry `index` with as many witnesses' lines as one has, the newest of those.
+
+        A researcher knows one health agency, and has to find its line.
+        """
+        with self._journal.reading() as state:
+            notes = [each for each in CosignedNotes(self._journal.db).of(state.origin) if each.size > index]
+        if not notes:
+            return None
+        # One log has one root for each size, so that notes of one size are of one checkpoint.
+        size, _ = max(Counter(each.size for each in notes).items(), key=lambda item: (item[1], item[0]))
+        return merge_cosignatures([each.note for each in notes if each.size == size])
 
 
 def verify_witnessed(journal: Journal[CensusState], store: WitnessStore, log: NoteVerifier) -> None:
