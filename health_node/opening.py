@@ -123,6 +123,7 @@ class HealthHome(AgencyHome[HealthState]):
             self.config.census.address,
             card=lambda: known.card("census", census_name),
             own_card=lambda: known.own().signed,
+            take=lambda card: renew(journal, card),
             tls=tls,
             clock=self._clock,
         )
@@ -142,7 +143,7 @@ class HealthHome(AgencyHome[HealthState]):
 
         async def while_serving() -> None:
             await service.recover()
-            await link.keep_cards_current(lambda card: renew(journal, card))
+            await link.keep_cards_current()
 
         server = NodeServer(
             address=self.config.address,

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
+import structlog
 from grpc.aio import AioRpcError, ServicerContext, StreamStreamCall
 from tripartite.v1 import census_service_pb2, health_service_pb2, health_service_pb2_grpc
 
@@ -25,6 +26,7 @@ from broker_common.rpc.policy import policy_from_wire
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.rpc.status import broker_error, calling
 from broker_common.values import Randomness
+from health_node import texts
 from health_node.census_link import CensusLink, CensusNow
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
@@ -45,6 +47,9 @@ _FIRST_BACKOFF_SECONDS = 0.2
 _MAX_BACKOFF_SECONDS = 5.0
 # A census node that says one of these will take the same ticket later.
 _RETRIED = frozenset({"BUSY", "PEER_FAILED", "PEER_UNAVAILABLE"})
+# What is heard of a key that one of the agencies has not heard of yet.
+_OF_A_KEY = frozenset({"BAD_SIGNATURE", "PEER_MISBEHAVED", "SEALED_WRONGLY", "UNKNOWN_KEY"})
+_log = structlog.get_logger()
 
 
 class _Walk:
@@ -147,7 +152,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             except InvalidRequestError as error:
                 if error.code != "POLICY_MISMATCH":
                     raise
-        policy = self._policy = await self._fetch_policy()
+        policy = self._policy = await self._knowing_cards(self._fetch_policy)
         return await asyncio.to_thread(self._node.verify, request, researcher, policy), policy
 
     async def _fetch_policy(self) -> Policy:
@@ -218,7 +223,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     async def _forward(self, accepted: Accepted, walk: _Walk) -> None:
         """Hand the sample over until it is charged and released, or refused."""
         try:
-            await self._retrying(lambda: self._attempt(accepted, walk))
+            await self._retrying(lambda: self._knowing_cards(lambda: self._attempt(accepted, walk)))
         except BrokerError as error:
             if error.ends_ticket:
                 await asyncio.to_thread(self._node.log_refused, accepted.ticket.hash.hex(), error.code)
@@ -237,6 +242,20 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
                     raise
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, _MAX_BACKOFF_SECONDS)
+
+    async def _knowing_cards(self, attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """What `attempt` gives; tried once more if a key fails in it that an exchange of cards makes known."""
+        before = self._census.news
+        try:
+            return await attempt()
+        except BrokerError as error:
+            if error.code not in _OF_A_KEY:
+                raise
+            if not await self._census.has_news(before):
+                _log.warning(texts.DISAGREE, code=error.code, remedy=texts.DISAGREE_REMEDY)
+                raise
+            _log.warning(texts.DISAGREED, code=error.code)
+        return await attempt()
 
     async def _attempt(self, accepted: Accepted, walk: _Walk) -> None:
         """One attempt: header, word to proceed, sample, charge, release.

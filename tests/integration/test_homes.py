@@ -13,6 +13,7 @@ import pytest
 from cryptography import x509
 from fakes.cards import Party
 from fakes.forged import STRANGE, twin
+from fakes.deployment import run_here
 from fakes.loopback import running, until
 from fakes.loopback import serving as serving_inbox
 from fakes.world import FRENCH, verify_stored_log
@@ -95,6 +96,20 @@ async def ask(home: ResearcherHome, scale: int, *, wait_seconds: float = 30) -> 
         answers.close()
     assert answered.charged is not None
     return answered.charged
+
+
+@pytest.mark.parametrize(("role", "purpose"), [("census", "sample"), ("health", "manifest")])
+async def test_key_that_was_stolen_is_replaced_without_a_question_lost(
+    deployment: Path, role: str, purpose: str
+) -> None:
+    """Of no use from one moment to the next: the agencies exchange cards when that first matters, and not minutes later."""
+    census, health = CensusHome(deployment / "census"), HealthHome(deployment / "health")
+    researcher = ResearcherHome(deployment / "researcher")
+    async with serving(census.serve, health.serve):
+        assert await ask(researcher, 30) == price_units(30)
+        words = ("keys", "rotate", "--home", deployment / role, "--in", "0s", "--honour", "0s", purpose)
+        assert (await asyncio.to_thread(run_here, *words)).code == 0
+        assert await ask(researcher, 30) == price_units(30)
 
 
 async def test_homes_serve_a_question_to_its_answer_and_shut_at_the_cap(deployment: Path) -> None:
