@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
@@ -27,6 +28,7 @@ from broker_common.errors import BrokerError, ExitCode, InternalError, InvalidRe
 from broker_common.storage.linkage_keys import NextKey
 
 __all__ = [
+    "CommandInterrupted",
     "HostPort",
     "Progress",
     "ReleaseName",
@@ -167,6 +169,14 @@ class Progress:
         sys.stderr.flush()
 
 
+class CommandInterrupted(click.Abort):
+    """Ctrl-C or SIGTERM ended a command that can say what to do about it."""
+
+    def __init__(self, hint: str) -> None:
+        super().__init__()
+        self.hint = hint
+
+
 class _Roles(click.Group):
     """Commands that are loaded when they are called, each from its own package."""
 
@@ -228,6 +238,8 @@ def program() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and leave with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    # A command that is told to end may say so, and leaves nothing behind; serving nodes put handlers of their own here.
+    signal.signal(signal.SIGTERM, _interrupt)
     _log_to_stderr()
     sys.exit(_run(words))
 
@@ -240,13 +252,23 @@ def _run(words: list[str]) -> int:
         return _fail_usage(error, as_json)
     except click.exceptions.Exit as error:
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return _INTERRUPTED
+    except (click.Abort, KeyboardInterrupt) as interrupt:
+        return _fail_interrupted(interrupt, as_json)
     except BrokerError as error:
         return _fail(error, as_json)
     except Exception as error:  # noqa: BLE001 - the last resort: a bug ends as INTERNAL, with its place for the operator
         return _fail(_unexpected(error), as_json)
     return int(result) if isinstance(result, int) else ExitCode.OK
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """SIGTERM is Ctrl-C, also where the event loop makes something else of that than an exception."""
+    del number
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):
+        # Ignored, as in a shell's background.
+        handler = signal.default_int_handler
+    handler(signal.SIGINT, frame)
 
 
 def _unexpected(error: Exception) -> BrokerError:
@@ -276,6 +298,15 @@ def _fail(error: BrokerError, as_json: bool) -> int:
     else:
         click.echo(f"Error: {error.text}\n{error.hint}  [{error.code}]", err=True)
     return error.exit_code
+
+
+def _fail_interrupted(interrupt: BaseException, as_json: bool) -> int:
+    hint = interrupt.hint if isinstance(interrupt, CommandInterrupted) else "What it had not finished is not done."
+    if as_json:
+        click.echo(json.dumps({"error": {"code": "INTERRUPTED", "text": "The command was interrupted.", "hint": hint}}))
+    else:
+        click.echo(f"Interrupted. {hint}", err=True)
+    return _INTERRUPTED
 
 
 def _fail_usage(error: click.UsageError, as_json: bool) -> int:

@@ -473,7 +473,7 @@ REASONS: Mapping[str, Reason] = {
         PeerUnavailableError,
         "The answer to {query} has not arrived within the time given.",
         "It is not lost: fetch it later with 'tripartite researcher answers --collect', or submit the same ticket again "
-        "with 'ask --again'.",
+        "with 'tripartite researcher ask --again {query}', which also says if it was refused.",
     ),
     # --- our own fault ---------------------------------------------------------------------------------------------
     "INTEGRITY": Reason(

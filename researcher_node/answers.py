@@ -116,6 +116,11 @@ class AskedQuestion:
         return self._ticket.project_id
 
     @property
+    def researcher(self) -> str:
+        """Who asked."""
+        return self._ticket.researcher_id
+
+    @property
     def ticket_expires_ms(self) -> int:
         """From then on the ticket is charged no more; if it was before, its answer still comes."""
         return self._ticket.expires_ms

@@ -13,7 +13,16 @@ from tripartite.v1 import health_service_pb2
 
 from broker_common import card_texts
 from broker_common.card_commands import verify_card_role
-from broker_common.cli import HostPort, emit, home_option, json_option, lifeline_option, ready_line, say
+from broker_common.cli import (
+    CommandInterrupted,
+    HostPort,
+    emit,
+    home_option,
+    json_option,
+    lifeline_option,
+    ready_line,
+    say,
+)
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.privacy.accounting import epsilon_text
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
@@ -170,9 +179,8 @@ async def _wait_for(session: Session, asked: AskedQuestion, wait: float) -> Aske
     try:
         return await session.ask(asked, wait_seconds=wait, on_stage=_say_stage)
     except asyncio.CancelledError:
-        # Ctrl-C. What the health node has taken goes on without us.
-        say(texts.INTERRUPTED.format(query=asked.query))
-        raise
+        # Ctrl-C or SIGTERM. What the health node has taken goes on without us.
+        raise CommandInterrupted(texts.INTERRUPTED.format(query=asked.query)) from None
 
 
 @commands.command()
@@ -230,8 +238,10 @@ async def _collect(opened: ResearcherHome, store: Answers, query_id: str | None)
                 except BrokerError as error:
                     if error.code not in {"ANSWER_PENDING", "ANSWER_EXPIRED"}:
                         raise
-                    if asked.state == "pending" or error.code == "ANSWER_EXPIRED":
+                    if error.code == "ANSWER_EXPIRED":
                         say(f"{asked.query}: {error.text}")
+                    elif asked.state == "pending":
+                        say(texts.NOT_OUT.format(query=asked.query))
 
 
 @commands.command()

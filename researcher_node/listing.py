@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
-from broker_common.errors import InternalError
+from broker_common.errors import InternalError, error_for
 from broker_common.privacy.accounting import epsilon_text
 from broker_common.privacy.discrete_laplace import margin
 from researcher_node import texts
@@ -81,6 +81,9 @@ def questions_text(questions: Sequence[AskedQuestion], now_ms: int) -> str:
     if len(questions) == 1:
         return _paragraph(questions[0], now_ms)
     rows = [texts.COLUMNS, *(_row(asked, now_ms) for asked in questions)]
+    if len({asked.project for asked in questions}) > 1:
+        projects = [texts.PROJECT_COLUMN, *(asked.project for asked in questions)]
+        rows = [(*row[:-1], project, row[-1]) for row, project in zip(rows, projects, strict=True)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     if any(_is_overdue(asked, now_ms) for asked in questions):
@@ -100,6 +103,10 @@ def _paragraph(asked: AskedQuestion, now_ms: int) -> str:
     text = texts.UNANSWERED.format(
         asked=instant(asked.asked_ms), what=what, question=_question(asked), where=asked.where, query=asked.query
     )
+    if asked.state == "refused":
+        details = {"scale": str(asked.scale), "project": asked.project, "researcher": asked.researcher}
+        error = error_for(asked.refused, details)
+        return f"{text}\n  {texts.REFUSED.format(text=error.text, hint=error.hint)}"
     if asked.state == "expired":
         return f"{text}\n  {texts.EXPIRED}"
     return f"{text}\n  {texts.OVERDUE}" if _is_overdue(asked, now_ms) else text

@@ -29,8 +29,11 @@ UNANSWERED = """\
 
 # Of a table with a line for each question.
 COLUMNS = ("asked", "state", "count", "question", "among those with", "query")
+# In front of the last one, where not all are of one study.
+PROJECT_COLUMN = "project"
 OVERDUE_MARK = "*"
-OVERDUE = "its ticket has expired; if it was charged the answer still comes"
+OVERDUE = "its ticket has expired; if it was charged the answer still comes: 'ask --again' finds out"
+REFUSED = "{text}\n  {hint}"
 EXPIRED = "the census node kept its answer until the retention ended and has removed it"
 
 NEGATIVE = "A count below zero is noise around a small number: read it as 'few or none'."
@@ -67,9 +70,11 @@ COLLECT_HELP = "First fetch answers that have not arrived yet from the census no
 WHERE_OR_AGAIN = "Give --where and --count, or --again with an earlier query id."
 QUOTING_AGAIN = "The quote is no longer held; quoting again. Nothing was charged."
 INTERRUPTED = (
-    "Interrupted. If the health node has taken the question it goes on: 'tripartite researcher answers --collect {query}' "
+    "If the health node has taken the question it goes on: 'tripartite researcher answers --collect {query}' "
     "fetches its answer."
 )
+# A refusal is heard from the health node alone, and submitting again may charge: that is for the researcher to order.
+NOT_OUT = "{query}: its answer is not out. 'ask --again {query}' says what has become of the question."
 NONE_ASKED = "Nothing has been asked yet."
 NONE_SUCH = "No question that you have asked is like that."
 QUERY_OR_FILTER = "Give a query id or say which questions to list, not both."

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from cryptography import x509
 from fakes.cards import Party
-from fakes.forged import STRANGE, twin
 from fakes.deployment import run_here
+from fakes.forged import STRANGE, twin
 from fakes.loopback import running, until
 from fakes.loopback import serving as serving_inbox
 from fakes.world import FRENCH, verify_stored_log
