@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import click
 
 from broker_common import card_texts as texts
-from broker_common.cli import emit, home_option, json_option
+from broker_common.cli import emit, home_option, is_address, json_option
 from broker_common.crypto.cards import (
     PURPOSES,
     SAMPLE,
@@ -51,7 +51,6 @@ _HOMES = "tripartite.homes"
 _DAY_MS = 86_400_000  # a unit
 _DURATION = re.compile(r"([0-9]{1,6})([dhms])")
 _UNIT_MS = {"d": _DAY_MS, "h": 3_600_000, "m": 60_000, "s": 1000}
-_ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
 
 
 class KeyHome(Protocol):
@@ -221,11 +220,15 @@ def register_command(
         verified = read_card(card, fingerprint=fingerprint) if card is not None else _known_card(known, str(researcher))
         verify_card_role(verified, roles)
         identity = verified.card.identity
-        is_new = (identity.role, peer_name(identity)) not in known
-        _verify_terms(identity.role, project, inbox, is_new=is_new)
+        before = known.get((identity.role, peer_name(identity)))
+        _verify_terms(identity.role, project, inbox, is_new=before is None)
         registration = opened.register(verified, projects=project or None, inbox=inbox, replace_because=reason or "")
         result = _peer_json(registration, system_clock())
-        emit(as_json, result, texts.REGISTERED.format_map(result | {"projects": ", ".join(registration.projects)}))
+        if identity.role == "researcher":
+            result["dropped"] = [
+                each for each in (before.projects if before else ()) if each not in registration.projects
+            ]
+        emit(as_json, result, _registered_text(result))
 
     command.__doc__ = texts.REGISTER_HELP
     options = [
@@ -311,11 +314,12 @@ def _verify_terms(role: Role, projects: Sequence[str], inbox: str | None, *, is_
             problem=f"is given more than {MAX_PROJECTS} times",
             remedy=texts.MANY_PROJECTS,
         )
-    if inbox and (not _ADDRESS.fullmatch(inbox) or len(inbox) > MAX_INBOX_CHARACTERS):
+    # Port 0 is one to listen at, whichever is free, and none to call.
+    if inbox and (not is_address(inbox, least_port=1) or len(inbox) > MAX_INBOX_CHARACTERS):
         raise InvalidRequestError(
             "INVALID_VALUE",
             name="--inbox",
-            problem="is not HOST:PORT",
+            problem="is not HOST:PORT with a port from 1 to 65535",
             remedy="Leave it empty for a researcher without.",
         )
 
@@ -394,14 +398,28 @@ def _key_id(public: PublicKey) -> str:
 
 
 def _list_text(result: _Row) -> str:
-    parts = [texts.OWN.format_map(result), _key_table(result["keys"])]
+    parts = [texts.OWN.format_map(result | {"who": _who(result)}), _key_table(result["keys"])]
     if result["linkage"]:
         parts.append(texts.LINKAGE.format_map(result))
     for peer in result["peers"]:
-        projects = texts.PROJECTS.format(projects=", ".join(peer["projects"])) if peer.get("projects") else ""
-        inbox = texts.INBOX.format(inbox=peer["inbox"]) if peer.get("inbox") else ""
-        parts += ["", texts.PEER.format_map(peer) + projects + inbox, _key_table(peer["keys"])]
+        shown = texts.PEER.format_map(peer | {"who": _who(peer)}) + _terms_text(peer)
+        parts += ["", shown, _key_table(peer["keys"])]
     return "\n".join(parts)
+
+
+def _registered_text(result: _Row) -> str:
+    dropped = texts.DROPPED.format(dropped=", ".join(result["dropped"])) if result.get("dropped") else ""
+    return texts.REGISTERED.format_map(result | {"who": _who(result)}) + _terms_text(result) + dropped + texts.COMPARE
+
+
+def _who(row: _Row) -> str:
+    return texts.WHO[row["role"]].format_map(row)
+
+
+def _terms_text(row: _Row) -> str:
+    """Of a researcher: what they may ask for, and where their answers go."""
+    projects = texts.PROJECTS.format(projects=", ".join(row["projects"])) if row.get("projects") else ""
+    return projects + (texts.INBOX.format(inbox=row["inbox"]) if row.get("inbox") else "")
 
 
 def _key_table(rows: Sequence[_Row]) -> str:

@@ -34,6 +34,7 @@ __all__ = [
     "ReleaseName",
     "emit",
     "home_option",
+    "is_address",
     "json_option",
     "lifeline_option",
     "linkage_key_options",
@@ -50,6 +51,7 @@ _INTERRUPTED = 130
 # Of a release's name, which stands in tickets, logs and tables.
 _MAX_RELEASE_CHARACTERS = 64
 _ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
+_MAX_PORT = 65_535
 # A disk that is full, or broken, or mounted so that nobody may write.
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 
@@ -86,13 +88,18 @@ class ReleaseName(click.ParamType[str]):
         return text
 
 
+def is_address(text: str, *, least_port: int = 0) -> bool:
+    """Whether this is HOST:PORT."""
+    return _ADDRESS.fullmatch(text) is not None and least_port <= int(text.rpartition(":")[2]) <= _MAX_PORT
+
+
 class HostPort(click.ParamType[str]):
     """Where a node listens."""
 
     name = "HOST:PORT"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not _ADDRESS.fullmatch(str(value)):
+        if not is_address(str(value)):
             self.fail(f"{value!r} is not HOST:PORT.", param, ctx)
         return str(value)
 

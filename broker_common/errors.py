@@ -244,7 +244,8 @@ REASONS: Mapping[str, Reason] = {
         InvalidRequestError,
         "Project '{project}' is not registered for researcher '{researcher}'.",
         "Give a registered one with --project, or ask the operators of both agencies to register it: "
-        "'tripartite census register --researcher ID --project P', and the same at health.",
+        "'tripartite census register --researcher ID --project P', and the same at health, with every --project that is to "
+        "stay: those that are not named are dropped.",
     ),
     "WRONG_ROLE": Reason(
         InvalidRequestError,
@@ -271,6 +272,12 @@ REASONS: Mapping[str, Reason] = {
         InvalidRequestError,
         "The card of {party} is not newer than the one that is known.",
         "Nothing was changed. Its owner prints the current one with 'tripartite keys card'.",
+    ),
+    "CARD_UNRELATED": Reason(
+        InvalidRequestError,
+        "The card of {party} does not follow the one that is known: the identity key that is known has not signed it.",
+        "Nothing was changed. Compare its fingerprint with its owner on another way; if the card is theirs, register it with "
+        "--replace, at an agency also with --reason.",
     ),
     "CARD_MISSING": Reason(
         InvalidRequestError,

@@ -257,7 +257,7 @@ def verify_successor(before: VerifiedCard, signed: SignedCard) -> VerifiedCard:
     """A later card of the same party, signed by the newest identity key of the card before.
 
     Raises:
-        InvalidRequestError: MALFORMED_MESSAGE, WRONG_ORGANISATION, BAD_SIGNATURE or CARD_OUTDATED.
+        InvalidRequestError: MALFORMED_MESSAGE, WRONG_ORGANISATION, BAD_SIGNATURE, CARD_UNRELATED or CARD_OUTDATED.
     """
     after = verify_card(signed)
     if (after.card.identity, after.card.origin) != (before.card.identity, before.card.origin):
@@ -266,7 +266,7 @@ def verify_successor(before: VerifiedCard, signed: SignedCard) -> VerifiedCard:
     # a key that was replaced because it was stolen must not be able to replace its successor.
     newest = before.listed(_IDENTITY)[-1][1]
     if newest not in [key for _, key in after.listed(_IDENTITY)]:
-        raise InvalidRequestError("BAD_SIGNATURE", subject="card")
+        raise InvalidRequestError("CARD_UNRELATED", party=before.card.identity.uri)
     if after.card.serial <= before.card.serial:
         raise InvalidRequestError("CARD_OUTDATED", party=before.card.identity.uri)
     return after

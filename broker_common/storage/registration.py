@@ -116,7 +116,7 @@ def register(
     """Log that a peer is known by a card, as an operator wants it; what is not given stays as it was.
 
     Raises:
-        InvalidRequestError: CARD_OUTDATED, BAD_SIGNATURE or WRONG_ORGANISATION, a known peer's card does not follow the one
+        InvalidRequestError: CARD_OUTDATED, CARD_UNRELATED or WRONG_ORGANISATION, a known peer's card does not follow the one
             that is known, and no reason to replace it is given.
     """
     identity = card.card.identity
@@ -145,7 +145,7 @@ def renew(journal: Journal[StateT], card: VerifiedCard) -> Registration:
     SECURITY: decided under the lock. Whoever was revoked a moment ago stays unknown, whatever was on its way.
 
     Raises:
-        InvalidRequestError: NOT_REGISTERED, CARD_OUTDATED, BAD_SIGNATURE or WRONG_ORGANISATION.
+        InvalidRequestError: NOT_REGISTERED, CARD_OUTDATED, CARD_UNRELATED or WRONG_ORGANISATION.
     """
     identity = card.card.identity
     with journal.transaction() as transaction:
@@ -213,7 +213,8 @@ class CardExchange:
         """Take a registered peer's newer card, if it is one; gives the node's own.
 
         Raises:
-            InvalidRequestError: NOT_REGISTERED, MALFORMED_MESSAGE, WRONG_ORGANISATION or BAD_SIGNATURE.
+            InvalidRequestError: NOT_REGISTERED, MALFORMED_MESSAGE, WRONG_ORGANISATION, BAD_SIGNATURE or
+                CARD_UNRELATED.
         """
         key = (caller.role, peer_name(caller))
         with self._journal.reading() as state:

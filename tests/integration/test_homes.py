@@ -369,3 +369,43 @@ async def test_second_node_on_the_same_address_says_so(deployment: Path) -> None
         with pytest.raises(RefusedError) as caught:
             await ResearcherHome(deployment / "researcher").serve(lambda _: None)
     assert caught.value.code == "PORT_TAKEN"
+
+
+# --- what an operator is told -------------------------------------------------------------------------------------------
+
+
+def test_registering_says_which_studies_are_dropped(deployment: Path) -> None:
+    """Those that are named are all there are; what was before and is not named must not vanish without a word."""
+    words = ("census", "register", "--home", deployment / "census", "--researcher", "researcher-1")
+    dropping = run_here(*words, "--project", "another", "--inbox", "localhost:443")
+    assert "dropped      official-languages\n" in dropping.stdout
+    assert "inbox        localhost:443\n" in dropping.stdout
+    adding = run_here(*words, "--project", "another", "--project", "third", "--json").result
+    assert (adding["projects"], adding["dropped"]) == (["another", "third"], [])
+
+
+def test_agency_is_registered_by_its_organisation(deployment: Path, tmp_path: Path) -> None:
+    """It has no other name, and no studies."""
+    (tmp_path / "card").write_bytes(CensusHome(deployment / "census").own_card().signed.to_bytes())
+    said = run_here("health", "register", "--home", deployment / "health", tmp_path / "card").stdout
+    assert said.startswith("Registered census agency census-agency, card 1")
+    assert "projects" not in said
+
+
+@pytest.mark.parametrize("inbox", ["localhost:99999", "localhost:0", "localhost"])
+def test_inbox_that_nobody_could_call_is_not_registered(deployment: Path, inbox: str) -> None:
+    """Answers would be pushed to nowhere for good."""
+    words = ("--home", deployment / "census", "--researcher", "researcher-1", "--inbox", inbox, "--json")
+    assert run_here("census", "register", *words).error["code"] == "INVALID_VALUE"
+
+
+@pytest.mark.parametrize("role", ["census", "researcher"])
+def test_card_by_other_keys_is_refused_with_the_way_out(deployment: Path, tmp_path: Path, role: str) -> None:
+    """A known party that has lost its keys: nothing was altered on the way, and the hint does not say so."""
+    identity = Identity("health-agency", "health", "node")
+    origin = HealthHome(deployment / "health").own_card().card.origin
+    (tmp_path / "card").write_bytes(Party(identity, origin).card.signed.to_bytes())
+    error = run_here(role, "register", "--home", deployment / role, tmp_path / "card", "--json").error
+    assert error["code"] == "CARD_UNRELATED"
+    for words in ("--replace", "--reason", "fingerprint"):
+        assert words in error["hint"]
