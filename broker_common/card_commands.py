@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import click
 
 from broker_common import card_texts as texts
-from broker_common.cli import emit, home_option, is_address, json_option
+from broker_common.cli import emit, home_option, is_address, json_option, say
 from broker_common.crypto.cards import (
     PURPOSES,
     SAMPLE,
@@ -169,6 +169,9 @@ def _replace_key(opened: KeyHome, purpose: str, wait_ms: int | None, honour_ms: 
             problem=f"'{purpose[:32]}' is no kind of key that this home has",
             remedy=texts.PURPOSES.format(purposes=", ".join(PURPOSES[before.card.role])),
         )
+    if wait_ms is None and usual.wait_ms and not opened.keyring.has(before, purpose, now_ms):
+        say(texts.KEY_GONE.format(purpose=purpose))
+        wait_ms = 0
     from_ms = now_ms + (usual.wait_ms if wait_ms is None else wait_ms)
     until_ms = from_ms + (usual.honour_ms if honour_ms is None else honour_ms)
     return _rotate(opened, before, purpose, now_ms=now_ms, from_ms=from_ms, until_ms=until_ms), now_ms

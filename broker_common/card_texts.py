@@ -22,6 +22,10 @@ A new key for {purpose}, on card {serial}:
 Peers hear of it at their next contact. Hand the card to those who may not be in contact before it is used:
   tripartite keys card --home {home} --to FILE
   fingerprint  {fingerprint}"""
+KEY_GONE = (
+    "The private {purpose} key that is in use is not here, so the new one is put to use at once. Peers that may not be in "
+    "contact by then are handed the card."
+)
 REGISTERED = "Registered {who}, card {serial}, from now on.\n  fingerprint  {fingerprint}"
 DROPPED = "\n  dropped      {dropped}"
 COMPARE = "\nIf the fingerprint was not compared with the card's owner yet, do it now."
@@ -34,7 +38,7 @@ WHO = {
 REVOKED = "The {role} {name} is not known here any more, from now on."
 
 TO_HELP = "Write the card to this file instead of printing it."
-IN_HELP = "How long until the new key is put to use, like 7d, 12h or 0s; the usual time if left out."
+IN_HELP = "How long until the new key is put to use, like 7d, 12h or 0s; the usual time if left out, at once if the one before is lost."
 HONOUR_HELP = "How long after that the key before is honoured; the usual time if left out."
 REGISTER_HELP = """Register a peer by the card that its owner printed with 'keys card', or change what is known of one.
 

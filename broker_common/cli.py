@@ -17,6 +17,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points, version
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -52,6 +53,7 @@ _INTERRUPTED = 130
 _MAX_RELEASE_CHARACTERS = 64
 _ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
 _MAX_PORT = 65_535
+_OF_A_DISK = frozenset({"STATE_UNKNOWN", "STORE_FAILED"})
 # A disk that is full, or broken, or mounted so that nobody may write.
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 
@@ -262,9 +264,9 @@ def _run(words: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt) as interrupt:
         return _fail_interrupted(interrupt, as_json)
     except BrokerError as error:
-        return _fail(error, as_json)
+        return _fail(error, words)
     except Exception as error:  # noqa: BLE001 - the last resort: a bug ends as INTERNAL, with its place for the operator
-        return _fail(_unexpected(error), as_json)
+        return _fail(_unexpected(error), words)
     return int(result) if isinstance(result, int) else ExitCode.OK
 
 
@@ -299,12 +301,22 @@ def _say_place(error: Exception) -> None:
     say(f"unforeseen {type(error).__name__}")
 
 
-def _fail(error: BrokerError, as_json: bool) -> int:
-    if as_json:
-        click.echo(json.dumps(error.as_json(), ensure_ascii=False))
+def _fail(error: BrokerError, words: Sequence[str]) -> int:
+    said = error.as_json()
+    if error.code in _OF_A_DISK and (homes := _homes(words)):
+        # Whatever raised it does not know whose disk it is.
+        said["error"]["hint"] += f" The home is {homes[0]}."
+    if "--json" in words:
+        click.echo(json.dumps(said, ensure_ascii=False))
     else:
-        click.echo(f"Error: {error.text}\n{error.hint}  [{error.code}]", err=True)
+        click.echo("Error: {text}\n{hint}  [{code}]".format_map(said["error"]), err=True)
     return error.exit_code
+
+
+def _homes(words: Sequence[str]) -> list[str]:
+    """What the words of a command name with --home."""
+    homes = [word for option, word in pairwise(words) if option == "--home"]
+    return homes + [word.partition("=")[2] for word in words if word.startswith("--home=")]
 
 
 def _fail_interrupted(interrupt: BaseException, as_json: bool) -> int:

@@ -441,7 +441,8 @@ REASONS: Mapping[str, Reason] = {
         InvalidRequestError,
         "The key reference '{reference}' does not lead to the key that is needed: {problem}.",
         "Put the key back, or say under [keys] in config.toml where it is: 'file:PATH' (relative to the home) or 'env:NAME'. "
-        "'tripartite keys list' shows which key is needed; another one does not take its place.",
+        "'tripartite keys list' shows which key is needed; another one does not take its place. If it is lost, 'tripartite keys "
+        "rotate' makes the next one.",
     ),
     "LINKAGE_KEY_MISSING": Reason(
         InvalidRequestError,
@@ -495,8 +496,8 @@ REASONS: Mapping[str, Reason] = {
     ),
     "STORE_FAILED": Reason(
         InternalError,
-        "The node could not write to its store, so it gave no answer.",
-        "The operator must free disk space or repair the disk and restart the node. Nothing was released.",
+        "Something could not be written to disk, so nothing was answered, released or changed.",
+        "Free space there or repair the disk, then try again; a node that stopped for it is started again.",
     ),
     "INTERNAL": Reason(
         InternalError, "The node failed in a way it did not foresee.", "Give the operator the time and the query id."
@@ -505,7 +506,8 @@ REASONS: Mapping[str, Reason] = {
         StateUnknownError,
         "The node cannot know whether its last write happened, so it stopped.",
         "The operator sees to it that the disk has space and is sound, and starts the node again: it reads its log and goes "
-        "on from there. Ask with the same query id to fetch the answer.",
+        "on from there. Whether an order was taken, 'tripartite census status', 'health status' or 'keys list' says: if not, "
+        "give it again. A question is asked again with its query id, 'ask --again', to fetch its answer.",
     ),
 }
 

@@ -140,7 +140,7 @@ class NodeServer:
             return self._handshake()
         except BrokerError as error:
             # The last good one stays; who calls is checked at every call all the same.
-            _log.error("certificates cannot be read", code=error.code)
+            _log.error("certificates cannot be read", code=error.code, text=error.text)
             return None
 
 
@@ -245,8 +245,11 @@ class _CallerInterceptor(aio.ServerInterceptor):
             set_caller(identity)
             yield
         except BrokerError as error:
-            # Codes only: details may name what a researcher asked for.
-            _log.info("refused", rpc=method, code=error.code)
+            if error.for_operator:
+                _log.error("refused", rpc=method, code=error.code, text=error.text, remedy=error.hint)
+            else:
+                # Codes only: details may name what a researcher asked for.
+                _log.info("refused", rpc=method, code=error.code)
             if error.stops_node:
                 self._stop.stop(error)
             # What is wrong with our store or our keys is for our operator.

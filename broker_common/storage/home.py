@@ -123,6 +123,10 @@ class Home:
         """The error for a reference that leads to no key of the kind expected."""
         return self._missing(reference, "what is there is not a key of the kind expected")
 
+    def not_that_key(self, reference: str) -> InvalidRequestError:
+        """The error for a reference that leads to other keys than the one that is needed."""
+        return self._missing(reference, "none of the keys there is the one that is needed")
+
     def key_file(self, reference: str) -> Path:
         """The file that a reference leads to; where a link stands, the file behind it.
 

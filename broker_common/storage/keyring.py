@@ -89,7 +89,7 @@ class Keyring:
         for key in self._home.read_keys(reference, lambda text: SigningKey.parse_text(text, purpose)):
             if key.verify_key == public:
                 return key
-        raise self._home.no_key(reference)
+        raise self._home.not_that_key(reference)
 
     def opening(self, card: VerifiedCard, now_ms: int) -> list[OpeningKey]:
         """The keys that samples may be sealed to."""
@@ -99,7 +99,7 @@ class Keyring:
             key for key in self._home.read_keys(reference, OpeningKey.parse_text) if key.sealing_key.raw in honoured
         ]
         if not keys:
-            raise self._home.no_key(reference)
+            raise self._home.not_that_key(reference)
         return keys
 
     def sampling(self, name: str) -> SamplingKey:
@@ -108,7 +108,7 @@ class Keyring:
         for key in self._home.read_keys(reference, _parse_sampling):
             if _secret_name(key) == name:
                 return key
-        raise self._home.no_key(reference)
+        raise self._home.not_that_key(reference)
 
     def tls(self, card: VerifiedCard, now_ms: int) -> TlsCredentials:
         """Certificate and key that the home shows now."""
@@ -118,7 +118,23 @@ class Keyring:
         try:
             return credentials_of(certificate, self._home.read(self._reference(TLS)))
         except ValueError as error:
-            raise self._home.no_key(self._reference(TLS)) from error
+            raise self._home.not_that_key(self._reference(TLS)) from error
+
+    def has(self, card: VerifiedCard, purpose: str, now_ms: int) -> bool:
+        """Whether the private half of the key that a card of our own puts to use now is here."""
+        public = card.in_use(purpose, now_ms)
+        try:
+            if purpose == TLS:
+                self.tls(card, now_ms)
+            elif purpose == SAMPLING:
+                self.sampling(str(public))
+            elif isinstance(public, SealingKey):
+                return public.raw in [key.sealing_key.raw for key in self.opening(card, now_ms)]
+            else:
+                self._private(public, Purpose(purpose))
+        except InvalidRequestError:
+            return False
+        return True
 
     # --- making keys -----------------------------------------------------------------------------------------------
 

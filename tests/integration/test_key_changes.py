@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 from typing import TypeAlias
@@ -119,6 +120,48 @@ def test_key_in_an_emergency_takes_the_place_of_one_that_was_announced(
         assert held == [False, False, True]
     # And it can be replaced in its turn.
     assert rotate(home, purpose).result["serial"] == 4
+
+
+@pytest.mark.parametrize(
+    ("role", "purpose"), [("health", "manifest"), ("census", SAMPLE), ("census", "answer"), ("researcher", TLS)]
+)
+async def test_key_that_is_lost_is_replaced_at_once(deployment: Path, role: Role, purpose: str) -> None:
+    """Waiting for the usual time, the home would go on without any key; the operator hears why it is not waited for."""
+    home = opened(deployment, role)
+    home.home.key_file(home.keyring._reference(purpose)).unlink()
+    outcome = rotate(deployment / role, purpose)
+    assert outcome.code == 0
+    assert "is not here" in outcome.stderr
+    assert home.keyring.has(home.own_card(), purpose, system_clock())
+    async with running(opened(deployment, role).serve):
+        pass
+    # One that is there has its time, and nothing is said.
+    following = rotate(deployment / role, purpose)
+    assert following.stderr == ""
+    assert same(home.own_card().in_use(purpose, system_clock()), home.own_card().listed(purpose)[-2][1])
+
+
+def test_disk_that_is_full_is_told_with_its_home(deployment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command has many disks to choose from; and it gave no answer that could have been kept back."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("broker_common.storage.home.replace_file", full)
+    error = rotate(deployment / "health", "manifest").error
+    assert error["code"] == "STORE_FAILED"
+    assert str(deployment / "health") in error["hint"]
+
+
+@pytest.mark.parametrize("purpose", ["manifest", TLS])
+async def test_file_with_another_key_is_called_what_it_is(deployment: Path, purpose: str) -> None:
+    """It holds a key of the kind expected, and still not the one that is needed."""
+    home = HealthHome(deployment / "health")
+    home.home.key_file(home.keyring._reference(purpose)).unlink()
+    assert rotate(deployment / "health", purpose, "--in", "7d").code == 0
+    with pytest.raises(InvalidRequestError, match="none of the keys there is the one that is needed"):
+        async with running(HealthHome(deployment / "health").serve):
+            pass
 
 
 # --- what a disk still holds -------------------------------------------------------------------------------------------
