@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import re
+import runpy
 import signal
 import sys
 import threading
@@ -351,3 +352,8 @@ def _log_to_stderr() -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+if __name__ == "__main__":
+    # Under its own name, so that the commands and this module mean the same classes.
+    runpy.run_module("broker_common", run_name="__main__")

@@ -374,7 +374,7 @@ REASONS: Mapping[str, Reason] = {
         "The service has shut down: the census agency has stopped it, or one more answer could let somebody become surer of "
         "one person's language than the limit that the agency has set.",
         "No question is answered unless the census agency reopens it. Answers already charged can still be fetched with "
-        "'tripartite researcher answers'.",
+        "'tripartite researcher answers --collect'.",
     ),
     "POLICY_IN_FORCE": Reason(
         RefusedError,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from broker_common.errors import ExitCode, InternalError
+from deploy import texts
 
 __all__ = ["ROLES", "ChildFailedError", "Nodes"]
 
@@ -102,7 +103,7 @@ class Nodes:
         while not self._stopping:
             code = await self._children[role].wait()
             if code >= 0:
-                self._say(f"{role} node stopped by itself (exit {code}); it said why above")
+                self._say((texts.NODE_STOPPED if code == 0 else texts.NODE_ENDED).format(role=role, code=code))
                 return
             self._say(f"{role} node was killed (signal {-code}); starting it again")
             await asyncio.sleep(_RESTART_SECONDS)

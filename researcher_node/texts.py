@@ -83,7 +83,9 @@ ORGANISATION_HELP = "Your organisation, as it will stand in your certificate."
 USUAL_PROJECT_HELP = "The study that questions belong to when none is named."
 HEALTH_HELP = "Where the health node listens."
 CENSUS_HELP = "Where the census node listens."
-ADDRESS_HELP = "Where your inbox will listen, if you run one."
+ADDRESS_HELP = (
+    "Where your inbox will listen, if you run one. Port 0 is another one at each start, which nobody is told."
+)
 EMPTY_FOLDER = "Nothing was changed. Name a folder that is new or empty."
 NAME_RULE = "Use small letters, digits and hyphens, at most 63."
 CREATED = """\

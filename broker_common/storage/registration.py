@@ -65,15 +65,14 @@ def read_card(path: Path, *, fingerprint: str | None = None) -> VerifiedCard:
     """A card from a file, which agrees with itself and, where one is given, with a fingerprint.
 
     Raises:
-        InvalidRequestError: CARD_UNREADABLE, BAD_SIGNATURE or FINGERPRINT_MISMATCH.
+        InvalidRequestError: FILE_UNUSABLE, CARD_UNREADABLE, BAD_SIGNATURE or FINGERPRINT_MISMATCH.
     """
     try:
         with path.open("rb") as file:
             data = file.read(2 * MAX_CARD_BYTES + 2)
     except OSError as error:
-        raise InvalidRequestError(
-            "CARD_UNREADABLE", file=str(path), problem=error.strerror or os.strerror(error.errno or 0)
-        ) from error
+        problem = error.strerror or os.strerror(error.errno or 0)
+        raise InvalidRequestError("FILE_UNUSABLE", file=str(path), problem=problem) from error
     try:
         card = verify_card(parse_signed_card(data.removesuffix(b"\n")))
     except InvalidRequestError as error:

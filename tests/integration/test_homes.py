@@ -409,3 +409,47 @@ def test_card_by_other_keys_is_refused_with_the_way_out(deployment: Path, tmp_pa
     assert error["code"] == "CARD_UNRELATED"
     for words in ("--replace", "--reason", "fingerprint"):
         assert words in error["hint"]
+
+
+def test_status_says_when_and_why_it_was_shut_down(deployment: Path) -> None:
+    """And what is loaded; a second shutdown does not pretend that its reason was logged."""
+    home = deployment / "census"
+    assert "shut down " not in run_here("census", "status", "--home", home).stdout
+    run_here("census", "shutdown", "--home", home, "--reason", "drill")
+    again = run_here("census", "shutdown", "--home", home, "--reason", "another").stdout
+    assert "is not logged" in again
+    said = run_here("census", "status", "--home", home).stdout
+    assert "by the operator: drill\n" in said
+    assert f"release         {CensusHome(home).read(lambda state: state.release)}\n" in said
+    assert "passes this cap" not in said
+    assert run_here("census", "reopen", "--home", home, "--reason", "over").code == 0
+    assert "drill" not in run_here("census", "status", "--home", home).stdout
+
+
+def test_proposal_of_a_key_that_was_replaced_is_to_be_made_again(deployment: Path) -> None:
+    """Nobody's card is missing; and a retention that nobody can keep up with is warned of."""
+    home = deployment / "census"
+    words = ("--answer-retention-ms", "60000", "--json")
+    proposed = run_here("census", "policy", "propose", "--home", home, *words).result
+    assert any("not collected within 60 s" in warning for warning in proposed["warnings"])
+    assert run_here("keys", "rotate", "--home", home, "policy", "--honour", "0s").code == 0
+    error = run_here("census", "policy", "adopt", "--home", home, proposed["policy_hash"], "--json").error
+    assert error["code"] == "INVALID_VALUE"
+    assert "census policy propose" in error["hint"]
+
+
+def test_policy_takes_its_options_before_and_after_the_command(deployment: Path) -> None:
+    """The group lists --home and --json, so they hold for what follows it."""
+    home = deployment / "census"
+    shown = run_here("census", "policy", "--home", home, "--json", "show").result
+    assert shown == run_here("census", "policy", "show", "--home", home, "--json").result
+    assert "odds move by at most 3;" in run_here("census", "policy", "--home", home, "show").stdout
+
+
+@pytest.mark.parametrize("scales", ["0-5", "0", "1-1000001"])
+def test_scales_that_no_policy_admits_are_a_usage_error(deployment: Path, scales: str) -> None:
+    """Said of the option, not of a document that nobody has typed."""
+    words = ("policy", "propose", "--home", deployment / "census", "--scales", scales)
+    outcome = run_here("census", *words, "--json")
+    assert (outcome.code, outcome.error["code"]) == (2, "USAGE")
+    assert "--scales" in outcome.error["text"]

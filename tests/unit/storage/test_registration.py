@@ -192,7 +192,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     for file in (tmp_path / "missing.card", tmp_path):
         with pytest.raises(InvalidRequestError) as caught:
             read_card(file)
-        assert (caught.value.code, caught.value.details["file"]) == ("CARD_UNREADABLE", str(file))
+        assert (caught.value.code, caught.value.details["file"]) == ("FILE_UNUSABLE", str(file))
         assert caught.value.details["problem"]
 
 
