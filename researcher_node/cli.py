@@ -238,7 +238,7 @@ async def _collect(opened: ResearcherHome, store: Answers, query_id: str | None)
                 except BrokerError as error:
                     if error.code not in {"ANSWER_PENDING", "ANSWER_EXPIRED"}:
                         raise
-                    if error.code == "ANSWER_EXPIRED":
+                    if error.code != "ANSWER_PENDING":
                         say(f"{asked.query}: {error.text}")
                     elif asked.state == "pending":
                         say(texts.NOT_OUT.format(query=asked.query))
