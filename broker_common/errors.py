@@ -83,6 +83,7 @@ class BrokerError(Exception):
         """True when a census node that says this of a ticket has not charged it and never will.
 
         Everything else (a key, a card, a message, a peer) is wrong between the agencies: the ticket stays as good as it is.
+        TICKET_REUSED is said of a ticket that was charged, too, when it comes with another sample.
         """
         return self.code in _ENDS_TICKET
 
@@ -162,7 +163,6 @@ _ENDS_TICKET = frozenset(
         "SERVICE_SHUT_DOWN",
         "SLOT_UNUSABLE",
         "TICKET_EXPIRED",
-        "TICKET_REUSED",
         "UNKNOWN_PROJECT",
         "UNKNOWN_RESEARCHER",
         "UNKNOWN_VALUE",

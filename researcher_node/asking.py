@@ -37,7 +37,7 @@ from broker_common.crypto.commitments import SALT_BYTES, commit_criteria
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import Purpose, SigningKey
-from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
+from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
 from broker_common.privacy.discrete_laplace import largest_scale_within, margin
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes, describe
@@ -335,8 +335,8 @@ class Session(AbstractAsyncContextManager["Session"]):
         try:
             return await self.collect(query, wait_seconds=0)
         except PeerUnavailableError:
-            # Being busy is no verdict on the question: it may still be answered.
-            if isinstance(failure, RefusedError | InvalidRequestError) and failure.code != "BUSY":
+            # Whatever else went wrong, here or between the agencies: the question may still be answered.
+            if failure.ends_ticket:
                 self._answers.refuse(query, failure.code)
             raise failure from None
 
