@@ -132,7 +132,7 @@ class ResearcherHome:
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve the inbox until a signal."""
         with self.keyring.changing():
-            self.keyring.forget_ended(self.own_card(), self._clock())
+            self.keyring.forget_ended(self.own_card(), self._clock(), log_ms=0)
         answers = self.open_answers()
 
         def add_services(server: aio.Server) -> None:

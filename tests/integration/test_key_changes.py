@@ -15,8 +15,9 @@ from broker_common.crypto.cards import PURPOSES, SAMPLE, SAMPLING, TLS, PublicKe
 from broker_common.crypto.certificates import PeerCertificate, Role, credentials_of
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.errors import InvalidRequestError
+from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.storage.clock import system_clock
+from broker_common.storage.home import Home
 from broker_common.storage.keyring import Keyring
 from broker_common.tlog.entries import Adopted
 from census_node.opening import CensusHome
@@ -28,8 +29,8 @@ AnyHome: TypeAlias = CensusHome | HealthHome | ResearcherHome
 HOMES: dict[Role, type[AnyHome]] = {"census": CensusHome, "health": HealthHome, "researcher": ResearcherHome}
 EVERY_KEY = [(role, purpose) for role in HOMES for purpose in PURPOSES[role]]
 # A sampling key is a secret of one party that signs and opens nothing: open questions are still drawn with the ones before.
-# When a log's key ends is for the log's own time to say.
-ENDING = [(role, purpose) for role, purpose in EVERY_KEY if purpose not in {SAMPLING, "log"}]
+# When the keys of log and card end is for the log's own time to say.
+ENDING = [(role, purpose) for role, purpose in EVERY_KEY if purpose not in {SAMPLING, "log", "identity"}]
 DAY_MS = 86_400_000
 PLAN = Plan(population=10, seed=1, max_belief="0.75", release_tick_ms=0)
 
@@ -173,6 +174,61 @@ async def test_clock_that_is_ahead_at_one_start_does_not_end_the_log(deployment:
         async with running(opened(deployment, role).serve):
             pass
     assert has_private(opened(deployment, role).keyring, "log", old)
+
+
+@pytest.mark.parametrize("role", HOMES)
+async def test_clock_that_is_ahead_at_one_start_does_not_end_the_card(deployment: Path, role: Role) -> None:
+    """An identity key that is still on the card signs the next one, too; without it no key could be replaced any more."""
+    home = deployment / role
+    assert rotate(home, "identity", "--honour", "1d").code == 0
+    ahead = opened(deployment, role)
+    ahead._clock = FakeClock(system_clock() + 2 * DAY_MS)  # type: ignore[assignment]  # it tells the time
+    async with running(ahead.serve):
+        pass
+    assert rotate(home, TLS).result["serial"] == 3
+
+
+@pytest.mark.parametrize("role", HOMES)
+def test_key_file_without_a_final_newline_takes_another_key(deployment: Path, role: Role) -> None:
+    """As an editor leaves it: every key stays a line of its own."""
+    home = opened(deployment, role)
+    for purpose in PURPOSES[role]:
+        file = home.home.key_file(home.keyring._reference(purpose))
+        file.write_text(file.read_text().rstrip("\n"))
+        assert rotate(deployment / role, purpose, "--in", "0s").code == 0
+        card = opened(deployment, role).own_card()
+        if purpose == SAMPLING:
+            assert all(home.keyring.sampling(str(public)) for _, public in card.listed(SAMPLING))
+        else:
+            honoured = card.honoured(purpose, system_clock())
+            assert all(has_private(home.keyring, purpose, public) for public in honoured)
+
+
+def test_key_file_of_something_else_is_the_operators_mistake(deployment: Path) -> None:
+    """It is named, and left as it is."""
+    home = opened(deployment, "health")
+    file = home.home.key_file(home.keyring._reference(SAMPLING))
+    file.write_bytes(b"cl\xc3\xa9")
+    assert rotate(deployment / "health", SAMPLING).error["code"] == "SECRET_MISSING"
+    assert file.read_bytes() == b"cl\xc3\xa9"
+
+
+async def test_keys_that_may_not_be_changed_hinder_no_start(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a read-only mount an ended key stays, and the operator is told."""
+    assert rotate(deployment / "census", "answer", "--in", "0s", "--honour", "1d").code == 0
+
+    def read_only(self: Home, reference: str, text: str) -> None:
+        del self, reference, text
+        raise InternalError("STORE_FAILED")
+
+    monkeypatch.setattr(Home, "replace_key", read_only)
+    later = opened(deployment, "census")
+    later._clock = FakeClock(system_clock() + 2 * DAY_MS)  # type: ignore[assignment]  # it tells the time
+    async with running(later.serve):
+        pass
+    assert "cannot be removed" in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize("role", ["census", "health"])
