@@ -184,11 +184,12 @@ class Journal(Generic[StateT]):
             try:
                 with store_errors():
                     self._catch_up()
+                    yield self.state
             except InternalError as error:
                 # The fold in memory may have stopped half way.
-                self._broken = error
+                if error.stops_node:
+                    self._broken = error
                 raise
-            yield self.state
 
     def checkpoint(self) -> str:
         """The signed note for the log as it is now."""
@@ -293,8 +294,11 @@ class Journal(Generic[StateT]):
             self._broken = InternalError("STORE_FAILED")
         elif transaction.appended:
             # The fold in memory has run ahead of the file: fold again from the file.
-            with store_errors():
+            try:
                 self._reset()
+            except InternalError as failure:
+                self._broken = failure
+                raise
 
     def _reset(self) -> None:
         self.state = self._fresh_state()
