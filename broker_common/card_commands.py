@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import click
 
 from broker_common import card_texts as texts
-from broker_common.cli import emit, home_option, json_option
+from broker_common.cli import emit, home_option, json_option, say
 from broker_common.crypto.cards import (
     PURPOSES,
     SAMPLE,
@@ -34,7 +34,7 @@ from broker_common.crypto.certificates import PeerCertificate, Role
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, VerifyKey
-from broker_common.errors import InvalidRequestError
+from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
@@ -185,8 +185,13 @@ def _rotate(
     unsigned = with_new_key(before.card, purpose, key, now_ms=now_ms, from_ms=from_ms, until_ms=until_ms)
     after = verify_card(sign_card(unsigned, ring.listed_signing(unsigned, Purpose.IDENTITY)))
     opened.publish(after.signed)
-    # CRASH: keys that have left the card are still in their files, unused, until a node starts or the next change.
-    opened.after_rotation(purpose)
+    # CRASH: keys that have left the card are still in their files, unused, until a node starts or the next change. And the
+    # policy in force is signed by the policy key before alone: the same proposed and adopted again is signed by the new one.
+    try:
+        opened.after_rotation(purpose)
+    except BrokerError:
+        say(texts.UNFINISHED)
+        raise
     ring.forget_ended(after, now_ms)
     return after
 

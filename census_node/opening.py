@@ -33,9 +33,9 @@ from census_node.config import CensusConfig
 from census_node.delivery import Courier
 from census_node.loading import LoadReport, read_registry
 from census_node.node import CensusNode, Keys, forget_old_loads
-from census_node.operating import Confirmation, Done, adopt
+from census_node.operating import Confirmation, Done, adopt, sign_again
 from census_node.outbox import Outbox
-from census_node.proposals import Proposal, ProposalFolder, make_proposal
+from census_node.proposals import Proposal, ProposalFolder
 from census_node.relinking import relink_registry
 from census_node.samples import SampleFolder
 from census_node.service import CensusService
@@ -149,10 +149,8 @@ class CensusHome(AgencyHome[CensusState]):
         if purpose != Purpose.POLICY.value:
             return
         newest = self.keyring.newest_signing(self.own_card(), Purpose.POLICY)
-        with self.journal() as journal, journal.reading() as state:
-            policy = state.policy
-        if policy is not None:
-            self.adopt(make_proposal(policy, newest))
+        with self.journal() as journal:
+            sign_again(journal, newest)
 
     def read(self, view: Callable[[CensusState], ResultT]) -> ResultT:
         """What `view` makes of the log as it is now; works with the node up or down."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,10 +17,12 @@ from broker_common.crypto.cards import PURPOSES, SAMPLE, SAMPLING, TLS, PublicKe
 from broker_common.crypto.certificates import PeerCertificate, Role, credentials_of
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.errors import InternalError, InvalidRequestError
+from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
+from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring
+from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted
 from census_node.opening import CensusHome
 from deploy.local import Plan, lay_out
@@ -344,6 +348,57 @@ def test_policy_is_signed_again_by_the_next_command_if_the_first_one_died(
     # And the next rotation is like any other.
     assert rotate(folder, "policy").code == 0
     verify_policy_in_force(home)
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_policy_that_is_adopted_during_a_rotation_stays_in_force(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    """Somebody adopts another one right after this command has looked at the log: it is not undone."""
+    folder = deployment / "census"
+    home = CensusHome(folder)
+    words = ("census", "policy", "propose", "--home", folder, "--json", "--open-quotes", "3")
+    proposal = run_here(*words).result
+    after_rotation, reading = CensusHome.after_rotation, Journal.reading
+    looks: list[str] = []
+
+    def adopt() -> None:
+        looks.append("adopted")
+        run_here("census", "policy", "adopt", "--home", folder, "--json", proposal["policy_hash"]).result  # noqa: B018 - it must succeed
+
+    @contextlib.contextmanager
+    def looking(self: Journal[CensusState]) -> Iterator[CensusState]:
+        with reading(self) as state:
+            yield state
+        looks.append("looked")
+        if looks.count("looked") == nth and "adopted" not in looks:
+            adopt()
+
+    def watched(self: CensusHome, purpose: str) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "reading", looking)
+            after_rotation(self, purpose)
+        if "adopted" not in looks:
+            # It looks once only.
+            adopt()
+
+    monkeypatch.setattr(CensusHome, "after_rotation", watched)
+    rotate(folder, "policy")
+    assert home.read(lambda state: state.policy_hash) == proposal["policy_hash"]
+
+
+def test_rotation_whose_last_step_is_refused_says_what_is_left(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card is out; what the operator does next is said, and the error is not hidden."""
+
+    def busy(*_: object) -> None:
+        raise RefusedError("BUSY", retry_seconds=30)
+
+    monkeypatch.setattr(CensusHome, "after_rotation", busy)
+    outcome = rotate(deployment / "census", "policy")
+    assert outcome.error["code"] == "BUSY"
+    assert "policy propose" in outcome.stderr
 
 
 @pytest.mark.parametrize("purpose", ["policy", "identity", SAMPLE, TLS])
