@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from tripartite.v1 import health_service_pb2
 
 from broker_common import card_texts
@@ -140,6 +141,9 @@ def ask(
     precision = _precision(scale, wanted_margin)
     if (again is None) == (where is None) or (where is None) != (count is None):
         raise click.UsageError(texts.WHERE_OR_AGAIN)
+    fraction_given = click.get_current_context().get_parameter_source("fraction") is ParameterSource.COMMANDLINE
+    if again is not None and (precision != Precision() or project is not None or fraction_given):
+        raise click.UsageError(texts.AGAIN_AS_IT_WAS)
     opened = ResearcherHome(home)
     wanted = None
     if where is not None and count is not None:
@@ -220,7 +224,11 @@ def answers(
 
 
 async def _collect(opened: ResearcherHome, store: Answers, query_id: str | None) -> None:
-    """Fetch what is not answered; what is still not out, or will never be, is no failure."""
+    """Fetch what is not answered; what is still not out, or will never be, is no failure.
+
+    An answer that does not hold keeps nobody from the others; it is the failure at the end.
+    """
+    failure: BrokerError | None = None
     async with opened.session(store) as session:
         for asked in store.all():
             # Also what was refused: a ticket that was charged may have been refused when it came again.
@@ -228,10 +236,14 @@ async def _collect(opened: ResearcherHome, store: Answers, query_id: str | None)
                 try:
                     await session.collect_now(asked.query)
                 except BrokerError as error:
-                    if error.code not in {"ANSWER_PENDING", "ANSWER_EXPIRED"}:
+                    if error.code not in {"ANSWER_PENDING", "ANSWER_EXPIRED", "PEER_MISBEHAVED"}:
                         raise
-                    if asked.state == "pending" or error.code == "ANSWER_EXPIRED":
+                    if asked.state == "pending" or error.code != "ANSWER_PENDING":
                         say(f"{asked.query}: {error.text}")
+                    if error.code == "PEER_MISBEHAVED":
+                        failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 @commands.command()

@@ -65,6 +65,7 @@ LAST_HELP = "Only the newest so many of what the other filters leave."
 COLLECT_HELP = "First fetch answers that have not arrived yet from the census node."
 
 WHERE_OR_AGAIN = "Give --where and --count, or --again with an earlier query id."
+AGAIN_AS_IT_WAS = "--again submits the ticket as it was signed: --scale, --margin, --fraction and --project cannot be changed any more."
 QUOTING_AGAIN = "The quote is no longer held; quoting again. Nothing was charged."
 INTERRUPTED = (
     "Interrupted. If the health node has taken the question it goes on: 'tripartite researcher answers --collect {query}' "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ from broker_common.tlog.health_state import HealthState
 from census_node.opening import CensusHome
 from deploy.local import Plan, lay_out
 from health_node.opening import HealthHome
-from researcher_node.asking import Precision, Wanted
+from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
 
 Serve = Callable[[Callable[[str], None]], Awaitable[None]]
@@ -346,6 +347,38 @@ async def test_registered_inbox_cannot_stop_the_census_node(deployment: Path) ->
                     break
             assert set(inbox.said) == set(HostileInbox.codes)
             assert await ask(researcher, 50) == price_units(50)
+
+
+@pytest.mark.parametrize(
+    ("error", "stops"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "STORE_FAILED"),
+        (InternalError("STORE_FAILED"), "STORE_FAILED"),
+        (ValueError("of a peer's making"), ""),
+        (PeerUnavailableError("PEER_UNAVAILABLE", peer="census"), ""),
+    ],
+    ids=["disk", "store", "bug", "away"],
+)
+async def test_inbox_stops_for_its_own_disk_alone(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, stops: str
+) -> None:
+    """A new card that cannot be kept is said and ends it; nothing that a peer does ends it."""
+    met: list[str] = []
+
+    async def meet(_: Session, role: Role) -> None:
+        met.append(role)
+        raise error
+
+    monkeypatch.setattr(Session, "meet", meet)
+    serving = asyncio.ensure_future(ResearcherHome(deployment / "researcher").serve(lambda _: None))
+    await until(lambda: serving.done() or len(met) == 2)
+    if stops:
+        with pytest.raises(InternalError, match=stops):
+            await asyncio.wait_for(serving, 10)
+        return
+    assert not serving.done()
+    serving.cancel()
+    await asyncio.wait({serving})
 
 
 async def test_second_node_on_the_same_address_says_so(deployment: Path) -> None:
