@@ -106,6 +106,8 @@ class NodeServer:
         try:
             port = server.add_secure_port(self.address, credentials)
         except RuntimeError as error:
+            # The library has one error for all; the certificates may be at fault, too.
+            _log.error("cannot listen", address=self.address, cause=str(error))
             raise RefusedError("PORT_TAKEN", address=self.address) from error
         await server.start()
         await probe.begin()
@@ -122,8 +124,8 @@ class NodeServer:
             await server.stop(_GRACE_SECONDS)
             if work is not None:
                 work.cancel()
-                with contextlib.suppress(asyncio.CancelledError, BrokerError):
-                    # Its error, if it had one, is already the reason to stop.
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    # Its error, if it had one, is already the reason to stop, or came of stopping.
                     await work
         if stop.error is not None:
             raise stop.error
