@@ -6,7 +6,6 @@ A role makes its homes known through the entry points `tripartite.homes`; which 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,11 +16,13 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import click
 
 from broker_common import card_texts as texts
-from broker_common.cli import emit, home_option, json_option, say
+from broker_common.cli import emit, home_option, json_option, load_installed, say
 from broker_common.crypto.cards import (
+    MOST_KEYS_PER_PURPOSE,
     PURPOSES,
     SAMPLE,
     TLS,
+    Card,
     CardKey,
     PublicKey,
     SignedCard,
@@ -38,7 +39,7 @@ from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
-from broker_common.storage.home import Home, no_config
+from broker_common.storage.home import Home, stated_role
 from broker_common.storage.keyring import Keyring
 from broker_common.storage.registration import IDENTIFIER, read_card
 from broker_common.tlog.entries import MAX_INBOX_CHARACTERS, MAX_PROJECTS
@@ -178,6 +179,7 @@ def _replace_key(opened: KeyHome, purpose: str, wait_ms: int | None, honour_ms: 
 def _rotate(
     opened: KeyHome, before: VerifiedCard, purpose: str, *, now_ms: int, from_ms: int, until_ms: int
 ) -> VerifiedCard:
+    _verify_room(with_new_key(before.card, purpose, "", now_ms=now_ms, from_ms=from_ms, until_ms=until_ms), purpose)
     ring = opened.keyring
     ring.forget_unlisted(before, purpose)
     key = ring.make(purpose, before.card.identity, now_ms)
@@ -194,6 +196,18 @@ def _rotate(
         raise
     ring.forget_ended(after, now_ms)
     return after
+
+
+def _verify_room(unsigned: Card, purpose: str) -> None:
+    """Return only if a card can list so many keys for this purpose; said before a key is made."""
+    ends = [key.until_ms for key in unsigned.keys if key.purpose == purpose]
+    if len(ends) > MOST_KEYS_PER_PURPOSE:
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name=f"The key for {purpose}",
+            problem=f"was replaced too often: {MOST_KEYS_PER_PURPOSE} are still good, as many as a card lists",
+            remedy=texts.NO_ROOM.format(when=_instant(min(filter(None, ends)))),
+        )
 
 
 # --- an agency's commands ------------------------------------------------------------------------------------------
@@ -331,17 +345,9 @@ _Row: TypeAlias = dict[str, Any]
 
 
 def _open(path: Path) -> KeyHome:
-    file = path / "config.toml"
-    try:
-        role = tomllib.loads(file.read_text(encoding="utf-8")).get("role")
-    except OSError as error:
-        raise no_config(path, "node's or researcher's") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem=str(error)) from error
-    point = next((point for point in entry_points(group=_HOMES) if point.name == role), None)
-    if point is None:
-        raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem="its role is none that is known here")
-    home: KeyHome = point.load()(path)
+    role = stated_role(path)
+    (point,) = entry_points(group=_HOMES, name=role)
+    home: KeyHome = load_installed(point)(path)
     return home
 
 

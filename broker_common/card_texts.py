@@ -22,6 +22,7 @@ A new key for {purpose}, on card {serial}:
 Peers hear of it at their next contact. Hand the card to those who may not be in contact before it is used:
   tripartite keys card --home {home} --to FILE
   fingerprint  {fingerprint}"""
+NO_ROOM = "Nothing was changed. The first of them ends at {when}; 'tripartite keys list' shows them all."
 UNFINISHED = (
     "The new key is on the card, but the policy in force is signed by the key before alone, and ends with it for whoever "
     "checks it. Finish it with 'tripartite census policy propose' and 'tripartite census policy adopt'."

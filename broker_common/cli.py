@@ -35,6 +35,7 @@ __all__ = [
     "json_option",
     "lifeline_option",
     "linkage_key_options",
+    "load_installed",
     "main",
     "max_rejected_option",
     "ready_line",
@@ -49,7 +50,7 @@ _INTERRUPTED = 130
 _MAX_RELEASE_CHARACTERS = 64
 _ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
 # A disk that is full, or broken, or mounted so that nobody may write.
-_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 
 home_option = click.option(
     "--home",
@@ -198,9 +199,14 @@ def _points() -> Sequence[EntryPoint]:
     return tuple(entry_points(group=_GROUP))
 
 
-def _load(point: EntryPoint) -> click.Command:
+def load_installed(point: EntryPoint) -> Any:
+    """What an entry point of one of our packages leads to.
+
+    Raises:
+        InvalidRequestError: NOT_INSTALLED.
+    """
     try:
-        command = point.load()
+        return point.load()
     except ModuleNotFoundError as error:
         # Not only the role's own package: `init` needs all three nodes.
         ours = {other.module.partition(".")[0] for other in _points()}
@@ -208,6 +214,10 @@ def _load(point: EntryPoint) -> click.Command:
         if package in ours:
             raise InvalidRequestError("NOT_INSTALLED", role=point.name, package=package) from error
         raise
+
+
+def _load(point: EntryPoint) -> click.Command:
+    command = load_installed(point)
     if not isinstance(command, click.Command):
         raise TypeError(f"the entry point {point.name} is not a command")
     return command

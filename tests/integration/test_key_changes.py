@@ -126,6 +126,21 @@ def test_key_in_an_emergency_takes_the_place_of_one_that_was_announced(
     assert rotate(home, purpose).result["serial"] == 4
 
 
+def test_more_keys_than_a_card_lists_are_refused_before_one_is_made(deployment: Path) -> None:
+    """The operator is told when there is room again, and no key is left that no card names."""
+    home = deployment / "health"
+    for _ in range(7):
+        assert rotate(home, "manifest").code == 0
+    file = opened(deployment, "health").home.key_file("file:keys/manifest.key")
+    before, card = file.read_bytes(), opened(deployment, "health").own_card()
+    error = rotate(home, "manifest", "--in", "30d").error
+    assert error["code"] == "INVALID_VALUE"
+    assert "The first of them ends at 2" in error["hint"]
+    assert (file.read_bytes(), opened(deployment, "health").own_card().signed) == (before, card.signed)
+    # What was only announced gives way, and so there is room for one that is needed at once.
+    assert rotate(home, "manifest", "--in", "0s").code == 0
+
+
 # --- what a disk still holds -------------------------------------------------------------------------------------------
 
 
