@@ -171,7 +171,10 @@ class CensusHome(AgencyHome[CensusState]):
 
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""
-        journal = self.open_journal()
+        with self.journal() as journal:
+            await self._serve(journal, on_ready)
+
+    async def _serve(self, journal: Journal[CensusState], on_ready: Callable[[str], None]) -> None:
         own = self.own_card()
         with self.keyring.changing():
             self.keyring.forget_ended(own, self._clock(), log_ms=journal.state.time_ms)
@@ -218,7 +221,6 @@ class CensusHome(AgencyHome[CensusState]):
             await server.run(add_services, stop=stop, on_ready=on_ready, while_serving=while_serving)
         finally:
             await service.drain()
-            journal.close()
 
     def _node(self, journal: Journal[CensusState]) -> CensusNode:
         known = KnownPeers(journal, self._clock)

@@ -90,22 +90,26 @@ class CensusLink:
     async def keep_cards_current(self, take: Callable[[VerifiedCard], object]) -> None:
         """Exchange cards now and every few minutes; `take` keeps a newer one. Ends when cancelled."""
         while True:
-            pause = _EXCHANGE_SECONDS
-            try:
-                known = await asyncio.to_thread(self._card)
-                own = await asyncio.to_thread(self._own_card)
-                newer = await fetch_card(await self._channel(known), own, known)
-                if newer is not None:
-                    await asyncio.to_thread(take, newer)
-                    _log.info("the census agency has a new card", serial=newer.card.serial)
-            except BrokerError as error:
-                if error.stops_node:
-                    raise
-                _log.info("cards were not exchanged", code=error.code)
-                pause = _SOON_SECONDS
-            except Exception as error:  # noqa: BLE001 - SECURITY: nothing that a peer sends may stop the node
-                log_unforeseen(error)
+            pause = _EXCHANGE_SECONDS if await self.exchange_cards(take) else _SOON_SECONDS
             await asyncio.sleep(pause)
+
+    async def exchange_cards(self, take: Callable[[VerifiedCard], object]) -> bool:
+        """Exchange cards once; False if the census node is to be asked again soon. Takes no longer than one call may."""
+        try:
+            known = await asyncio.to_thread(self._card)
+            own = await asyncio.to_thread(self._own_card)
+            newer = await fetch_card(await self._channel(known), own, known)
+            if newer is not None:
+                await asyncio.to_thread(take, newer)
+                _log.info("the census agency has a new card", serial=newer.card.serial)
+        except BrokerError as error:
+            if error.stops_node:
+                raise
+            _log.info("cards were not exchanged", code=error.code)
+            return False
+        except Exception as error:  # noqa: BLE001 - SECURITY: nothing that a peer sends may stop the node
+            log_unforeseen(error)
+        return True
 
     async def close(self) -> None:
         """Close every channel."""

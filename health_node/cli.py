@@ -141,7 +141,10 @@ def _people_in_force(opened: HealthHome, journal: Journal[HealthState]) -> int:
         with journal.reading() as state:
             load = state.load
         try:
-            return PeopleStore(opened.loads.file(load)).size if load else 0
+            if not load:
+                return 0
+            with PeopleStore(opened.loads.file(load)) as people:
+                return people.size
         except RefusedError:
             with journal.reading() as state:
                 if state.load == load:

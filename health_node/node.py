@@ -194,7 +194,7 @@ class HealthNode:
             load = self._load_in_force()
             try:
                 return self._store(load).size if load else 0
-            except InternalError:
+            except (InternalError, RefusedError):
                 # Another load took its place meanwhile, and nobody needs its file any more.
                 if load == self._load_in_force():
                     raise

@@ -115,12 +115,16 @@ class Journal(Generic[StateT]):
         self._lock = threading.RLock()
         self._broken: BrokerError | None = None
         self.db = _connect(path)
-        with store_errors():
-            tables(self.db)
-        with self._one_snapshot():
-            self._reset()
-            if not new:
-                self._verify_stored()
+        try:
+            with store_errors():
+                tables(self.db)
+            with self._one_snapshot():
+                self._reset()
+                if not new:
+                    self._verify_stored()
+        except BaseException:
+            self.db.close()
+            raise
 
     @classmethod
     def create(
@@ -342,14 +346,18 @@ class Journal(Generic[StateT]):
 def _connect(path: Path) -> Database:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_TIMEOUT_SECONDS)
     db = Database(connection, execute_plugins=False)
-    with store_errors():
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=FULL")
-        # Deleted rows are overwritten, not just unlinked. Secrets are kept out of this file altogether: its write-ahead
-        # log would hold on to them.
-        db.execute("PRAGMA secure_delete=ON")
-        db.table("entries").create({"sequence": int, "entry": bytes}, pk="sequence", if_not_exists=True)
-        db.table("head").create({"id": int, "checkpoint": str, "state": str}, pk="id", if_not_exists=True)
+    try:
+        with store_errors():
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=FULL")
+            # Deleted rows are overwritten, not just unlinked. Secrets are kept out of this file altogether: its
+            # write-ahead log would hold on to them.
+            db.execute("PRAGMA secure_delete=ON")
+            db.table("entries").create({"sequence": int, "entry": bytes}, pk="sequence", if_not_exists=True)
+            db.table("head").create({"id": int, "checkpoint": str, "state": str}, pk="id", if_not_exists=True)
+    except BaseException:
+        connection.close()
+        raise
     return db
 
 

@@ -60,9 +60,8 @@ class Offering(Session):
     ) -> census_service_pb2.QuoteResponse:
         """The offer: what was asked for, but for what it is told to change."""
         del timeout
-        return census_service_pb2.QuoteResponse(
-            **{"scale": request.scale, "expires_ms": system_clock() + 1000, **self._offered}
-        )
+        offered = {"scale": request.scale, "expires_ms": system_clock() + 1000} | self._offered
+        return census_service_pb2.QuoteResponse(scale=offered["scale"], expires_ms=offered["expires_ms"])
 
 
 async def quote(folder: Path, **offered: int) -> Quoted:
