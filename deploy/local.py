@@ -1,7 +1,7 @@
 """`init`: one folder with four homes, each holding its own keys and nothing that its role may not hold.
 
 Keys are made here because this machine plays every part. In a real deployment each organisation makes its own, and what
-travels between them are the public halves and certificates that `_introduce` hands round, and the linkage key.
+travels between them are the cards that `_introduce` hands round, and the linkage key.
 """
 
 from __future__ import annotations

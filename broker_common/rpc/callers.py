@@ -63,7 +63,7 @@ def register(peers: Iterable[PeerCertificate]) -> dict[bytes, PeerCertificate]:
         other = by_subject.setdefault(peer.subject, peer)
         if other is not peer:
             problem = f"the certificates of {other.identity.uri} and {peer.identity.uri} have the same subject"
-            raise InvalidRequestError("CONFIG_INVALID", file="trust", problem=problem)
+            raise InvalidRequestError("CONFIG_INVALID", file="the registered cards", problem=problem)
     return by_fingerprint
 
 
