@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, cast
@@ -16,7 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import click
 
 from broker_common import card_texts as texts
-from broker_common.cli import emit, home_option, json_option, load_installed, say
+from broker_common.cli import ADDRESS, emit, home_option, instant, json_option, load_installed, say
 from broker_common.crypto.cards import (
     MOST_KEYS_PER_PURPOSE,
     PURPOSES,
@@ -52,7 +51,6 @@ _HOMES = "tripartite.homes"
 _DAY_MS = 86_400_000  # a unit
 _DURATION = re.compile(r"([0-9]{1,6})([dhms])")
 _UNIT_MS = {"d": _DAY_MS, "h": 3_600_000, "m": 60_000, "s": 1000}
-_ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
 
 
 class KeyHome(Protocol):
@@ -206,7 +204,7 @@ def _verify_room(unsigned: Card, purpose: str) -> None:
             "INVALID_VALUE",
             name=f"The key for {purpose}",
             problem=f"was replaced too often: {MOST_KEYS_PER_PURPOSE} are still good, as many as a card lists",
-            remedy=texts.NO_ROOM.format(when=_instant(min(filter(None, ends)))),
+            remedy=texts.NO_ROOM.format(when=instant(min(filter(None, ends)))),
         )
 
 
@@ -330,7 +328,7 @@ def _verify_terms(role: Role, projects: Sequence[str], inbox: str | None, *, is_
             problem=f"is given more than {MAX_PROJECTS} times",
             remedy=texts.MANY_PROJECTS,
         )
-    if inbox and (not _ADDRESS.fullmatch(inbox) or len(inbox) > MAX_INBOX_CHARACTERS):
+    if inbox and (not ADDRESS.fullmatch(inbox) or len(inbox) > MAX_INBOX_CHARACTERS):
         raise InvalidRequestError(
             "INVALID_VALUE",
             name="--inbox",
@@ -376,9 +374,9 @@ def _key_rows(verified: VerifiedCard, now_ms: int) -> list[_Row]:
             "purpose": key.purpose,
             "key_id": _key_id(public),
             "state": _state(verified, key, public, now_ms),
-            "from": _instant(key.from_ms),
-            "until": _instant(key.until_ms) if key.until_ms else None,
-            "expires": _instant(public.expiry_ms) if isinstance(public, PeerCertificate) else None,
+            "from": instant(key.from_ms),
+            "until": instant(key.until_ms) if key.until_ms else None,
+            "expires": instant(public.expiry_ms) if isinstance(public, PeerCertificate) else None,
         }
         for key, public in zip(verified.card.keys, verified.public, strict=True)
     ]
@@ -421,7 +419,3 @@ def _key_table(rows: Sequence[_Row]) -> str:
         + (texts.EXPIRES.format_map(row) if row["expires"] else "")
         for row in rows
     )
-
-
-def _instant(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")

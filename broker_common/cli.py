@@ -16,6 +16,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
 from typing import Any
@@ -27,17 +28,20 @@ from broker_common.errors import BrokerError, ExitCode, InternalError, InvalidRe
 from broker_common.storage.linkage_keys import NextKey
 
 __all__ = [
+    "ADDRESS",
     "HostPort",
     "Progress",
     "ReleaseName",
     "emit",
     "home_option",
+    "instant",
     "json_option",
     "lifeline_option",
     "linkage_key_options",
     "load_installed",
     "main",
     "max_rejected_option",
+    "program",
     "ready_line",
     "rejections_text",
     "say",
@@ -48,7 +52,7 @@ _SHOWN_REJECTIONS = 20
 _INTERRUPTED = 130
 # Of a release's name, which stands in tickets, logs and tables.
 _MAX_RELEASE_CHARACTERS = 64
-_ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
+ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
 # A disk that is full, or broken, or mounted so that nobody may write.
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 
@@ -91,7 +95,7 @@ class HostPort(click.ParamType[str]):
     name = "HOST:PORT"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not _ADDRESS.fullmatch(str(value)):
+        if not ADDRESS.fullmatch(str(value)):
             self.fail(f"{value!r} is not HOST:PORT.", param, ctx)
         return str(value)
 
@@ -142,6 +146,11 @@ def rejections_text(rejected: Sequence[tuple[int, str]], count: int, counted_by:
 def emit(as_json: bool, result: Mapping[str, Any], text: str) -> None:
     """Print a command's result: the object under --json, otherwise the text for people."""
     click.echo(json.dumps(result, ensure_ascii=False) if as_json else text)
+
+
+def instant(time_ms: int) -> str:
+    """A time as commands write it: ISO 8601, UTC, to the second."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
 def say(text: str) -> None:

@@ -122,27 +122,20 @@ class CensusHome(AgencyHome[CensusState]):
         self, source: Path, release: str, *, progress: Progress | None = None, max_rejected: int | None = None
     ) -> LoadReport:
         """Load the registry from a source and put it in force; a serving node takes it at the next question."""
-        journal = self.open_journal()
-        try:
-            with self.loads.loading(os.urandom) as load:
-                with journal.reading() as state:
-                    in_force = state.linkage
-                linkage = self.linkage_keys.chain(in_force)
-                registry, report = read_registry(source, load, linkage, progress=progress, max_rejected=max_rejected)
-                registry.write(self.loads.file(load))
-                self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
-                forget_old_loads(journal, self.loads)
-        finally:
-            journal.close()
+        with self.journal() as journal, self.loads.loading(os.urandom) as load:
+            with journal.reading() as state:
+                in_force = state.linkage
+            linkage = self.linkage_keys.chain(in_force)
+            registry, report = read_registry(source, load, linkage, progress=progress, max_rejected=max_rejected)
+            registry.write(self.loads.file(load))
+            self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
+            forget_old_loads(journal, self.loads)
         return report
 
     def relink(self, source: NextKey, *, progress: Progress | None = None) -> RelinkReport:
         """Change the linkage key of the registry in force; a serving node takes it at the next question."""
-        journal = self.open_journal()
-        try:
+        with self.journal() as journal:
             return relink_registry(journal, self.loads, self.linkage_keys, source, os.urandom, progress=progress)
-        finally:
-            journal.close()
 
     def after_rotation(self, purpose: str) -> None:
         """The policy in force is signed again by a new policy key: the one before will not be honoured for ever."""
@@ -154,20 +147,13 @@ class CensusHome(AgencyHome[CensusState]):
 
     def read(self, view: Callable[[CensusState], ResultT]) -> ResultT:
         """What `view` makes of the log as it is now; works with the node up or down."""
-        journal = self.open_journal()
-        try:
-            with journal.reading() as state:
-                return view(state)
-        finally:
-            journal.close()
+        with self.journal() as journal, journal.reading() as state:
+            return view(state)
 
     def adopt(self, proposal: Proposal, confirmation: Confirmation | None = None) -> Done:
         """Put a proposed policy in force; see `operating.adopt`."""
-        journal = self.open_journal()
-        try:
+        with self.journal() as journal:
             return adopt(journal, proposal, self.policy_keys(), confirmation)
-        finally:
-            journal.close()
 
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""

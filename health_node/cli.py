@@ -75,12 +75,8 @@ def load(home: Path, as_json: bool, max_rejected: int | None, release: str | Non
 
 
 def _release_in_force(opened: HealthHome) -> str:
-    journal = opened.open_journal()
-    try:
-        with journal.reading() as state:
-            return state.release
-    finally:
-        journal.close()
+    with opened.journal() as journal, journal.reading() as state:
+        return state.release
 
 
 commands.add_command(register_command(HealthHome, _PEERS, inboxes=False))

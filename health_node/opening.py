@@ -72,25 +72,18 @@ class HealthHome(AgencyHome[HealthState]):
         self, source: Path, release: str, *, progress: Progress | None = None, max_rejected: int | None = None
     ) -> LoadReport:
         """Load people from a source and put them in force; a serving node takes them at the next question."""
-        journal = self.open_journal()
-        try:
-            with self.loads.loading(os.urandom) as load:
-                with journal.reading() as state:
-                    in_force = state.linkage
-                linkage = self.linkage_keys.chain(in_force)
-                report = load_people(
-                    source, self.loads.file(load), linkage, progress=progress, max_rejected=max_rejected
-                )
-                self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
-                forget_old_loads(journal, self.loads)
-        finally:
-            journal.close()
+        with self.journal() as journal, self.loads.loading(os.urandom) as load:
+            with journal.reading() as state:
+                in_force = state.linkage
+            linkage = self.linkage_keys.chain(in_force)
+            report = load_people(source, self.loads.file(load), linkage, progress=progress, max_rejected=max_rejected)
+            self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
+            forget_old_loads(journal, self.loads)
         return report
 
     def relink(self, source: NextKey, *, progress: Progress | None = None) -> RelinkReport:
         """Change the linkage key of the people in force; a serving node takes it at the next question."""
-        journal = self.open_journal()
-        try:
+        with self.journal() as journal:
             return relink_people(
                 journal,
                 self.loads,
@@ -100,8 +93,6 @@ class HealthHome(AgencyHome[HealthState]):
                 engine_threads=self.config.limits.engine_threads,
                 progress=progress,
             )
-        finally:
-            journal.close()
 
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""

@@ -14,7 +14,7 @@ from tripartite.v1 import health_service_pb2
 
 from broker_common import card_texts
 from broker_common.card_commands import verify_card_role
-from broker_common.cli import HostPort, emit, home_option, json_option, lifeline_option, ready_line, say
+from broker_common.cli import HostPort, emit, home_option, instant, json_option, lifeline_option, ready_line, say
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.privacy.accounting import epsilon_text
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
@@ -24,7 +24,7 @@ from researcher_node import texts
 from researcher_node.answers import Answers, AskedQuestion
 from researcher_node.asking import Dictionaries, Precision, Quoted, Session, Wanted, parse_fraction
 from researcher_node.config import AgencyPeer, ResearcherConfig
-from researcher_node.listing import answer_json, answer_text, instant, question_json, questions_text
+from researcher_node.listing import answer_json, answer_text, question_json, questions_text
 from researcher_node.opening import ResearcherHome
 from researcher_node.selection import STATES, Selection, parse_since, parse_until
 from researcher_node.trust import AGENCIES
@@ -280,7 +280,7 @@ def create(
     )
     for name, value in (("--id", researcher_id), ("--organisation", organisation), ("--project", project)):
         if not IDENTIFIER.fullmatch(value):
-            raise InvalidRequestError("INVALID_VALUE", name=name, problem=f"is {value!r}", remedy=texts.NAME_RULE)
+            raise InvalidRequestError("INVALID_VALUE", name=name, problem=f"is {value!r}", remedy=card_texts.NAME_RULE)
     own = ResearcherHome.create(home, config).own_card()
     result = {"home": str(home), "researcher_id": researcher_id, "fingerprint": own.fingerprint}
     emit(as_json, result, texts.CREATED.format_map(result))

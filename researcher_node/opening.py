@@ -145,6 +145,7 @@ class ResearcherHome:
             service="tripartite.v1.InboxService",
             clock=self._clock,
             reflection=self.config.reflection,
+            exchanges_cards=False,
         )
 
         async def keep_cards_current() -> None:

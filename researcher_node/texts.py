@@ -81,7 +81,6 @@ HEALTH_HELP = "Where the health node listens."
 CENSUS_HELP = "Where the census node listens."
 ADDRESS_HELP = "Where your inbox will listen, if you run one."
 EMPTY_FOLDER = "Nothing was changed. Name a folder that is new or empty."
-NAME_RULE = "Use small letters, digits and hyphens, at most 63."
 CREATED = """\
 A researcher home for {researcher_id} stands in {home}.
   fingerprint of its card  {fingerprint}

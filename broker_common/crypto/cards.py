@@ -4,8 +4,8 @@
      "name":"node","organisation":"census-agency","origin":"census.example/tripartite","role":"census","serial":1}
 
 Parties know each other by cards. The first card of a party is compared by people (its fingerprint); each later one is
-signed by the newest identity key of the one before and has a higher serial, so that it can be taken from anywhere. A key is put to
-use at `from_ms` and honoured until `until_ms` (0: until a later card says otherwise); the keys of a card are all that its
+signed by the newest identity key of the one before and has a higher serial, so that it can be taken from anywhere. A key is
+put to use at `from_ms` and honoured until `until_ms` (0: until a later card says otherwise); the keys of a card are all that its
 party is known by. A card is signed by every identity key that it lists.
 
 Canonical JSON, as in the log: a card has one spelling, and its SHA-256 is its fingerprint.

@@ -31,7 +31,7 @@ from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import FORMAT_VERSION, LogState, ReplayError
 from broker_common.values import Clock
 
-__all__ = ["Checkpointed", "Journal", "Transaction", "store_errors"]
+__all__ = ["Checkpointed", "Journal", "StateT", "Transaction", "store_errors"]
 
 StateT = TypeVar("StateT", bound=LogState)
 # How long another process may hold the journal before BUSY is said.
