@@ -6,10 +6,8 @@ A role makes its homes known through the entry points `tripartite.homes`; which 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, cast
@@ -17,11 +15,13 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import click
 
 from broker_common import card_texts as texts
-from broker_common.cli import emit, home_option, is_address, json_option, say
+from broker_common.cli import emit, home_option, instant, is_address, json_option, load_installed, say
 from broker_common.crypto.cards import (
+    MOST_KEYS_PER_PURPOSE,
     PURPOSES,
     SAMPLE,
     TLS,
+    Card,
     CardKey,
     PublicKey,
     SignedCard,
@@ -34,11 +34,11 @@ from broker_common.crypto.certificates import PeerCertificate, Role
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, VerifyKey
-from broker_common.errors import InvalidRequestError
+from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
-from broker_common.storage.home import Home, no_config
+from broker_common.storage.home import Home, stated_role
 from broker_common.storage.keyring import Keyring
 from broker_common.storage.registration import IDENTIFIER, read_card
 from broker_common.tlog.entries import MAX_INBOX_CHARACTERS, MAX_PROJECTS
@@ -180,6 +180,7 @@ def _replace_key(opened: KeyHome, purpose: str, wait_ms: int | None, honour_ms: 
 def _rotate(
     opened: KeyHome, before: VerifiedCard, purpose: str, *, now_ms: int, from_ms: int, until_ms: int
 ) -> VerifiedCard:
+    _verify_room(with_new_key(before.card, purpose, "", now_ms=now_ms, from_ms=from_ms, until_ms=until_ms), purpose)
     ring = opened.keyring
     ring.forget_unlisted(before, purpose)
     key = ring.make(purpose, before.card.identity, now_ms)
@@ -187,10 +188,27 @@ def _rotate(
     unsigned = with_new_key(before.card, purpose, key, now_ms=now_ms, from_ms=from_ms, until_ms=until_ms)
     after = verify_card(sign_card(unsigned, ring.listed_signing(unsigned, Purpose.IDENTITY)))
     opened.publish(after.signed)
-    # CRASH: keys that have left the card are still in their files, unused, until a node starts or the next change.
-    opened.after_rotation(purpose)
+    # CRASH: keys that have left the card are still in their files, unused, until a node starts or the next change. And the
+    # policy in force is signed by the policy key before alone: the same proposed and adopted again is signed by the new one.
+    try:
+        opened.after_rotation(purpose)
+    except BrokerError:
+        say(texts.UNFINISHED)
+        raise
     ring.forget_ended(after, now_ms)
     return after
+
+
+def _verify_room(unsigned: Card, purpose: str) -> None:
+    """Return only if a card can list so many keys for this purpose; said before a key is made."""
+    ends = [key.until_ms for key in unsigned.keys if key.purpose == purpose]
+    if len(ends) > MOST_KEYS_PER_PURPOSE:
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name=f"The key for {purpose}",
+            problem=f"was replaced too often: {MOST_KEYS_PER_PURPOSE} are still good, as many as a card lists",
+            remedy=texts.NO_ROOM.format(when=instant(min(filter(None, ends)))),
+        )
 
 
 # --- an agency's commands ------------------------------------------------------------------------------------------
@@ -333,17 +351,9 @@ _Row: TypeAlias = dict[str, Any]
 
 
 def _open(path: Path) -> KeyHome:
-    file = path / "config.toml"
-    try:
-        role = tomllib.loads(file.read_text(encoding="utf-8")).get("role")
-    except OSError as error:
-        raise no_config(path, "node's or researcher's") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem=str(error)) from error
-    point = next((point for point in entry_points(group=_HOMES) if point.name == role), None)
-    if point is None:
-        raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem="its role is none that is known here")
-    home: KeyHome = point.load()(path)
+    role = stated_role(path)
+    (point,) = entry_points(group=_HOMES, name=role)
+    home: KeyHome = load_installed(point)(path)
     return home
 
 
@@ -372,9 +382,9 @@ def _key_rows(verified: VerifiedCard, now_ms: int) -> list[_Row]:
             "purpose": key.purpose,
             "key_id": _key_id(public),
             "state": _state(verified, key, public, now_ms),
-            "from": _instant(key.from_ms),
-            "until": _instant(key.until_ms) if key.until_ms else None,
-            "expires": _instant(public.expiry_ms) if isinstance(public, PeerCertificate) else None,
+            "from": instant(key.from_ms),
+            "until": instant(key.until_ms) if key.until_ms else None,
+            "expires": instant(public.expiry_ms) if isinstance(public, PeerCertificate) else None,
         }
         for key, public in zip(verified.card.keys, verified.public, strict=True)
     ]
@@ -431,7 +441,3 @@ def _key_table(rows: Sequence[_Row]) -> str:
         + (texts.EXPIRES.format_map(row) if row["expires"] else "")
         for row in rows
     )
-
-
-def _instant(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")

@@ -26,6 +26,11 @@ KEY_GONE = (
     "The private {purpose} key that is in use is not here, so the new one is put to use at once. Peers that may not be in "
     "contact by then are handed the card."
 )
+NO_ROOM = "Nothing was changed. The first of them ends at {when}; 'tripartite keys list' shows them all."
+UNFINISHED = (
+    "The new key is on the card, but the policy in force is signed by the key before alone, and ends with it for whoever "
+    "checks it. Finish it with 'tripartite census policy propose' and 'tripartite census policy adopt'."
+)
 REGISTERED = "Registered {who}, card {serial}, from now on.\n  fingerprint  {fingerprint}"
 DROPPED = "\n  dropped      {dropped}"
 COMPARE = "\nIf the fingerprint was not compared with the card's owner yet, do it now."

@@ -17,6 +17,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import EntryPoint, entry_points, version
 from itertools import pairwise
 from pathlib import Path
@@ -36,12 +37,15 @@ __all__ = [
     "ReleaseName",
     "emit",
     "home_option",
+    "instant",
     "is_address",
     "json_option",
     "lifeline_option",
     "linkage_key_options",
+    "load_installed",
     "main",
     "max_rejected_option",
+    "program",
     "ready_line",
     "rejections_text",
     "say",
@@ -56,7 +60,7 @@ _ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
 _MAX_PORT = 65_535
 _OF_A_DISK = frozenset({"STATE_UNKNOWN", "STORE_FAILED"})
 # A disk that is full, or broken, or mounted so that nobody may write.
-_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 
 home_option = click.option(
     "--home",
@@ -155,6 +159,11 @@ def emit(as_json: bool, result: Mapping[str, Any], text: str) -> None:
     click.echo(json.dumps(result, ensure_ascii=False) if as_json else text)
 
 
+def instant(time_ms: int) -> str:
+    """A time as commands write it: ISO 8601, UTC, to the second."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
 def say(text: str) -> None:
     """Progress and remarks: always on stderr, so that stdout stays clean."""
     click.echo(text, err=True)
@@ -218,9 +227,14 @@ def _points() -> Sequence[EntryPoint]:
     return tuple(entry_points(group=_GROUP))
 
 
-def _load(point: EntryPoint) -> click.Command:
+def load_installed(point: EntryPoint) -> Any:
+    """What an entry point of one of our packages leads to.
+
+    Raises:
+        InvalidRequestError: NOT_INSTALLED.
+    """
     try:
-        command = point.load()
+        return point.load()
     except ModuleNotFoundError as error:
         # Not only the role's own package: `init` needs all three nodes.
         ours = {other.module.partition(".")[0] for other in _points()}
@@ -228,6 +242,10 @@ def _load(point: EntryPoint) -> click.Command:
         if package in ours:
             raise InvalidRequestError("NOT_INSTALLED", role=point.name, package=package) from error
         raise
+
+
+def _load(point: EntryPoint) -> click.Command:
+    command = load_installed(point)
     if not isinstance(command, click.Command):
         raise TypeError(f"the entry point {point.name} is not a command")
     return command

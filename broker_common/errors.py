@@ -83,6 +83,7 @@ class BrokerError(Exception):
         """True when a census node that says this of a ticket has not charged it and never will.
 
         Everything else (a key, a card, a message, a peer) is wrong between the agencies: the ticket stays as good as it is.
+        TICKET_REUSED is said of a ticket that was charged, too, when it comes with another sample.
         """
         return self.code in _ENDS_TICKET
 
@@ -162,7 +163,6 @@ _ENDS_TICKET = frozenset(
         "SERVICE_SHUT_DOWN",
         "SLOT_UNUSABLE",
         "TICKET_EXPIRED",
-        "TICKET_REUSED",
         "UNKNOWN_PROJECT",
         "UNKNOWN_RESEARCHER",
         "UNKNOWN_VALUE",
@@ -260,13 +260,14 @@ REASONS: Mapping[str, Reason] = {
     "INSECURE_TRANSPORT": Reason(
         InvalidRequestError,
         "The connection is not mutual TLS 1.3 with a recognised certificate.",
-        "Update the client's TLS library and use the certificate that the operator issued.",
+        "Update the client's TLS library, and see to it that the other side has registered your present card: "
+        "'tripartite keys card'.",
     ),
     "CERTIFICATE_EXPIRED": Reason(
         InvalidRequestError,
         "The TLS certificate of the {subject} has expired.",
-        "Its owner makes a new one and gives the certificate to the peers. Nothing was charged. If its time has not come, the "
-        "node's clock is wrong: 'When the clock was wrong' in deploy/README.md.",
+        "Its owner makes a new one with 'tripartite keys rotate tls' and hands the card to the peers. Nothing was charged. If "
+        "its time has not come, the node's clock is wrong: 'When the clock was wrong' in deploy/README.md.",
     ),
     "CARD_OUTDATED": Reason(
         InvalidRequestError,
@@ -282,7 +283,7 @@ REASONS: Mapping[str, Reason] = {
     "CARD_MISSING": Reason(
         InvalidRequestError,
         "This home has announced no card, so nobody can know its keys.",
-        "Make a home with 'tripartite init DIR'.",
+        "Make a home with 'tripartite researcher create', or a whole deployment with 'tripartite init DIR'.",
     ),
     "CARD_UNREADABLE": Reason(
         InvalidRequestError,

@@ -188,11 +188,8 @@ def _give(opened: CensusHome, act: Callable[[Journal[CensusState], str, SigningK
     """Do what the operator orders, signed."""
     verify_reason(reason)
     key = opened.private_operator_key()
-    journal = opened.open_journal()
-    try:
+    with opened.journal() as journal:
         return act(journal, reason, key)
-    finally:
-        journal.close()
 
 
 def _emit_state(as_json: bool, done: Done, text: str) -> None:

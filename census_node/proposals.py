@@ -154,7 +154,7 @@ class Consequences:
     is_shut: bool
     # Why the operator has to confirm it; empty when they need not.
     weaker: tuple[str, ...]
-    # What shows more than before, is less than it looks, or keeps the service from working; needs no confirmation.
+    # What is less than it looks, or keeps the service from working. Said whether it is to be confirmed or not.
     warnings: tuple[str, ...]
 
     @property

@@ -107,18 +107,22 @@ class Nodes:
                 return
             self._say(f"{role} node was killed (signal {-code}); starting it again")
             await asyncio.sleep(_RESTART_SECONDS)
-            await self._restart(role)
+            if not await self._restart(role):
+                return
 
-    async def _restart(self, role: str) -> None:
+    async def _restart(self, role: str) -> bool:
+        """Start a node again; False if it stopped by itself."""
         while True:
             try:
                 await self._start(role)
-            except ChildFailedError:
-                # Somebody else may be serving the home just now; look again.
+            except ChildFailedError as error:
+                if not error.may_pass:
+                    self._say(f"{role} node stopped by itself (exit {error.child_code}); it said why above")
+                    return False
                 await asyncio.sleep(_RESTART_SECONDS)
             else:
                 self._say(f"{role} node is back")
-                return
+                return True
 
 
 class ChildFailedError(InternalError):
@@ -129,3 +133,5 @@ class ChildFailedError(InternalError):
         self.role = role
         # The node's own exit code tells more than ours; a node that was killed has none.
         self.child_code = code if code > 0 else int(ExitCode.INTERNAL)
+        # Killed, or somebody else is serving the home or holding its port just now.
+        self.may_pass = code < 0 or code == ExitCode.REFUSED

@@ -102,9 +102,13 @@ class CensusLink:
     async def keep_cards_current(self) -> None:
         """Exchange cards now and every few minutes. Ends when cancelled."""
         while True:
-            async with self._exchanging:
-                exchanged = await self._try_exchange()
+            exchanged = await self.exchange_cards()
             await asyncio.sleep(_EXCHANGE_SECONDS if exchanged else _SOON_SECONDS)
+
+    async def exchange_cards(self) -> bool:
+        """Exchange cards once; False if that was not possible. Takes no longer than one call may."""
+        async with self._exchanging:
+            return await self._try_exchange()
 
     async def has_news(self, since: int) -> bool:
         """Whether either side has heard of a new card since `news` was `since`, if need be by an exchange now."""

@@ -35,6 +35,7 @@ from health_node.node import Accepted, HealthNode
 
 __all__ = ["HealthService"]
 
+_log = structlog.get_logger()
 Context = ServicerContext[object, object]
 CountCall = StreamStreamCall[census_service_pb2.CountRequest, census_service_pb2.CountResponse]
 ResultT = TypeVar("ResultT")
@@ -156,13 +157,16 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         return await asyncio.to_thread(self._node.verify, request, researcher, policy), policy
 
     async def _fetch_policy(self) -> Policy:
-        census = await self._census.now()
-        response = await calling(
-            "census",
-            census.stub.GetPolicy(
-                census_service_pb2.GetPolicyRequest(), timeout=_POLICY_TIMEOUT_SECONDS, wait_for_ready=True
-            ),
-        )
+        try:
+            census = await self._census.now()
+            response = await calling(
+                "census",
+                census.stub.GetPolicy(
+                    census_service_pb2.GetPolicyRequest(), timeout=_POLICY_TIMEOUT_SECONDS, wait_for_ready=True
+                ),
+            )
+        except InvalidRequestError as error:
+            raise _for_researcher(error) from error
         try:
             return policy_from_wire(response.policy, census.policy_keys)
         except BrokerError as error:
@@ -227,7 +231,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         except BrokerError as error:
             if error.ends_ticket:
                 await asyncio.to_thread(self._node.log_refused, accepted.ticket.hash.hex(), error.code)
-            raise
+            raise _for_researcher(error) from error
 
     async def _retrying(self, attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """What `attempt` gives; tried again while the census node is away or busy, until the deadline passes."""
@@ -295,6 +299,17 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         await walk.reach(health_service_pb2.STAGE_CHARGED)
         await _expect(call, "released")
         await asyncio.to_thread(self._node.log_settled, ticket_hash)
+
+
+def _for_researcher(error: BrokerError) -> BrokerError:
+    """What the researcher is told of a failure on the way to the census node.
+
+    A key, a card or a message that is wrong between the agencies is theirs to mend: the question is as good as it was.
+    """
+    if not isinstance(error, InvalidRequestError) or error.ends_ticket or error.for_operator:
+        return error
+    _log.warning("the agencies do not agree", code=error.code)
+    return PeerUnavailableError("PEER_FAILED", peer="health", reason=error.code)
 
 
 async def _write(call: CountCall, part: census_service_pb2.CountRequest) -> None:

@@ -23,7 +23,7 @@ from tripartite.v1 import answer_pb2, ticket_pb2
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import VerifyKey
-from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
+from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.accounting import price_units
 from broker_common.query.answer import open_answer
 from broker_common.query.messages import parse_message
@@ -133,8 +133,8 @@ class AskedQuestion:
 class Answers:
     """One researcher's store. Several processes and threads may use it at once: `ask` and the inbox do.
 
-    Every method raises InternalError STORE_FAILED when the disk does, and RefusedError BUSY when another process does not
-    let go of the store.
+    Every method raises InternalError STORE_FAILED when the disk fails, INTEGRITY when the file is damaged, and RefusedError
+    BUSY when another process does not let go of the store.
     """
 
     def __init__(self, path: Path, keys: CensusKeys, clock: Clock) -> None:
@@ -167,7 +167,6 @@ class Answers:
         with self._lock:
             self._db.close()
 
-    @store_errors()
     def put(self, asked: AskedQuestion, opening_key: OpeningKey) -> None:
         """Remember a question before its ticket leaves."""
         row = {
@@ -189,7 +188,6 @@ class Answers:
         with self._lock, _store_errors():
             self._db.table("questions").insert(row)
 
-    @store_errors()
     def refuse(self, query: str, code: str) -> None:
         """Remember that a question was refused."""
         self._settle(query, {"refused": code})
@@ -233,14 +231,12 @@ class Answers:
         """
         return _asked(self._row(query))
 
-    @store_errors()
     def all(self) -> list[AskedQuestion]:
         """Every question, oldest first."""
         with self._lock, _store_errors():
             rows = list(self._db.query("select * from questions order by asked_ms, rowid"))
         return [_asked(row) for row in rows]
 
-    @store_errors()
     def receive(self, sealed: answer_pb2.SealedAnswer) -> AskedQuestion:
         """Verify and keep an answer; receiving it again changes nothing.
 
@@ -302,7 +298,6 @@ class Answers:
         if (event.ticket, event.scale, event.units) != (answer.ticket_hash.hex(), answer.scale, answer.charged):
             raise ValueError("the charge in the log is not the answer's")
 
-    @store_errors()
     def _row(self, query: str) -> dict[str, Any]:
         with self._lock, _store_errors():
             rows = list(self._db.query("select * from questions where query = ?", [query]))
@@ -335,10 +330,11 @@ def _asked(row: dict[str, Any]) -> AskedQuestion:
 
 @contextlib.contextmanager
 def _store_errors() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        # The low byte is the primary code; there are several ways of being busy.
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-            raise RefusedError("BUSY", retry_seconds=_BUSY_TIMEOUT_SECONDS) from error
-        raise InternalError("STORE_FAILED") from error
+    with store_errors():
+        try:
+            yield
+        except sqlite3.Error as error:
+            # The low byte is the primary code; there are several ways of being busy.
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+                raise RefusedError("BUSY", retry_seconds=_BUSY_TIMEOUT_SECONDS) from error
+            raise

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from tripartite.v1 import health_service_pb2
 
 from broker_common import card_texts
@@ -18,6 +19,7 @@ from broker_common.cli import (
     HostPort,
     emit,
     home_option,
+    instant,
     json_option,
     lifeline_option,
     ready_line,
@@ -32,7 +34,7 @@ from researcher_node import texts
 from researcher_node.answers import Answers, AskedQuestion
 from researcher_node.asking import Dictionaries, Precision, Quoted, Session, Wanted, parse_fraction
 from researcher_node.config import AgencyPeer, ResearcherConfig
-from researcher_node.listing import answer_json, answer_text, instant, question_json, questions_text
+from researcher_node.listing import answer_json, answer_text, question_json, questions_text
 from researcher_node.opening import ResearcherHome
 from researcher_node.selection import STATES, Selection, parse_since, parse_until
 from researcher_node.trust import AGENCIES
@@ -149,6 +151,9 @@ def ask(
     precision = _precision(scale, wanted_margin)
     if (again is None) == (where is None) or (where is None) != (count is None):
         raise click.UsageError(texts.WHERE_OR_AGAIN)
+    fraction_given = click.get_current_context().get_parameter_source("fraction") is ParameterSource.COMMANDLINE
+    if again is not None and (precision != Precision() or project is not None or fraction_given):
+        raise click.UsageError(texts.AGAIN_AS_IT_WAS)
     opened = ResearcherHome(home)
     wanted = None
     if where is not None and count is not None:
@@ -228,7 +233,11 @@ def answers(
 
 
 async def _collect(opened: ResearcherHome, store: Answers, query_id: str | None) -> None:
-    """Fetch what is not answered; what is still not out, or will never be, is no failure."""
+    """Fetch what is not answered; what is still not out, or will never be, is no failure.
+
+    An answer that does not hold keeps nobody from the others; it is the failure at the end.
+    """
+    failure: BrokerError | None = None
     async with opened.session(store) as session:
         for asked in store.all():
             # Also what was refused: a ticket that was charged may have been refused when it came again.
@@ -236,12 +245,16 @@ async def _collect(opened: ResearcherHome, store: Answers, query_id: str | None)
                 try:
                     await session.collect_now(asked.query)
                 except BrokerError as error:
-                    if error.code not in {"ANSWER_PENDING", "ANSWER_EXPIRED"}:
+                    if error.code not in {"ANSWER_PENDING", "ANSWER_EXPIRED", "PEER_MISBEHAVED"}:
                         raise
                     if error.code != "ANSWER_PENDING":
                         say(f"{asked.query}: {error.text}")
                     elif asked.state == "pending":
                         say(texts.NOT_OUT.format(query=asked.query))
+                    if error.code == "PEER_MISBEHAVED":
+                        failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 @commands.command()
@@ -278,7 +291,7 @@ def create(
     )
     for name, value in (("--id", researcher_id), ("--organisation", organisation), ("--project", project)):
         if not IDENTIFIER.fullmatch(value):
-            raise InvalidRequestError("INVALID_VALUE", name=name, problem=f"is {value!r}", remedy=texts.NAME_RULE)
+            raise InvalidRequestError("INVALID_VALUE", name=name, problem=f"is {value!r}", remedy=card_texts.NAME_RULE)
     own = ResearcherHome.create(home, config).own_card()
     result = {"home": str(home), "researcher_id": researcher_id, "fingerprint": own.fingerprint}
     emit(as_json, result, texts.CREATED.format_map(result))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from broker_common.cli import instant
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.errors import InternalError, error_for
 from broker_common.privacy.accounting import epsilon_text
@@ -14,7 +14,7 @@ from broker_common.privacy.discrete_laplace import margin
 from researcher_node import texts
 from researcher_node.answers import AskedQuestion
 
-__all__ = ["answer_json", "answer_text", "instant", "question_json", "questions_text"]
+__all__ = ["answer_json", "answer_text", "question_json", "questions_text"]
 
 # A table is for finding one's way; the criteria of one question are shown in full when it is the only one.
 _CELL_CHARACTERS = 40
@@ -89,11 +89,6 @@ def questions_text(questions: Sequence[AskedQuestion], now_ms: int) -> str:
     if any(_is_overdue(asked, now_ms) for asked in questions):
         lines.append(f"{texts.OVERDUE_MARK} {texts.OVERDUE}")
     return "\n".join(lines)
-
-
-def instant(time_ms: int) -> str:
-    """A time as commands write it: ISO 8601, UTC, to the second."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
 def _paragraph(asked: AskedQuestion, now_ms: int) -> str:

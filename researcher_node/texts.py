@@ -68,6 +68,7 @@ LAST_HELP = "Only the newest so many of what the other filters leave."
 COLLECT_HELP = "First fetch answers that have not arrived yet from the census node."
 
 WHERE_OR_AGAIN = "Give --where and --count, or --again with an earlier query id."
+AGAIN_AS_IT_WAS = "--again submits the ticket as it was signed: --scale, --margin, --fraction and --project cannot be changed any more."
 QUOTING_AGAIN = "The quote is no longer held; quoting again. Nothing was charged."
 INTERRUPTED = (
     "If the health node has taken the question it goes on: 'tripartite researcher answers --collect {query}' "
@@ -87,7 +88,6 @@ ADDRESS_HELP = (
     "Where your inbox will listen, if you run one. Port 0 is another one at each start, which nobody is told."
 )
 EMPTY_FOLDER = "Nothing was changed. Name a folder that is new or empty."
-NAME_RULE = "Use small letters, digits and hyphens, at most 63."
 CREATED = """\
 A researcher home for {researcher_id} stands in {home}.
   fingerprint of its card  {fingerprint}

@@ -19,7 +19,7 @@ import msgspec
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.storage.durable import exclusive, make_folder, replace_file
 
-__all__ = ["Home", "no_config"]
+__all__ = ["Home", "no_config", "stated_role"]
 
 ValueT = TypeVar("ValueT")
 _CONFIG = "config.toml"
@@ -53,6 +53,26 @@ def _role_of(data: bytes) -> str:
         return ""
     role = config.get("role") if isinstance(config, dict) else ""
     return role if role in _ROLES else ""
+
+
+def stated_role(path: Path) -> str:
+    """The role that the home at `path` says it is for.
+
+    Raises:
+        InvalidRequestError: HOME_INVALID or CONFIG_INVALID.
+    """
+    file = path / _CONFIG
+    try:
+        data = file.read_bytes()
+        msgspec.toml.decode(data)
+    except OSError as error:
+        raise no_config(path, "node's or researcher's") from error
+    except _DECODE_ERRORS as error:
+        raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem=str(error)) from error
+    role = _role_of(data)
+    if not role:
+        raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem="its role is none that is known here")
+    return role
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import structlog
+
 from broker_common.crypto.cards import (
     PURPOSES,
     SAMPLE,
@@ -34,7 +36,7 @@ from broker_common.crypto.sampling import SamplingKey
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.secret_text import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.errors import InvalidRequestError
+from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.storage.durable import exclusive
 from broker_common.storage.home import Home
 from broker_common.tlog.note import NoteSigner
@@ -44,6 +46,8 @@ from broker_common.values import Clock
 __all__ = ["CERTIFICATE_DAYS", "Keyring", "log_signer"]
 
 CERTIFICATE_DAYS = 365
+_log = structlog.get_logger()
+_NEEDED_LATER = frozenset({Purpose.LOG.value, Purpose.IDENTITY.value})
 
 
 class Keyring:
@@ -180,9 +184,10 @@ class Keyring:
 
     def _append(self, purpose: str, text: str) -> None:
         reference = self._reference(purpose)
-        path = self._home.key_file(reference)
-        before = path.read_text(encoding="ascii") if path.is_file() else ""
-        self._home.replace_key(reference, before + text)
+        before = self._home.read_key(reference, str) if self._home.key_file(reference).is_file() else ""
+        # An editor may have left the last line without its end.
+        separator = "" if before.endswith("\n") or not before else "\n"
+        self._home.replace_key(reference, f"{before}{separator}{text}")
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
@@ -197,13 +202,18 @@ class Keyring:
     def forget_ended(self, card: VerifiedCard, now_ms: int, *, log_ms: int | None = None) -> None:
         """Remove the keys whose time is over: a stolen disk must not open what was sealed to them.
 
-        `log_ms` is the time that the home's log has come to. A clock that is ahead once must not end the log's key: whoever
-        opens the log when it is set right needs it. Keys that are not on this machine are left alone.
+        `log_ms` is the time that the home's log has come to, 0 where there is none. A clock that is ahead once must not end
+        the keys of log and card: whoever opens the log, or makes the next card, when it is set right needs them. Keys that
+        are not on this machine are left alone, and so are those that it may not change.
         """
         for purpose in self._references:
-            at_ms = now_ms if log_ms is None or purpose != Purpose.LOG.value else min(now_ms, log_ms)
-            with contextlib.suppress(InvalidRequestError):
+            at_ms = now_ms if log_ms is None or purpose not in _NEEDED_LATER else min(now_ms, log_ms)
+            try:
                 self._keep(purpose, card.honoured(purpose, at_ms))
+            except InvalidRequestError:
+                continue
+            except InternalError as error:
+                _log.warning("a key that has ended cannot be removed", purpose=purpose, code=error.code)
 
     def _keep(self, purpose: str, wanted: Sequence[PublicKey]) -> None:
         reference = self._reference(purpose)

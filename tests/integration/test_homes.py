@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -43,8 +45,10 @@ from broker_common.tlog.entries import Registered
 from broker_common.tlog.health_state import HealthState
 from census_node.opening import CensusHome
 from deploy.local import Plan, lay_out
+from health_node import census_link
 from health_node.opening import HealthHome
-from researcher_node.asking import Precision, Wanted
+from health_node.service import HealthService
+from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
 
 Serve = Callable[[Callable[[str], None]], Awaitable[None]]
@@ -361,6 +365,91 @@ async def test_registered_inbox_cannot_stop_the_census_node(deployment: Path) ->
                     break
             assert set(inbox.said) == set(HostileInbox.codes)
             assert await ask(researcher, 50) == price_units(50)
+
+
+@pytest.mark.parametrize("hears", [True, False], ids=["answered", "away"])
+async def test_health_node_hears_of_a_new_card_before_it_seals_anything(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch, hears: bool
+) -> None:
+    """What it takes up again after a start would be sealed to the key before; if nobody answers, it goes on all the same."""
+    steps: list[str] = []
+
+    async def fetch(*_: object) -> None:
+        steps.append("cards")
+        if not hears:
+            raise PeerUnavailableError("PEER_UNAVAILABLE", peer="census")
+
+    async def recover(_: HealthService) -> None:
+        steps.append("questions")
+
+    monkeypatch.setattr(census_link, "fetch_card", fetch)
+    monkeypatch.setattr(HealthService, "recover", recover)
+    async with serving(HealthHome(deployment / "health").serve):
+        await until(lambda: "questions" in steps)
+    assert steps[:2] == ["cards", "questions"]
+
+
+@pytest.mark.parametrize("role", ["census", "health"])
+async def test_start_that_fails_keeps_no_file_open(deployment: Path, role: str) -> None:
+    """Whatever is missing is said, and the journal is closed."""
+    (deployment / role / "keys" / ("answer.key" if role == "census" else "manifest.key")).unlink()
+    assert (await refused_start(deployment / role)).code == "SECRET_MISSING"
+    assert not [file for file in open_files() if file.startswith(str(deployment))]
+
+
+@pytest.mark.parametrize("role", ["census", "health"])
+def test_journal_that_does_not_open_is_closed(deployment: Path, role: str) -> None:
+    """Neither one that is damaged nor one that is no database is held open."""
+    journal = deployment / role / "journal.db"
+    for statement in ("update head set checkpoint = ''", "drop table entries"):
+        with contextlib.closing(sqlite3.connect(journal)) as connection:
+            connection.execute(statement)
+            connection.commit()
+        assert code_of(HOMES[role](deployment / role).open_journal) == "INTEGRITY"  # type: ignore[union-attr]  # an agency's
+    journal.write_bytes(b"not a database" * 1000)
+    assert code_of(HOMES[role](deployment / role).open_journal) == "INTEGRITY"  # type: ignore[union-attr]  # an agency's
+    assert not [file for file in open_files() if file.startswith(str(deployment))]
+
+
+def open_files() -> list[str]:
+    """Every file that this process holds open."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(str(link.readlink()))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("error", "stops"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "STORE_FAILED"),
+        (InternalError("STORE_FAILED"), "STORE_FAILED"),
+        (ValueError("of a peer's making"), ""),
+        (PeerUnavailableError("PEER_UNAVAILABLE", peer="census"), ""),
+    ],
+    ids=["disk", "store", "bug", "away"],
+)
+async def test_inbox_stops_for_its_own_disk_alone(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, stops: str
+) -> None:
+    """A new card that cannot be kept is said and ends it; nothing that a peer does ends it."""
+    met: list[str] = []
+
+    async def meet(_: Session, role: Role) -> None:
+        met.append(role)
+        raise error
+
+    monkeypatch.setattr(Session, "meet", meet)
+    serving = asyncio.ensure_future(ResearcherHome(deployment / "researcher").serve(lambda _: None))
+    await until(lambda: serving.done() or len(met) == 2)
+    if stops:
+        with pytest.raises(InternalError, match=stops):
+            await asyncio.wait_for(serving, 10)
+        return
+    assert not serving.done()
+    serving.cancel()
+    await asyncio.wait({serving})
 
 
 async def test_second_node_on_the_same_address_says_so(deployment: Path) -> None:
