@@ -6,10 +6,8 @@ A role makes its homes known through the entry points `tripartite.homes`; which 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, cast
@@ -17,11 +15,13 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import click
 
 from broker_common import card_texts as texts
-from broker_common.cli import emit, home_option, json_option
+from broker_common.cli import emit, home_option, instant, is_address, json_option, load_installed, say
 from broker_common.crypto.cards import (
+    MOST_KEYS_PER_PURPOSE,
     PURPOSES,
     SAMPLE,
     TLS,
+    Card,
     CardKey,
     PublicKey,
     SignedCard,
@@ -34,11 +34,11 @@ from broker_common.crypto.certificates import PeerCertificate, Role
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, VerifyKey
-from broker_common.errors import InvalidRequestError
+from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
-from broker_common.storage.home import Home, no_config
+from broker_common.storage.home import Home, stated_role
 from broker_common.storage.keyring import Keyring
 from broker_common.storage.registration import IDENTIFIER, read_card
 from broker_common.tlog.entries import MAX_INBOX_CHARACTERS, MAX_PROJECTS
@@ -51,7 +51,6 @@ _HOMES = "tripartite.homes"
 _DAY_MS = 86_400_000  # a unit
 _DURATION = re.compile(r"([0-9]{1,6})([dhms])")
 _UNIT_MS = {"d": _DAY_MS, "h": 3_600_000, "m": 60_000, "s": 1000}
-_ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
 
 
 class KeyHome(Protocol):
@@ -171,6 +170,9 @@ def _replace_key(opened: KeyHome, purpose: str, wait_ms: int | None, honour_ms: 
             problem=f"'{purpose[:32]}' is no kind of key that this home has",
             remedy=texts.PURPOSES.format(purposes=", ".join(PURPOSES[before.card.role])),
         )
+    if wait_ms is None and usual.wait_ms and not opened.keyring.has(before, purpose, now_ms):
+        say(texts.KEY_GONE.format(purpose=purpose))
+        wait_ms = 0
     from_ms = now_ms + (usual.wait_ms if wait_ms is None else wait_ms)
     until_ms = from_ms + (usual.honour_ms if honour_ms is None else honour_ms)
     return _rotate(opened, before, purpose, now_ms=now_ms, from_ms=from_ms, until_ms=until_ms), now_ms
@@ -179,6 +181,7 @@ def _replace_key(opened: KeyHome, purpose: str, wait_ms: int | None, honour_ms: 
 def _rotate(
     opened: KeyHome, before: VerifiedCard, purpose: str, *, now_ms: int, from_ms: int, until_ms: int
 ) -> VerifiedCard:
+    _verify_room(with_new_key(before.card, purpose, "", now_ms=now_ms, from_ms=from_ms, until_ms=until_ms), purpose)
     ring = opened.keyring
     ring.forget_unlisted(before, purpose)
     key = ring.make(purpose, before.card.identity, now_ms)
@@ -186,10 +189,27 @@ def _rotate(
     unsigned = with_new_key(before.card, purpose, key, now_ms=now_ms, from_ms=from_ms, until_ms=until_ms)
     after = verify_card(sign_card(unsigned, ring.listed_signing(unsigned, Purpose.IDENTITY)))
     opened.publish(after.signed)
-    # CRASH: keys that have left the card are still in their files, unused, until a node starts or the next change.
-    opened.after_rotation(purpose)
+    # CRASH: keys that have left the card are still in their files, unused, until a node starts or the next change. And the
+    # policy in force is signed by the policy key before alone: the same proposed and adopted again is signed by the new one.
+    try:
+        opened.after_rotation(purpose)
+    except BrokerError:
+        say(texts.UNFINISHED)
+        raise
     ring.forget_ended(after, now_ms)
     return after
+
+
+def _verify_room(unsigned: Card, purpose: str) -> None:
+    """Return only if a card can list so many keys for this purpose; said before a key is made."""
+    ends = [key.until_ms for key in unsigned.keys if key.purpose == purpose]
+    if len(ends) > MOST_KEYS_PER_PURPOSE:
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name=f"The key for {purpose}",
+            problem=f"was replaced too often: {MOST_KEYS_PER_PURPOSE} are still good, as many as a card lists",
+            remedy=texts.NO_ROOM.format(when=instant(min(filter(None, ends)))),
+        )
 
 
 # --- an agency's commands ------------------------------------------------------------------------------------------
@@ -222,11 +242,15 @@ def register_command(
         verified = read_card(card, fingerprint=fingerprint) if card is not None else _known_card(known, str(researcher))
         verify_card_role(verified, roles)
         identity = verified.card.identity
-        is_new = (identity.role, peer_name(identity)) not in known
-        _verify_terms(identity.role, project, inbox, is_new=is_new)
+        before = known.get((identity.role, peer_name(identity)))
+        _verify_terms(identity.role, project, inbox, is_new=before is None)
         registration = opened.register(verified, projects=project or None, inbox=inbox, replace_because=reason or "")
         result = _peer_json(registration, system_clock())
-        emit(as_json, result, texts.REGISTERED.format_map(result | {"projects": ", ".join(registration.projects)}))
+        if identity.role == "researcher":
+            result["dropped"] = [
+                each for each in (before.projects if before else ()) if each not in registration.projects
+            ]
+        emit(as_json, result, _registered_text(result))
 
     command.__doc__ = texts.REGISTER_HELP
     options = [
@@ -312,11 +336,12 @@ def _verify_terms(role: Role, projects: Sequence[str], inbox: str | None, *, is_
             problem=f"is given more than {MAX_PROJECTS} times",
             remedy=texts.MANY_PROJECTS,
         )
-    if inbox and (not _ADDRESS.fullmatch(inbox) or len(inbox) > MAX_INBOX_CHARACTERS):
+    # Port 0 is one to listen at, whichever is free, and none to call.
+    if inbox and (not is_address(inbox, least_port=1) or len(inbox) > MAX_INBOX_CHARACTERS):
         raise InvalidRequestError(
             "INVALID_VALUE",
             name="--inbox",
-            problem="is not HOST:PORT",
+            problem="is not HOST:PORT with a port from 1 to 65535",
             remedy="Leave it empty for a researcher without.",
         )
 
@@ -327,17 +352,9 @@ _Row: TypeAlias = dict[str, Any]
 
 
 def _open(path: Path) -> KeyHome:
-    file = path / "config.toml"
-    try:
-        role = tomllib.loads(file.read_text(encoding="utf-8")).get("role")
-    except OSError as error:
-        raise no_config(path, "node's or researcher's") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem=str(error)) from error
-    point = next((point for point in entry_points(group=_HOMES) if point.name == role), None)
-    if point is None:
-        raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem="its role is none that is known here")
-    home: KeyHome = point.load()(path)
+    role = stated_role(path)
+    (point,) = entry_points(group=_HOMES, name=role)
+    home: KeyHome = load_installed(point)(path)
     return home
 
 
@@ -366,9 +383,9 @@ def _key_rows(verified: VerifiedCard, now_ms: int) -> list[_Row]:
             "purpose": key.purpose,
             "key_id": _key_id(public),
             "state": _state(verified, key, public, now_ms),
-            "from": _instant(key.from_ms),
-            "until": _instant(key.until_ms) if key.until_ms else None,
-            "expires": _instant(public.expiry_ms) if isinstance(public, PeerCertificate) else None,
+            "from": instant(key.from_ms),
+            "until": instant(key.until_ms) if key.until_ms else None,
+            "expires": instant(public.expiry_ms) if isinstance(public, PeerCertificate) else None,
         }
         for key, public in zip(verified.card.keys, verified.public, strict=True)
     ]
@@ -395,14 +412,28 @@ def _key_id(public: PublicKey) -> str:
 
 
 def _list_text(result: _Row) -> str:
-    parts = [texts.OWN.format_map(result), _key_table(result["keys"])]
+    parts = [texts.OWN.format_map(result | {"who": _who(result)}), _key_table(result["keys"])]
     if result["linkage"]:
         parts.append(texts.LINKAGE.format_map(result))
     for peer in result["peers"]:
-        projects = texts.PROJECTS.format(projects=", ".join(peer["projects"])) if peer.get("projects") else ""
-        inbox = texts.INBOX.format(inbox=peer["inbox"]) if peer.get("inbox") else ""
-        parts += ["", texts.PEER.format_map(peer) + projects + inbox, _key_table(peer["keys"])]
+        shown = texts.PEER.format_map(peer | {"who": _who(peer)}) + _terms_text(peer)
+        parts += ["", shown, _key_table(peer["keys"])]
     return "\n".join(parts)
+
+
+def _registered_text(result: _Row) -> str:
+    dropped = texts.DROPPED.format(dropped=", ".join(result["dropped"])) if result.get("dropped") else ""
+    return texts.REGISTERED.format_map(result | {"who": _who(result)}) + _terms_text(result) + dropped + texts.COMPARE
+
+
+def _who(row: _Row) -> str:
+    return texts.WHO[row["role"]].format_map(row)
+
+
+def _terms_text(row: _Row) -> str:
+    """Of a researcher: what they may ask for, and where their answers go."""
+    projects = texts.PROJECTS.format(projects=", ".join(row["projects"])) if row.get("projects") else ""
+    return projects + (texts.INBOX.format(inbox=row["inbox"]) if row.get("inbox") else "")
 
 
 def _key_table(rows: Sequence[_Row]) -> str:
@@ -411,7 +442,3 @@ def _key_table(rows: Sequence[_Row]) -> str:
         + (texts.EXPIRES.format_map(row) if row["expires"] else "")
         for row in rows
     )
-
-
-def _instant(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")

@@ -11,13 +11,17 @@ import functools
 import json
 import os
 import re
+import runpy
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import EntryPoint, entry_points, version
+from itertools import pairwise
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
@@ -27,17 +31,22 @@ from broker_common.errors import BrokerError, ExitCode, InternalError, InvalidRe
 from broker_common.storage.linkage_keys import NextKey
 
 __all__ = [
+    "CommandInterrupted",
     "HostPort",
     "Progress",
     "ReleaseName",
     "emit",
     "emit_failing",
     "home_option",
+    "instant",
+    "is_address",
     "json_option",
     "lifeline_option",
     "linkage_key_options",
+    "load_installed",
     "main",
     "max_rejected_option",
+    "program",
     "ready_line",
     "rejections_text",
     "say",
@@ -49,8 +58,10 @@ _INTERRUPTED = 130
 # Of a release's name, which stands in tickets, logs and tables.
 _MAX_RELEASE_CHARACTERS = 64
 _ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
+_MAX_PORT = 65_535
+_OF_A_DISK = frozenset({"STATE_UNKNOWN", "STORE_FAILED"})
 # A disk that is full, or broken, or mounted so that nobody may write.
-_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 
 home_option = click.option(
     "--home",
@@ -85,13 +96,18 @@ class ReleaseName(click.ParamType[str]):
         return text
 
 
+def is_address(text: str, *, least_port: int = 0) -> bool:
+    """Whether this is HOST:PORT."""
+    return _ADDRESS.fullmatch(text) is not None and least_port <= int(text.rpartition(":")[2]) <= _MAX_PORT
+
+
 class HostPort(click.ParamType[str]):
     """Where a node listens."""
 
     name = "HOST:PORT"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not _ADDRESS.fullmatch(str(value)):
+        if not is_address(str(value)):
             self.fail(f"{value!r} is not HOST:PORT.", param, ctx)
         return str(value)
 
@@ -156,6 +172,11 @@ def emit_failing(as_json: bool, result: Mapping[str, Any], text: str, error: Bro
     return _fail(error, as_json)
 
 
+def instant(time_ms: int) -> str:
+    """A time as commands write it: ISO 8601, UTC, to the second."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
 def say(text: str) -> None:
     """Progress and remarks: always on stderr, so that stdout stays clean."""
     click.echo(text, err=True)
@@ -178,6 +199,14 @@ class Progress:
         end = "\n" if step == 100 or not terminal else ""  # noqa: PLR2004 - percent
         sys.stderr.write(f"{chr(13) if terminal else ''}{self._what}: {step} %{end}")
         sys.stderr.flush()
+
+
+class CommandInterrupted(click.Abort):
+    """Ctrl-C or SIGTERM ended a command that can say what to do about it."""
+
+    def __init__(self, hint: str) -> None:
+        super().__init__()
+        self.hint = hint
 
 
 class _Roles(click.Group):
@@ -211,9 +240,14 @@ def _points() -> Sequence[EntryPoint]:
     return tuple(entry_points(group=_GROUP))
 
 
-def _load(point: EntryPoint) -> click.Command:
+def load_installed(point: EntryPoint) -> Any:
+    """What an entry point of one of our packages leads to.
+
+    Raises:
+        InvalidRequestError: NOT_INSTALLED.
+    """
     try:
-        command = point.load()
+        return point.load()
     except ModuleNotFoundError as error:
         # Not only the role's own package: `init` needs all three nodes.
         ours = {other.module.partition(".")[0] for other in _points()}
@@ -221,6 +255,10 @@ def _load(point: EntryPoint) -> click.Command:
         if package in ours:
             raise InvalidRequestError("NOT_INSTALLED", role=point.name, package=package) from error
         raise
+
+
+def _load(point: EntryPoint) -> click.Command:
+    command = load_installed(point)
     if not isinstance(command, click.Command):
         raise TypeError(f"the entry point {point.name} is not a command")
     return command
@@ -241,6 +279,8 @@ def program() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and leave with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    # A command that is told to end may say so, and leaves nothing behind; serving nodes put handlers of their own here.
+    signal.signal(signal.SIGTERM, _interrupt)
     _log_to_stderr()
     sys.exit(_run(words))
 
@@ -253,13 +293,23 @@ def _run(words: list[str]) -> int:
         return _fail_usage(error, as_json)
     except click.exceptions.Exit as error:
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return _INTERRUPTED
+    except (click.Abort, KeyboardInterrupt) as interrupt:
+        return _fail_interrupted(interrupt, as_json)
     except BrokerError as error:
-        return _fail(error, as_json)
+        return _fail(error, words)
     except Exception as error:  # noqa: BLE001 - the last resort: a bug ends as INTERNAL, with its place for the operator
-        return _fail(_unexpected(error), as_json)
+        return _fail(_unexpected(error), words)
     return int(result) if isinstance(result, int) else ExitCode.OK
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """SIGTERM is Ctrl-C, also where the event loop makes something else of that than an exception."""
+    del number
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):
+        # Ignored, as in a shell's background.
+        handler = signal.default_int_handler
+    handler(signal.SIGINT, frame)
 
 
 def _unexpected(error: Exception) -> BrokerError:
@@ -283,12 +333,31 @@ def _say_place(error: Exception) -> None:
     say(f"unforeseen {type(error).__name__}")
 
 
-def _fail(error: BrokerError, as_json: bool) -> int:
-    if as_json:
-        click.echo(json.dumps(error.as_json(), ensure_ascii=False))
+def _fail(error: BrokerError, words: Sequence[str]) -> int:
+    said = error.as_json()
+    if error.code in _OF_A_DISK and (homes := _homes(words)):
+        # Whatever raised it does not know whose disk it is.
+        said["error"]["hint"] += f" The home is {homes[0]}."
+    if "--json" in words:
+        click.echo(json.dumps(said, ensure_ascii=False))
     else:
-        click.echo(f"Error: {error.text}\n{error.hint}  [{error.code}]", err=True)
+        click.echo("Error: {text}\n{hint}  [{code}]".format_map(said["error"]), err=True)
     return error.exit_code
+
+
+def _homes(words: Sequence[str]) -> list[str]:
+    """What the words of a command name with --home."""
+    homes = [word for option, word in pairwise(words) if option == "--home"]
+    return homes + [word.partition("=")[2] for word in words if word.startswith("--home=")]
+
+
+def _fail_interrupted(interrupt: BaseException, as_json: bool) -> int:
+    hint = interrupt.hint if isinstance(interrupt, CommandInterrupted) else "What it had not finished is not done."
+    if as_json:
+        click.echo(json.dumps({"error": {"code": "INTERRUPTED", "text": "The command was interrupted.", "hint": hint}}))
+    else:
+        click.echo(f"Interrupted. {hint}", err=True)
+    return _INTERRUPTED
 
 
 def _fail_usage(error: click.UsageError, as_json: bool) -> int:
@@ -314,3 +383,8 @@ def _log_to_stderr() -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+if __name__ == "__main__":
+    # Under its own name, so that the commands and this module mean the same classes.
+    runpy.run_module("broker_common", run_name="__main__")

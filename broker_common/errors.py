@@ -83,6 +83,7 @@ class BrokerError(Exception):
         """True when a census node that says this of a ticket has not charged it and never will.
 
         Everything else (a key, a card, a message, a peer) is wrong between the agencies: the ticket stays as good as it is.
+        TICKET_REUSED is said of a ticket that was charged, too, when it comes with another sample.
         """
         return self.code in _ENDS_TICKET
 
@@ -162,7 +163,6 @@ _ENDS_TICKET = frozenset(
         "SERVICE_SHUT_DOWN",
         "SLOT_UNUSABLE",
         "TICKET_EXPIRED",
-        "TICKET_REUSED",
         "UNKNOWN_PROJECT",
         "UNKNOWN_RESEARCHER",
         "UNKNOWN_VALUE",
@@ -244,7 +244,8 @@ REASONS: Mapping[str, Reason] = {
         InvalidRequestError,
         "Project '{project}' is not registered for researcher '{researcher}'.",
         "Give a registered one with --project, or ask the operators of both agencies to register it: "
-        "'tripartite census register --researcher ID --project P', and the same at health.",
+        "'tripartite census register --researcher ID --project P', and the same at health, with every --project that is to "
+        "stay: those that are not named are dropped.",
     ),
     "WRONG_ROLE": Reason(
         InvalidRequestError,
@@ -259,23 +260,30 @@ REASONS: Mapping[str, Reason] = {
     "INSECURE_TRANSPORT": Reason(
         InvalidRequestError,
         "The connection is not mutual TLS 1.3 with a recognised certificate.",
-        "Update the client's TLS library and use the certificate that the operator issued.",
+        "Update the client's TLS library, and see to it that the other side has registered your present card: "
+        "'tripartite keys card'.",
     ),
     "CERTIFICATE_EXPIRED": Reason(
         InvalidRequestError,
         "The TLS certificate of the {subject} has expired.",
-        "Its owner makes a new one and gives the certificate to the peers. Nothing was charged. If its time has not come, the "
-        "node's clock is wrong: 'When the clock was wrong' in deploy/README.md.",
+        "Its owner makes a new one with 'tripartite keys rotate tls' and hands the card to the peers. Nothing was charged. If "
+        "its time has not come, the node's clock is wrong: 'When the clock was wrong' in deploy/README.md.",
     ),
     "CARD_OUTDATED": Reason(
         InvalidRequestError,
         "The card of {party} is not newer than the one that is known.",
         "Nothing was changed. Its owner prints the current one with 'tripartite keys card'.",
     ),
+    "CARD_UNRELATED": Reason(
+        InvalidRequestError,
+        "The card of {party} does not follow the one that is known: the identity key that is known has not signed it.",
+        "Nothing was changed. Compare its fingerprint with its owner on another way; if the card is theirs, register it with "
+        "--replace, at an agency also with --reason.",
+    ),
     "CARD_MISSING": Reason(
         InvalidRequestError,
         "This home has announced no card, so nobody can know its keys.",
-        "Make a home with 'tripartite init DIR'.",
+        "Make a home with 'tripartite researcher create', or a whole deployment with 'tripartite init DIR'.",
     ),
     "CARD_UNREADABLE": Reason(
         InvalidRequestError,
@@ -367,7 +375,7 @@ REASONS: Mapping[str, Reason] = {
         "The service has shut down: the census agency has stopped it, or one more answer could let somebody become surer of "
         "one person's language than the limit that the agency has set.",
         "No question is answered unless the census agency reopens it. Answers already charged can still be fetched with "
-        "'tripartite researcher answers'.",
+        "'tripartite researcher answers --collect'.",
     ),
     "POLICY_IN_FORCE": Reason(
         RefusedError,
@@ -434,7 +442,8 @@ REASONS: Mapping[str, Reason] = {
         InvalidRequestError,
         "The key reference '{reference}' does not lead to the key that is needed: {problem}.",
         "Put the key back, or say under [keys] in config.toml where it is: 'file:PATH' (relative to the home) or 'env:NAME'. "
-        "'tripartite keys list' shows which key is needed; another one does not take its place.",
+        "'tripartite keys list' shows which key is needed; another one does not take its place. If it is lost, 'tripartite keys "
+        "rotate' makes the next one.",
     ),
     "LINKAGE_KEY_MISSING": Reason(
         InvalidRequestError,
@@ -483,7 +492,7 @@ REASONS: Mapping[str, Reason] = {
         PeerUnavailableError,
         "The answer to {query} has not arrived within the time given.",
         "It is not lost: fetch it later with 'tripartite researcher answers --collect', or submit the same ticket again "
-        "with 'ask --again'.",
+        "with 'tripartite researcher ask --again {query}', which also says if it was refused.",
     ),
     # --- our own fault ---------------------------------------------------------------------------------------------
     "INTEGRITY": Reason(
@@ -504,8 +513,8 @@ REASONS: Mapping[str, Reason] = {
     ),
     "STORE_FAILED": Reason(
         InternalError,
-        "The node could not write to its store, so it gave no answer.",
-        "The operator must free disk space or repair the disk and restart the node. Nothing was released.",
+        "Something could not be written to disk, so nothing was answered, released or changed.",
+        "Free space there or repair the disk, then try again; a node that stopped for it is started again.",
     ),
     "INTERNAL": Reason(
         InternalError, "The node failed in a way it did not foresee.", "Give the operator the time and the query id."
@@ -514,7 +523,8 @@ REASONS: Mapping[str, Reason] = {
         StateUnknownError,
         "The node cannot know whether its last write happened, so it stopped.",
         "The operator sees to it that the disk has space and is sound, and starts the node again: it reads its log and goes "
-        "on from there. Ask with the same query id to fetch the answer.",
+        "on from there. Whether an order was taken, 'tripartite census status', 'health status' or 'keys list' says: if not, "
+        "give it again. A question is asked again with its query id, 'ask --again', to fetch its answer.",
     ),
 }
 

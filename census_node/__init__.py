@@ -9,5 +9,6 @@ slots       places in the noise sequence     timing      the instants at which a
 service     the RPCs                         node        the parts of one running node, put together
 loading     source to registry               operating   adopt, shut down, reopen: what an operator does to the log
 proposals   signed policies not yet in force cli         the commands (policy_commands: those about rules)
+dictionary  what may be asked                relinking   change of the linkage key
 texts       what the commands say            opening     from a home folder to all of these
 """

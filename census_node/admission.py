@@ -5,7 +5,8 @@
     3 the sender's organisation                         6 manifest: signature, hashes, set commitment
 
 Steps 1 to 4 need the header alone: a ticket that they refuse never makes anybody draw a sample. A ticket that was charged
-before skips steps 1 and 2: it is good for ever, for its one answer, whoever has been revoked since. Nothing here looks anybody up in the census.
+before skips steps 1 and 2: it is good for ever, for its one answer, whoever has been revoked since. Nothing here looks
+anybody up in the census.
 
 The rounds know no socket: a caller feeds header, frames and manifest as they come.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from census_node import texts
 from census_node.opening import CensusHome
 from census_node.operating import Done, shut_down
 from census_node.operating import reopen as reopen_service
-from census_node.policy_commands import number, policy, policy_in_force
+from census_node.policy_commands import number, odds_text, policy, policy_in_force
 
 __all__ = ["commands"]
 
@@ -115,8 +116,20 @@ def serve(home: Path, lifeline: bool) -> None:
 @json_option
 def status(home: Path, as_json: bool) -> None:
     """What was charged, and how sure anybody can have become. Replays the log; works with the node up or down."""
-    result = CensusHome(home).read(_status)
-    emit(as_json, result, texts.STATUS.format_map(result))
+    result, text = CensusHome(home).read(lambda state: (found := _status(state), _status_text(state, found)))
+    emit(as_json, result, text)
+
+
+def _status_text(state: CensusState, result: dict[str, Any]) -> str:
+    release = state.release or texts.STATUS_NOTHING_LOADED
+    parts = [texts.STATUS.format_map(result | {"param": odds_text(result["param"]), "release": release})]
+    if state.shut_down:
+        time = datetime.fromtimestamp(state.shutdown_ms / 1000, UTC).isoformat(timespec="seconds")
+        by = texts.STATUS_SHUT_BY[state.shutdown_reason]
+        parts.append(texts.STATUS_SHUT.format(time=time, by=by, note=state.shutdown_note))
+    if state.charged_units > policy_in_force(state).cap:
+        parts.append(texts.STATUS_WARNING.format(sentence=texts.WARN_CHARGED))
+    return "\n".join(parts)
 
 
 def _status(state: CensusState) -> dict[str, Any]:
@@ -175,11 +188,8 @@ def _give(opened: CensusHome, act: Callable[[Journal[CensusState], str, SigningK
     """Do what the operator orders, signed."""
     verify_reason(reason)
     key = opened.private_operator_key()
-    journal = opened.open_journal()
-    try:
+    with opened.journal() as journal:
         return act(journal, reason, key)
-    finally:
-        journal.close()
 
 
 def _emit_state(as_json: bool, done: Done, text: str) -> None:

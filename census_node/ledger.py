@@ -84,7 +84,8 @@ def charge(journal: Journal[CensusState], sample: AdmittedSample, kept_as: str, 
             raise RefusedError("SERVICE_SHUT_DOWN")
         verify_affordable(state, body.scale)
         assert state.policy is not None  # noqa: S101 - verify_affordable has seen it
-        # Between admission and this lock an operator may have adopted a policy, loaded or relinked a registry, or revoked somebody.
+        # Between admission and this lock an operator may have adopted a policy, loaded or relinked a registry, or revoked
+        # somebody.
         researcher = state.membership.peer("researcher", body.researcher_id)
         if researcher is None:
             raise InvalidRequestError("UNKNOWN_RESEARCHER", researcher=body.researcher_id)

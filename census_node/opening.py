@@ -38,10 +38,10 @@ from census_node.delivery import Courier
 from census_node.loading import LoadReport, read_registry
 from census_node.log_service import LogService
 from census_node.node import CensusNode, Keys, forget_old_loads
-from census_node.operating import Confirmation, Done, adopt
+from census_node.operating import Confirmation, Done, adopt, sign_again
 from census_node.outbox import Outbox
 from census_node.oversight import Oversight
-from census_node.proposals import Proposal, ProposalFolder, make_proposal
+from census_node.proposals import Proposal, ProposalFolder
 from census_node.publication import Publication, verify_witnessed
 from census_node.relinking import relink_registry
 from census_node.samples import SampleFolder
@@ -133,54 +133,38 @@ class CensusHome(AgencyHome[CensusState]):
         self, source: Path, release: str, *, progress: Progress | None = None, max_rejected: int | None = None
     ) -> LoadReport:
         """Load the registry from a source and put it in force; a serving node takes it at the next question."""
-        journal = self.open_journal()
-        try:
-            with self.loads.loading(os.urandom) as load:
-                with journal.reading() as state:
-                    in_force = state.linkage
-                linkage = self.linkage_keys.chain(in_force)
-                registry, report = read_registry(source, load, linkage, progress=progress, max_rejected=max_rejected)
-                registry.write(self.loads.file(load))
-                self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
-                forget_old_loads(journal, self.loads)
-        finally:
-            journal.close()
+        with self.journal() as journal, self.loads.loading(os.urandom) as load:
+            with journal.reading() as state:
+                in_force = state.linkage
+            linkage = self.linkage_keys.chain(in_force)
+            registry, report = read_registry(source, load, linkage, progress=progress, max_rejected=max_rejected)
+            registry.write(self.loads.file(load))
+            self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
+            forget_old_loads(journal, self.loads)
         return report
 
     def relink(self, source: NextKey, *, progress: Progress | None = None) -> RelinkReport:
         """Change the linkage key of the registry in force; a serving node takes it at the next question."""
-        journal = self.open_journal()
-        try:
+        with self.journal() as journal:
             return relink_registry(journal, self.loads, self.linkage_keys, source, os.urandom, progress=progress)
-        finally:
-            journal.close()
 
     def after_rotation(self, purpose: str) -> None:
         """The policy in force is signed again by a new policy key: the one before will not be honoured for ever."""
         if purpose != Purpose.POLICY.value:
             return
         newest = self.keyring.newest_signing(self.own_card(), Purpose.POLICY)
-        with self.journal() as journal, journal.reading() as state:
-            policy = state.policy
-        if policy is not None:
-            self.adopt(make_proposal(policy, newest))
+        with self.journal() as journal:
+            sign_again(journal, newest)
 
     def read(self, view: Callable[[CensusState], ResultT]) -> ResultT:
         """What `view` makes of the log as it is now; works with the node up or down."""
-        journal = self.open_journal()
-        try:
-            with journal.reading() as state:
-                return view(state)
-        finally:
-            journal.close()
+        with self.journal() as journal, journal.reading() as state:
+            return view(state)
 
     def adopt(self, proposal: Proposal, confirmation: Confirmation | None = None) -> Done:
         """Put a proposed policy in force; see `operating.adopt`."""
-        journal = self.open_journal()
-        try:
+        with self.journal() as journal:
             return adopt(journal, proposal, self.policy_keys(), confirmation)
-        finally:
-            journal.close()
 
     @property
     def _witness_store(self) -> WitnessStore | None:
@@ -196,7 +180,10 @@ class CensusHome(AgencyHome[CensusState]):
 
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""
-        journal = self.open_journal()
+        with self.journal() as journal:
+            await self._serve(journal, on_ready)
+
+    async def _serve(self, journal: Journal[CensusState], on_ready: Callable[[str], None]) -> None:
         own = self.own_card()
         with self.keyring.changing():
             self.keyring.forget_ended(own, self._clock(), log_ms=journal.state.time_ms)
@@ -251,7 +238,6 @@ class CensusHome(AgencyHome[CensusState]):
             await server.run(add_services, stop=stop, on_ready=on_ready, while_serving=while_serving)
         finally:
             await service.drain()
-            journal.close()
 
     def _node(self, journal: Journal[CensusState]) -> CensusNode:
         known = KnownPeers(journal, self._clock)

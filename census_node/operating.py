@@ -17,9 +17,9 @@ from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Reopened, Shutdown
 from census_node import texts
-from census_node.proposals import Proposal
+from census_node.proposals import Proposal, make_proposal
 
-__all__ = ["Confirmation", "Done", "adopt", "reopen", "shut_down"]
+__all__ = ["Confirmation", "Done", "adopt", "reopen", "shut_down", "sign_again"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,15 @@ def adopt(
             transaction.append(Shutdown(reason="budget", note="nothing fits under this policy"))
         # CRASH: before the commit the policy before is in force and nothing is logged; after it, policy and shutdown.
         return Done.at(transaction.state)
+
+
+def sign_again(journal: Journal[CensusState], key: SigningKey) -> None:
+    """Put the policy in force, whichever that is by then, in force again under another key."""
+    with journal.transaction() as transaction:
+        policy, adopted = transaction.state.policy, transaction.state.adopted
+        if policy is not None and adopted is not None and adopted.key_id != key.key_id:
+            _append_adoption(transaction, policy, make_proposal(policy, key), None)
+        # CRASH: before the commit it is signed by the key before alone; see `keys rotate` for what is left to do then.
 
 
 def _append_adoption(

@@ -15,7 +15,7 @@ import msgspec
 
 from broker_common.cli import emit, home_option, json_option
 from broker_common.errors import InvalidRequestError, RefusedError
-from broker_common.privacy.policy import MAX_POLICY_BYTES, MAX_SCALES, Policy
+from broker_common.privacy.policy import MAX_POLICY_BYTES, MAX_SCALE, MAX_SCALES, Policy
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason
 from census_node import texts
@@ -24,7 +24,7 @@ from census_node.opening import CensusHome
 from census_node.operating import Confirmation
 from census_node.proposals import Change, Consequences, Proposal, consequences, draft, make_proposal
 
-__all__ = ["number", "policy", "policy_in_force"]
+__all__ = ["number", "odds_text", "policy", "policy_in_force"]
 
 
 @click.group(invoke_without_command=True)
@@ -37,6 +37,10 @@ def policy(context: click.Context, home: Path | None, as_json: bool) -> None:
         if home is None:
             raise click.UsageError("Missing option '--home'.", context)
         _show_policy(home, as_json)
+    elif home is not None or as_json:
+        # Given here, they hold for the command that follows, which may say otherwise.
+        given = {"home": home, "as_json": as_json}
+        context.default_map = {str(context.invoked_subcommand): {k: v for k, v in given.items() if v}}
 
 
 @policy.command()
@@ -50,6 +54,7 @@ def show(home: Path, as_json: bool) -> None:
 def _show_policy(home: Path, as_json: bool) -> None:
     result = CensusHome(home).read(_policy)
     shown = {
+        "param": odds_text(result["param"]),
         "scales": scales_text(result["scales"]),
         "quote_lifetime": _duration(result["quote_lifetime_ms"]),
         "answer_retention": _duration(result["answer_retention_ms"]),
@@ -88,8 +93,8 @@ class _Scales(click.ParamType[tuple[int, ...]]):
             if match is None:
                 self.fail(texts.SCALES_FORM.format(part=part), param, ctx)
             first, last = int(match[1]), int(match[2] or match[1])
-            if last < first or last - first >= MAX_SCALES:
-                self.fail(texts.SCALES_RANGE.format(part=part, most=MAX_SCALES), param, ctx)
+            if not 1 <= first <= last <= MAX_SCALE or last - first >= MAX_SCALES:
+                self.fail(texts.SCALES_RANGE.format(part=part, most=MAX_SCALES, largest=MAX_SCALE), param, ctx)
             scales.update(range(first, last + 1))
         return tuple(sorted(scales))
 
@@ -173,7 +178,9 @@ def _proposal_text(result: Mapping[str, Any], meaning: Consequences, home: Path)
     parts = [
         texts.PROPOSAL.format_map(result),
         "\n".join(texts.CHANGE_ROW.format_map(row) for row in (texts.CHANGE_HEAD, *map(_row, meaning.changes))),
-        texts.CONSEQUENCES.format_map({**result, "charged": meaning.charged_units}),
+        texts.CONSEQUENCES.format_map(
+            {**result, "charged": meaning.charged_units, "param": odds_text(result["param"])}
+        ),
     ]
     if meaning.shuts_down:
         parts.append(texts.SHUTS_DOWN)
@@ -243,6 +250,11 @@ def number(value: Fraction) -> int | float:
         return value.numerator
     near = float(value)
     return near if near >= value else math.nextafter(near, math.inf)
+
+
+def odds_text(param: float) -> str:
+    """A factor of odds for people: to the third decimal, rounded up."""
+    return f"{math.ceil(param * 1000) / 1000:g}"
 
 
 def _duration(milliseconds: int) -> str:

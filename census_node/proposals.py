@@ -31,6 +31,9 @@ __all__ = ["Change", "Consequences", "Proposal", "ProposalFolder", "consequences
 _LEAST_PREFIX = 8
 # Of a proposal's file: the policy, quoted, and its signature.
 _MAX_FILE_BYTES = 2 * MAX_POLICY_BYTES
+# Of what a file calls its key.
+_MAX_KEY_ID = 64
+_DAY_MS = 86_400_000
 _PREFIX = re.compile(r"[0-9a-f]{1,64}")
 
 
@@ -45,9 +48,14 @@ class Proposal(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """The proposed policy, if one of these keys signed it.
 
         Raises:
-            InvalidRequestError: UNKNOWN_KEY, BAD_SIGNATURE or INVALID_VALUE.
+            InvalidRequestError: BAD_SIGNATURE or INVALID_VALUE.
         """
-        key = key_named(keys, self.key_id, subject="policy")
+        try:
+            key = key_named(keys, self.key_id, subject="policy")
+        except InvalidRequestError as error:
+            # Signed before that key was replaced, for example.
+            problem = texts.PROPOSAL_KEY.format(key=self.key_id[:_MAX_KEY_ID])
+            raise _invalid("the proposal", problem, texts.PROPOSAL_AGAIN) from error
         return parse_signed_policy(self.document.encode(), self.signature, key)
 
     def to_bytes(self) -> bytes:
@@ -76,8 +84,8 @@ class ProposalFolder:
         """The proposal that a hash, the beginning of one, or a file name stands for, signed by one of these keys.
 
         Raises:
-            InvalidRequestError: INVALID_VALUE, nothing or several things are meant, or it is none; UNKNOWN_KEY,
-                BAD_SIGNATURE.
+            InvalidRequestError: INVALID_VALUE, nothing or several things are meant, it is none, or none of these
+                keys is named; BAD_SIGNATURE.
         """
         if not _PREFIX.fullmatch(named):
             return _read(Path(named), keys)[0]
@@ -146,7 +154,7 @@ class Consequences:
     is_shut: bool
     # Why the operator has to confirm it; empty when they need not.
     weaker: tuple[str, ...]
-    # What shows more than before, is less than it looks, or keeps the service from working; needs no confirmation.
+    # What is less than it looks, or keeps the service from working. Said whether it is to be confirmed or not.
     warnings: tuple[str, ...]
 
     @property
@@ -176,6 +184,8 @@ def _warnings(policy: Policy, state: CensusState) -> tuple[str, ...]:
     found = [texts.WARN_CHARGED] if state.charged_units > policy.cap else []
     if policy.release_tick_ms == 0:
         found.append(texts.WARN_TICK_0)
+    if policy.answer_retention_ms < _DAY_MS:
+        found.append(texts.WARN_RETENTION.format(retention=f"{policy.answer_retention_ms / 1000:g} s"))
     if before is not None and policy.max_sample < before.max_sample:
         found.append(texts.WARN_MAX_SAMPLE.format(old=before.max_sample, new=policy.max_sample))
     return tuple(found)

@@ -71,7 +71,6 @@ class Publication:
             notes = CosignedNotes(self._journal.db).of(state.origin)
         return next((each for each in notes if each.size > index and witness in {None, each.witness}), None)
 
-
     def cosigned_by_most(self, index: int) -> str | None:
         """A checkpoint that covers entry `index` with as many witnesses' lines as one has, the newest of those.
 

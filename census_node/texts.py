@@ -23,6 +23,7 @@ __all__ = [
     "POLICY",
     "PROPOSAL",
     "PROPOSAL_AGAIN",
+    "PROPOSAL_KEY",
     "PROPOSAL_NAMES",
     "PROPOSAL_PREFIX",
     "READY",
@@ -38,10 +39,15 @@ __all__ = [
     "SHUT_DOWN",
     "SHUT_DOWN_BEFORE",
     "STATUS",
+    "STATUS_NOTHING_LOADED",
+    "STATUS_SHUT",
+    "STATUS_SHUT_BY",
+    "STATUS_WARNING",
     "STAYS_SHUT",
     "WARNING",
     "WARN_CHARGED",
     "WARN_MAX_SAMPLE",
+    "WARN_RETENTION",
     "WARN_TICK_0",
     "WEAKER",
 ]
@@ -57,7 +63,12 @@ Census node: {state}
   answers         {answers}
   charged         {worst_charged} units; no belief can have passed {worst_belief}
   log             {log_size} entries
+  release         {release}
   policy          {policy_hash}"""
+STATUS_NOTHING_LOADED = "nothing is loaded"
+STATUS_SHUT = "  shut down       {time}, {by}: {note}"
+STATUS_SHUT_BY = {"budget": "by the budget", "operator": "by the operator"}
+STATUS_WARNING = "  warning         {sentence}"
 POLICY = """\
 Policy {policy_hash}, signed by the census agency with key {key_id}
   accounting        {accounting}
@@ -76,7 +87,7 @@ The linkage key is changed: {people} people have new pseudonyms. Chain {linkage}
 Unless the health agency has this chain already: bring it {file}, out of band, and let it run
   tripartite health relink --home HOME --key-file FILE
 Until both have changed, questions are refused and nothing is charged."""
-SHUT_DOWN_BEFORE = "The service was shut down already; nothing was changed."
+SHUT_DOWN_BEFORE = "The service was shut down already. Nothing was changed, and the reason given now is not logged."
 REOPENED = "The service answers again. What was charged before goes on counting."
 
 PROPOSAL = """\
@@ -102,6 +113,7 @@ Nothing is in force or logged yet. To put it in force:
 CONFIRM_WORDS = ' --confirm --reason "WHY"'
 WARN_CHARGED = "what has been charged passes this cap already: the limit holds for no answer that was given before"
 WARN_TICK_0 = "release tick 0 voids every fixed instant, so that timing can tell; for tests and benchmarks only"
+WARN_RETENTION = "an answer that is not collected within {retention} is removed; who has no inbox has to be quick"
 WARN_MAX_SAMPLE = "max_sample falls from {old} to {new}: a health node with more people refuses every question"
 ADOPTED = {
     "serving": "Policy {policy_hash} is in force. Tickets quoted under the one before are refused, uncharged.",
@@ -109,6 +121,7 @@ ADOPTED = {
 }
 PROPOSAL_PREFIX = "Give at least its first 8 digits, or a file as ./NAME."
 PROPOSAL_NAMES = "Give the hash that 'census policy propose' said, or the proposal's file."
+PROPOSAL_KEY = "is signed with key {key}, which is no policy key of this agency now"
 PROPOSAL_AGAIN = "Make it again with 'census policy propose'."
 FROM_REMEDY = "Give a file with a whole policy as JSON, every setting named; see 'Policy' in deploy/README.md."
 CONFIRM_REMEDY = "Leave --confirm and --reason out: this policy is no weaker than the one in force."
@@ -131,4 +144,4 @@ SETTING_HELP = {
     "answer_retention_ms": "How long an answer waits for its researcher.",
 }
 SCALES_FORM = "'{part}' is neither a scale nor a range like 10-50."
-SCALES_RANGE = "'{part}' is no range of at most {most} ascending scales."
+SCALES_RANGE = "'{part}' is no range of at most {most} ascending scales from 1 to {largest}."

@@ -191,18 +191,14 @@ def _choose_target(deployment: Path) -> _Target:
 
 
 def _status(deployment: Path) -> dict[str, Any]:
-    journal = CensusHome(deployment / "census").open_journal()
-    try:
-        with journal.reading() as state:
-            return {
-                "state": "shutdown" if state.shut_down else "serving",
-                "answers": state.answers,
-                "worst_belief": float(min(belief_of_units(state.charged_units), Decimal(_MAX_BELIEF))),
-                "max_belief": _MAX_BELIEF,
-                "log_size": state.size,
-            }
-    finally:
-        journal.close()
+    with CensusHome(deployment / "census").journal() as journal, journal.reading() as state:
+        return {
+            "state": "shutdown" if state.shut_down else "serving",
+            "answers": state.answers,
+            "worst_belief": float(min(belief_of_units(state.charged_units), Decimal(_MAX_BELIEF))),
+            "max_belief": _MAX_BELIEF,
+            "log_size": state.size,
+        }
 
 
 def _make_room(directory: Path) -> None:

@@ -1,7 +1,7 @@
 """`init`: one folder with four homes, each holding its own keys and nothing that its role may not hold.
 
 Keys are made here because this machine plays every part. In a real deployment each organisation makes its own, and what
-travels between them are the public halves and certificates that `_introduce` hands round, and the linkage key.
+travels between them are the cards that `_introduce` hands round, and the linkage key.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from deploy.synthetic.population import write_sources
 from health_node.opening import HealthHome
 from researcher_node.opening import ResearcherHome
 
-__all__ = ["Plan", "census_config", "health_config", "lay_out", "researcher_config"]
+__all__ = ["PROJECT", "RESEARCHER_ID", "Plan", "census_config", "health_config", "lay_out", "researcher_config"]
 
 HOMES = ("researcher", "health", "census", "auditor")
 # The census agency's witness store: on one machine only another folder, so that it has a place of its own at least.
@@ -125,8 +125,10 @@ def lay_out(directory: Path, plan: Plan, report: Report) -> Policy:
 def _make_homes(directory: Path) -> None:
     (directory / _WITNESS).mkdir(mode=0o700)
     for name in HOMES:
-        for folder in (directory / name, directory / name / "keys", directory / name / "trust"):
+        for folder in (directory / name, directory / name / "keys"):
             folder.mkdir(mode=0o700)
+    # An agency knows its peers by its log; a researcher makes the folder with the first card.
+    (directory / "auditor" / "trust").mkdir(mode=0o700)
 
 
 def _introduce(directory: Path) -> None:

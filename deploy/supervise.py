@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from broker_common.errors import ExitCode, InternalError
+from deploy import texts
 
 __all__ = ["ROLES", "ChildFailedError", "Nodes"]
 
@@ -102,22 +103,26 @@ class Nodes:
         while not self._stopping:
             code = await self._children[role].wait()
             if code >= 0:
-                self._say(f"{role} node stopped by itself (exit {code}); it said why above")
+                self._say((texts.NODE_STOPPED if code == 0 else texts.NODE_ENDED).format(role=role, code=code))
                 return
             self._say(f"{role} node was killed (signal {-code}); starting it again")
             await asyncio.sleep(_RESTART_SECONDS)
-            await self._restart(role)
+            if not await self._restart(role):
+                return
 
-    async def _restart(self, role: str) -> None:
+    async def _restart(self, role: str) -> bool:
+        """Start a node again; False if it stopped by itself."""
         while True:
             try:
                 await self._start(role)
-            except ChildFailedError:
-                # Somebody else may be serving the home just now; look again.
+            except ChildFailedError as error:
+                if not error.may_pass:
+                    self._say(f"{role} node stopped by itself (exit {error.child_code}); it said why above")
+                    return False
                 await asyncio.sleep(_RESTART_SECONDS)
             else:
                 self._say(f"{role} node is back")
-                return
+                return True
 
 
 class ChildFailedError(InternalError):
@@ -128,3 +133,5 @@ class ChildFailedError(InternalError):
         self.role = role
         # The node's own exit code tells more than ours; a node that was killed has none.
         self.child_code = code if code > 0 else int(ExitCode.INTERNAL)
+        # Killed, or somebody else is serving the home or holding its port just now.
+        self.may_pass = code < 0 or code == ExitCode.REFUSED

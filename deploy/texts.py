@@ -14,6 +14,8 @@ Next:
 
 EMPTY_FOLDER = "Nothing was changed. Name a folder that is new or empty."
 NOT_A_DEMO = "Nothing was changed. Name another folder with --directory."
+NODE_STOPPED = "{role} node was told to stop, and did; it is not started again"
+NODE_ENDED = "{role} node stopped by itself (exit {code}); it said why above"
 NODE_FAILED = "The {role} node did not start, and said why above; the others have been stopped."
 
 DEMO_TITLE = "A synthetic Ontario of {population} people. Nobody in it exists."

@@ -4,5 +4,7 @@ config      what an operator sets              people_store   health records by 
 dictionary  what may be asked                  cohort         criteria to pseudonyms
 sampling    cohort to sample                   forwarding     one sample to the census node, retried until charged
 service     the RPCs                           node           the parts of one running node, put together
-loading     source to store                    cli            the commands; texts: what they say
+questions   what open tickets are drawn from   census_link    the way to the census node, and its present keys
+loading     source to store                    relinking      change of the linkage key
+opening     from a home folder to all of these cli            the commands; texts: what they say
 """

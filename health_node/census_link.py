@@ -1,7 +1,8 @@
 """The way to the census node: a channel under the certificates of its present card, and the keys that the card lists.
 
 Asked anew for every attempt. When a card changes, ours or the census node's, a new channel is opened; streams that are under
-way on the old one go on until they end.
+way on the old one go on until they end. Cards are exchanged every few minutes, and at once when a call fails in a way that
+a card which one side has not heard of would explain.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _log = structlog.get_logger()
 _EXCHANGE_SECONDS = 300.0
 # After a failed exchange: the census node may be starting.
 _SOON_SECONDS = 5.0
+# Between exchanges that failing calls ask for, however many fail.
+_LEAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +59,25 @@ class CensusLink:
         *,
         card: Callable[[], VerifiedCard],
         own_card: Callable[[], SignedCard],
+        take: Callable[[VerifiedCard], object],
         tls: Callable[[], TlsCredentials],
         clock: Clock,
     ) -> None:
+        """`take` keeps a card of the census node that is newer than `card`."""
         self._address = address
         self._card = card
         self._own_card = own_card
+        self._take = take
         self._tls = tls
         self._clock = clock
         self._channels: list[aio.Channel] = []
         self._shown: tuple[Peer, bytes] | None = None
+        # Of ours: the last card that the census node was told.
+        self._told: SignedCard | None = None
+        # How often either side has heard of a card that was new to it.
+        self.news = 0
+        self._exchanging = asyncio.Lock()
+        self._next_exchange = 0.0
 
     async def now(self) -> CensusNow:
         """The census node as it is known at this instant."""
@@ -89,25 +101,51 @@ class CensusLink:
             self._shown = (peer, own.certificate)
         return self._channels[-1]
 
-    async def keep_cards_current(self, take: Callable[[VerifiedCard], object]) -> None:
-        """Exchange cards now and every few minutes; `take` keeps a newer one. Ends when cancelled."""
+    async def keep_cards_current(self) -> None:
+        """Exchange cards now and every few minutes. Ends when cancelled."""
         while True:
-            pause = _EXCHANGE_SECONDS
-            try:
-                known = await asyncio.to_thread(self._card)
-                own = await asyncio.to_thread(self._own_card)
-                newer = await fetch_card(await self._channel(known), own, known)
-                if newer is not None:
-                    await asyncio.to_thread(take, newer)
-                    _log.info("the census agency has a new card", serial=newer.card.serial)
-            except BrokerError as error:
-                if error.stops_node:
-                    raise
-                _log.info("cards were not exchanged", code=error.code)
-                pause = _SOON_SECONDS
-            except Exception as error:  # noqa: BLE001 - SECURITY: nothing that a peer sends may stop the node
-                log_unforeseen(error)
-            await asyncio.sleep(pause)
+            exchanged = await self.exchange_cards()
+            await asyncio.sleep(_EXCHANGE_SECONDS if exchanged else _SOON_SECONDS)
+
+    async def exchange_cards(self) -> bool:
+        """Exchange cards once; False if that was not possible. Takes no longer than one call may."""
+        async with self._exchanging:
+            return await self._try_exchange()
+
+    async def has_news(self, since: int) -> bool:
+        """Whether either side has heard of a new card since `news` was `since`, if need be by an exchange now."""
+        async with self._exchanging:
+            if self.news == since:
+                await asyncio.sleep(self._next_exchange - asyncio.get_running_loop().time())
+                await self._try_exchange()
+        return self.news != since
+
+    async def _try_exchange(self) -> bool:
+        """Exchange cards; False when that was not possible."""
+        try:
+            await self._exchange()
+        except BrokerError as error:
+            if error.stops_node:
+                raise
+            _log.info("cards were not exchanged", code=error.code)
+            return False
+        except Exception as error:  # noqa: BLE001 - SECURITY: nothing that a peer sends may stop the node
+            log_unforeseen(error)
+        finally:
+            self._next_exchange = asyncio.get_running_loop().time() + _LEAST_SECONDS
+        return True
+
+    async def _exchange(self) -> None:
+        known = await asyncio.to_thread(self._card)
+        own = await asyncio.to_thread(self._own_card)
+        newer = await fetch_card(await self._channel(known), own, known)
+        if newer is not None:
+            await asyncio.to_thread(self._take, newer)
+            _log.info("the census agency has a new card", serial=newer.card.serial)
+        # What we had told a process before this one, nobody remembers: the first exchange may be news.
+        if newer is not None or own != self._told:
+            self.news += 1
+        self._told = own
 
     async def close(self) -> None:
         """Close every channel."""

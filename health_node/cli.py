@@ -75,12 +75,8 @@ def load(home: Path, as_json: bool, max_rejected: int | None, release: str | Non
 
 
 def _release_in_force(opened: HealthHome) -> str:
-    journal = opened.open_journal()
-    try:
-        with journal.reading() as state:
-            return state.release
-    finally:
-        journal.close()
+    with opened.journal() as journal, journal.reading() as state:
+        return state.release
 
 
 commands.add_command(register_command(HealthHome, _PEERS, inboxes=False))
@@ -141,7 +137,10 @@ def _people_in_force(opened: HealthHome, journal: Journal[HealthState]) -> int:
         with journal.reading() as state:
             load = state.load
         try:
-            return PeopleStore(opened.loads.file(load)).size if load else 0
+            if not load:
+                return 0
+            with PeopleStore(opened.loads.file(load)) as people:
+                return people.size
         except RefusedError:
             with journal.reading() as state:
                 if state.load == load:

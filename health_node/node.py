@@ -2,8 +2,9 @@
 
     accepted (durable) -> forwarded -> charged (proved by the census node) -> settled
 
-An accepted ticket is forwarded again, with the same sample, until the census node has charged or refused it, also
-after a restart; the census node sees to it that one ticket is charged once.
+An accepted ticket is forwarded again, with the same sample, until the census node has charged or refused it: for
+`forward_deadline_ms`, then whenever it is submitted again, and after a restart. The census node sees to it that one ticket
+is charged once.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ class HealthNode:
             load = self._load_in_force()
             try:
                 return self._store(load).size if load else 0
-            except InternalError:
+            except (InternalError, RefusedError):
                 # Another load took its place meanwhile, and nobody needs its file any more.
                 if load == self._load_in_force():
                     raise
@@ -246,7 +247,7 @@ class HealthNode:
 
 
 def _verify_not_refused(known: AcceptedTicket, ticket: VerifiedTicket) -> None:
-    """A ticket that the census node refused is refused again, in the same words."""
+    """A ticket that the census node refused is refused again, with the same code; of the details only the scale is known."""
     if known.refused:
         raise error_for(known.refused, {"scale": str(ticket.body.scale)})
 

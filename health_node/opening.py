@@ -75,25 +75,18 @@ class HealthHome(AgencyHome[HealthState]):
         self, source: Path, release: str, *, progress: Progress | None = None, max_rejected: int | None = None
     ) -> LoadReport:
         """Load people from a source and put them in force; a serving node takes them at the next question."""
-        journal = self.open_journal()
-        try:
-            with self.loads.loading(os.urandom) as load:
-                with journal.reading() as state:
-                    in_force = state.linkage
-                linkage = self.linkage_keys.chain(in_force)
-                report = load_people(
-                    source, self.loads.file(load), linkage, progress=progress, max_rejected=max_rejected
-                )
-                self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
-                forget_old_loads(journal, self.loads)
-        finally:
-            journal.close()
+        with self.journal() as journal, self.loads.loading(os.urandom) as load:
+            with journal.reading() as state:
+                in_force = state.linkage
+            linkage = self.linkage_keys.chain(in_force)
+            report = load_people(source, self.loads.file(load), linkage, progress=progress, max_rejected=max_rejected)
+            self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
+            forget_old_loads(journal, self.loads)
         return report
 
     def relink(self, source: NextKey, *, progress: Progress | None = None) -> RelinkReport:
         """Change the linkage key of the people in force; a serving node takes it at the next question."""
-        journal = self.open_journal()
-        try:
+        with self.journal() as journal:
             return relink_people(
                 journal,
                 self.loads,
@@ -103,12 +96,13 @@ class HealthHome(AgencyHome[HealthState]):
                 engine_threads=self.config.limits.engine_threads,
                 progress=progress,
             )
-        finally:
-            journal.close()
 
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""
-        journal = self.open_journal()
+        with self.journal() as journal:
+            await self._serve(journal, on_ready)
+
+    async def _serve(self, journal: Journal[HealthState], on_ready: Callable[[str], None]) -> None:
         own = self.own_card()
         with self.keyring.changing():
             self.keyring.forget_ended(own, self._clock(), log_ms=journal.state.time_ms)
@@ -126,6 +120,7 @@ class HealthHome(AgencyHome[HealthState]):
             self.config.census.address,
             card=lambda: known.card("census", census_name),
             own_card=lambda: known.own().signed,
+            take=lambda card: renew(journal, card),
             tls=tls,
             clock=self._clock,
         )
@@ -154,8 +149,10 @@ class HealthHome(AgencyHome[HealthState]):
             card_service_pb2_grpc.add_CardServiceServicer_to_server(cards, server)
 
         async def while_serving() -> None:
+            # First, or what goes on again would be sealed to a key that was replaced while this node was down.
+            await link.exchange_cards()
             # Together: what is taken up waits for places, and places for what is cosigned.
-            await together(service.recover(), witness.run(), link.keep_cards_current(lambda card: renew(journal, card)))
+            await together(service.recover(), witness.run(), link.keep_cards_current())
 
         server = NodeServer(
             address=self.config.address,
@@ -170,7 +167,6 @@ class HealthHome(AgencyHome[HealthState]):
         finally:
             await service.drain()
             await link.close()
-            journal.close()
 
     def _node(self, journal: Journal[HealthState]) -> HealthNode:
         known = KnownPeers(journal, self._clock)

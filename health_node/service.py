@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
+import structlog
 from grpc.aio import AioRpcError, ServicerContext, StreamStreamCall
 from tripartite.v1 import census_service_pb2, health_service_pb2, health_service_pb2_grpc
 
@@ -25,6 +26,7 @@ from broker_common.rpc.policy import policy_from_wire
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.rpc.status import broker_error, calling
 from broker_common.values import Randomness
+from health_node import texts
 from health_node.census_link import CensusLink, CensusNow
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
@@ -33,6 +35,7 @@ from health_node.node import Accepted, HealthNode
 
 __all__ = ["HealthService"]
 
+_log = structlog.get_logger()
 Context = ServicerContext[object, object]
 CountCall = StreamStreamCall[census_service_pb2.CountRequest, census_service_pb2.CountResponse]
 ResultT = TypeVar("ResultT")
@@ -45,6 +48,9 @@ _FIRST_BACKOFF_SECONDS = 0.2
 _MAX_BACKOFF_SECONDS = 5.0
 # A census node that says one of these will take the same ticket later.
 _RETRIED = frozenset({"BUSY", "PEER_FAILED", "PEER_UNAVAILABLE"})
+# What is heard of a key that one of the agencies has not heard of yet.
+_OF_A_KEY = frozenset({"BAD_SIGNATURE", "PEER_MISBEHAVED", "SEALED_WRONGLY", "UNKNOWN_KEY"})
+_log = structlog.get_logger()
 
 
 class _Walk:
@@ -147,17 +153,20 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             except InvalidRequestError as error:
                 if error.code != "POLICY_MISMATCH":
                     raise
-        policy = self._policy = await self._fetch_policy()
+        policy = self._policy = await self._knowing_cards(self._fetch_policy)
         return await asyncio.to_thread(self._node.verify, request, researcher, policy), policy
 
     async def _fetch_policy(self) -> Policy:
-        census = await self._census.now()
-        response = await calling(
-            "census",
-            census.stub.GetPolicy(
-                census_service_pb2.GetPolicyRequest(), timeout=_POLICY_TIMEOUT_SECONDS, wait_for_ready=True
-            ),
-        )
+        try:
+            census = await self._census.now()
+            response = await calling(
+                "census",
+                census.stub.GetPolicy(
+                    census_service_pb2.GetPolicyRequest(), timeout=_POLICY_TIMEOUT_SECONDS, wait_for_ready=True
+                ),
+            )
+        except InvalidRequestError as error:
+            raise _for_researcher(error) from error
         try:
             return policy_from_wire(response.policy, census.policy_keys)
         except BrokerError as error:
@@ -218,11 +227,11 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     async def _forward(self, accepted: Accepted, walk: _Walk) -> None:
         """Hand the sample over until it is charged and released, or refused."""
         try:
-            await self._retrying(lambda: self._attempt(accepted, walk))
+            await self._retrying(lambda: self._knowing_cards(lambda: self._attempt(accepted, walk)))
         except BrokerError as error:
             if error.ends_ticket:
                 await asyncio.to_thread(self._node.log_refused, accepted.ticket.hash.hex(), error.code)
-            raise
+            raise _for_researcher(error) from error
 
     async def _retrying(self, attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """What `attempt` gives; tried again while the census node is away or busy, until the deadline passes."""
@@ -237,6 +246,20 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
                     raise
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, _MAX_BACKOFF_SECONDS)
+
+    async def _knowing_cards(self, attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """What `attempt` gives; tried once more if a key fails in it that an exchange of cards makes known."""
+        before = self._census.news
+        try:
+            return await attempt()
+        except BrokerError as error:
+            if error.code not in _OF_A_KEY:
+                raise
+            if not await self._census.has_news(before):
+                _log.warning(texts.DISAGREE, code=error.code, remedy=texts.DISAGREE_REMEDY)
+                raise
+            _log.warning(texts.DISAGREED, code=error.code)
+        return await attempt()
 
     async def _attempt(self, accepted: Accepted, walk: _Walk) -> None:
         """One attempt: header, word to proceed, sample, charge, release.
@@ -276,6 +299,17 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         await walk.reach(health_service_pb2.STAGE_CHARGED)
         await _expect(call, "released")
         await asyncio.to_thread(self._node.log_settled, ticket_hash)
+
+
+def _for_researcher(error: BrokerError) -> BrokerError:
+    """What the researcher is told of a failure on the way to the census node.
+
+    A key, a card or a message that is wrong between the agencies is theirs to mend: the question is as good as it was.
+    """
+    if not isinstance(error, InvalidRequestError) or error.ends_ticket or error.for_operator:
+        return error
+    _log.warning("the agencies do not agree", code=error.code)
+    return PeerUnavailableError("PEER_FAILED", peer="health", reason=error.code)
 
 
 async def _write(call: CountCall, part: census_service_pb2.CountRequest) -> None:

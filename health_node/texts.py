@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LOADED", "READY", "RELINKED", "STATUS"]
+__all__ = ["DISAGREE", "DISAGREED", "DISAGREE_REMEDY", "LOADED", "READY", "RELINKED", "STATUS"]
 
 READY = "health node ready on {address}"
 LOADING = "Loading health data"
@@ -23,3 +23,10 @@ Unless the census agency has this chain already: bring it {file}, out of band, a
   tripartite census relink --home HOME --key-file FILE
 Until both have changed, questions are refused and nothing is charged."""
 RELEASE_HELP = "A name for this extract of the health data; by default the name in force."
+
+# Of the node's log.
+DISAGREE = "the agencies do not agree on a key"
+DISAGREE_REMEDY = (
+    "compare 'keys list' of both homes; hand over the newer card ('keys card') and let the other agency 'register' it"
+)
+DISAGREED = "a key was not known between the agencies; cards have been exchanged, trying again"

@@ -27,7 +27,7 @@ from tripartite.v1 import answer_pb2, ticket_pb2
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import VerifyKey
-from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
+from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.accounting import price_units
 from broker_common.query.answer import open_answer
 from broker_common.query.messages import parse_message
@@ -124,6 +124,11 @@ class AskedQuestion:
         return self._ticket.project_id
 
     @property
+    def researcher(self) -> str:
+        """Who asked."""
+        return self._ticket.researcher_id
+
+    @property
     def ticket_expires_ms(self) -> int:
         """From then on the ticket is charged no more; if it was before, its answer still comes."""
         return self._ticket.expires_ms
@@ -165,8 +170,8 @@ class KeptReceipt:
 class Answers:
     """One researcher's store. Several processes and threads may use it at once: `ask` and the inbox do.
 
-    Every method raises InternalError STORE_FAILED when the disk does, and RefusedError BUSY when another process does not
-    let go of the store.
+    Every method raises InternalError STORE_FAILED when the disk fails, INTEGRITY when the file is damaged, and RefusedError
+    BUSY when another process does not let go of the store.
     """
 
     def __init__(self, path: Path, keys: CensusKeys, clock: Clock) -> None:
@@ -199,7 +204,6 @@ class Answers:
         with self._lock:
             self._db.close()
 
-    @store_errors()
     def put(self, asked: AskedQuestion, opening_key: OpeningKey) -> None:
         """Remember a question before its ticket leaves."""
         row = {
@@ -221,7 +225,6 @@ class Answers:
         with self._lock, _store_errors():
             self._db.table("questions").insert(row)
 
-    @store_errors()
     def refuse(self, query: str, code: str) -> None:
         """Remember that a question was refused."""
         self._settle(query, {"refused": code})
@@ -265,14 +268,12 @@ class Answers:
         """
         return _asked(self._row(query))
 
-    @store_errors()
     def all(self) -> list[AskedQuestion]:
         """Every question, oldest first."""
         with self._lock, _store_errors():
             rows = list(self._db.query("select * from questions order by asked_ms, rowid"))
         return [_asked(row) for row in rows]
 
-    @store_errors()
     def receipts(self) -> list[KeptReceipt]:
         """What may be shown of every question, oldest first; no count, no salt and no criteria are read."""
         with self._lock, _store_errors():
@@ -289,7 +290,6 @@ class Answers:
             for row in rows
         ]
 
-    @store_errors()
     def receive(self, sealed: answer_pb2.SealedAnswer) -> AskedQuestion:
         """Verify and keep an answer; receiving it again changes nothing.
 
@@ -354,7 +354,6 @@ class Answers:
         if event.slot != asked.slot:
             raise ValueError("the noise slot is not the ticket's")
 
-    @store_errors()
     def _row(self, query: str) -> dict[str, Any]:
         with self._lock, _store_errors():
             rows = list(self._db.query("select * from questions where query = ?", [query]))
@@ -395,10 +394,11 @@ def _asked(row: dict[str, Any]) -> AskedQuestion:
 
 @contextlib.contextmanager
 def _store_errors() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        # The low byte is the primary code; there are several ways of being busy.
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-            raise RefusedError("BUSY", retry_seconds=_BUSY_TIMEOUT_SECONDS) from error
-        raise InternalError("STORE_FAILED") from error
+    with store_errors():
+        try:
+            yield
+        except sqlite3.Error as error:
+            # The low byte is the primary code; there are several ways of being busy.
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+                raise RefusedError("BUSY", retry_seconds=_BUSY_TIMEOUT_SECONDS) from error
+            raise

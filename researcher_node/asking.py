@@ -39,7 +39,7 @@ from broker_common.crypto.commitments import SALT_BYTES, commit_criteria
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import Purpose, SigningKey
-from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
+from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
 from broker_common.privacy.discrete_laplace import largest_scale_within, margin
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes, describe
@@ -77,6 +77,8 @@ _STAGES = (
     health_service_pb2.STAGE_RELEASED,
 )
 _SMALLEST_FRACTION = Decimal("0.000001")
+# The year 10000, which no date can name.
+_END_OF_TIME_MS = 253_402_300_800_000
 
 ResultT = TypeVar("ResultT")
 StageHandler = Callable[[health_service_pb2.Stage.ValueType], None]
@@ -204,7 +206,12 @@ class Session(AbstractAsyncContextManager["Session"]):
         if role not in self._met_parties:
             newer = await fetch_card(self._channels[role], self._own_card().signed, known)
             if newer is not None:
-                self._trust.put(newer)
+                try:
+                    self._trust.put(newer)
+                except InvalidRequestError as error:
+                    # Another process of ours has heard of a newer one meanwhile.
+                    if error.code != "CARD_OUTDATED":
+                        raise
             self._met_parties.add(role)
         return self._channels[role]
 
@@ -248,7 +255,11 @@ class Session(AbstractAsyncContextManager["Session"]):
         question = parse_question(count, dictionary)
         scale = precision.choose(await self.policy())
         request = census_service_pb2.QuoteRequest(question=question.to_wire(), scale=scale)
-        return Quoted(question, await calling("census", (await self._census()).Quote(request, timeout=_CALL_SECONDS)))
+        response = await calling("census", (await self._census()).Quote(request, timeout=_CALL_SECONDS))
+        # What is signed and kept is what was asked for, and can be shown again.
+        if response.scale != scale or not 0 <= response.expires_ms < _END_OF_TIME_MS:
+            raise PeerUnavailableError("PEER_MISBEHAVED", peer="census", problem="a quote for something else")
+        return Quoted(question, response)
 
     # --- a question ------------------------------------------------------------------------------------------------
 
@@ -345,8 +356,8 @@ class Session(AbstractAsyncContextManager["Session"]):
         try:
             return await self.collect(query, wait_seconds=0)
         except PeerUnavailableError:
-            # Being busy is no verdict on the question: it may still be answered.
-            if isinstance(failure, RefusedError | InvalidRequestError) and failure.code != "BUSY":
+            # Whatever else went wrong, here or between the agencies: the question may still be answered.
+            if failure.ends_ticket:
                 self._answers.refuse(query, failure.code)
             raise failure from None
 

@@ -10,11 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from tripartite.v1 import health_service_pb2
 
 from broker_common import card_texts
 from broker_common.card_commands import verify_card_role
-from broker_common.cli import HostPort, emit, emit_failing, home_option, json_option, lifeline_option, ready_line, say
+from broker_common.cli import (
+    CommandInterrupted,
+    HostPort,
+    emit,
+    emit_failing,
+    home_option,
+    instant,
+    json_option,
+    lifeline_option,
+    ready_line,
+    say,
+)
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
 from broker_common.privacy.accounting import epsilon_text
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
@@ -29,7 +41,6 @@ from researcher_node.listing import (
     answer_json,
     answer_text,
     checked_json,
-    instant,
     log_json,
     question_json,
     questions_text,
@@ -152,6 +163,9 @@ def ask(
     precision = _precision(scale, wanted_margin)
     if (again is None) == (where is None) or (where is None) != (count is None):
         raise click.UsageError(texts.WHERE_OR_AGAIN)
+    fraction_given = click.get_current_context().get_parameter_source("fraction") is ParameterSource.COMMANDLINE
+    if again is not None and (precision != Precision() or project is not None or fraction_given):
+        raise click.UsageError(texts.AGAIN_AS_IT_WAS)
     opened = ResearcherHome(home)
     wanted = None
     if where is not None and count is not None:
@@ -182,9 +196,8 @@ async def _wait_for(session: Session, asked: AskedQuestion, wait: float) -> Aske
     try:
         return await session.ask(asked, wait_seconds=wait, on_stage=_say_stage)
     except asyncio.CancelledError:
-        # Ctrl-C. What the health node has taken goes on without us.
-        say(texts.INTERRUPTED.format(query=asked.query))
-        raise
+        # Ctrl-C or SIGTERM. What the health node has taken goes on without us.
+        raise CommandInterrupted(texts.INTERRUPTED.format(query=asked.query)) from None
 
 
 @commands.command()
@@ -241,7 +254,11 @@ def answers(
 
 
 async def _collect(opened: ResearcherHome, store: Answers, queries: Collection[str]) -> None:
-    """Fetch what is not answered; what is still not out, or will never be, is no failure."""
+    """Fetch what is not answered; what is still not out, or will never be, is no failure.
+
+    An answer that does not hold keeps nobody from the others; it is the failure at the end.
+    """
+    failure: BrokerError | None = None
     async with opened.session(store) as session:
         for asked in store.all():
             # Also what was refused: a ticket that was charged may have been refused when it came again.
@@ -249,10 +266,16 @@ async def _collect(opened: ResearcherHome, store: Answers, queries: Collection[s
                 try:
                     await session.collect_now(asked.query)
                 except BrokerError as error:
-                    if error.code not in {"ANSWER_PENDING", "ANSWER_EXPIRED"}:
+                    if error.code not in {"ANSWER_PENDING", "ANSWER_EXPIRED", "PEER_MISBEHAVED"}:
                         raise
-                    if asked.state == "pending" or error.code == "ANSWER_EXPIRED":
+                    if error.code != "ANSWER_PENDING":
                         say(f"{asked.query}: {error.text}")
+                    elif asked.state == "pending":
+                        say(texts.NOT_OUT.format(query=asked.query))
+                    if error.code == "PEER_MISBEHAVED":
+                        failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 async def _check(opened: ResearcherHome, store: Answers, queries: Collection[str]) -> Report:
@@ -310,7 +333,7 @@ def create(
     )
     for name, value in (("--id", researcher_id), ("--organisation", organisation), ("--project", project)):
         if not IDENTIFIER.fullmatch(value):
-            raise InvalidRequestError("INVALID_VALUE", name=name, problem=f"is {value!r}", remedy=texts.NAME_RULE)
+            raise InvalidRequestError("INVALID_VALUE", name=name, problem=f"is {value!r}", remedy=card_texts.NAME_RULE)
     own = ResearcherHome.create(home, config).own_card()
     result = {"home": str(home), "researcher_id": researcher_id, "fingerprint": own.fingerprint}
     emit(as_json, result, texts.CREATED.format_map(result))

@@ -49,7 +49,7 @@ class ResearcherConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     health: AgencyPeer
     # [census], see below.
     census: AgencyPeer
-    # Host and port of the inbox.
+    # Host and port of the inbox. Port 0 is another one at each start: the census agency could not call it.
     address: str = "127.0.0.1:0"
     # Whether peers may list services and messages (gRPC reflection). Shows nothing that is not in `protos/`.
     reflection: bool = False

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from broker_common.cli import instant
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
-from broker_common.errors import InternalError
+from broker_common.errors import InternalError, error_for
 from broker_common.privacy.accounting import epsilon_text
 from broker_common.privacy.discrete_laplace import margin
 from researcher_node import texts
@@ -20,7 +20,6 @@ __all__ = [
     "answer_json",
     "answer_text",
     "checked_json",
-    "instant",
     "log_json",
     "question_json",
     "questions_text",
@@ -92,6 +91,9 @@ def questions_text(questions: Sequence[AskedQuestion], now_ms: int) -> str:
     if len(questions) == 1:
         return _paragraph(questions[0], now_ms)
     rows = [texts.COLUMNS, *(_row(asked, now_ms) for asked in questions)]
+    if len({asked.project for asked in questions}) > 1:
+        projects = [texts.PROJECT_COLUMN, *(asked.project for asked in questions)]
+        rows = [(*row[:-1], project, row[-1]) for row, project in zip(rows, projects, strict=True)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     if any(_is_overdue(asked, now_ms) for asked in questions):
@@ -135,11 +137,6 @@ def _log_text(report: Report, seen: Path) -> str:
     return texts.LOG_HELD.format(size=report.size) if report.checkpoint else texts.LOG_EMPTY
 
 
-def instant(time_ms: int) -> str:
-    """A time as commands write it: ISO 8601, UTC, to the second."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
-
-
 def _paragraph(asked: AskedQuestion, now_ms: int) -> str:
     if asked.state == "answered":
         return f"{instant(asked.asked_ms)}\n{answer_text(asked)}"
@@ -147,6 +144,10 @@ def _paragraph(asked: AskedQuestion, now_ms: int) -> str:
     text = texts.UNANSWERED.format(
         asked=instant(asked.asked_ms), what=what, question=_question(asked), where=asked.where, query=asked.query
     )
+    if asked.state == "refused":
+        details = {"scale": str(asked.scale), "project": asked.project, "researcher": asked.researcher}
+        error = error_for(asked.refused, details)
+        return f"{text}\n  {texts.REFUSED.format(text=error.text, hint=error.hint)}"
     if asked.state == "expired":
         return f"{text}\n  {texts.EXPIRED}"
     return f"{text}\n  {texts.OVERDUE}" if _is_overdue(asked, now_ms) else text

@@ -15,7 +15,7 @@ from tripartite.v1 import inbox_service_pb2_grpc
 from broker_common.crypto.cards import SignedCard, VerifiedCard
 from broker_common.crypto.certificates import Identity, TlsCredentials
 from broker_common.crypto.signing import Purpose
-from broker_common.errors import BrokerError, InvalidRequestError
+from broker_common.errors import BrokerError, InternalError, InvalidRequestError
 from broker_common.rpc.server import NodeServer, StopSignal, log_unforeseen
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.durable import replace_file
@@ -135,7 +135,7 @@ class ResearcherHome:
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve the inbox until a signal."""
         with self.keyring.changing():
-            self.keyring.forget_ended(self.own_card(), self._clock())
+            self.keyring.forget_ended(self.own_card(), self._clock(), log_ms=0)
         answers = self.open_answers()
 
         def add_services(server: aio.Server) -> None:
@@ -148,6 +148,7 @@ class ResearcherHome:
             service="tripartite.v1.InboxService",
             clock=self._clock,
             reflection=self.config.reflection,
+            exchanges_cards=False,
         )
 
         async def keep_cards_current() -> None:
@@ -158,7 +159,12 @@ class ResearcherHome:
                         try:
                             await session.meet(role)
                         except BrokerError as error:
+                            if error.stops_node:
+                                raise
                             _log.info("cards were not exchanged", peer=role, code=error.code)
+                        except OSError as error:
+                            # Our own disk: what a peer does comes as an error of the library's own.
+                            raise InternalError("STORE_FAILED") from error
                         except Exception as error:  # noqa: BLE001 - SECURITY: nothing that a peer sends may stop the inbox
                             log_unforeseen(error, peer=role)
                 await asyncio.sleep(_EXCHANGE_SECONDS)

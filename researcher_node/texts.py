@@ -29,8 +29,11 @@ UNANSWERED = """\
 
 # Of a table with a line for each question.
 COLUMNS = ("asked", "state", "count", "question", "among those with", "query")
+# In front of the last one, where not all are of one study.
+PROJECT_COLUMN = "project"
 OVERDUE_MARK = "*"
-OVERDUE = "its ticket has expired; if it was charged the answer still comes"
+OVERDUE = "its ticket has expired; if it was charged the answer still comes: 'ask --again' finds out"
+REFUSED = "{text}\n  {hint}"
 EXPIRED = "the census node kept its answer until the retention ended and has removed it"
 
 NEGATIVE = "A count below zero is noise around a small number: read it as 'few or none'."
@@ -81,11 +84,14 @@ LOG_EMPTY = "No checkpoint of the census log has been cosigned yet."
 CARD_OF_WITNESS = "{problem} Cosignatures are checked with the card that is known."
 
 WHERE_OR_AGAIN = "Give --where and --count, or --again with an earlier query id."
+AGAIN_AS_IT_WAS = "--again submits the ticket as it was signed: --scale, --margin, --fraction and --project cannot be changed any more."
 QUOTING_AGAIN = "The quote is no longer held; quoting again. Nothing was charged."
 INTERRUPTED = (
-    "Interrupted. If the health node has taken the question it goes on: 'tripartite researcher answers --collect {query}' "
+    "If the health node has taken the question it goes on: 'tripartite researcher answers --collect {query}' "
     "fetches its answer."
 )
+# A refusal is heard from the health node alone, and submitting again may charge: that is for the researcher to order.
+NOT_OUT = "{query}: its answer is not out. 'ask --again {query}' says what has become of the question."
 NONE_ASKED = "Nothing has been asked yet."
 NONE_SUCH = "No question that you have asked is like that."
 QUERY_OR_FILTER = "Give a query id or say which questions to list, not both."
@@ -94,9 +100,10 @@ ORGANISATION_HELP = "Your organisation, as it will stand in your certificate."
 USUAL_PROJECT_HELP = "The study that questions belong to when none is named."
 HEALTH_HELP = "Where the health node listens."
 CENSUS_HELP = "Where the census node listens."
-ADDRESS_HELP = "Where your inbox will listen, if you run one."
+ADDRESS_HELP = (
+    "Where your inbox will listen, if you run one. Port 0 is another one at each start, which nobody is told."
+)
 EMPTY_FOLDER = "Nothing was changed. Name a folder that is new or empty."
-NAME_RULE = "Use small letters, digits and hyphens, at most 63."
 CREATED = """\
 A researcher home for {researcher_id} stands in {home}.
   fingerprint of its card  {fingerprint}

@@ -61,7 +61,7 @@ class Trust:
         """Keep a card in the place of the one before, which it must follow unless `replace` is given.
 
         Raises:
-            InvalidRequestError: BAD_SIGNATURE, WRONG_ORGANISATION or CARD_OUTDATED.
+            InvalidRequestError: CARD_UNRELATED, WRONG_ORGANISATION or CARD_OUTDATED.
         """
         role = card.card.role
         if role not in AGENCIES:

@@ -4,8 +4,8 @@
      "name":"node","organisation":"census-agency","origin":"census.example/tripartite","role":"census","serial":1}
 
 Parties know each other by cards. The first card of a party is compared by people (its fingerprint); each later one is
-signed by the newest identity key of the one before and has a higher serial, so that it can be taken from anywhere. A key is put to
-use at `from_ms` and honoured until `until_ms` (0: until a later card says otherwise); the keys of a card are all that its
+signed by the newest identity key of the one before and has a higher serial, so that it can be taken from anywhere. A key is
+put to use at `from_ms` and honoured until `until_ms` (0: until a later card says otherwise); the keys of a card are all that its
 party is known by. A card is signed by every identity key that it lists.
 
 Canonical JSON, as in the log: a card has one spelling, and its SHA-256 is its fingerprint.
@@ -31,6 +31,7 @@ from broker_common.errors import InvalidRequestError
 __all__ = [
     "MAX_CARD_BYTES",
     "MAX_ORIGIN_CHARACTERS",
+    "MOST_KEYS_PER_PURPOSE",
     "PURPOSES",
     "SAMPLE",
     "SAMPLING",
@@ -62,7 +63,7 @@ PURPOSES: Final[Mapping[Role, tuple[str, ...]]] = {
 # A card stands whole in a log entry, which has 64 KiB.
 MAX_CARD_BYTES = 48 * 1024
 # The one in use, the next, and those before that are still honoured.
-_MOST_KEYS_PER_PURPOSE = 8
+MOST_KEYS_PER_PURPOSE = 8
 _MOST_SAID_CHARACTERS = 200
 _MOST_KEYS = 64
 # Of a key as text: a certificate in PEM, and room.
@@ -121,7 +122,7 @@ class SignedCard(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A card as it is handed over, sent and logged. Nothing about it has been checked."""
 
     document: Annotated[str, Meta(min_length=2, max_length=MAX_CARD_BYTES)]
-    signatures: Annotated[tuple[CardSignature, ...], Meta(min_length=1, max_length=_MOST_KEYS_PER_PURPOSE)]
+    signatures: Annotated[tuple[CardSignature, ...], Meta(min_length=1, max_length=MOST_KEYS_PER_PURPOSE)]
 
     def to_bytes(self) -> bytes:
         """The canonical bytes, which `parse_signed_card` reads back."""
@@ -257,7 +258,7 @@ def verify_successor(before: VerifiedCard, signed: SignedCard) -> VerifiedCard:
     """A later card of the same party, signed by the newest identity key of the card before.
 
     Raises:
-        InvalidRequestError: MALFORMED_MESSAGE, WRONG_ORGANISATION, BAD_SIGNATURE or CARD_OUTDATED.
+        InvalidRequestError: MALFORMED_MESSAGE, WRONG_ORGANISATION, BAD_SIGNATURE, CARD_UNRELATED or CARD_OUTDATED.
     """
     after = verify_card(signed)
     if (after.card.identity, after.card.origin) != (before.card.identity, before.card.origin):
@@ -266,7 +267,7 @@ def verify_successor(before: VerifiedCard, signed: SignedCard) -> VerifiedCard:
     # a key that was replaced because it was stolen must not be able to replace its successor.
     newest = before.listed(_IDENTITY)[-1][1]
     if newest not in [key for _, key in after.listed(_IDENTITY)]:
-        raise InvalidRequestError("BAD_SIGNATURE", subject="card")
+        raise InvalidRequestError("CARD_UNRELATED", party=before.card.identity.uri)
     if after.card.serial <= before.card.serial:
         raise InvalidRequestError("CARD_OUTDATED", party=before.card.identity.uri)
     return after
@@ -281,7 +282,7 @@ def _verify_list(card: Card) -> None:
         raise ValueError("it names a log where there is none, or none where there is one")
     for purpose in PURPOSES[card.role]:
         keys = [key for key in card.keys if key.purpose == purpose]
-        if len(keys) > _MOST_KEYS_PER_PURPOSE or len({key.key for key in keys}) < len(keys):
+        if len(keys) > MOST_KEYS_PER_PURPOSE or len({key.key for key in keys}) < len(keys):
             raise ValueError(f"it lists too many keys for {purpose}, or one twice")
         if any(later.from_ms < earlier.from_ms for earlier, later in pairwise(keys)):
             raise ValueError(f"its keys for {purpose} are not in the order of their times")

@@ -27,6 +27,7 @@ from broker_common.privacy.accounting import (
 
 __all__ = [
     "MAX_POLICY_BYTES",
+    "MAX_SCALE",
     "MAX_SCALES",
     "Policy",
     "Weakness",
@@ -38,12 +39,13 @@ __all__ = [
 # As a document, with every scale that it may have.
 MAX_POLICY_BYTES = 32_768
 MAX_SCALES = 1000
+MAX_SCALE = 1_000_000
 # A day: of everything that is waited for.
 _MAX_DELAY_MS = 86_400_000
 # Of a sealed answer: a leap year.
 _MAX_RETENTION_MS = 366 * 86_400_000
 _Milliseconds = Annotated[int, Meta(ge=0, le=_MAX_DELAY_MS)]
-_Scale = Annotated[int, Meta(ge=1, le=1_000_000)]
+_Scale = Annotated[int, Meta(ge=1, le=MAX_SCALE)]
 # Ways of accounting, from the one that charges everybody for an answer to those that charge fewer people.
 _ACCOUNTINGS = ("strict",)
 # What keeps timing from telling; longer is safer. Tick 0 voids the others.

@@ -13,7 +13,7 @@ from broker_common.crypto.certificates import Identity, PeerCertificate, Role, c
 from broker_common.errors import InvalidRequestError
 from broker_common.values import Clock
 
-__all__ = ["ALLOWED_ROLES", "caller", "register", "set_caller", "verify_caller", "verify_role"]
+__all__ = ["ALLOWED_ROLES", "by_fingerprint", "caller", "set_caller", "verify_caller", "verify_role"]
 
 _EVERY_ROLE: frozenset[Role] = frozenset({"researcher", "health", "census"})
 _RESEARCHER: frozenset[Role] = frozenset({"researcher"})
@@ -55,20 +55,20 @@ def set_caller(identity: Identity) -> None:
     _caller.set(identity)
 
 
-def register(peers: Iterable[PeerCertificate]) -> dict[bytes, PeerCertificate]:
+def by_fingerprint(peers: Iterable[PeerCertificate]) -> dict[bytes, PeerCertificate]:
     """The certificates that will be recognised, by fingerprint.
 
     Raises:
         InvalidRequestError: CONFIG_INVALID, two different ones have the same subject, so that TLS would see one only.
     """
-    by_fingerprint = {peer.fingerprint: peer for peer in peers}
+    indexed = {peer.fingerprint: peer for peer in peers}
     by_subject: dict[str, PeerCertificate] = {}
-    for peer in by_fingerprint.values():
+    for peer in indexed.values():
         other = by_subject.setdefault(peer.subject, peer)
         if other is not peer:
             problem = f"the certificates of {other.identity.uri} and {peer.identity.uri} have the same subject"
-            raise InvalidRequestError("CONFIG_INVALID", file="trust", problem=problem)
-    return by_fingerprint
+            raise InvalidRequestError("CONFIG_INVALID", file="the registered cards", problem=problem)
+    return indexed
 
 
 def verify_caller(

@@ -24,7 +24,7 @@ from grpc_reflection.v1alpha import reflection
 from broker_common.crypto.certificates import PeerCertificate, TlsCredentials
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
 from broker_common.query.messages import refuse_unknown_fields
-from broker_common.rpc.callers import register, set_caller, verify_caller, verify_role
+from broker_common.rpc.callers import by_fingerprint, set_caller, verify_caller, verify_role
 from broker_common.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_MESSAGE_BYTES
 from broker_common.rpc.status import trailing_metadata
 from broker_common.values import Clock
@@ -68,6 +68,8 @@ class NodeServer:
     clock: Clock
     # True: whoever may connect may also list the services and their messages.
     reflection: bool = False
+    # False for an inbox, which is told cards by the calls that it makes.
+    exchanges_cards: bool = True
 
     async def run(
         self,
@@ -94,10 +96,11 @@ class NodeServer:
         probe = _Probe("", self.service)
         health_pb2_grpc.add_HealthServicer_to_server(probe, server)
         if self.reflection:
-            names = [self.service, _CARD_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME]
+            names = [self.service, health.SERVICE_NAME, reflection.SERVICE_NAME]
+            names += [_CARD_SERVICE] if self.exchanges_cards else []
             reflection.enable_server_reflection(names, server)
         # Said here, once: from inside a handshake nobody would hear it.
-        register(self.peers())
+        by_fingerprint(self.peers())
         credentials = grpc.dynamic_ssl_server_credentials(
             self._handshake(),
             self._handshake_or_last,  # type: ignore[arg-type]  # None keeps the last, as its documentation says
@@ -106,6 +109,8 @@ class NodeServer:
         try:
             port = server.add_secure_port(self.address, credentials)
         except RuntimeError as error:
+            # The library has one error for all; the certificates may be at fault, too.
+            _log.error("cannot listen", address=self.address, cause=str(error))
             raise RefusedError("PORT_TAKEN", address=self.address) from error
         await server.start()
         await probe.begin()
@@ -122,8 +127,8 @@ class NodeServer:
             await server.stop(_GRACE_SECONDS)
             if work is not None:
                 work.cancel()
-                with contextlib.suppress(asyncio.CancelledError, BrokerError):
-                    # Its error, if it had one, is already the reason to stop.
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    # Its error, if it had one, is already the reason to stop, or came of stopping.
                     await work
         if stop.error is not None:
             raise stop.error
@@ -140,7 +145,7 @@ class NodeServer:
             return self._handshake()
         except BrokerError as error:
             # The last good one stays; who calls is checked at every call all the same.
-            _log.error("certificates cannot be read", code=error.code)
+            _log.error("certificates cannot be read", code=error.code, text=error.text)
             return None
 
 
@@ -249,14 +254,17 @@ class _CallerInterceptor(aio.ServerInterceptor):
     @contextlib.asynccontextmanager
     async def _answering(self, context: Any, method: str) -> AsyncIterator[None]:
         try:
-            registered = register(await asyncio.to_thread(self._peers))
+            registered = by_fingerprint(await asyncio.to_thread(self._peers))
             identity = verify_caller(context.auth_context(), registered, self._clock)
             verify_role(identity, method)
             set_caller(identity)
             yield
         except BrokerError as error:
-            # Codes only: details may name what a researcher asked for.
-            _log.info("refused", rpc=method, code=error.code)
+            if error.for_operator:
+                _log.error("refused", rpc=method, code=error.code, text=error.text, remedy=error.hint)
+            else:
+                # Codes only: details may name what a researcher asked for.
+                _log.info("refused", rpc=method, code=error.code)
             if error.stops_node:
                 self._stop.stop(error)
             # What is wrong with our store or our keys is for our operator.

@@ -40,12 +40,19 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def exclusive(path: Path, *, wait: bool = False) -> Iterator[bool]:
-    """Hold a lock file for one process; gives False when another holds it, or waits. Ends with the process, however it ends."""
+    """Hold a lock file for one process; gives False when another holds it, or waits. Ends with the process, however it ends.
+
+    Raises:
+        OSError: the file system knows no locks, or takes no file; nothing is held.
+    """
     with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             yield False
+        except OSError as error:
+            error.filename = str(path)
+            raise
         else:
             yield True
 

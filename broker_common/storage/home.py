@@ -19,7 +19,7 @@ import msgspec
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.storage.durable import exclusive, make_folder, replace_file
 
-__all__ = ["Home", "no_config"]
+__all__ = ["Home", "no_config", "stated_role"]
 
 ValueT = TypeVar("ValueT")
 _CONFIG = "config.toml"
@@ -53,6 +53,26 @@ def _role_of(data: bytes) -> str:
         return ""
     role = config.get("role") if isinstance(config, dict) else ""
     return role if role in _ROLES else ""
+
+
+def stated_role(path: Path) -> str:
+    """The role that the home at `path` says it is for.
+
+    Raises:
+        InvalidRequestError: HOME_INVALID or CONFIG_INVALID.
+    """
+    file = path / _CONFIG
+    try:
+        data = file.read_bytes()
+        msgspec.toml.decode(data)
+    except OSError as error:
+        raise no_config(path, "node's or researcher's") from error
+    except _DECODE_ERRORS as error:
+        raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem=str(error)) from error
+    role = _role_of(data)
+    if not role:
+        raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem="its role is none that is known here")
+    return role
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +142,10 @@ class Home:
     def no_key(self, reference: str) -> InvalidRequestError:
         """The error for a reference that leads to no key of the kind expected."""
         return self._missing(reference, "what is there is not a key of the kind expected")
+
+    def not_that_key(self, reference: str) -> InvalidRequestError:
+        """The error for a reference that leads to other keys than the one that is needed."""
+        return self._missing(reference, "none of the keys there is the one that is needed")
 
     def key_file(self, reference: str) -> Path:
         """The file that a reference leads to; where a link stands, the file behind it.

@@ -31,7 +31,7 @@ from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import FORMAT_VERSION, LogState, ReplayError
 from broker_common.values import Clock
 
-__all__ = ["Checkpointed", "Journal", "Transaction", "store_errors"]
+__all__ = ["Checkpointed", "Journal", "StateT", "Transaction", "store_errors"]
 
 StateT = TypeVar("StateT", bound=LogState)
 # How long another process may hold the journal before BUSY is said.
@@ -115,12 +115,16 @@ class Journal(Generic[StateT]):
         self._lock = threading.RLock()
         self._broken: BrokerError | None = None
         self.db = _connect(path)
-        with store_errors():
-            tables(self.db)
-        with self._one_snapshot():
-            self._reset()
-            if not new:
-                self._verify_stored()
+        try:
+            with store_errors():
+                tables(self.db)
+            with self._one_snapshot():
+                self._reset()
+                if not new:
+                    self._verify_stored()
+        except BaseException:
+            self.db.close()
+            raise
 
     @classmethod
     def create(
@@ -184,11 +188,12 @@ class Journal(Generic[StateT]):
             try:
                 with store_errors():
                     self._catch_up()
+                    yield self.state
             except InternalError as error:
                 # The fold in memory may have stopped half way.
-                self._broken = error
+                if error.stops_node:
+                    self._broken = error
                 raise
-            yield self.state
 
     def checkpoint(self, size: int | None = None) -> str:
         """The signed note for the log as it is now, or as it was with `size` entries."""
@@ -312,8 +317,11 @@ class Journal(Generic[StateT]):
             self._broken = InternalError("STORE_FAILED")
         elif transaction.appended:
             # The fold in memory has run ahead of the file: fold again from the file.
-            with store_errors():
+            try:
                 self._reset()
+            except InternalError as failure:
+                self._broken = failure
+                raise
 
     def _reset(self) -> None:
         self.state = self._fresh_state()
@@ -357,14 +365,18 @@ class Journal(Generic[StateT]):
 def _connect(path: Path) -> Database:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_TIMEOUT_SECONDS)
     db = Database(connection, execute_plugins=False)
-    with store_errors():
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=FULL")
-        # Deleted rows are overwritten, not just unlinked. Secrets are kept out of this file altogether: its write-ahead
-        # log would hold on to them.
-        db.execute("PRAGMA secure_delete=ON")
-        db.table("entries").create({"sequence": int, "entry": bytes}, pk="sequence", if_not_exists=True)
-        db.table("head").create({"id": int, "checkpoint": str, "state": str}, pk="id", if_not_exists=True)
+    try:
+        with store_errors():
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=FULL")
+            # Deleted rows are overwritten, not just unlinked. Secrets are kept out of this file altogether: its
+            # write-ahead log would hold on to them.
+            db.execute("PRAGMA secure_delete=ON")
+            db.table("entries").create({"sequence": int, "entry": bytes}, pk="sequence", if_not_exists=True)
+            db.table("head").create({"id": int, "checkpoint": str, "state": str}, pk="id", if_not_exists=True)
+    except BaseException:
+        connection.close()
+        raise
     return db
 
 

@@ -11,6 +11,8 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import structlog
+
 from broker_common.crypto.cards import (
     PURPOSES,
     SAMPLE,
@@ -34,7 +36,7 @@ from broker_common.crypto.sampling import SamplingKey
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.secret_text import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.errors import InvalidRequestError
+from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.storage.durable import exclusive
 from broker_common.storage.home import Home
 from broker_common.tlog.cosignature import Cosigner
@@ -45,6 +47,8 @@ from broker_common.values import Clock
 __all__ = ["CERTIFICATE_DAYS", "Keyring", "log_signer"]
 
 CERTIFICATE_DAYS = 365
+_log = structlog.get_logger()
+_NEEDED_LATER = frozenset({Purpose.LOG.value, Purpose.IDENTITY.value})
 
 
 class Keyring:
@@ -90,7 +94,7 @@ class Keyring:
         for key in self._home.read_keys(reference, lambda text: SigningKey.parse_text(text, purpose)):
             if key.verify_key == public:
                 return key
-        raise self._home.no_key(reference)
+        raise self._home.not_that_key(reference)
 
     def cosigner(self, card: VerifiedCard, now_ms: int) -> Cosigner:
         """What the home cosigns other logs with, under the name of its own."""
@@ -104,7 +108,7 @@ class Keyring:
             key for key in self._home.read_keys(reference, OpeningKey.parse_text) if key.sealing_key.raw in honoured
         ]
         if not keys:
-            raise self._home.no_key(reference)
+            raise self._home.not_that_key(reference)
         return keys
 
     def sampling(self, name: str) -> SamplingKey:
@@ -113,7 +117,7 @@ class Keyring:
         for key in self._home.read_keys(reference, _parse_sampling):
             if _secret_name(key) == name:
                 return key
-        raise self._home.no_key(reference)
+        raise self._home.not_that_key(reference)
 
     def tls(self, card: VerifiedCard, now_ms: int) -> TlsCredentials:
         """Certificate and key that the home shows now."""
@@ -123,7 +127,23 @@ class Keyring:
         try:
             return credentials_of(certificate, self._home.read(self._reference(TLS)))
         except ValueError as error:
-            raise self._home.no_key(self._reference(TLS)) from error
+            raise self._home.not_that_key(self._reference(TLS)) from error
+
+    def has(self, card: VerifiedCard, purpose: str, now_ms: int) -> bool:
+        """Whether the private half of the key that a card of our own puts to use now is here."""
+        public = card.in_use(purpose, now_ms)
+        try:
+            if purpose == TLS:
+                self.tls(card, now_ms)
+            elif purpose == SAMPLING:
+                self.sampling(str(public))
+            elif isinstance(public, SealingKey):
+                return public.raw in [key.sealing_key.raw for key in self.opening(card, now_ms)]
+            else:
+                self._private(public, Purpose(purpose))
+        except InvalidRequestError:
+            return False
+        return True
 
     # --- making keys -----------------------------------------------------------------------------------------------
 
@@ -169,9 +189,10 @@ class Keyring:
 
     def _append(self, purpose: str, text: str) -> None:
         reference = self._reference(purpose)
-        path = self._home.key_file(reference)
-        before = path.read_text(encoding="ascii") if path.is_file() else ""
-        self._home.replace_key(reference, before + text)
+        before = self._home.read_key(reference, str) if self._home.key_file(reference).is_file() else ""
+        # An editor may have left the last line without its end.
+        separator = "" if before.endswith("\n") or not before else "\n"
+        self._home.replace_key(reference, f"{before}{separator}{text}")
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
@@ -186,13 +207,18 @@ class Keyring:
     def forget_ended(self, card: VerifiedCard, now_ms: int, *, log_ms: int | None = None) -> None:
         """Remove the keys whose time is over: a stolen disk must not open what was sealed to them.
 
-        `log_ms` is the time that the home's log has come to. A clock that is ahead once must not end the log's key: whoever
-        opens the log when it is set right needs it. Keys that are not on this machine are left alone.
+        `log_ms` is the time that the home's log has come to, 0 where there is none. A clock that is ahead once must not end
+        the keys of log and card: whoever opens the log, or makes the next card, when it is set right needs them. Keys that
+        are not on this machine are left alone, and so are those that it may not change.
         """
         for purpose in self._references:
-            at_ms = now_ms if log_ms is None or purpose != Purpose.LOG.value else min(now_ms, log_ms)
-            with contextlib.suppress(InvalidRequestError):
+            at_ms = now_ms if log_ms is None or purpose not in _NEEDED_LATER else min(now_ms, log_ms)
+            try:
                 self._keep(purpose, card.honoured(purpose, at_ms))
+            except InvalidRequestError:
+                continue
+            except InternalError as error:
+                _log.warning("a key that has ended cannot be removed", purpose=purpose, code=error.code)
 
     def _keep(self, purpose: str, wanted: Sequence[PublicKey]) -> None:
         reference = self._reference(purpose)

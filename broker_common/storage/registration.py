@@ -67,15 +67,14 @@ def read_card(path: Path, *, fingerprint: str | None = None) -> VerifiedCard:
     """A card from a file, which agrees with itself and, where one is given, with a fingerprint.
 
     Raises:
-        InvalidRequestError: CARD_UNREADABLE, BAD_SIGNATURE or FINGERPRINT_MISMATCH.
+        InvalidRequestError: FILE_UNUSABLE, CARD_UNREADABLE, BAD_SIGNATURE or FINGERPRINT_MISMATCH.
     """
     try:
         with path.open("rb") as file:
             data = file.read(2 * MAX_CARD_BYTES + 2)
     except OSError as error:
-        raise InvalidRequestError(
-            "CARD_UNREADABLE", file=str(path), problem=error.strerror or os.strerror(error.errno or 0)
-        ) from error
+        problem = error.strerror or os.strerror(error.errno or 0)
+        raise InvalidRequestError("FILE_UNUSABLE", file=str(path), problem=problem) from error
     try:
         card = verify_card(parse_signed_card(data.removesuffix(b"\n")))
     except InvalidRequestError as error:
@@ -118,7 +117,7 @@ def register(
     """Log that a peer is known by a card, as an operator wants it; what is not given stays as it was.
 
     Raises:
-        InvalidRequestError: CARD_OUTDATED, BAD_SIGNATURE or WRONG_ORGANISATION, a known peer's card does not follow the one
+        InvalidRequestError: CARD_OUTDATED, CARD_UNRELATED or WRONG_ORGANISATION, a known peer's card does not follow the one
             that is known, and no reason to replace it is given.
     """
     identity = card.card.identity
@@ -147,7 +146,7 @@ def renew(journal: Journal[StateT], card: VerifiedCard) -> Registration:
     SECURITY: decided under the lock. Whoever was revoked a moment ago stays unknown, whatever was on its way.
 
     Raises:
-        InvalidRequestError: NOT_REGISTERED, CARD_OUTDATED, BAD_SIGNATURE or WRONG_ORGANISATION.
+        InvalidRequestError: NOT_REGISTERED, CARD_OUTDATED, CARD_UNRELATED or WRONG_ORGANISATION.
     """
     identity = card.card.identity
     with journal.transaction() as transaction:
@@ -215,7 +214,8 @@ class CardExchange:
         """Take a registered peer's newer card, if it is one; gives the node's own.
 
         Raises:
-            InvalidRequestError: NOT_REGISTERED, MALFORMED_MESSAGE, WRONG_ORGANISATION or BAD_SIGNATURE.
+            InvalidRequestError: NOT_REGISTERED, MALFORMED_MESSAGE, WRONG_ORGANISATION, BAD_SIGNATURE or
+                CARD_UNRELATED.
         """
         key = (caller.role, peer_name(caller))
         with self._journal.reading() as state:

@@ -46,7 +46,7 @@ def reading(path: Path) -> Iterator[BinaryIO]:
             if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
                 refuse("it changed while it was read", "Wait until it is written to its end, then load it again.")
     except OSError as error:
-        refuse(f"it cannot be read ({error.strerror})", "Check the path and the permissions.")
+        refuse(f"{path} cannot be read ({error.strerror})", "Check the path and the permissions.")
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -70,6 +70,9 @@ class CensusState(StoreState):
         self.shut_down = False
         # While it is shut down: `budget` or `operator`; otherwise empty.
         self.shutdown_reason = ""
+        # The words of that shutdown, and when it was.
+        self.shutdown_note = ""
+        self.shutdown_ms = 0
         # By ticket hash, in the order of the charges.
         self.tickets: dict[str, ChargedTicket] = {}
         # Charged and not released; released, not delivered and not expired. Ordered, small however old the log is.
@@ -188,13 +191,13 @@ class CensusState(StoreState):
         else:
             self._verify_order(entry, self.order("shutdown", event.note), event.signature, event.key_id)
         self.shut_down, self._must_shut_down = True, False
-        self.shutdown_reason = event.reason
+        self.shutdown_reason, self.shutdown_note, self.shutdown_ms = event.reason, event.note, entry.time_ms
 
     def _reopen(self, entry: Entry, event: Reopened) -> None:
         self._require(entry, self.shut_down, "REOPENED_WHILE_OPEN", "the service is not shut down")
         self._require(entry, self.anything_fits, "NOTHING_FITS", "no admissible scale fits what has been charged")
         self._verify_order(entry, self.order("reopen", event.note), event.signature, event.key_id)
-        self.shut_down, self.shutdown_reason = False, ""
+        self.shut_down, self.shutdown_reason, self.shutdown_note, self.shutdown_ms = False, "", "", 0
 
     def _verify_order(self, entry: Entry, order: Order, signature: str, key_id: str) -> None:
         # SECURITY: the order is made here, from this log and this place in it, so that no other one can stand in for it.

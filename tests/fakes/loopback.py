@@ -35,7 +35,7 @@ from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.rpc.status import broker_error
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal, StateT
-from broker_common.storage.registration import CardExchange
+from broker_common.storage.registration import CardExchange, renew
 from broker_common.values import Clock
 from census_node.config import LimitConfig as CensusLimits
 from census_node.service import CensusService
@@ -205,6 +205,7 @@ class Loopback:
             self.peers["census"].address,
             card=lambda: known.card("census", CENSUS.organisation),
             own_card=lambda: known.own().signed,
+            take=lambda card: renew(self.health.journal, card),
             tls=lambda: self.tls[HEALTH],
             clock=system_clock,
         )

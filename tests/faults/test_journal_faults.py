@@ -778,6 +778,46 @@ def test_a_lock_that_is_let_go_in_time_is_waited_for(path: Path) -> None:
     assert sound(path) == READY + 1
 
 
+def test_a_disk_that_fails_while_something_is_read_closes_the_journal_for_good(path: Path) -> None:
+    """Whoever looks a row up in a reading must not go on serving from a file that cannot be read."""
+    journal = open_journal(path)
+    break_connection(journal, lambda _, statement: "pending" in statement, runs_first=False)
+    with pytest.raises(InternalError, match="STORE_FAILED"), journal.reading():
+        journal.db.execute("select * from pending")
+    assert_closed_for_good(journal, "STORE_FAILED")
+    journal.db.conn.close()
+    assert sound(path) == READY
+
+
+def test_what_else_fails_while_something_is_read_is_no_fault_of_the_journal(path: Path) -> None:
+    """A bug or a refusal in the block is passed on, and the journal goes on."""
+    with opened_journal(path) as journal:
+        for error in (InternalError("INTERNAL"), RefusedError("NOT_SHUT_DOWN"), Interrupted()):
+            with pytest.raises(type(error)), journal.reading():
+                raise error
+        enter_reading(journal)
+
+
+def test_a_fold_that_cannot_be_made_again_closes_the_journal_for_good(path: Path) -> None:
+    """After a block that failed the memory is empty, and the disk that should fill it fails: nothing is decided on it."""
+    journal = open_journal(path)
+    rolled_back: list[str] = []
+
+    def fails(_number: int, statement: str) -> bool:
+        rolled_back.extend([statement] if statement == "ROLLBACK" else [])
+        return bool(rolled_back) and "from entries" in statement and len(rolled_back) == 1
+
+    break_connection(journal, fails, runs_first=False)
+    with pytest.raises(InternalError, match="STORE_FAILED"), journal.transaction() as transaction:  # noqa: PT012 - fails half way
+        charge(transaction, 1)
+        raise Interrupted
+    # The disk is well again; the memory is not.
+    rolled_back.append("again")
+    assert_closed_for_good(journal, "STORE_FAILED")
+    journal.db.conn.close()
+    assert sound(path) == READY
+
+
 class FailingToBegin(FaultyConnection):
     """Fails with a code of SQLite's at BEGIN, until told otherwise."""
 

@@ -40,7 +40,7 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.dates import parse_date
 from broker_common.query.normal_form import verify_size
 from broker_common.query.question import Question, parse_question, question_from_wire
-from broker_common.rpc.callers import register, verify_caller
+from broker_common.rpc.callers import by_fingerprint, verify_caller
 from broker_common.storage.home import Home
 from broker_common.storage.source import RejectedRows, verify_names
 from census_node.config import CensusConfig
@@ -264,7 +264,7 @@ def _parse_caller(data: bytes) -> Identity:
     for name in ("transport_security_type", "security_level", "ssl_tls_version"):
         context[name] = [cut.piece()]
     context["x509_pem_cert"] = [_pem_of(cut.rest())]
-    return verify_caller(context, register([_REGISTERED]), lambda: NOW_MS)
+    return verify_caller(context, by_fingerprint([_REGISTERED]), lambda: NOW_MS)
 
 
 # Made once by `make_certificate`, so that every run mutates the same bytes; its private key was thrown away.

@@ -185,6 +185,43 @@ async def test_answer_comes_although_the_health_node_falls_silent_after_it_took_
     assert stages == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (InvalidRequestError("UNKNOWN_KEY", key="0" * 16, subject="manifest"), "pending"),
+        (InvalidRequestError("CERTIFICATE_EXPIRED", subject="client"), "pending"),
+        (InvalidRequestError("SLOT_UNUSABLE"), "refused"),
+    ],
+    ids=lambda each: getattr(each, "code", each),
+)
+async def test_only_a_verdict_on_a_question_is_kept_as_its_refusal(
+    loopback: Loopback, error: InvalidRequestError, state: str
+) -> None:
+    """Whatever else goes wrong, here or between the agencies: the ticket may still be answered, and is listed so."""
+
+    class Failing(HealthService):
+        async def Submit(  # noqa: N802 - the name that the proto gives it
+            self, request: health_service_pb2.SubmitRequest, context: object
+        ) -> AsyncIterator[health_service_pb2.SubmitResponse]:
+            del request, context
+            raise error
+            yield health_service_pb2.SubmitResponse()
+
+    def add_services(server: aio.Server) -> None:
+        service = loopback.health_service(Failing)
+        health_service_pb2_grpc.add_HealthServiceServicer_to_server(service, server)
+        add_cards(server, loopback.health.journal)
+
+    async with (
+        serving("health", loopback.tls[HEALTH], loopback.registered, add_services) as failing,
+        session(loopback, health=failing) as asking,
+    ):
+        asked = await asking.prepare(WANTED)
+        with pytest.raises(InvalidRequestError, match=error.code):
+            await asking.ask(asked, wait_seconds=WAIT, on_stage=lambda _: None)
+    assert loopback.answers.get(asked.query).state == state
+
+
 async def test_inbox_that_is_down_never_matters_to_who_waits(loopback: Loopback) -> None:
     """The answer comes by Collect while the courier knocks at a closed door; it is logged once, as collected."""
     async with carrying(loopback, {RESEARCHER: away(loopback.peers["researcher"])}), session(loopback) as asking:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import msgspec
 import pytest
 from cryptography import x509
 from fakes.cards import Party
+from fakes.deployment import run_here
 from fakes.forged import STRANGE, twin
 from fakes.loopback import running, until
 from fakes.loopback import serving as serving_inbox
@@ -42,8 +45,10 @@ from broker_common.tlog.entries import Registered
 from broker_common.tlog.health_state import HealthState
 from census_node.opening import CensusHome
 from deploy.local import Plan, lay_out
+from health_node import census_link
 from health_node.opening import HealthHome
-from researcher_node.asking import Precision, Wanted
+from health_node.service import HealthService
+from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
 
 Serve = Callable[[Callable[[str], None]], Awaitable[None]]
@@ -95,6 +100,20 @@ async def ask(home: ResearcherHome, scale: int, *, wait_seconds: float = 30) -> 
         answers.close()
     assert answered.charged is not None
     return answered.charged
+
+
+@pytest.mark.parametrize(("role", "purpose"), [("census", "sample"), ("health", "manifest")])
+async def test_key_that_was_stolen_is_replaced_without_a_question_lost(
+    deployment: Path, role: str, purpose: str
+) -> None:
+    """Of no use from one moment to the next: the agencies exchange cards when that first matters, and not minutes later."""
+    census, health = CensusHome(deployment / "census"), HealthHome(deployment / "health")
+    researcher = ResearcherHome(deployment / "researcher")
+    async with serving(census.serve, health.serve):
+        assert await ask(researcher, 30) == price_units(30)
+        words = ("keys", "rotate", "--home", deployment / role, "--in", "0s", "--honour", "0s", purpose)
+        assert (await asyncio.to_thread(run_here, *words)).code == 0
+        assert await ask(researcher, 30) == price_units(30)
 
 
 async def test_homes_serve_a_question_to_its_answer_and_shut_at_the_cap(deployment: Path) -> None:
@@ -348,9 +367,178 @@ async def test_registered_inbox_cannot_stop_the_census_node(deployment: Path) ->
             assert await ask(researcher, 50) == price_units(50)
 
 
+@pytest.mark.parametrize("hears", [True, False], ids=["answered", "away"])
+async def test_health_node_hears_of_a_new_card_before_it_seals_anything(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch, hears: bool
+) -> None:
+    """What it takes up again after a start would be sealed to the key before; if nobody answers, it goes on all the same."""
+    steps: list[str] = []
+
+    async def fetch(*_: object) -> None:
+        steps.append("cards")
+        if not hears:
+            raise PeerUnavailableError("PEER_UNAVAILABLE", peer="census")
+
+    async def recover(_: HealthService) -> None:
+        steps.append("questions")
+
+    monkeypatch.setattr(census_link, "fetch_card", fetch)
+    monkeypatch.setattr(HealthService, "recover", recover)
+    async with serving(HealthHome(deployment / "health").serve):
+        await until(lambda: "questions" in steps)
+    assert steps[:2] == ["cards", "questions"]
+
+
+@pytest.mark.parametrize("role", ["census", "health"])
+async def test_start_that_fails_keeps_no_file_open(deployment: Path, role: str) -> None:
+    """Whatever is missing is said, and the journal is closed."""
+    (deployment / role / "keys" / ("answer.key" if role == "census" else "manifest.key")).unlink()
+    assert (await refused_start(deployment / role)).code == "SECRET_MISSING"
+    assert not [file for file in open_files() if file.startswith(str(deployment))]
+
+
+@pytest.mark.parametrize("role", ["census", "health"])
+def test_journal_that_does_not_open_is_closed(deployment: Path, role: str) -> None:
+    """Neither one that is damaged nor one that is no database is held open."""
+    journal = deployment / role / "journal.db"
+    for statement in ("update head set checkpoint = ''", "drop table entries"):
+        with contextlib.closing(sqlite3.connect(journal)) as connection:
+            connection.execute(statement)
+            connection.commit()
+        assert code_of(HOMES[role](deployment / role).open_journal) == "INTEGRITY"  # type: ignore[union-attr]  # an agency's
+    journal.write_bytes(b"not a database" * 1000)
+    assert code_of(HOMES[role](deployment / role).open_journal) == "INTEGRITY"  # type: ignore[union-attr]  # an agency's
+    assert not [file for file in open_files() if file.startswith(str(deployment))]
+
+
+def open_files() -> list[str]:
+    """Every file that this process holds open."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(str(link.readlink()))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("error", "stops"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "STORE_FAILED"),
+        (InternalError("STORE_FAILED"), "STORE_FAILED"),
+        (ValueError("of a peer's making"), ""),
+        (PeerUnavailableError("PEER_UNAVAILABLE", peer="census"), ""),
+    ],
+    ids=["disk", "store", "bug", "away"],
+)
+async def test_inbox_stops_for_its_own_disk_alone(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, stops: str
+) -> None:
+    """A new card that cannot be kept is said and ends it; nothing that a peer does ends it."""
+    met: list[str] = []
+
+    async def meet(_: Session, role: Role) -> None:
+        met.append(role)
+        raise error
+
+    monkeypatch.setattr(Session, "meet", meet)
+    serving = asyncio.ensure_future(ResearcherHome(deployment / "researcher").serve(lambda _: None))
+    await until(lambda: serving.done() or len(met) == 2)
+    if stops:
+        with pytest.raises(InternalError, match=stops):
+            await asyncio.wait_for(serving, 10)
+        return
+    assert not serving.done()
+    serving.cancel()
+    await asyncio.wait({serving})
+
+
 async def test_second_node_on_the_same_address_says_so(deployment: Path) -> None:
     """Two nodes never share a port, not even on systems that would let them."""
     async with serving(ResearcherHome(deployment / "researcher").serve):
         with pytest.raises(RefusedError) as caught:
             await ResearcherHome(deployment / "researcher").serve(lambda _: None)
     assert caught.value.code == "PORT_TAKEN"
+
+
+# --- what an operator is told -------------------------------------------------------------------------------------------
+
+
+def test_registering_says_which_studies_are_dropped(deployment: Path) -> None:
+    """Those that are named are all there are; what was before and is not named must not vanish without a word."""
+    words = ("census", "register", "--home", deployment / "census", "--researcher", "researcher-1")
+    dropping = run_here(*words, "--project", "another", "--inbox", "localhost:443")
+    assert "dropped      official-languages\n" in dropping.stdout
+    assert "inbox        localhost:443\n" in dropping.stdout
+    adding = run_here(*words, "--project", "another", "--project", "third", "--json").result
+    assert (adding["projects"], adding["dropped"]) == (["another", "third"], [])
+
+
+def test_agency_is_registered_by_its_organisation(deployment: Path, tmp_path: Path) -> None:
+    """It has no other name, and no studies."""
+    (tmp_path / "card").write_bytes(CensusHome(deployment / "census").own_card().signed.to_bytes())
+    said = run_here("health", "register", "--home", deployment / "health", tmp_path / "card").stdout
+    assert said.startswith("Registered census agency census-agency, card 1")
+    assert "projects" not in said
+
+
+@pytest.mark.parametrize("inbox", ["localhost:99999", "localhost:0", "localhost"])
+def test_inbox_that_nobody_could_call_is_not_registered(deployment: Path, inbox: str) -> None:
+    """Answers would be pushed to nowhere for good."""
+    words = ("--home", deployment / "census", "--researcher", "researcher-1", "--inbox", inbox, "--json")
+    assert run_here("census", "register", *words).error["code"] == "INVALID_VALUE"
+
+
+@pytest.mark.parametrize("role", ["census", "researcher"])
+def test_card_by_other_keys_is_refused_with_the_way_out(deployment: Path, tmp_path: Path, role: str) -> None:
+    """A known party that has lost its keys: nothing was altered on the way, and the hint does not say so."""
+    identity = Identity("health-agency", "health", "node")
+    origin = HealthHome(deployment / "health").own_card().card.origin
+    (tmp_path / "card").write_bytes(Party(identity, origin).card.signed.to_bytes())
+    error = run_here(role, "register", "--home", deployment / role, tmp_path / "card", "--json").error
+    assert error["code"] == "CARD_UNRELATED"
+    for words in ("--replace", "--reason", "fingerprint"):
+        assert words in error["hint"]
+
+
+def test_status_says_when_and_why_it_was_shut_down(deployment: Path) -> None:
+    """And what is loaded; a second shutdown does not pretend that its reason was logged."""
+    home = deployment / "census"
+    assert "shut down " not in run_here("census", "status", "--home", home).stdout
+    run_here("census", "shutdown", "--home", home, "--reason", "drill")
+    again = run_here("census", "shutdown", "--home", home, "--reason", "another").stdout
+    assert "is not logged" in again
+    said = run_here("census", "status", "--home", home).stdout
+    assert "by the operator: drill\n" in said
+    assert f"release         {CensusHome(home).read(lambda state: state.release)}\n" in said
+    assert "passes this cap" not in said
+    assert run_here("census", "reopen", "--home", home, "--reason", "over").code == 0
+    assert "drill" not in run_here("census", "status", "--home", home).stdout
+
+
+def test_proposal_of_a_key_that_was_replaced_is_to_be_made_again(deployment: Path) -> None:
+    """Nobody's card is missing; and a retention that nobody can keep up with is warned of."""
+    home = deployment / "census"
+    words = ("--answer-retention-ms", "60000", "--json")
+    proposed = run_here("census", "policy", "propose", "--home", home, *words).result
+    assert any("not collected within 60 s" in warning for warning in proposed["warnings"])
+    assert run_here("keys", "rotate", "--home", home, "policy", "--honour", "0s").code == 0
+    error = run_here("census", "policy", "adopt", "--home", home, proposed["policy_hash"], "--json").error
+    assert error["code"] == "INVALID_VALUE"
+    assert "census policy propose" in error["hint"]
+
+
+def test_policy_takes_its_options_before_and_after_the_command(deployment: Path) -> None:
+    """The group lists --home and --json, so they hold for what follows it."""
+    home = deployment / "census"
+    shown = run_here("census", "policy", "--home", home, "--json", "show").result
+    assert shown == run_here("census", "policy", "show", "--home", home, "--json").result
+    assert "odds move by at most 3;" in run_here("census", "policy", "--home", home, "show").stdout
+
+
+@pytest.mark.parametrize("scales", ["0-5", "0", "1-1000001"])
+def test_scales_that_no_policy_admits_are_a_usage_error(deployment: Path, scales: str) -> None:
+    """Said of the option, not of a document that nobody has typed."""
+    words = ("policy", "propose", "--home", deployment / "census", "--scales", scales)
+    outcome = run_here("census", *words, "--json")
+    assert (outcome.code, outcome.error["code"]) == (2, "USAGE")
+    assert "--scales" in outcome.error["text"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,9 +18,12 @@ from broker_common.crypto.cards import PURPOSES, SAMPLE, SAMPLING, TLS, PublicKe
 from broker_common.crypto.certificates import PeerCertificate, Role, credentials_of
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.errors import InvalidRequestError
+from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.storage.clock import system_clock
+from broker_common.storage.home import Home
+from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring
+from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted
 from census_node.opening import CensusHome
 from deploy.local import Plan, lay_out
@@ -28,8 +34,8 @@ AnyHome: TypeAlias = CensusHome | HealthHome | ResearcherHome
 HOMES: dict[Role, type[AnyHome]] = {"census": CensusHome, "health": HealthHome, "researcher": ResearcherHome}
 EVERY_KEY = [(role, purpose) for role in HOMES for purpose in PURPOSES[role]]
 # A sampling key is a secret of one party that signs and opens nothing: open questions are still drawn with the ones before.
-# When a log's key ends is for the log's own time to say.
-ENDING = [(role, purpose) for role, purpose in EVERY_KEY if purpose not in {SAMPLING, "log"}]
+# When the keys of log and card end is for the log's own time to say.
+ENDING = [(role, purpose) for role, purpose in EVERY_KEY if purpose not in {SAMPLING, "log", "identity"}]
 DAY_MS = 86_400_000
 PLAN = Plan(population=10, seed=1, max_belief="0.75", release_tick_ms=0)
 
@@ -121,6 +127,63 @@ def test_key_in_an_emergency_takes_the_place_of_one_that_was_announced(
     assert rotate(home, purpose).result["serial"] == 4
 
 
+@pytest.mark.parametrize(
+    ("role", "purpose"), [("health", "manifest"), ("census", SAMPLE), ("census", "answer"), ("researcher", TLS)]
+)
+async def test_key_that_is_lost_is_replaced_at_once(deployment: Path, role: Role, purpose: str) -> None:
+    """Waiting for the usual time, the home would go on without any key; the operator hears why it is not waited for."""
+    home = opened(deployment, role)
+    home.home.key_file(home.keyring._reference(purpose)).unlink()
+    outcome = rotate(deployment / role, purpose)
+    assert outcome.code == 0
+    assert "is not here" in outcome.stderr
+    assert home.keyring.has(home.own_card(), purpose, system_clock())
+    async with running(opened(deployment, role).serve):
+        pass
+    # One that is there has its time, and nothing is said.
+    following = rotate(deployment / role, purpose)
+    assert following.stderr == ""
+    assert same(home.own_card().in_use(purpose, system_clock()), home.own_card().listed(purpose)[-2][1])
+
+
+def test_disk_that_is_full_is_told_with_its_home(deployment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command has many disks to choose from; and it gave no answer that could have been kept back."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("broker_common.storage.home.replace_file", full)
+    error = rotate(deployment / "health", "manifest").error
+    assert error["code"] == "STORE_FAILED"
+    assert str(deployment / "health") in error["hint"]
+
+
+@pytest.mark.parametrize("purpose", ["manifest", TLS])
+async def test_file_with_another_key_is_called_what_it_is(deployment: Path, purpose: str) -> None:
+    """It holds a key of the kind expected, and still not the one that is needed."""
+    home = HealthHome(deployment / "health")
+    home.home.key_file(home.keyring._reference(purpose)).unlink()
+    assert rotate(deployment / "health", purpose, "--in", "7d").code == 0
+    with pytest.raises(InvalidRequestError, match="none of the keys there is the one that is needed"):
+        async with running(HealthHome(deployment / "health").serve):
+            pass
+
+
+def test_more_keys_than_a_card_lists_are_refused_before_one_is_made(deployment: Path) -> None:
+    """The operator is told when there is room again, and no key is left that no card names."""
+    home = deployment / "health"
+    for _ in range(7):
+        assert rotate(home, "manifest").code == 0
+    file = opened(deployment, "health").home.key_file("file:keys/manifest.key")
+    before, card = file.read_bytes(), opened(deployment, "health").own_card()
+    error = rotate(home, "manifest", "--in", "30d").error
+    assert error["code"] == "INVALID_VALUE"
+    assert "The first of them ends at 2" in error["hint"]
+    assert (file.read_bytes(), opened(deployment, "health").own_card().signed) == (before, card.signed)
+    # What was only announced gives way, and so there is room for one that is needed at once.
+    assert rotate(home, "manifest", "--in", "0s").code == 0
+
+
 # --- what a disk still holds -------------------------------------------------------------------------------------------
 
 
@@ -173,6 +236,61 @@ async def test_clock_that_is_ahead_at_one_start_does_not_end_the_log(deployment:
         async with running(opened(deployment, role).serve):
             pass
     assert has_private(opened(deployment, role).keyring, "log", old)
+
+
+@pytest.mark.parametrize("role", HOMES)
+async def test_clock_that_is_ahead_at_one_start_does_not_end_the_card(deployment: Path, role: Role) -> None:
+    """An identity key that is still on the card signs the next one, too; without it no key could be replaced any more."""
+    home = deployment / role
+    assert rotate(home, "identity", "--honour", "1d").code == 0
+    ahead = opened(deployment, role)
+    ahead._clock = FakeClock(system_clock() + 2 * DAY_MS)  # type: ignore[assignment]  # it tells the time
+    async with running(ahead.serve):
+        pass
+    assert rotate(home, TLS).result["serial"] == 3
+
+
+@pytest.mark.parametrize("role", HOMES)
+def test_key_file_without_a_final_newline_takes_another_key(deployment: Path, role: Role) -> None:
+    """As an editor leaves it: every key stays a line of its own."""
+    home = opened(deployment, role)
+    for purpose in PURPOSES[role]:
+        file = home.home.key_file(home.keyring._reference(purpose))
+        file.write_text(file.read_text().rstrip("\n"))
+        assert rotate(deployment / role, purpose, "--in", "0s").code == 0
+        card = opened(deployment, role).own_card()
+        if purpose == SAMPLING:
+            assert all(home.keyring.sampling(str(public)) for _, public in card.listed(SAMPLING))
+        else:
+            honoured = card.honoured(purpose, system_clock())
+            assert all(has_private(home.keyring, purpose, public) for public in honoured)
+
+
+def test_key_file_of_something_else_is_the_operators_mistake(deployment: Path) -> None:
+    """It is named, and left as it is."""
+    home = opened(deployment, "health")
+    file = home.home.key_file(home.keyring._reference(SAMPLING))
+    file.write_bytes(b"cl\xc3\xa9")
+    assert rotate(deployment / "health", SAMPLING).error["code"] == "SECRET_MISSING"
+    assert file.read_bytes() == b"cl\xc3\xa9"
+
+
+async def test_keys_that_may_not_be_changed_hinder_no_start(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a read-only mount an ended key stays, and the operator is told."""
+    assert rotate(deployment / "census", "answer", "--in", "0s", "--honour", "1d").code == 0
+
+    def read_only(self: Home, reference: str, text: str) -> None:
+        del self, reference, text
+        raise InternalError("STORE_FAILED")
+
+    monkeypatch.setattr(Home, "replace_key", read_only)
+    later = opened(deployment, "census")
+    later._clock = FakeClock(system_clock() + 2 * DAY_MS)  # type: ignore[assignment]  # it tells the time
+    async with running(later.serve):
+        pass
+    assert "cannot be removed" in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize("role", ["census", "health"])
@@ -288,6 +406,57 @@ def test_policy_is_signed_again_by_the_next_command_if_the_first_one_died(
     # And the next rotation is like any other.
     assert rotate(folder, "policy").code == 0
     verify_policy_in_force(home)
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_policy_that_is_adopted_during_a_rotation_stays_in_force(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    """Somebody adopts another one right after this command has looked at the log: it is not undone."""
+    folder = deployment / "census"
+    home = CensusHome(folder)
+    words = ("census", "policy", "propose", "--home", folder, "--json", "--open-quotes", "3")
+    proposal = run_here(*words).result
+    after_rotation, reading = CensusHome.after_rotation, Journal.reading
+    looks: list[str] = []
+
+    def adopt() -> None:
+        looks.append("adopted")
+        run_here("census", "policy", "adopt", "--home", folder, "--json", proposal["policy_hash"]).result  # noqa: B018 - it must succeed
+
+    @contextlib.contextmanager
+    def looking(self: Journal[CensusState]) -> Iterator[CensusState]:
+        with reading(self) as state:
+            yield state
+        looks.append("looked")
+        if looks.count("looked") == nth and "adopted" not in looks:
+            adopt()
+
+    def watched(self: CensusHome, purpose: str) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "reading", looking)
+            after_rotation(self, purpose)
+        if "adopted" not in looks:
+            # It looks once only.
+            adopt()
+
+    monkeypatch.setattr(CensusHome, "after_rotation", watched)
+    rotate(folder, "policy")
+    assert home.read(lambda state: state.policy_hash) == proposal["policy_hash"]
+
+
+def test_rotation_whose_last_step_is_refused_says_what_is_left(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card is out; what the operator does next is said, and the error is not hidden."""
+
+    def busy(*_: object) -> None:
+        raise RefusedError("BUSY", retry_seconds=30)
+
+    monkeypatch.setattr(CensusHome, "after_rotation", busy)
+    outcome = rotate(deployment / "census", "policy")
+    assert outcome.error["code"] == "BUSY"
+    assert "policy propose" in outcome.stderr
 
 
 @pytest.mark.parametrize("purpose", ["policy", "identity", SAMPLE, TLS])

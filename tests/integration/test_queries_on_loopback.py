@@ -14,6 +14,7 @@ from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, hand_over, serving, u
 from fakes.world import FRENCH, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy, make_pseudonyms
 from grpc import StatusCode, aio
 from grpc.aio import AioRpcError, ServicerContext
+from structlog.testing import capture_logs
 from tripartite.v1 import (
     census_service_pb2,
     census_service_pb2_grpc,
@@ -413,6 +414,25 @@ async def test_what_is_wrong_with_a_store_is_not_told_to_strangers(
     assert error is not None
     assert error.code == code
     assert ("secret-7391" in error.text) == (code == "INTEGRITY")
+
+
+async def test_missing_key_is_named_to_the_operator_alone(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller hears that the node failed; the node's log says, as an error, which key is not where."""
+
+    def missing(*_: object) -> None:
+        raise InvalidRequestError("SECRET_MISSING", reference="file:keys/secret-7391", problem="No such file")
+
+    monkeypatch.setattr(loopback.world.census, "in_force", missing)
+    with capture_logs() as logs:
+        async with loopback.channel(OWNER, "census") as channel:
+            stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
+            with pytest.raises(AioRpcError) as caught:
+                await stub.Quote(census_service_pb2.QuoteRequest(scale=30), timeout=SECONDS)
+    assert "secret-7391" not in repr((caught.value.details(), *caught.value.trailing_metadata()))
+    (line,) = logs
+    assert (line["log_level"], line["code"]) == ("error", "SECRET_MISSING")
+    assert "file:keys/secret-7391" in line["text"]
+    assert "Put the key back" in line["remedy"]
 
 
 class HostileInbox(inbox_service_pb2_grpc.InboxServiceServicer):

@@ -29,7 +29,7 @@ from broker_common.crypto.certificates import (
     server_name,
 )
 from broker_common.errors import InvalidRequestError, PeerUnavailableError
-from broker_common.rpc.callers import register, verify_caller
+from broker_common.rpc.callers import by_fingerprint, verify_caller
 from broker_common.rpc.channel import MAX_MESSAGE_BYTES, Peer, open_channel
 from broker_common.rpc.status import calling
 from broker_common.storage.clock import system_clock
@@ -168,7 +168,7 @@ async def test_peers_with_equal_subjects_are_refused_at_start(loopback: Loopback
                 pass
         assert caught.value.code == "CONFIG_INVALID"
         assert {OTHER.uri, OWNER.uri} <= set(caught.value.details["problem"].split())
-    assert len(register(registered(loopback.tls[HEALTH], loopback.tls[HEALTH]))) == 1
+    assert len(by_fingerprint(registered(loopback.tls[HEALTH], loopback.tls[HEALTH]))) == 1
 
 
 async def test_two_health_agencies_send_each_its_own_samples(loopback: Loopback) -> None:
@@ -329,7 +329,7 @@ CLAIMS: dict[str, list[bytes]] = {
 def test_connection_that_is_not_whole_names_nobody(what: str) -> None:
     """Anything but exactly one recognised certificate over TLS 1.3 is INSECURE_TRANSPORT."""
     own, other = (make_certificate(identity, now_ms=system_clock(), days=1) for identity in (OWNER, CENSUS))
-    peers = register(registered(own, other))
+    peers = by_fingerprint(registered(own, other))
     assert verify_caller(auth_context(own), peers, system_clock) == OWNER
     for changes in (BAD_CONNECTIONS[what], {"x509_pem_cert": [own.certificate, other.certificate]}):
         with pytest.raises(InvalidRequestError) as caught:
@@ -341,7 +341,7 @@ def test_connection_that_is_not_whole_names_nobody(what: str) -> None:
 def test_caller_is_whom_the_certificate_was_registered_for(claim: str) -> None:
     """Whatever identities TLS reads out of it: they are the words of whoever made it."""
     own, other = (make_certificate(identity, now_ms=system_clock(), days=1) for identity in (OWNER, CENSUS))
-    peers = register(registered(own, other))
+    peers = by_fingerprint(registered(own, other))
     assert verify_caller(auth_context(own, peer_uri=CLAIMS[claim]), peers, system_clock) == OWNER
 
 
@@ -349,7 +349,7 @@ def test_certificate_that_nobody_registered_names_nobody() -> None:
     """A perfect connection with a certificate that was not registered is INSECURE_TRANSPORT."""
     own, other = (make_certificate(OWNER, now_ms=system_clock(), days=1) for _ in range(2))
     with pytest.raises(InvalidRequestError) as caught:
-        verify_caller(auth_context(other), register(registered(own)), system_clock)
+        verify_caller(auth_context(other), by_fingerprint(registered(own)), system_clock)
     assert caught.value.code == "INSECURE_TRANSPORT"
 
 

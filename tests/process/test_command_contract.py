@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -231,7 +233,6 @@ def test_exit_2_for_usage(served: Deployment) -> None:
         (*ask, *both, "--wait", "inf"),
         (*ask, *both, "--again", "00" * 16),
         ("census", "policy"),
-        ("census", "shutdown", "--home", str(served.home("census"))),
         ("census", "reopen", "--home", str(served.home("census"))),
         *(("census", "policy", "propose", "--home", str(served.home("census")), *words) for words in WRONG_DRAFTS),
         ("census", "policy", "adopt", "--home", str(served.home("census"))),
@@ -410,6 +411,13 @@ def test_the_program_lists_its_groups_and_its_version() -> None:
     for name in ("census", "demo", "health", "init", "researcher", "up"):
         assert f"\n  {name} " in outcome.stdout
     assert re.fullmatch(r"tripartite, version \d+\.\d+\.\d+\n", run_here("--version").stdout)
+
+
+@pytest.mark.parametrize("module", ["broker_common", "broker_common.cli"])
+def test_the_program_is_a_module_too(module: str) -> None:
+    """Where no script was installed; neither name ends well having done nothing."""
+    words = [sys.executable, "-m", module, "--version"]
+    assert "tripartite, version" in subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
 def test_no_command_at_all_shows_the_help_and_is_a_usage_error() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fakes.deployment import FRENCH, PROGRAM, Deployment, make, run_here, wait_until
+from fakes.deployment import FRENCH, PROGRAM, Deployment, Outcome, make, run_here, wait_until
 
 from broker_common.privacy.policy import Policy
 from deploy.local import Plan, lay_out
@@ -96,22 +96,27 @@ def test_a_killed_ask_is_answered_all_the_same(deployment: Deployment) -> None:
         wait_until(lambda: row(deployment, query)["state"] == "answered", "pushed", seconds=20)
 
 
-def test_an_interrupted_ask_is_recoverable(deployment: Deployment) -> None:
-    """Ctrl-C while waiting: exit 130, the query is named, and its answer is fetched later, without an inbox."""
-    words = ("--home", deployment.home("researcher"), "--where", "age >= 65", "--count", FRENCH)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_ask_is_recoverable(deployment: Deployment, number: int) -> None:
+    """While waiting: exit 130, the query is named on stdout, and its answer is fetched later, without an inbox."""
+    words = ("--home", deployment.home("researcher"), "--where", "age >= 65", "--count", FRENCH, "--json")
     # On a busy machine the answer may overtake the signal.
     for _ in range(5):
-        with subprocess.Popen([PROGRAM, "researcher", "ask", *words], stderr=subprocess.PIPE, text=True) as asking:
+        with subprocess.Popen(
+            [PROGRAM, "researcher", "ask", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as asking:
             assert asking.stderr is not None
+            assert asking.stdout is not None
             assert "taken the question" in asking.stderr.readline()
-            asking.send_signal(signal.SIGINT)
-            said = asking.stderr.read()
+            asking.send_signal(number)
+            said = Outcome(asking.wait(), asking.stdout.read(), asking.stderr.read())
         if asking.returncode != 0:
             break
     query = row(deployment, -1)["query_id"]
     assert asking.returncode == 130
-    assert f"answers --collect {query}" in said
-    assert "Traceback" not in said
+    assert said.error["code"] == "INTERRUPTED"
+    assert f"answers --collect {query}" in said.error["hint"]
+    assert "Traceback" not in said.stderr
     wait_until(lambda: bool(deployment.tickets("census", "released")[deployment.ticket_of(query)]), "released")
     (collected,) = deployment.run("researcher", "answers", "--collect", query, "--json").result["answers"]
     assert (collected["state"], ways(deployment, query)) == ("answered", ["collect"])

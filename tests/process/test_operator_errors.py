@@ -176,7 +176,7 @@ def each(role: str) -> dict[str, Case]:
             f"{role} serve --home HOME",
             3,
             "SECRET_MISSING",
-            ("not a key of the kind expected", "another one does not take its place"),
+            ("none of the keys there is the one that is needed", "another one does not take its place"),
         ),
         f"{role}: linkage key missing": Case(
             without(role, "keys/linkage.key"), f"{role} load --home HOME", 3, "SECRET_MISSING", ("linkage.key",)

@@ -152,7 +152,7 @@ def test_a_proposal_that_was_tampered_with_is_never_adopted(stopped: Deployment,
     forged = {"signature": stranger.sign_text(tree["document"].encode()), "key_id": stranger.key_id}
     for data, code in (
         (good.replace(b"0.6", b"0.9"), "BAD_SIGNATURE"),
-        (json.dumps(tree | forged, sort_keys=True, separators=(",", ":")).encode(), "UNKNOWN_KEY"),
+        (json.dumps(tree | forged, sort_keys=True, separators=(",", ":")).encode(), "INVALID_VALUE"),
         (json.dumps(tree).encode(), "INVALID_VALUE"),
         (b"", "INVALID_VALUE"),
     ):
@@ -308,6 +308,7 @@ def test_a_spent_service_is_reopened_only_when_something_fits_again(tmp_path: Pa
         adopt(deployment, "--max-belief", "0.505", "--scales", "200")
         status = deployment.json("census", "status")
         assert status["worst_belief"] == worst > float(status["max_belief"])
+        assert "passes this cap already" in deployment.run("census", "status").stdout
         adopt(deployment, "--max-belief", "0.8", "--scales", "30")
         assert census(deployment, "reopen", "--reason", "more studies").code == 0
         assert deployment.ask("age >= 0", FRENCH, "--scale", "30").code == 0

@@ -21,7 +21,7 @@ from fakes.links import (
     on_the_wire,
     stream,
 )
-from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
+from fakes.world import CENSUS, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 from tripartite.v1 import census_service_pb2, health_service_pb2, policy_pb2, sample_pb2, ticket_pb2
@@ -455,7 +455,8 @@ CONDEMNED: dict[str, tuple[Callable[[World], Order], str]] = {
     "a budget that is spent": (spend, "BUDGET_EXHAUSTED"),
     "a service that is shut": (shut_down, "SERVICE_SHUT_DOWN"),
     "an unknown researcher": (strike_off, "UNKNOWN_RESEARCHER"),
-    "an unknown health agency": (part_ways, "WRONG_ORGANISATION"),
+    # Nothing that the researcher can mend.
+    "an unknown health agency": (part_ways, "PEER_FAILED"),
 }
 
 
@@ -638,7 +639,7 @@ BETWEEN_AGENCIES = [
     InvalidRequestError("UNKNOWN_KEY", key="0" * 16, subject="manifest"),
     InvalidRequestError("WRONG_ORGANISATION", subject="sample"),
     InvalidRequestError("SEALED_WRONGLY", subject="frame key"),
-    RefusedError("NOTHING_LOADED", what="registry", role="census"),
+    InvalidRequestError("TICKET_REUSED"),
 ]
 
 
@@ -646,7 +647,10 @@ BETWEEN_AGENCIES = [
 async def test_what_is_wrong_between_the_agencies_is_no_verdict_on_a_ticket(
     parties: Parties, error: BrokerError
 ) -> None:
-    """A ticket may have been charged at an attempt before: a key that is not known meanwhile must not lose its answer."""
+    """A ticket may have been charged at an attempt before: a key that is not known meanwhile must not lose its answer.
+
+    Nor is it the researcher's fault.
+    """
     world, order, link = parties.world, parties.world.order(), parties.lying()
 
     async def charge_and_hang_up(requests: Requests) -> Responses:
@@ -661,10 +665,39 @@ async def test_what_is_wrong_between_the_agencies_is_no_verdict_on_a_ticket(
         yield CountResponse()
 
     link.scripts.extend([charge_and_hang_up, refuse, link.honestly])
-    assert (await failure(parties.health(link, LimitConfig()), order)).code == error.code
+    told = await failure(parties.health(link, LimitConfig()), order)
+    assert (told.code, told.details) == ("PEER_FAILED", {"peer": "health", "reason": error.code})
     assert world.verify_health_log().tickets[order.hash.hex()].is_open
     assert await submit(parties.health(link), order) == STAGES
     assert len(world.charges()) == 1
+
+
+async def test_census_node_without_a_registry_is_no_verdict_on_a_ticket(parties: Parties) -> None:
+    """It says what is missing, to the researcher too, and takes the ticket when there is one."""
+    order, link = parties.world.order(), parties.lying()
+
+    async def refuse(requests: Requests) -> Responses:
+        del requests
+        raise on_the_wire(RefusedError("NOTHING_LOADED", what="registry", role="census"))
+        yield CountResponse()
+
+    link.scripts.extend([refuse, link.honestly])
+    service = parties.health(link)
+    assert (await failure(service, order)).code == "NOTHING_LOADED"
+    assert await submit(service, order) == STAGES
+
+
+@pytest.mark.parametrize("where", ["Count", "GetPolicy"])
+async def test_what_the_health_agency_lacks_is_not_the_researchers_fault(parties: Parties, where: str) -> None:
+    """With the census agency revoked, or our own certificate expired, a researcher cannot do anything about it."""
+    world, order = parties.world, parties.world.order()
+    service = parties.health()
+    if where == "Count":
+        # The policy is known from before.
+        assert await submit(service, world.order()) == STAGES
+    revoke(parties.node.journal, "census", CENSUS.organisation, "a mistake")
+    told = await failure(service, order)
+    assert (told.code, told.details) == ("PEER_FAILED", {"peer": "health", "reason": "NOT_REGISTERED"})
 
 
 async def silent(requests: Requests) -> Responses:

@@ -15,6 +15,7 @@ import pytest
 from fakes.pair import STAGES, Pair, gone
 from fakes.world import RELEASE, Order, World
 
+from broker_common.errors import REASONS, BrokerError
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.census_state import ChargedTicket
 from broker_common.tlog.entries import Loaded, Submitted
@@ -24,6 +25,7 @@ from census_node.outbox import Pending
 from census_node.registry import Registry
 from census_node.samples import KeptSample
 from health_node import node as health_node
+from health_node.people_store import PeopleStore
 
 PEOPLE, OTHER_PEOPLE = 400, 150
 NEW_RELEASE = "2016"
@@ -238,3 +240,27 @@ async def test_people_in_force_that_are_gone_stop_the_node(world: World) -> None
     for path in (world.health_folder / "people").glob("*.duckdb"):
         path.unlink()
     assert await pair.submit(world.order()) == "INTEGRITY"
+
+
+@pytest.mark.parametrize("code", ["NOTHING_LOADED", "INTEGRITY"])
+def test_store_that_is_removed_while_it_is_looked_up_is_not_missed(
+    world: World, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """A load took its place between two looks: the next one is counted, and nobody is told that nothing is loaded."""
+    node = world.open_health()
+    store = node._store
+
+    def removed(load: str) -> PeopleStore:
+        if load == "before":
+            raise REASONS[code].family(code, what="health data", role="health", problem="it is gone")
+        return store(load)
+
+    in_force = node._load_in_force()
+    loads = iter(["before", in_force, in_force])
+    monkeypatch.setattr(node, "_load_in_force", lambda: next(loads))
+    monkeypatch.setattr(node, "_store", removed)
+    assert node._people() == PEOPLE
+    # One that is missing although it is in force is.
+    monkeypatch.setattr(node, "_load_in_force", lambda: "before")
+    with pytest.raises(BrokerError, match=code):
+        node._people()

@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from broker_common.card_commands import revoke_command
+from broker_common import card_commands, cli
+from broker_common.card_commands import keys, revoke_command
 from broker_common.errors import InvalidRequestError
+
+
+def code_of_list(home: Path) -> str:
+    """With which code `keys list` fails."""
+    error = CliRunner().invoke(keys, ["list", "--home", str(home)]).exception
+    assert isinstance(error, InvalidRequestError), error
+    return error.code
+
+
+@pytest.mark.parametrize(
+    ("config", "code"),
+    [
+        (b"x = " + b"[" * 20_000, "CONFIG_INVALID"),
+        (b"x = " + b"9" * 5000, "CONFIG_INVALID"),
+        (b"\xff", "CONFIG_INVALID"),
+        (b"role = 'auditor'", "CONFIG_INVALID"),
+        (b"role = ['census']", "CONFIG_INVALID"),
+        (None, "HOME_INVALID"),
+    ],
+    ids=["nested", "endless", "no text", "no role", "no text for a role", "no file"],
+)
+def test_configuration_that_is_none_is_the_operators_mistake(tmp_path: Path, config: bytes | None, code: str) -> None:
+    """Whatever the file holds, it is named, and no bug is blamed."""
+    if config is not None:
+        (tmp_path / "config.toml").write_bytes(config)
+    assert code_of_list(tmp_path) == code
+
+
+def test_home_whose_package_is_absent_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each node runs with the others absent; their homes may lie there all the same."""
+    (tmp_path / "config.toml").write_text('role = "census"\n')
+    absent = EntryPoint("census", "census_node.absent:CensusHome", "tripartite.homes")
+    monkeypatch.setattr(card_commands, "entry_points", lambda **_: (absent,))
+    # The package, not this module of it, is what somebody has to install.
+    monkeypatch.setattr(
+        cli, "_points", lambda: (EntryPoint("census", "census_node.cli:commands", "tripartite.commands"),)
+    )
+    assert code_of_list(tmp_path) == "NOT_INSTALLED"
 
 
 class Untouched:

@@ -45,8 +45,8 @@ class CardServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Exchange(self, request, context):
-        """Hands over the caller's own card and takes the callee's. A newer card must be signed by an identity key of the card that
-        is known; anything else changes nothing. Served by the census node and the health node. Callers: researcher, health.
+        """Hands over the caller's own card and takes the callee's. A newer card must be signed by the newest identity key of the
+        card that is known; anything else changes nothing. Served by the census node and the health node. Callers: researcher, health.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

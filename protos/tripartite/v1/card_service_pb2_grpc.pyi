@@ -32,16 +32,16 @@ class CardServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> CardServiceAsyncStub: ...
     Exchange: _grpc.UnaryUnaryMultiCallable[_card_service_pb2.ExchangeRequest, _card_service_pb2.ExchangeResponse]
-    """Hands over the caller's own card and takes the callee's. A newer card must be signed by an identity key of the card that
-    is known; anything else changes nothing. Served by the census node and the health node. Callers: researcher, health.
+    """Hands over the caller's own card and takes the callee's. A newer card must be signed by the newest identity key of the
+    card that is known; anything else changes nothing. Served by the census node and the health node. Callers: researcher, health.
     """
 
 @_typing.type_check_only
 class CardServiceAsyncStub(CardServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Exchange: _aio.UnaryUnaryMultiCallable[_card_service_pb2.ExchangeRequest, _card_service_pb2.ExchangeResponse]  # type: ignore[assignment]
-    """Hands over the caller's own card and takes the callee's. A newer card must be signed by an identity key of the card that
-    is known; anything else changes nothing. Served by the census node and the health node. Callers: researcher, health.
+    """Hands over the caller's own card and takes the callee's. A newer card must be signed by the newest identity key of the
+    card that is known; anything else changes nothing. Served by the census node and the health node. Callers: researcher, health.
     """
 
 class CardServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -51,8 +51,8 @@ class CardServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _card_service_pb2.ExchangeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_card_service_pb2.ExchangeResponse, _abc.Awaitable[_card_service_pb2.ExchangeResponse]]:
-        """Hands over the caller's own card and takes the callee's. A newer card must be signed by an identity key of the card that
-        is known; anything else changes nothing. Served by the census node and the health node. Callers: researcher, health.
+        """Hands over the caller's own card and takes the callee's. A newer card must be signed by the newest identity key of the
+        card that is known; anything else changes nothing. Served by the census node and the health node. Callers: researcher, health.
         """
 
 def add_CardServiceServicer_to_server(servicer: CardServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -167,5 +167,5 @@ def test_a_private_key_that_is_not_this_nodes_is_refused(home: CensusHome) -> No
     with pytest.raises(InvalidRequestError) as caught:
         home.private_operator_key()
     assert caught.value.code == "KEY_MISSING"
-    assert "not a key of the kind expected" in caught.value.text
+    assert "none of the keys there is the one that is needed" in caught.value.text
     assert stranger.to_text().split(" ")[2][:10] not in f"{caught.value} {caught.value.details}"

@@ -77,12 +77,12 @@ FORGED: dict[str, tuple[bytes, str]] = {
     "another document": (altered(document=policy(max_belief="0.9").document.decode()), "BAD_SIGNATURE"),
     "another signature": (altered(signature=POLICY_KEY.sign_text(b"x")), "BAD_SIGNATURE"),
     "another spelling of the signature": (altered(signature=PROPOSAL.signature + "\n"), "BAD_SIGNATURE"),
-    "signed by another key": (make_proposal(RULES, STRANGER).to_bytes(), "UNKNOWN_KEY"),
+    "signed by another key": (make_proposal(RULES, STRANGER).to_bytes(), "INVALID_VALUE"),
     "signed by another key under our name": (
         altered(signature=make_proposal(RULES, STRANGER).signature),
         "BAD_SIGNATURE",
     ),
-    "our document under another name": (altered(key_id=STRANGER.key_id), "UNKNOWN_KEY"),
+    "our document under another name": (altered(key_id=STRANGER.key_id), "INVALID_VALUE"),
     "signed, and no policy": (altered(document="{}", signature=POLICY_KEY.sign_text(b"{}")), "INVALID_VALUE"),
     "signed, and not canonical": (
         altered(document=RULES.document.decode() + " ", signature=POLICY_KEY.sign_text(RULES.document + b" ")),

@@ -190,7 +190,7 @@ def test_file_that_is_no_store_is_said_to_be_none(world: World) -> None:
     (world.directory / "answers.db").write_bytes(b"not a database" * 1000)
     with pytest.raises(BrokerError) as caught:
         world.open_answers()
-    assert code_of(caught) == "STORE_FAILED"
+    assert code_of(caught) == "INTEGRITY"
 
 
 def test_file_of_an_earlier_version_is_read_and_goes_on(world: World) -> None:

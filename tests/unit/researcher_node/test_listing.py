@@ -12,12 +12,12 @@ from researcher_node.listing import question_json, questions_text
 
 NOW_MS = 1_774_949_400_000  # 2026-03-31T09:30:00Z
 LATER_MS = NOW_MS + 600_000
-OVERDUE = "its ticket has expired; if it was charged the answer still comes"
+OVERDUE = "its ticket has expired; if it was charged the answer still comes: 'ask --again' finds out"
 
 
-def question(number: int = 1, *, expires_ms: int = LATER_MS, **changes: Any) -> AskedQuestion:
+def question(number: int = 1, *, expires_ms: int = LATER_MS, project: str = "study", **changes: Any) -> AskedQuestion:
     """A question asked just now; pending, until told otherwise."""
-    ticket = ticket_pb2.Ticket(project_id="study", expires_ms=expires_ms).SerializeToString()
+    ticket = ticket_pb2.Ticket(project_id=project, expires_ms=expires_ms).SerializeToString()
     fields: dict[str, Any] = {
         "query": f"{number:032x}",
         "asked_ms": NOW_MS,
@@ -73,7 +73,10 @@ def test_programs_are_told_everything() -> None:
     [
         ({}, ["pending: mother_tongue = 'French'"]),
         ({"question": "all"}, ["pending: all linked people"]),
-        ({"refused": "BUDGET_EXHAUSTED"}, ["BUDGET_EXHAUSTED: mother_tongue = 'French'"]),
+        (
+            {"refused": "BUDGET_EXHAUSTED"},
+            ["BUDGET_EXHAUSTED: mother_tongue = 'French'", "at scale 30.", "A larger scale costs less"],
+        ),
         ({"expired": True}, ["expired: mother_tongue = 'French'", "has removed it"]),
         (ANSWERED, ["Noisy count -12: mother_tongue = 'French'", "within 90 either way", "few or none"]),
     ],
@@ -123,3 +126,10 @@ def test_several_questions_are_a_line_each_in_columns() -> None:
         f"{time}  refused   BUDGET_EXHAUSTED  {french}  age >= 65                                 {3:032x}",
         f"{time}  expired                     {french}  age >= 65                                 {4:032x}",
     ]
+
+
+def test_table_names_the_studies_where_there_are_several() -> None:
+    """And not where every line would say the same."""
+    table = questions_text([question(1), question(2, project="another")], NOW_MS).splitlines()
+    assert [line.split()[-2] for line in table] == ["project", "study", "another"]
+    assert "project" not in questions_text([question(1), question(2)], NOW_MS)

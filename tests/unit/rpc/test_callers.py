@@ -20,8 +20,8 @@ from broker_common.crypto.certificates import Identity, PeerCertificate, TlsCred
 from broker_common.errors import InvalidRequestError
 from broker_common.rpc.callers import (
     ALLOWED_ROLES,
+    by_fingerprint,
     caller,
-    register,
     set_caller,
     verify_caller,
     verify_role,
@@ -35,7 +35,7 @@ MALLORY = Identity("univ", "researcher", "mallory")
 OF_HEALTH = make_certificate(HEALTH, now_ms=NOW_MS, days=90)
 OF_ALICE = make_certificate(ALICE, now_ms=NOW_MS, days=30)
 OF_MALLORY = make_certificate(MALLORY, now_ms=NOW_MS, days=90)
-REGISTERED = register(PeerCertificate.parse_pem(own.certificate) for own in (OF_HEALTH, OF_ALICE, OF_MALLORY))
+REGISTERED = by_fingerprint(PeerCertificate.parse_pem(own.certificate) for own in (OF_HEALTH, OF_ALICE, OF_MALLORY))
 
 
 def connection(certificate: bytes, **changes: Any) -> dict[str, list[bytes]]:
@@ -72,7 +72,7 @@ def test_a_registered_certificate_is_whom_it_was_registered_for() -> None:
 
 def test_what_is_registered_counts_not_what_the_certificate_says() -> None:
     """The identity is taken from the registration: a fingerprint names a peer, its text does not."""
-    (fingerprint,) = register([PeerCertificate.parse_pem(OF_MALLORY.certificate)])
+    (fingerprint,) = by_fingerprint([PeerCertificate.parse_pem(OF_MALLORY.certificate)])
     other = PeerCertificate.parse_pem(OF_ALICE.certificate)
     assert who(connection(OF_MALLORY.certificate), {fingerprint: other}) == ALICE
 
@@ -180,10 +180,10 @@ def test_a_connection_does_not_outlive_its_certificate(left_ms: int, good: bool)
 def test_registration_is_by_fingerprint() -> None:
     """Each certificate once, even if it is named twice."""
     peers = [PeerCertificate.parse_pem(own.certificate) for own in (OF_HEALTH, OF_ALICE, OF_HEALTH)]
-    registered = register(peers)
+    registered = by_fingerprint(peers)
     assert registered == {peer.fingerprint: peer for peer in peers}
     assert len(registered) == 2
-    assert register([]) == {}
+    assert by_fingerprint([]) == {}
 
 
 def test_nobody_can_hide_another_peer_behind_an_equal_subject() -> None:
@@ -192,7 +192,7 @@ def test_nobody_can_hide_another_peer_behind_an_equal_subject() -> None:
     assert peers[0].subject == peers[1].subject
     for order in (peers, peers[::-1]):
         with pytest.raises(InvalidRequestError) as caught:
-            register(order)
+            by_fingerprint(order)
         assert caught.value.code == "CONFIG_INVALID"
         assert ALICE.uri in caught.value.details["problem"]
         assert MALLORY.uri in caught.value.details["problem"]
@@ -201,7 +201,7 @@ def test_nobody_can_hide_another_peer_behind_an_equal_subject() -> None:
 def test_different_subjects_do_not_disturb_each_other() -> None:
     """The check above refuses what it names: one key in two roles has two subjects."""
     peers = [PeerCertificate.parse_pem(own.certificate) for own in (OF_ALICE, OF_MALLORY, twin(OF_ALICE, HEALTH))]
-    assert len(register(peers)) == 3
+    assert len(by_fingerprint(peers)) == 3
 
 
 @pytest.mark.parametrize("method", sorted(ALLOWED_ROLES))

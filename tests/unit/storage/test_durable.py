@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -143,3 +145,18 @@ def test_a_lock_where_nothing_can_be_written_is_an_error(tmp_path: Path) -> None
     """Not a lock that somebody else holds."""
     with pytest.raises(FileNotFoundError), exclusive(tmp_path / "missing" / "lock"):
         pytest.fail("held a lock that is nowhere")
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_lock_that_cannot_be_had_is_not_taken_for_held_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: bool
+) -> None:
+    """On a file system without locks nobody goes on without one, or is told that somebody else holds it."""
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(OSError, match="No locks available") as caught, exclusive(tmp_path / "lock", wait=wait):
+        pytest.fail("it went on")
+    assert caught.value.filename == str(tmp_path / "lock")

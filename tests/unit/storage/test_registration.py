@@ -192,7 +192,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     for file in (tmp_path / "missing.card", tmp_path):
         with pytest.raises(InvalidRequestError) as caught:
             read_card(file)
-        assert (caught.value.code, caught.value.details["file"]) == ("CARD_UNREADABLE", str(file))
+        assert (caught.value.code, caught.value.details["file"]) == ("FILE_UNUSABLE", str(file))
         assert caught.value.details["problem"]
 
 
@@ -227,7 +227,7 @@ def test_a_card_that_is_not_our_next_one_is_not_announced(journal: Journal[Censu
     with unchanged(journal):
         assert code_of(lambda: announce(journal, first)) == "CARD_OUTDATED"
         assert code_of(lambda: announce(journal, HEALTH.card.signed)) == "WRONG_ORGANISATION"
-        assert code_of(lambda: announce(journal, stranger.renew(TLS).signed)) == "BAD_SIGNATURE"
+        assert code_of(lambda: announce(journal, stranger.renew(TLS).signed)) == "CARD_UNRELATED"
     announce(journal, second)
     with unchanged(journal):
         assert code_of(lambda: announce(journal, first)) == "CARD_OUTDATED"
@@ -264,8 +264,8 @@ def test_a_known_peers_card_must_follow_the_one_that_is_known(journal: Journal[C
     moved = Party(Identity("institute", "researcher", "alice"))
     with unchanged(journal):
         assert code_of(lambda: register(journal, older)) == "CARD_OUTDATED"
-        assert code_of(lambda: register(journal, stranger.card)) == "BAD_SIGNATURE"
-        assert code_of(lambda: register(journal, stranger.renew("ticket"))) == "BAD_SIGNATURE"
+        assert code_of(lambda: register(journal, stranger.card)) == "CARD_UNRELATED"
+        assert code_of(lambda: register(journal, stranger.renew("ticket"))) == "CARD_UNRELATED"
         assert code_of(lambda: register(journal, moved.card)) == "WRONG_ORGANISATION"
     replaced = register(journal, stranger.card, replace_because="a lost laptop")
     assert (replaced.card.signed, replaced.projects) == (stranger.card.signed, ("study",))
@@ -273,7 +273,7 @@ def test_a_known_peers_card_must_follow_the_one_that_is_known(journal: Journal[C
         card=stranger.card.signed, note="a lost laptop", projects=("study",), inbox="127.0.0.1:1"
     )
     # Whoever was known before is nobody now.
-    assert code_of(lambda: register(journal, alice.renew("ticket"))) == "BAD_SIGNATURE"
+    assert code_of(lambda: register(journal, alice.renew("ticket"))) == "CARD_UNRELATED"
 
 
 def test_a_reason_that_is_not_needed_is_not_logged(journal: Journal[CensusState], alice: Party) -> None:
@@ -362,7 +362,7 @@ def forged_cards() -> dict[str, tuple[SignedCard, str]]:
         "another researcher's card": (bob.renew("ticket").signed, "WRONG_ORGANISATION"),
         "an agency's card": (HEALTH.copy().renew("manifest").signed, "WRONG_ORGANISATION"),
         "our own card": (CENSUS.card.signed, "WRONG_ORGANISATION"),
-        "a card of one's name by other keys": (stranger.renew("ticket").signed, "BAD_SIGNATURE"),
+        "a card of one's name by other keys": (stranger.renew("ticket").signed, "CARD_UNRELATED"),
         "one's next card signed by somebody": (
             alice.sign(next_card.card, [bob.signing(Purpose.IDENTITY)]),
             "BAD_SIGNATURE",
@@ -488,7 +488,7 @@ def test_a_card_that_was_under_way_does_not_follow_what_replaced_it(
             taken = node.submit(WAYS[way], journal, newer)
             assert waiting.wait(SECONDS)
             transaction.append(Registered(card=stranger.card.signed, note="a lost key", projects=("study",), inbox=""))
-        assert code_of(taken.result) == "BAD_SIGNATURE"
+        assert code_of(taken.result) == "CARD_UNRELATED"
     assert KnownPeers(journal, clock).card("researcher", "alice").signed == stranger.card.signed
 
 
@@ -496,7 +496,7 @@ def test_a_card_of_nobody_whom_an_operator_has_registered_is_not_taken(journal: 
     """What comes over the wire renews what is known, and introduces nobody."""
     with unchanged(journal):
         assert code_of(lambda: renew(journal, BOB.card)) == "NOT_REGISTERED"
-        assert code_of(lambda: renew(journal, Party(ALICE.identity).renew("ticket"))) == "BAD_SIGNATURE"
+        assert code_of(lambda: renew(journal, Party(ALICE.identity).renew("ticket"))) == "CARD_UNRELATED"
         assert code_of(lambda: renew(journal, ALICE.card)) == "CARD_OUTDATED"
 
 
@@ -532,7 +532,7 @@ def test_cards_that_are_refused_or_not_newer_do_not_count(journal: Journal[Censu
     for _ in range(30):
         exchanging(ALICE.identity, older)
         exchanging(ALICE.identity, alice.card.signed)
-        assert code_of(lambda: exchanging(ALICE.identity, stranger)) == "BAD_SIGNATURE"
+        assert code_of(lambda: exchanging(ALICE.identity, stranger)) == "CARD_UNRELATED"
     newer = alice.renew("ticket").signed
     exchanging(ALICE.identity, newer)
     assert KnownPeers(journal, FakeClock()).card("researcher", "alice").signed == newer
@@ -593,9 +593,9 @@ def test_an_identity_key_that_was_replaced_makes_no_card(
     for now_ms in (NOW_MS, LATER_MS):
         clock.now_ms = now_ms
         with unchanged(journal):
-            assert code_of(lambda: exchange(journal, ALICE.identity, stolen.signed)) == "BAD_SIGNATURE"
-            assert code_of(lambda: register(journal, stolen)) == "BAD_SIGNATURE"
-            assert code_of(lambda: renew(journal, stolen)) == "BAD_SIGNATURE"
+            assert code_of(lambda: exchange(journal, ALICE.identity, stolen.signed)) == "CARD_UNRELATED"
+            assert code_of(lambda: register(journal, stolen)) == "CARD_UNRELATED"
+            assert code_of(lambda: renew(journal, stolen)) == "CARD_UNRELATED"
     assert exchange(journal, ALICE.identity, alice.renew("ticket", now_ms=LATER_MS).signed) == CENSUS.card.signed
 
 

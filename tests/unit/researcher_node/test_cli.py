@@ -1,0 +1,80 @@
+"""The researcher's commands, as far as no node is needed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from broker_common.errors import BrokerError, PeerUnavailableError
+from researcher_node.cli import _collect, commands
+
+
+@pytest.mark.parametrize(
+    "option", [("--scale", "30"), ("--margin", "90"), ("--fraction", "1"), ("--project", "another")], ids=lambda o: o[0]
+)
+def test_ticket_that_is_submitted_again_cannot_be_changed(tmp_path: Path, option: tuple[str, str]) -> None:
+    """Whoever gives another scale must not believe that it was used."""
+    words = ["ask", "--home", str(tmp_path), "--again", "00" * 16, *option]
+    error = CliRunner().invoke(commands, words, standalone_mode=False).exception
+    assert isinstance(error, click.UsageError)
+    assert option[0] in error.message
+
+
+class Collecting:
+    """A home, its store and its session in one, with three open questions."""
+
+    def __init__(self, **said: BrokerError) -> None:
+        self.said = said
+        self.looked: list[str] = []
+
+    def all(self) -> list[Any]:
+        return [SimpleNamespace(query=query, state="pending") for query in ("a", "b", "c")]
+
+    @contextlib.asynccontextmanager
+    async def session(self, _store: object) -> AsyncIterator[Collecting]:
+        yield self
+
+    async def collect_now(self, query: str) -> None:
+        self.looked.append(query)
+        if query in self.said:
+            raise self.said[query]
+
+
+async def collect(said: Collecting) -> BrokerError | None:
+    """`answers --collect`; how it fails, if it does."""
+    home: Any = said
+    try:
+        await _collect(home, home, None)
+    except BrokerError as error:
+        return error
+    return None
+
+
+async def test_answer_that_does_not_hold_keeps_nobody_from_the_others() -> None:
+    """All the others are fetched, and the first that does not hold is the failure in the end."""
+    lies = [PeerUnavailableError("PEER_MISBEHAVED", peer="census", problem=f"lie {number}") for number in range(2)]
+    home = Collecting(a=lies[0], b=lies[1])
+    assert await collect(home) is lies[0]
+    assert home.looked == ["a", "b", "c"]
+
+
+async def test_what_is_not_out_yet_is_no_failure() -> None:
+    """It is said, and the next one is looked for."""
+    home = Collecting(a=PeerUnavailableError("ANSWER_PENDING", query="a"))
+    assert await collect(home) is None
+    assert home.looked == ["a", "b", "c"]
+
+
+async def test_census_node_that_is_away_is_asked_once() -> None:
+    """Each further question would wait as long again."""
+    away = PeerUnavailableError("PEER_UNAVAILABLE", peer="census")
+    home = Collecting(a=away)
+    assert await collect(home) is away
+    assert home.looked == ["a"]
