@@ -169,7 +169,7 @@ def emit_failing(as_json: bool, result: Mapping[str, Any], text: str, error: Bro
         click.echo(json.dumps({**result, **error.as_json()}, ensure_ascii=False))
         return error.exit_code
     click.echo(text)
-    return _fail(error, as_json)
+    return _fail(error, ())
 
 
 def instant(time_ms: int) -> str:
