@@ -174,12 +174,15 @@ class CensusNode:
     def commit_slots(self, *, afresh: bool = False) -> None:
         """Commit to another batch of noise slots in the log, and show it; `afresh` makes void all that there were."""
         with self._committing:
+            if not (afresh or self.slots.is_low):
+                # Somebody else has just done it.
+                return
             secrets = [self._randomness(SLOT_SECRET_BYTES) for _ in range(BATCH)]
             with self.journal.reading() as state:
                 first = state.next_slot
             self._slot_secrets.write(first, secrets)
             commitments = tuple(commit_slot(secret, first + place) for place, secret in enumerate(secrets))
-            void_below = first if afresh else self.slots.lowest(self.journal.now())
+            void_below = first if afresh else self.slots.lowest(self.journal.now(), self._reservations.tickets())
             with self.journal.transaction() as transaction:
                 entry = transaction.append(
                     Slots(first=first, void_below=void_below, commitments=tuple(each.hex() for each in commitments))

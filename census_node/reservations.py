@@ -46,6 +46,11 @@ class Reservations:
                 if held.attempts <= 0:
                     del self._held[ticket_hash]
 
+    def tickets(self) -> frozenset[str]:
+        """The tickets that are in hand."""
+        with self._lock:
+            return frozenset(self._held)
+
     def units(self, *, charged: Container[str], but: str) -> int:
         """Units held by tickets that are not charged yet, other than `but`."""
         with self._lock:

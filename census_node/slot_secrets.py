@@ -30,15 +30,18 @@ class SlotSecrets:
     path: Path
 
     def write(self, first: int, secrets: Sequence[bytes]) -> None:
-        """Durably keep the secrets of slots `first`, `first` + 1, and so on."""
+        """Durably keep the secrets of slots `first`, `first` + 1, and so on, to which nobody has committed yet.
+
+        A file of an attempt whose entry was never written gives way.
+        """
         try:
             make_folder(self.path)
-            descriptor = os.open(self._file(first), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            descriptor = os.open(self._file(first), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(b"".join(secrets))
                 file.flush()
                 os.fsync(file.fileno())
-            # CRASH: secrets that no entry commits to are wiped at the next start.
+            # CRASH: secrets that no entry commits to are wiped at the next start, or overwritten by the next attempt.
             sync_directory(self.path)
         except OSError as error:
             raise InternalError("STORE_FAILED") from error

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 
 __all__ = ["BATCH", "OfferedSlot", "Slot", "SlotBatch", "SlotBook"]
@@ -80,10 +80,17 @@ class SlotBook:
         with self._lock:
             return len(self._free) <= _LOW
 
-    def lowest(self, now_ms: int) -> int:
-        """The first slot that may still serve somebody; every one below it is void."""
+    def lowest(self, now_ms: int, in_hand: Container[str]) -> int:
+        """The first slot that may still serve somebody; every one below it is void.
+
+        SECURITY: a ticket that is in hand keeps its slot, whatever expires meanwhile; otherwise it would be the larger of
+        two samples that is refused.
+        """
         with self._lock:
             self._forget_expired(now_ms)
+            for number, held in list(self._held.items()):
+                if held.expires_ms <= now_ms and held.ticket_hash not in in_hand:
+                    del self._held[number]
             free = self._free[0][0] if self._free else self._next
             return min([free, *self._held])
 
@@ -110,7 +117,7 @@ class SlotBook:
             if checkpoint is None:
                 return None
             self._free.popleft()
-            own = [each for each, held in self._held.items() if held.researcher == researcher]
+            own = [each for each, held in self._held.items() if held.researcher == researcher and not held.ticket_hash]
             for each in own[: max(0, len(own) + 1 - limit)]:
                 del self._held[each]
             slot = Slot(number, batch.commitments[number - batch.first], checkpoint)
@@ -142,5 +149,7 @@ class SlotBook:
         return held if good else None
 
     def _forget_expired(self, now_ms: int) -> None:
-        for number in [number for number, held in self._held.items() if held.expires_ms <= now_ms]:
+        """Let go of quotes that nobody took up."""
+        expired = [number for number, held in self._held.items() if held.expires_ms <= now_ms and not held.ticket_hash]
+        for number in expired:
             del self._held[number]
