@@ -124,8 +124,10 @@ func main() {
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(map[string]any{
-		"origin": "Written by golang.go with golang.org/x/mod v0.6.0-dev.0.20220419223038-86c51ed26bb4 (as Debian's golang-1.19-src " +
-			"vendors it) and github.com/transparency-dev/formats ab48919ddbf71a04f3eb2c20b8ac221b34ebc822, Go 1.19.8",
+		"origin": "Written by golang.go, Go 1.19.8, with golang.org/x/mod v0.6.0-dev.0.20220419223038-86c51ed26bb4 as Debian's " +
+			"golang-1.19-src vendors it (ed25519 imported from the standard library), and with the Ed25519 functions of " +
+			"note/note_cosigv1.go of github.com/transparency-dev/formats, excerpted unchanged from a version that writes the time big-endian " +
+			"(commit not recorded; the first versions wrote it little-endian, against the specification)",
 		"witness": "Made by other implementations in another language; the leaves are `leaf N`. Of each list of proofs, paths and " +
 			"tiles there is one SHA-256: proofs in order of index or old size (1 to size), each with its length in a byte before " +
 			"it; paths joined by newlines, in the order of level and number, without the height that Go has in them",

@@ -60,7 +60,8 @@ def refusal(note: str, verifier: CosignatureVerifier = WITNESS.verifier) -> str:
 
 def test_the_format_is_the_specified_one() -> None:
     """The note as it was, and a line made by hand from the words of tlog-cosignature."""
-    assert NOTE + line_of(KEY, message(), TIME_S.to_bytes(8, "big")) == COSIGNED
+    for time_s in (TIME_S, 0, 7, MAX_TIME_S):
+        assert WITNESS.cosign(NOTE, time_s) == NOTE + line_of(KEY, message(time_s), time_s.to_bytes(8, "big"))
     assert WITNESS.verifier.verify(COSIGNED) == Cosigned(CHECKPOINT, TIME_S)
     assert SIGNER.verifier.verify_checkpoint(COSIGNED) == CHECKPOINT
 
@@ -85,7 +86,7 @@ def test_cosignatures_of_another_implementation(case: dict[str, Any]) -> None:
 
 
 def test_cosignature_by_a_witness_of_the_world() -> None:
-    """One that a public witness made verifies here; under another time it does not."""
+    """One that a witness of a public log made verifies here; under another time it does not."""
     key, blob = (
         VerifyKey(Purpose.WITNESS, bytes.fromhex(VECTOR["android"]["key"])),
         b64decode(VECTOR["android"]["signature"]),

@@ -331,8 +331,9 @@ def test_no_tampered_consistency_proof_verifies(size: int) -> None:
         assert not continues(old_size, old_root, size, root + b"\0", proof)
         assert not continues(old_size + 1, old_root, size, root, proof)
         assert not continues(old_size - 1, old_root, size, root, proof)
-        if old_size:
+        if old_size or not size:
             assert not continues(old_size, old_root, size, bytes(32), proof)
+        if old_size:
             # Where a tree is complete, the proofs to the next sizes differ in what they hash, not in their length.
             assert not continues(old_size, old_root, size, GROWN.root(size + 1), proof)
         if old_size != size:

@@ -143,6 +143,17 @@ def test_cosignatures_of_others_are_ignored() -> None:
     assert refusal(f"{TEXT}\n\n{other}{colliding}") == "BAD_SIGNATURE"
 
 
+def test_no_known_key_may_have_signed_wrongly() -> None:
+    """With two keys either is enough, but a wrong line of one is not made good by a right line of the other."""
+    both = NoteVerifier(ORIGIN, (LOG_KEY.verify_key, OTHER_KEY.verify_key))
+    right, other = SIGNATURE_LINE, sign(TEXT + "\n", key=OTHER_KEY).split("\n\n")[1]
+    wrong = f"\u2014 {ORIGIN} {b64encode(key_hash(ORIGIN, OTHER_KEY.verify_key) + bytes(64)).decode()}\n"
+    for lines in (right, other, right + other, other + right):
+        assert both.verify_checkpoint(f"{TEXT}\n\n{lines}").size == 42
+    for lines in (wrong, right + wrong, wrong + right, right + other + wrong):
+        assert refusal(f"{TEXT}\n\n{lines}", both) == "BAD_SIGNATURE"
+
+
 ROOT_TEXT = b64encode(ROOT).decode()
 BLOB = SIGNATURE_LINE.split(" ")[2].removesuffix("\n")
 MALFORMED_TEXTS = {
