@@ -148,11 +148,8 @@ def test_full_disk_is_said_and_keeps_nothing(world: World, answers: Answers) -> 
     pages = answers._db.execute("pragma page_count").fetchone()[0]
     answers._db.execute("create table filler (data blob)")
     answers._db.execute(f"pragma max_page_count={pages + 1}")
+    # What is stored of an answer is more than the wiped key leaves room for.
     answers._db.execute("insert into filler select zeroblob(100)")
-    # What is stored of an answer is more than the wiped key and the rest of the question's page leave room for.
-    with pytest.raises(sqlite3.OperationalError, match="full"):
-        while True:
-            answers._db.execute('update questions set "where" = "where" || ?', [" " * 16])
     with pytest.raises(BrokerError) as caught:
         ask_many(world, answers)
     assert code_of(caught) == "STORE_FAILED"
