@@ -201,7 +201,7 @@ def _example_consistency() -> str:
 
 def _example_cosigned() -> str:
     """The same checkpoint with a cosignature, and the witness's key: other 32 bytes that anybody can make."""
-    cosigner = Cosigner("health.example/tripartite/witness", SigningKey(Purpose.WITNESS, b"+" * 32))
+    cosigner = Cosigner("health.example/tripartite", SigningKey(Purpose.WITNESS, b"+" * 32))
     cosigned = cosigner.cosign(_example_note(), 1_763_458_300)
     return f"```\n{cosigned}```\n\n```\n{cosigner.verifier.to_text()}\n```\n"
 

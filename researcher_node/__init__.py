@@ -3,5 +3,8 @@
 config   where the two nodes are      asking   one question from text to ticket to answer
 service  the inbox: takes pushed      answers  what was asked and what came back, kept and verified
          answers                      selection  which of them; listing: as people and programs read them
+slots    that a quoted noise slot     checking that the log keeps what receipts promise;
+         is committed to                       seen: what was seen of it before
+census_log  who signs and cosigns it  trust    whom the researcher knows
 opening  the composition root         cli      the commands; texts: what they say
 """

@@ -102,22 +102,16 @@ async def _check(receipt: KeptReceipt, comparing: _Comparing) -> Finding:
 
 
 class _Comparing:
-    """The newest checkpoint, and what was found of older ones."""
+    """Older checkpoints with the newest one."""
 
     def __init__(self, session: Session, newest: Checkpoint | None) -> None:
         self._session = session
         self._newest = newest
-        # Receipts share checkpoints, and a node that does not answer is asked no more.
-        self._found: dict[Checkpoint, Finding] = {}
+        # What the node said instead of a proof. It is asked no more.
         self.failure: BrokerError | None = None
 
     async def with_older(self, older: Checkpoint) -> Finding:
         """Whether the newest checkpoint goes on from this one."""
-        if older not in self._found:
-            self._found[older] = await self._compare(older)
-        return self._found[older]
-
-    async def _compare(self, older: Checkpoint) -> Finding:
         newest = self._newest
         if newest is None or newest.size < older.size:
             size = 0 if newest is None else newest.size

@@ -76,7 +76,7 @@ LOG_HELD = (
     "The census log has {size} entries, cosigned by the health agency, and goes on from all that was seen of it here."
 )
 LOG_BROKEN = "The census log contradicts what was seen of it before ({file}): {problem}."
-LOG_UNCHECKED = "The census log could not be compared with what was seen of it before: {problem}"
+LOG_UNCHECKED = "The census log could not be checked: {problem}"
 LOG_EMPTY = "No checkpoint of the census log has been cosigned yet."
 CARD_OF_WITNESS = "{problem} Cosignatures are checked with the card that is known."
 

@@ -49,6 +49,7 @@ from census_node.samples import SampleFolder
 from census_node.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
 from health_node.loading import load_people
 from health_node.people_store import PeopleStore
+from researcher_node.seen import SeenCheckpoint
 
 __all__ = ["TARGETS"]
 
@@ -467,7 +468,37 @@ def _check_parquet(said: str, data: bytes) -> None:
     require(said in {LOADED, LOAD_REFUSED}, f"a source is loaded or refused, not: {said}")
 
 
+# --- the researcher's checkpoint -------------------------------------------------------------------------------------
+
+
+def _parse_seen(data: bytes) -> Checkpoint | None:
+    """The file in a researcher home that says what was seen of the census log."""
+    path = fresh_path(".checkpoint")
+    path.write_bytes(data)
+    try:
+        return SeenCheckpoint(path).read()
+    finally:
+        path.unlink()
+
+
+def _check_seen(seen: Checkpoint | None, data: bytes) -> None:
+    require(seen is not None and data.startswith(seen.to_text().encode()), "what was seen is what the file says")
+
+
 TARGETS: Mapping[str, Target[Any]] = {
+    "seen": Target(
+        parse=_parse_seen,
+        check=_check_seen,
+        covers=(SeenCheckpoint.read,),
+        seeds=lambda: {
+            "note": logs.SIGNER.sign_checkpoint(42, bytes(range(32))).encode(),
+            "bad empty": b"",
+            "bad text": b"\xff",
+            "bad length": b"x" * 20_000,
+        },
+        codes=frozenset({"FILE_UNUSABLE"}),
+        max_bytes=20_000,
+    ),
     "journal_cell": Target(
         parse=_parse_cell,
         check=_check_journal,

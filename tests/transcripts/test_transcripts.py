@@ -39,6 +39,7 @@ PLACEHOLDERS = [
     (re.compile(r'(?<="noisy_count": )-?\d+'), "<count>"),
     (re.compile(r"-?\d+(?= ± )"), "<count>"),
     (re.compile(r'(?<="checkpoint": )"[^"]+"'), "<signed note>"),
+    (re.compile(r'(?<=The census log has )\d+|(?<="size": )\d+'), "<size>"),
 ]
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 
@@ -59,6 +60,8 @@ def deployments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
         made["shutdown"].node("health"),
         made["governed"].node("census"),
         made["governed"].node("health"),
+        made["asked"].node("census"),
+        made["asked"].node("health"),
     ):
         yield made
 

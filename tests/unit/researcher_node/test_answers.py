@@ -7,14 +7,19 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.shown_log import ShownLog
 from fakes.world import Order, World
 from tripartite.v1 import answer_pb2
 
+from broker_common.crypto.commitments import commit_answer
+from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
+from broker_common.tlog.note import Checkpoint
 from researcher_node import answers as answers_module
 from researcher_node.answers import Answers
 
@@ -140,16 +145,17 @@ def ask_many(world: World, answers: Answers) -> None:
         world.remember(answers, world.order())
 
 
-def test_full_disk_is_said_and_keeps_nothing(world: World, answers: Answers) -> None:
+def test_full_disk_is_said_and_keeps_nothing(world: World) -> None:
     """STORE_FAILED, so that the census node keeps the answer; with room again it is received."""
-    order = world.order()
+    # What is left on the last page of a row is less than a receipt then, and more than a row of nothing.
+    with closing(sqlite3.connect(world.directory / "answers.db")) as db:
+        db.execute("pragma page_size=512")
+        db.execute("create table filler (data blob)")
+    answers, order = world.open_answers(), world.order()
     query = world.remember(answers, order)
     sealed = sealed_answer(world, order)
     pages = answers._db.execute("pragma page_count").fetchone()[0]
-    answers._db.execute("create table filler (data blob)")
-    answers._db.execute(f"pragma max_page_count={pages + 1}")
-    # What is stored of an answer is more than the wiped key leaves room for.
-    answers._db.execute("insert into filler select zeroblob(100)")
+    answers._db.execute(f"pragma max_page_count={pages}")
     with pytest.raises(BrokerError) as caught:
         ask_many(world, answers)
     assert code_of(caught) == "STORE_FAILED"
@@ -202,6 +208,100 @@ def test_file_of_an_earlier_version_is_read_and_goes_on(world: World) -> None:
     assert (asked.state, asked.answered_ms, asked.expired) == ("pending", None, False)
     assert answers.receive(sealed_answer(world, order)).answered_ms == world.clock()
     assert world.open_answers().get(query).state == "answered"
+
+
+# --- receipts --------------------------------------------------------------------------------------------------------
+
+
+def test_receipts_are_what_an_auditor_may_see_of_every_question(tmp_path: Path) -> None:
+    """Ticket and receipt as they were signed, and what became of it; no count, no salt, no criteria, whatever state it has."""
+    log = ShownLog()
+    salt, noisy_count = b"\x07salt" * 6 + b"\x01\x02", 1_234_567_890_123
+    with closing(log.open_answers(tmp_path / "answers.db")) as answers:
+        answered, pending, refused, expired = (log.ask(answers) for _ in range(4))
+        sealed = log.answer(answered, noisy_count, salt)
+        assert answers.receive(sealed).noisy_count == noisy_count
+        answers.refuse(refused.query, "SERVICE_SHUT_DOWN")
+        answers.expire(expired.query)
+        receipts = answers.receipts()
+    assert [(each.query, each.state, each.refused) for each in receipts] == [
+        (answered.query, "answered", ""),
+        (pending.query, "pending", ""),
+        (refused.query, "refused", "SERVICE_SHUT_DOWN"),
+        (expired.query, "expired", ""),
+    ]
+    assert [each.signed_ticket for each in receipts] == [
+        asked.row.signed_ticket for asked in (answered, pending, refused, expired)
+    ]
+    signed = answer_pb2.SignedReceipt.FromString(receipts[0].signed_receipt)
+    body = answer_pb2.Receipt.FromString(signed.receipt)
+    log.census.signing(Purpose.ANSWER).verify_key.verify_signature(signed.receipt, signed.signature)
+    assert (body.query_id.hex(), body.ticket_hash) == (answered.query, answered.hash)
+    assert receipts[0].promised == Checkpoint(log.signer.name, body.log_index + 1, log.tree.root(body.log_index + 1))
+    assert [each.signed_receipt for each in receipts[1:]] == [b""] * 3
+    shown = b"".join(each.signed_ticket + each.signed_receipt + repr(each).encode() for each in receipts)
+    varint = answer_pb2.SignedAnswer(noisy_count=noisy_count).SerializeToString()[1:]
+    for secret in (salt, str(noisy_count).encode(), varint, b"age >= 65", b"I21", b"n" * 32):
+        assert secret not in shown
+
+
+def test_receipts_of_the_same_count_differ(tmp_path: Path) -> None:
+    """Each has a salt of its own: equal answers do not show, and a table of hashes opens none."""
+    log = ShownLog()
+    with closing(log.open_answers(tmp_path / "answers.db")) as answers:
+        for _ in range(4):
+            answers.receive(log.answer(log.ask(answers), 17))
+        receipts = answers.receipts()
+    hashes = {
+        answer_pb2.Receipt.FromString(answer_pb2.SignedReceipt.FromString(each.signed_receipt).receipt).answer_hash
+        for each in receipts
+    }
+    assert len(hashes) == 4
+
+
+def test_salt_is_kept_so_that_a_receipt_can_be_opened(tmp_path: Path) -> None:
+    """By the researcher, who alone has salt and count."""
+    log = ShownLog()
+    with closing(log.open_answers(tmp_path / "answers.db")) as answers:
+        asked = log.ask(answers)
+        answers.receive(log.answer(asked, -5))
+        row = answers._row(asked.query)
+    receipt = answer_pb2.Receipt.FromString(answer_pb2.SignedReceipt.FromString(row["signed_receipt"]).receipt)
+    assert receipt.answer_hash == commit_answer(row["answer_salt"], asked.hash, -5)
+
+
+def test_receipt_for_another_slot_than_the_tickets_is_refused(tmp_path: Path) -> None:
+    """A charge that used another slot's noise is not the one that was ordered; nothing is kept of it."""
+    log = ShownLog()
+    with closing(log.open_answers(tmp_path / "answers.db")) as answers:
+        asked = log.ask(answers)
+        charged = log.answer(asked, slot=asked.body.noise_slot.number + 1)
+        with pytest.raises(PeerUnavailableError) as caught:
+            answers.receive(charged)
+        assert code_of(caught) == "PEER_MISBEHAVED"
+        assert "slot" in str(caught.value.__cause__)
+        assert [each.signed_receipt for each in answers.receipts()] == [b""]
+        assert answers.receive(log.answer(asked)).state == "answered"
+
+
+def test_store_of_an_earlier_version_has_answers_without_receipts(tmp_path: Path) -> None:
+    """Its whole answer, count included, stays where it is and is never taken for a receipt."""
+    log = ShownLog()
+    with closing(log.open_answers(tmp_path / "answers.db")) as answers:
+        old, new = log.ask(answers), log.ask(answers)
+        answers.receive(log.answer(old))
+    db = sqlite3.connect(tmp_path / "answers.db")
+    db.executescript(
+        "alter table questions drop column signed_receipt; alter table questions drop column answer_salt;"
+        "alter table questions add column signed_answer blob; update questions set signed_answer = x'0102';"
+    )
+    db.close()
+    with closing(log.open_answers(tmp_path / "answers.db")) as answers:
+        assert answers.get(old.query).noisy_count == 17
+        answers.receive(log.answer(new))
+        first, second = answers.receipts()
+    assert (first.state, first.signed_receipt) == ("answered", b"")
+    assert second.signed_receipt
 
 
 # --- what becomes of a question --------------------------------------------------------------------------------------

@@ -1,0 +1,271 @@
+"""A census agency that shows whatever log it likes: quotes, receipts, checkpoints and proofs, honest until a test lies.
+
+It holds every key of the agency and the health agency's witness key, so that a lie may be signed by anybody. Nothing is
+counted, charged or enforced: for the researcher's side alone, which sees a census node through what it shows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from fakes.cards import Party
+from fakes.clock import FakeClock
+from fakes.world import CENSUS, CENSUS_ORIGIN, FRENCH, HEALTH, HEALTH_ORIGIN, OWNER, PROJECT, RESEARCHER
+from grpc import aio
+from tripartite.v1 import (
+    answer_pb2,
+    card_service_pb2_grpc,
+    census_service_pb2,
+    log_service_pb2,
+    log_service_pb2_grpc,
+    ticket_pb2,
+)
+
+from broker_common.crypto.commitments import commit_answer, commit_slot, hash_bytes
+from broker_common.crypto.sealing import OpeningKey, SealingKey, answer_info
+from broker_common.crypto.signing import Purpose
+from broker_common.errors import BrokerError
+from broker_common.privacy.accounting import price_units
+from broker_common.query.answer import pad_answer
+from broker_common.query.ticket import sign_ticket
+from broker_common.rpc.cards import CardService
+from broker_common.storage.clock import system_clock
+from broker_common.tlog.cosignature import Cosigner
+from broker_common.tlog.entries import Charged, Entry, Event, Slots, encode_entry
+from broker_common.tlog.merkle import MerkleTree
+from broker_common.tlog.note import NoteSigner
+from broker_common.values import QUERY_ID_BYTES
+from researcher_node.answers import Answers, AskedQuestion, CensusKeys
+from researcher_node.census_log import CensusLog
+
+__all__ = ["Asked", "ShownLog", "ShownLogService", "raising"]
+
+SCALE = 30
+POLICY_HASH = b"p" * 32
+TIME_S = 1_800_000_000
+
+
+class Asked:
+    """A question of the researcher's, as its store and its ticket have it."""
+
+    def __init__(self, census: ShownLog, slot: ticket_pb2.NoiseSlot) -> None:
+        self.opening_key = OpeningKey.generate(os.urandom)
+        body = ticket_pb2.Ticket(
+            query_id=os.urandom(QUERY_ID_BYTES),
+            researcher_id=RESEARCHER,
+            project_id=PROJECT,
+            scale=SCALE,
+            fraction_millionths=1_000_000,
+            criteria_commitment=os.urandom(32),
+            answer_key=self.opening_key.sealing_key.raw,
+            policy_hash=POLICY_HASH,
+            noise_slot=slot,
+            expires_ms=census.clock() + 60_000,
+        )
+        self.query = body.query_id.hex()
+        self.body = body
+        self.signed = sign_ticket(body, census.researcher.signing(Purpose.TICKET))
+        self.hash = hash_bytes(self.signed.ticket)
+        self.row = AskedQuestion(
+            query=self.query,
+            asked_ms=census.clock(),
+            where="age >= 65 and diagnosis = 'I21'",
+            question=FRENCH,
+            scale=SCALE,
+            fraction_millionths=1_000_000,
+            policy_hash=POLICY_HASH.hex(),
+            signed_ticket=self.signed.SerializeToString(deterministic=True),
+            criteria=b"criteria",
+            criteria_nonce=b"n" * 32,
+        )
+
+
+class ShownLog:
+    """The log, and everybody's keys. A copy of its tree grown otherwise is another history under the same signatures."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock(system_clock())
+        self.census = Party(CENSUS, CENSUS_ORIGIN)
+        self.health = Party(HEALTH, HEALTH_ORIGIN)
+        self.researcher = Party(OWNER)
+        self.signer = NoteSigner(CENSUS_ORIGIN, (self.census.signing(Purpose.LOG),))
+        self.witness = Cosigner(HEALTH_ORIGIN, self.health.signing(Purpose.WITNESS))
+        self.tree = MerkleTree()
+        self.leaves: list[bytes] = []
+        self.slot_secrets: list[bytes] = []
+        self.grow(3)
+
+    @property
+    def known(self) -> CensusLog:
+        """What a researcher knows of it."""
+        return CensusLog(self.signer.verifier, self.witness.verifier)
+
+    def append(self, leaf: bytes) -> int:
+        """One more leaf; gives its index."""
+        self.tree.append(leaf)
+        self.leaves.append(leaf)
+        return self.tree.size - 1
+
+    def log(self, event: Event, *, sequence: int | None = None) -> int:
+        """One more entry; gives its index."""
+        at = self.tree.size if sequence is None else sequence
+        entry = Entry(sequence=at, time_ms=self.clock(), policy=POLICY_HASH.hex(), event=event)
+        return self.append(encode_entry(entry))
+
+    def grow(self, count: int) -> None:
+        """So many more leaves that mean nothing."""
+        for _ in range(count):
+            self.append(os.urandom(8))
+
+    def rewrite(self) -> None:
+        """Another history of the same length."""
+        leaves = [os.urandom(8) for _ in self.leaves]
+        self.tree, self.leaves = MerkleTree(), []
+        for leaf in leaves:
+            self.append(leaf)
+
+    def signed(self, size: int | None = None) -> str:
+        """A checkpoint that the log alone has signed."""
+        return self.signer.sign_checkpoint(self.tree.size if size is None else size, self.tree.root(size))
+
+    def cosigned(self, size: int | None = None) -> str:
+        """A checkpoint with both signatures."""
+        return self.witness.cosign(self.signed(size), TIME_S)
+
+    def consistency(self, old_size: int, size: int) -> list[bytes]:
+        """That the log as it is goes on from what it was."""
+        return self.tree.consistency_proof(old_size, size)
+
+    # --- slots -------------------------------------------------------------------------------------------------------
+
+    def commit_slots(self, count: int, **changes: Any) -> int:
+        """The entry of the next batch of slots; gives its index."""
+        first = len(self.slot_secrets)
+        self.slot_secrets += [os.urandom(32) for _ in range(count)]
+        commitments = tuple(self.commitment(slot).hex() for slot in range(first, first + count))
+        fields: dict[str, Any] = {"first": first, "void_below": first, "commitments": commitments}
+        return self.log(Slots(**{**fields, **changes}))
+
+    def commitment(self, slot: int) -> bytes:
+        """What the log says of a slot."""
+        return commit_slot(self.slot_secrets[slot], slot)
+
+    def quote(self, index: int, slot: int, *, size: int | None = None) -> census_service_pb2.QuoteResponse:
+        """An offer with this slot, which the entry at `index` commits to."""
+        return census_service_pb2.QuoteResponse(
+            scale=SCALE,
+            noise_slot=ticket_pb2.NoiseSlot(
+                number=slot, commitment=self.commitment(slot), checkpoint=self.cosigned(size)
+            ),
+            slot_entry=self.leaves[index],
+            slot_index=index,
+            slot_proof=self.tree.inclusion_proof(index, size),
+        )
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def open_answers(self, path: Any) -> Answers:
+        """The researcher's store."""
+        keys = CensusKeys(
+            answer=lambda: [self.census.signing(Purpose.ANSWER).verify_key], log=lambda: self.signer.verifier
+        )
+        return Answers(path, keys, self.clock)
+
+    def ask(self, answers: Answers) -> Asked:
+        """A question that waits for its answer."""
+        slot = len(self.slot_secrets)
+        index = self.commit_slots(1)
+        asked = Asked(self, self.quote(index, slot).noise_slot)
+        answers.put(asked.row, asked.opening_key)
+        return asked
+
+    def answer(
+        self, asked: Asked, noisy_count: int = 17, salt: bytes | None = None, *, slot: int | None = None
+    ) -> answer_pb2.SealedAnswer:
+        """Charged, answered and sealed; the receipt promises the log as it is right after the charge."""
+        salt = os.urandom(32) if salt is None else salt
+        charge = Charged(
+            query=asked.query,
+            ticket=asked.hash.hex(),
+            slot=asked.body.noise_slot.number if slot is None else slot,
+            scale=SCALE,
+            units=price_units(SCALE),
+            question=FRENCH,
+            researcher=RESEARCHER,
+            health=HEALTH.organisation,
+            load="load",
+            manifest="00" * 32,
+            submitted="00" * 32,
+            active="00" * 32,
+            total=price_units(SCALE),
+        )
+        index = self.log(charge)
+        receipt = answer_pb2.Receipt(
+            query_id=asked.body.query_id,
+            ticket_hash=asked.hash,
+            answer_hash=commit_answer(salt, asked.hash, noisy_count),
+            scale=SCALE,
+            charged=price_units(SCALE),
+            policy_hash=POLICY_HASH,
+            log_index=index,
+            checkpoint=self.signed(),
+            inclusion_proof=self.tree.inclusion_proof(index),
+            entry=self.leaves[index],
+        ).SerializeToString(deterministic=True)
+        key = self.census.signing(Purpose.ANSWER)
+        signed = answer_pb2.SignedReceipt(receipt=receipt, signature=key.sign(receipt), key_id=key.key_id)
+        answer = answer_pb2.SignedAnswer(receipt=signed, noisy_count=noisy_count, answer_salt=salt)
+        sealed = SealingKey(asked.body.answer_key).seal(pad_answer(answer), answer_info(asked.hash))
+        return answer_pb2.SealedAnswer(query_id=asked.body.query_id, sealed=sealed)
+
+
+class ShownLogService(log_service_pb2_grpc.LogServiceServicer):
+    """tripartite.v1.LogService over a shown log: `checkpoint` and `prove` say what is answered, or raise a BrokerError."""
+
+    def __init__(self, log: ShownLog) -> None:
+        self._log = log
+        self.checkpoint: Callable[[], str] = log.cosigned
+        self.prove: Callable[[int, int], list[bytes]] = log.consistency
+        self.proofs_asked: list[tuple[int, int]] = []
+
+    def add_to(self, server: aio.Server) -> None:
+        """Serve it, and the agency's card."""
+        log_service_pb2_grpc.add_LogServiceServicer_to_server(self, server)
+        cards = CardService(lambda _, __: self._log.census.card.signed)
+        card_service_pb2_grpc.add_CardServiceServicer_to_server(cards, server)
+
+    async def GetCheckpoint(  # noqa: N802 - the name that the proto gives it
+        self, request: log_service_pb2.GetCheckpointRequest, context: object
+    ) -> log_service_pb2.GetCheckpointResponse:
+        del request, context
+        return log_service_pb2.GetCheckpointResponse(checkpoint=self.checkpoint())
+
+    async def GetInclusionProof(  # noqa: N802 - the name that the proto gives it
+        self, request: log_service_pb2.GetInclusionProofRequest, context: object
+    ) -> log_service_pb2.GetInclusionProofResponse:
+        del request, context
+        raise AssertionError("a researcher has the proof of its charge in the receipt")
+
+    async def Witness(  # noqa: N802 - the name that the proto gives it
+        self, request: log_service_pb2.WitnessRequest, context: object
+    ) -> log_service_pb2.WitnessResponse:
+        del request, context
+        raise AssertionError("a researcher is no witness")
+
+    async def GetConsistencyProof(  # noqa: N802 - the name that the proto gives it
+        self, request: log_service_pb2.GetConsistencyProofRequest, context: object
+    ) -> log_service_pb2.GetConsistencyProofResponse:
+        del context
+        self.proofs_asked.append((request.old_size, request.size))
+        return log_service_pb2.GetConsistencyProofResponse(proof=self.prove(request.old_size, request.size))
+
+
+def raising(error: BrokerError) -> Callable[..., Any]:
+    """What raises this error whatever it is asked."""
+
+    def answer(*_: object) -> Any:
+        raise error
+
+    return answer
