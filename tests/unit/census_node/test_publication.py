@@ -182,6 +182,18 @@ def test_a_log_that_nobody_was_ever_shown_needs_no_store(tmp_path: Path, store: 
     """The first start finds an empty store, also after cards, policy and load were put in force."""
     journal = journal_of(tmp_path / "new.db", *UNSERVED)
     verify(journal, store)
+    assert size_of(store.read()) == SIZE - 1
+    verify(journal, store)
+    journal.close()
+
+
+def test_a_first_start_that_dies_before_it_has_shown_anything_is_repeated(tmp_path: Path, store: WitnessStore) -> None:
+    """Its noise slots are in the log and in no store: the next start is not taken for one on a restored backup."""
+    journal = journal_of(tmp_path / "new.db", *UNSERVED)
+    verify(journal, store)
+    with journal.transaction() as transaction:
+        transaction.append(slots())
+    verify(journal, store)
     journal.close()
 
 
