@@ -55,8 +55,9 @@ _LOADS = "registries"
 _SAMPLES = "samples"
 _SLOTS = "slots"
 _OPENINGS = "openings"
-_DAY_MS = 86_400_000
 _PROPOSALS = "proposals"
+# The unit that the retention of openings is given in.
+_DAY_MS = 86_400_000
 ResultT = TypeVar("ResultT")
 
 

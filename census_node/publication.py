@@ -86,10 +86,10 @@ class Publication:
 
 
 def verify_witnessed(journal: Journal[CensusState], store: WitnessStore, log: NoteVerifier) -> None:
-    """Return only if the log goes on from what the witness store has seen of it.
+    """Return only if the log goes on from what the witness store has seen of it; the store of a new log begins here.
 
     Raises:
-        InternalError: ROLLED_BACK.
+        InternalError: ROLLED_BACK; STORE_FAILED, the store could not be begun.
         InvalidRequestError: FILE_UNUSABLE, the store is not there.
     """
     name, note = f"the witness store {store.folder}", store.read()
@@ -98,6 +98,8 @@ def verify_witnessed(journal: Journal[CensusState], store: WitnessStore, log: No
             was_shown = state.next_slot > 0
         if was_shown:
             raise InternalError("ROLLED_BACK", witness=name, problem="it is empty, and this log has been shown before")
+        # CRASH: before the first noise slots, so that a store that is empty after them has forgotten something.
+        store.put(journal.checkpoint())
         return
     try:
         seen = log.verify_checkpoint(note)

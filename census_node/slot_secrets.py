@@ -81,7 +81,8 @@ class SlotSecrets:
         """Wipe every secret but those of the slots that are kept, and remove files that hold none of them."""
         try:
             for first, path in self._files():
-                slots = range(first, first + path.stat().st_size // SLOT_SECRET_BYTES)
+                # A secret that was cut short counts as one: what is left of it is wiped as well.
+                slots = range(first, first - (-path.stat().st_size // SLOT_SECRET_BYTES))
                 with path.open("r+b") as file:
                     for slot in slots:
                         if slot not in kept:
@@ -95,10 +96,11 @@ class SlotSecrets:
             raise InternalError("STORE_FAILED") from error
 
     def _place(self, slot: int) -> tuple[Path, int]:
-        """The file that a slot's secret is in, and where."""
+        """The file that a slot's secret is in, and where. Nothing is written behind the end of a file."""
         for first, path in reversed(self._files()):
-            if first <= slot:
-                return path, (slot - first) * SLOT_SECRET_BYTES
+            offset = (slot - first) * SLOT_SECRET_BYTES
+            if 0 <= offset < path.stat().st_size:
+                return path, offset
         raise FileNotFoundError(self._file(slot))
 
     def _files(self) -> list[tuple[int, Path]]:

@@ -26,6 +26,8 @@ __all__ = ["SEALED_OPENING_BYTES", "Opening", "make_opening", "open_opening", "s
 
 _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _PADDED_BYTES = 1024
+# More than the name of a load has, and little enough that every opening fits into its length.
+_MAX_LOAD_CHARACTERS = 64
 SEALED_OPENING_BYTES = _PADDED_BYTES + SEALING_OVERHEAD_BYTES
 
 
@@ -37,7 +39,7 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     slot: Annotated[int, Meta(ge=0, lt=2**53)]
     secret: _Hash
     count: Annotated[int, Meta(ge=0, lt=2**53)]
-    load: Annotated[str, Meta(min_length=1, max_length=64)]
+    load: Annotated[str, Meta(min_length=1, max_length=_MAX_LOAD_CHARACTERS)]
     submitted_set: _Hash
     submitted_salt: _Hash
     active_set: _Hash
@@ -48,6 +50,8 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an opening is serialised by sealing it alone")
+
+    __copy__ = __reduce__
 
     @property
     def slot_commitment(self) -> str:

@@ -48,6 +48,7 @@ DETAILS = frozenset(
             "party",
             "peer",
             "reason",
+            "witness",
         ),
     }
 )
@@ -55,7 +56,7 @@ DETAILS = frozenset(
 
 # What is wrong inside a node: its caller can do nothing about it but wait or tell its operator.
 INTERNAL = {code for code, reason in REASONS.items() if reason.family.exit_code is ExitCode.INTERNAL}
-STOPPING = {"INTEGRITY", "STORE_FAILED", "STATE_UNKNOWN"}
+STOPPING = {"INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"}
 
 
 def placeholders(code: str) -> set[str]:

@@ -13,6 +13,7 @@ from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import (
     Adopted,
     Announced,
@@ -21,10 +22,12 @@ from broker_common.tlog.entries import (
     Loaded,
     Opened,
     Registered,
+    Released,
     Relinked,
     Reopened,
     Revoked,
     Shutdown,
+    Slots,
     Submitted,
 )
 from broker_common.tlog.membership import peer_name
@@ -41,6 +44,7 @@ __all__ = [
     "ORIGIN",
     "POLICY_KEY",
     "SIGNER",
+    "WITNESS",
     "adopted",
     "announced",
     "beginning",
@@ -49,16 +53,19 @@ __all__ = [
     "charged",
     "confirmed",
     "contents",
+    "cosigned_note",
     "hash_of",
     "loaded",
     "opened",
     "policy",
     "registered",
+    "released",
     "relinked",
     "reopened",
     "revoked",
     "root",
     "shut_down",
+    "slots",
     "submitted",
 ]
 
@@ -76,6 +83,8 @@ CENSUS = Party(
 )
 HEALTH = Party(Identity("health-on", "health", "node"), HEALTH_ORIGIN, randomness=SeededRandomness("health"))
 ALICE = Party(Identity("university", "researcher", "alice"), randomness=SeededRandomness("alice"))
+# What the health agency cosigns the census log with.
+WITNESS = Cosigner(HEALTH_ORIGIN, HEALTH.signing(Purpose.WITNESS))
 
 
 def policy(**changes: Any) -> Policy:
@@ -207,6 +216,28 @@ def charged(number: int, *, before: int = 0, scale: int = 30, **changes: Any) ->
         "total": before + units,
     }
     return Charged(**fields | changes)
+
+
+def slots(first: int = 0, *, count: int = 64, **changes: Any) -> Slots:
+    """Commitments to the secrets of so many noise slots, each standing for the number of its slot."""
+    fields: dict[str, Any] = {
+        "first": first,
+        "void_below": 0,
+        "commitments": tuple(hash_of(number) for number in range(first, first + count)),
+    }
+    return Slots(**fields | changes)
+
+
+def cosigned_note(size: int, origin: str = ORIGIN) -> str:
+    """A checkpoint of the census log with both signatures. Its root is nobody's: a state has no tree to compare it with."""
+    note = NoteSigner(origin, (LOG_KEY,)).sign_checkpoint(size, bytes(32))
+    return WITNESS.cosign(note, 0)
+
+
+def released(state: CensusState, number: int = 1, **changes: Any) -> Released:
+    """The release of the answer to ticket `number` as the next entry, under a checkpoint of all that is there."""
+    fields: dict[str, Any] = {"ticket": hash_of(number), "answer": hash_of(77), "checkpoint": cosigned_note(state.size)}
+    return Released(**fields | changes)
 
 
 def submitted(number: int, **changes: Any) -> Submitted:

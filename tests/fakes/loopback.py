@@ -19,6 +19,7 @@ from tripartite.v1 import (
     census_service_pb2_grpc,
     health_service_pb2_grpc,
     inbox_service_pb2_grpc,
+    log_service_pb2_grpc,
 )
 
 from broker_common.crypto.certificates import (
@@ -36,8 +37,10 @@ from broker_common.rpc.status import broker_error
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal, StateT
 from broker_common.storage.registration import CardExchange, renew
+from broker_common.storage.witnessing import Witnessing
 from broker_common.values import Clock
 from census_node.config import LimitConfig as CensusLimits
+from census_node.log_service import LogService
 from census_node.service import CensusService
 from health_node.census_link import CensusLink
 from health_node.config import LimitConfig as HealthLimits
@@ -163,8 +166,11 @@ class Loopback:
     async def __aenter__(self) -> Self:
         census = self.census = self.census_type(self.world.census, self.census_limits, self.stops["census"])
 
+        log = self.log_service()
+
         def add_census(server: aio.Server) -> None:
             census_service_pb2_grpc.add_CensusServiceServicer_to_server(census, server)
+            log_service_pb2_grpc.add_LogServiceServicer_to_server(log, server)
             add_cards(server, self.world.census.journal)
 
         await self._serve("census", CENSUS, add_census)
@@ -197,6 +203,12 @@ class Loopback:
             reflection=self.reflection,
         )
         self.peers[role] = await self._stack.enter_async_context(server)
+
+    def log_service(self) -> LogService:
+        """What the census node shows of its log."""
+        journal = self.world.census.journal
+        witnessing = Witnessing(journal, cosigner=lambda: self.world.cosigner(CENSUS), clock=self.clock)
+        return LogService(self.world.census, witnessing, self.world.known(journal), self.census_limits)
 
     def health_service(self, kind: type[HealthService]) -> HealthService:
         """The health node's service, or one that differs from it, in front of the census node."""

@@ -8,6 +8,11 @@
 | census | sample wiped: overwritten, removed | nothing of the sample | process/test_crashes | here, each system call |
 | census | release committed | the answer may leave | process/test_crashes | here |
 | census | delivery committed | the answer was fetched | process/test_crashes | here |
+| census | slot secrets written, flushed, named | secrets that no entry commits to | process/test_crashes | here, each system call |
+| census | slots committed | slots that a quote may name | process/test_crashes | here |
+| census | slot secret wiped | nothing of the noise | process/test_crashes | here, each system call |
+| census | checkpoint put into the witness store | the log cannot be rolled back | - | here, each system call |
+| both | cosignature committed | it may be said | - | unit/storage/test_witnessing |
 | census | sweep at start | only samples that a charge names | process/test_crashes | here |
 | both | load file written, flushed, renamed | a file that the log does not name | process/test_killed_commands | here, each system call |
 | both | load committed | new questions use it | process/test_killed_commands | here |
@@ -47,10 +52,14 @@ from tripartite.v1 import answer_pb2
 
 from broker_common.errors import BrokerError
 from broker_common.storage.journal import Journal
-from broker_common.tlog.entries import Delivered, Entry, Event
+from broker_common.storage.witness_store import WitnessStore
+from broker_common.tlog.entries import Delivered, Entry, Event, Slots
 from census_node.opening import CensusHome
 from census_node.outbox import Outbox, WaitingAnswer
 from census_node.proposals import make_proposal
+from census_node.publication import Publication, verify_witnessed
+from census_node.slot_secrets import SlotSecrets
+from census_node.slots import BATCH
 from deploy.local import Plan, lay_out
 from health_node.opening import HealthHome
 from researcher_node.answers import Answers
@@ -267,6 +276,7 @@ def test_every_system_call_of_the_sweep_at_start(
     """A start that cannot wipe what no charge names says so, and the next one wipes it."""
     world = World(tmp_path)
     for number in count():
+        world.crash_census()
         name = world.census._samples.write(world.people, os.urandom)
         with monkeypatch.context() as patch:
             calls = SystemCalls(patch, world.census_folder / "samples", number, happens=happens)
@@ -281,6 +291,107 @@ def test_every_system_call_of_the_sweep_at_start(
     assert calls.made == ["fsync", "unlink"]
     world.verify_honest_query()
     world.close()
+
+
+def batches(world: World) -> list[tuple[int, int]]:
+    """First slot, and first that is not void, of every batch in the census log."""
+    return [(event.first, event.void_below) for event in world.events(Slots)]
+
+
+@WAYS
+def test_commit_of_noise_slots(world: World, monkeypatch: pytest.MonkeyPatch, happens: bool) -> None:
+    """A start whose first entry may be there or not: the next one knows, and makes what is there void."""
+    with monkeypatch.context() as patch:
+        failed = break_commit(patch, "slots", happens=happens)
+        assert outcome_of(world.census.recover) == "STATE_UNKNOWN"
+    assert failed
+    assert world.census.publication.newer_than(0) is None
+    world.crash_census()
+    assert world.census.recover() == []
+    assert batches(world) == ([(0, 0), (BATCH, BATCH)] if happens else [(0, 0)])
+    assert [path.name for path in sorted((world.census_folder / "slots").iterdir())] == [
+        f"{BATCH if happens else 0:016d}.slots"
+    ]
+    assert world.reserve() == (BATCH if happens else 0)
+    world.verify_honest_query()
+
+
+@WAYS
+def test_every_system_call_on_slot_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: bool) -> None:
+    """A batch whose secrets may not be durable is never committed to; the next start draws others."""
+    for number in count():
+        world = World(tmp_path / str(number))
+        with monkeypatch.context() as patch:
+            calls = SystemCalls(patch, world.census_folder / "slots", number, happens=happens)
+            code = outcome_of(world.census.recover)
+        assert code == ("STORE_FAILED" if calls.failed else "")
+        assert batches(world) == ([] if calls.failed else [(0, 0)])
+        world.crash_census()
+        assert world.census.recover() == []
+        world.verify_honest_query()
+        world.close()
+        if not calls.reached:
+            break
+    assert calls.made == ["mkdir", "open", "fsync", "open", "fsync"]
+
+
+@WAYS
+async def test_every_system_call_that_wipes_a_slot_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: bool
+) -> None:
+    """The answer stands and goes out; the node stops, and the next start wipes what this one could not."""
+    for number in count():
+        world = World(tmp_path / str(number))
+        pair, order = Pair(world, forward_deadline_ms=0), world.order()
+        slot = order.body.noise_slot
+        with monkeypatch.context() as patch:
+            calls = SystemCalls(patch, world.census_folder / "slots", number, happens=happens)
+            outcome = await pair.submit(order)
+            await pair.settle()
+        if not calls.reached:
+            assert outcome == STAGES
+        else:
+            assert outcome == "PEER_FAILED"
+            assert pair.census_stop.error is not None
+            assert pair.census_stop.error.code == "STORE_FAILED"
+            pair.restart_census()
+            assert await pair.submit(order) == STAGES
+            await pair.settle()
+        secrets = SlotSecrets(world.census_folder / "slots")
+        assert outcome_of(lambda: secrets.read(slot.number, slot.commitment)) == "SAMPLE_LOST"  # noqa: B023
+        pair.verify(order, answered=True)
+        await pair.verify_usable()
+        world.close()
+        if not calls.reached:
+            break
+    assert calls.made == ["fsync"]
+
+
+@WAYS
+def test_every_system_call_of_the_witness_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: World, happens: bool
+) -> None:
+    """Nothing is shown that the store may not hold, and whatever it holds the log goes on from it."""
+    world.census.recover()
+    journal, log = world.census.journal, world.census_log.verifier
+    for number in count():
+        store = WitnessStore(tmp_path / f"witness {number}")
+        store.folder.mkdir()
+        store.put(journal.checkpoint(2))
+        publication = Publication(journal, store)
+        with monkeypatch.context() as patch:
+            calls = SystemCalls(patch, store.folder, number, happens=happens)
+            code = outcome_of(lambda: publication.publish(5))  # noqa: B023
+        assert code == ("STORE_FAILED" if calls.failed else "")
+        assert (publication.newer_than(0) is None) == calls.failed
+        held = log.verify_checkpoint(store.read() or "")
+        assert held.size in ({2, 5} if calls.failed else {5})
+        verify_witnessed(journal, store, log)
+        publication.publish(5)
+        assert store.read() == journal.checkpoint(5)
+        if not calls.reached:
+            break
+    assert {"open", "fsync", "replace"} <= set(calls.made)
 
 
 # --- loads and operators' commands -----------------------------------------------------------------------------------

@@ -28,8 +28,10 @@ from fakes.logs import (
     charged,
     hash_of,
     loaded,
+    released,
     root,
     shut_down,
+    slots,
 )
 from sqlite_utils import Database
 
@@ -38,14 +40,14 @@ from broker_common.errors import BrokerError, InternalError, InvalidRequestError
 from broker_common.privacy.accounting import price_units
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Delivered, Opened, Released, parse_entry
+from broker_common.tlog.entries import Delivered, Opened, parse_entry
 from broker_common.tlog.merkle import MerkleTree, root_from_inclusion
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import replay
 
 PRICE = price_units(30)
-READY = 7
-"""Entries in the journal of the fixture: opened, announced, two registered, adopted, loaded, one charge."""
+READY = 8
+"""Entries in the journal of the fixture: opened, announced, two registered, adopted, loaded, slots, one charge."""
 
 
 def create_tables(db: Database) -> None:
@@ -87,7 +89,7 @@ def path(tmp_path: Path) -> Path:
     file = tmp_path / "journal.db"
     journal = create_journal(file)
     with journal.transaction() as transaction:
-        for event in (*beginning()[1:], adopted(), loaded()):
+        for event in (*beginning()[1:], adopted(), loaded(), slots()):
             transaction.append(event)
     with journal.transaction() as transaction:
         charge(transaction, 0)
@@ -367,9 +369,9 @@ def test_what_another_process_appended_is_folded_in_before_deciding(path: Path) 
         with node.transaction() as transaction:
             assert transaction.state.shut_down
         with operator.transaction() as transaction:
-            transaction.append(Released(ticket=hash_of(0), answer=hash_of(5)))
+            transaction.append(released(transaction.state, 0))
         with node.reading() as state:
-            assert state.tickets[hash_of(0)].answer == hash_of(5)
+            assert state.tickets[hash_of(0)].answer == hash_of(77)
         assert node.checkpoint() == operator.checkpoint()
     assert sound(path) == READY + 3
 
@@ -444,19 +446,19 @@ def other_note(size: int, key: SigningKey = LOG_KEY, origin: str = ORIGIN) -> st
 
 OTHER_KEY = SigningKey(Purpose.LOG, bytes(32))
 TAMPERINGS = {
-    "last entry deleted": ["delete from entries where sequence = 6"],
+    "last entry deleted": ["delete from entries where sequence = 7"],
     "first entry deleted": ["delete from entries where sequence = 0"],
     "middle entry deleted": ["delete from entries where sequence = 1"],
     "all entries deleted": ["delete from entries"],
     "entry moved to the end": ["update entries set sequence = 19 where sequence = 2"],
-    "last entry moved": ["update entries set sequence = 19 where sequence = 6"],
+    "last entry moved": ["update entries set sequence = 19 where sequence = 7"],
     "entries swapped": [
         "update entries set sequence = -1 where sequence = 1",
         "update entries set sequence = 1 where sequence = 2",
         "update entries set sequence = 2 where sequence = -1",
     ],
     "entry edited": [
-        """update entries set entry = cast(replace(cast(entry as text), '"alice"', '"mallo"') as blob) where sequence = 6"""
+        """update entries set entry = cast(replace(cast(entry as text), '"alice"', '"mallo"') as blob) where sequence = 7"""
     ],
     "time edited": [
         """update entries set entry = cast(replace(cast(entry as text), '"time_ms":1700', '"time_ms":1600') as blob)"""
@@ -466,11 +468,11 @@ TAMPERINGS = {
     "entry respelled": [
         """update entries set entry = cast(replace(cast(entry as text), '"alice"', ' "alice"') as blob)"""
     ],
-    "entry repeated at the end": ["insert into entries select 7, entry from entries where sequence = 6"],
-    "rubbish appended": ["insert into entries values (7, x'7b7d')"],
+    "entry repeated at the end": ["insert into entries select 8, entry from entries where sequence = 7"],
+    "rubbish appended": ["insert into entries values (8, x'7b7d')"],
     "head deleted": ["delete from head"],
     "checkpoint emptied": ["update head set checkpoint = ''"],
-    "checkpoint altered": ["update head set checkpoint = replace(checkpoint, char(10) || '7', char(10) || '5')"],
+    "checkpoint altered": ["update head set checkpoint = replace(checkpoint, char(10) || '8', char(10) || '5')"],
     "summary altered": ["update head set state = replace(state, '\"answers\":1', '\"answers\":0')"],
     "summary emptied": ["update head set state = ''"],
 }
@@ -533,7 +535,7 @@ def test_a_log_of_another_key_is_not_ours(path: Path) -> None:
 def test_a_log_that_shrinks_under_a_running_node_stops_it(path: Path) -> None:
     """Entries deleted behind the node's back are noticed at the next transaction or reading."""
     with opened_journal(path) as journal:
-        tamper(path, "delete from entries where sequence = 6")
+        tamper(path, "delete from entries where sequence = 7")
         assert code_of(lambda: enter_reading(journal)) == "INTEGRITY"
         assert code_of(lambda: enter_transaction(journal)) == "INTEGRITY"
         assert_closed_for_good(journal, "INTEGRITY")
@@ -542,9 +544,9 @@ def test_a_log_that_shrinks_under_a_running_node_stops_it(path: Path) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "insert into entries values (7, x'7b7d')",
         "insert into entries values (8, x'7b7d')",
-        "insert into entries select 7, entry from entries where sequence = 6",
+        "insert into entries values (9, x'7b7d')",
+        "insert into entries select 8, entry from entries where sequence = 7",
     ],
 )
 def test_entries_forged_under_a_running_node_stop_it(path: Path, statement: str) -> None:
@@ -598,7 +600,7 @@ def one_life(journal: Journal[CensusState]) -> None:
     """A transaction with several entries and rows."""
     with journal.transaction() as transaction:
         charge(transaction, 1)
-        transaction.append(Released(ticket=hash_of(0), answer=hash_of(5)))
+        transaction.append(released(transaction.state, 0))
         transaction.append(Delivered(ticket=hash_of(0), by="inbox"))
 
 
@@ -886,7 +888,7 @@ def test_a_process_that_dies_before_its_commit_leaves_nothing(path: Path) -> Non
     with pytest.raises(BrokerError), journal.transaction() as transaction:  # noqa: PT012 - dies half way
         charge(transaction, 1)
         journal.db.conn.close()
-        transaction.append(Released(ticket=hash_of(1), answer=hash_of(2)))
+        transaction.append(released(transaction.state, 1))
     assert sound(path) == READY
 
 

@@ -6,6 +6,7 @@ import hashlib
 from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Any, get_args
 
 import msgspec
@@ -160,6 +161,11 @@ def _line(sequence: int, event: Event, policy: str = "", *, after_ms: int = 0) -
     return encode_entry(Entry(sequence=sequence, time_ms=_TIME_MS + after_ms, policy=policy, event=event))
 
 
+def _release(covered: int) -> Released:
+    """The release of the first answer, under a cosigned checkpoint of so many entries."""
+    return Released(ticket=logs.hash_of(1), answer=logs.hash_of(9), checkpoint=logs.cosigned_note(covered))
+
+
 def _entry_seeds() -> dict[str, bytes]:
     return {
         "opened": _line(0, logs.opened()),
@@ -174,6 +180,9 @@ def _entry_seeds() -> dict[str, bytes]:
         "relinked": _line(4, logs.relinked()),
         "reopened": _line(5, Reopened(note="the drill is over", signature="x", key_id="y")),
         "expired": _line(6, Expired(ticket=logs.hash_of(1))),
+        "slots": _line(3, logs.slots(count=2), logs.policy().hash.hex()),
+        "released": _line(7, _release(7)),
+        "bad slots": _line(3, logs.slots(count=2)).replace(b'"first":0', b'"first":-1'),
         "bad spelling": _line(0, logs.opened()).replace(b":", b": "),
     }
 
@@ -235,6 +244,10 @@ def _check_census(state: LogState, data: bytes) -> None:
         state.charged_units == sum(ticket.charge.units for ticket in state.tickets.values()),
         "the total is the sum of the charges",
     )
+    spent = [ticket.charge.slot for ticket in state.tickets.values()]
+    require(len(set(spent)) == len(spent), "a slot serves one ticket")
+    require(not state.open_slots.keys() & set(spent), "a slot that was charged is not open")
+    require(max([-1, *state.open_slots, *spent]) < state.next_slot, "what is open or spent was committed to")
 
 
 def _check_membership(state: LogState) -> None:
@@ -272,14 +285,17 @@ def _second(card: Card) -> SignedCard:
 
 def _census_log_seeds() -> dict[str, bytes]:
     policy = logs.policy().hash.hex()
+    known = len(logs.beginning()) - 1
+    slots = _line(3, logs.slots(count=3), policy)
     lines = [
         _line(0, logs.opened()),
         _line(1, logs.adopted()),
         _line(2, logs.loaded(), policy),
-        _line(3, logs.charged(1), policy),
-        _line(4, Released(ticket=logs.hash_of(1), answer=logs.hash_of(9)), policy),
-        _line(5, Delivered(ticket=logs.hash_of(1), by="inbox"), policy),
-        _line(6, Shutdown(reason="operator", note="a drill"), policy),
+        slots,
+        _line(4, logs.charged(1), policy),
+        _line(5, _release(known + 5), policy),
+        _line(6, Delivered(ticket=logs.hash_of(1), by="inbox"), policy),
+        _line(7, Shutdown(reason="operator", note="a drill"), policy),
     ]
     # What is signed here is signed again when the log is read.
     reopened = Reopened(note="the drill is over", signature="x", key_id="x")
@@ -288,29 +304,80 @@ def _census_log_seeds() -> dict[str, bytes]:
         unconfirmed, note="a drill", confirmation="x", confirmation_key_id=logs.OPERATOR_KEY.key_id
     )
     last = [
-        *lines[:3],
-        _line(3, logs.charged(1, scale=1), policy),
-        _line(4, logs.charged(2, before=price_units(1), scale=30), policy),
+        *lines[:4],
+        _line(4, logs.charged(1, scale=1), policy),
+        _line(5, logs.charged(2, before=price_units(1), scale=30), policy),
     ]
+    expired = Expired(ticket=logs.hash_of(1))
+    afresh = logs.slots(3, count=1, void_below=3)
     return {
         "whole": b"\n".join(lines),
         "opened": lines[0],
         "dear": b"\n".join(last),
-        "bad twice": b"\n".join([*lines[:4], lines[3]]),
+        "bad twice": b"\n".join([*lines[:5], lines[4]]),
         "peers": b"\n".join([*lines[:2], *_peers(logs.CENSUS, 2, policy)]),
         "relinked": b"\n".join([*lines[:3], _line(3, logs.relinked(), policy)]),
         "reopened": b"\n".join(
-            [*lines, _line(7, reopened, policy), _line(8, logs.charged(2, before=price_units(30)), policy)]
+            [*lines, _line(8, reopened, policy), _line(9, logs.charged(2, before=price_units(30)), policy)]
         ),
-        "expired": b"\n".join(
-            [*lines[:5], _line(5, Expired(ticket=logs.hash_of(1)), policy, after_ms=logs.policy().answer_retention_ms)]
-        ),
+        "expired": b"\n".join([*lines[:6], _line(6, expired, policy, after_ms=logs.policy().answer_retention_ms)]),
         "weaker": b"\n".join([*lines[:3], _line(3, weaker, policy)]),
+        "afresh": b"\n".join([*lines[:5], _line(5, afresh, policy), _line(6, _release(known + 6), policy)]),
+        "bad void": b"\n".join([*lines[:4], _line(4, afresh, policy), _line(5, logs.charged(1), policy)]),
+        "bad gap": b"\n".join([*lines[:4], _line(4, logs.slots(4), policy)]),
+        "bad cover": b"\n".join([*lines[:5], _line(5, _release(known + 4), policy)]),
+        "bad future": b"\n".join([*lines[:5], _line(5, _release(known + 6), policy)]),
         "bad unconfirmed": b"\n".join([*lines[:3], _line(3, unconfirmed, policy)]),
-        "bad open": b"\n".join([*lines[:6], _line(6, reopened, policy)]),
-        "bad early": b"\n".join([*lines[:5], _line(5, Expired(ticket=logs.hash_of(1)), policy)]),
+        "bad open": b"\n".join([*lines[:7], _line(7, reopened, policy)]),
+        "bad early": b"\n".join([*lines[:6], _line(6, expired, policy)]),
         "bad stranger": b"\n".join([*lines[:2], _line(2, logs.revoked(RESEARCHER), policy)]),
         "bad outdated": b"\n".join([*lines[:2], _line(2, Announced(card=logs.CENSUS.card.signed), policy)]),
+    }
+
+
+# --- the cosigned note of a release ----------------------------------------------------------------------------------
+
+_CHARGED_AT = 7
+
+
+@cache
+def _charged_log() -> list[Entry]:
+    """A log that ends with a charge."""
+    state, entries = logs.census_state(), list[Entry]()
+    for event in (*logs.beginning(), logs.adopted(), logs.loaded(), logs.slots(count=2), logs.charged(1)):
+        entries.append(Entry(sequence=state.size, time_ms=_TIME_MS, policy=state.policy_hash, event=event))
+        state.apply(entries[-1])
+    return entries
+
+
+def _parse_release(data: bytes) -> Checkpoint:
+    """The note that a release carries, two entries after its charge."""
+    state = logs.census_state()
+    events = [logs.loaded("load2"), logs.released(state, checkpoint=_text(data))]
+    replay(_charged_log(), state)
+    for event in events:
+        entry = Entry(sequence=state.size, time_ms=_TIME_MS, policy=state.policy_hash, event=event)
+        # A note that does not fit into an entry is refused before it is judged.
+        state.apply(parse_entry(encode_entry(entry)))
+    return parse_note(_text(data))[0]
+
+
+def _check_release(checkpoint: Checkpoint, data: bytes) -> None:
+    require(checkpoint.origin == logs.ORIGIN, "a release is under a checkpoint of its own log")
+    require(_CHARGED_AT < checkpoint.size <= _CHARGED_AT + 2, "that covers the charge, and is there")
+    require(data.startswith(checkpoint.to_text().encode()), "a checkpoint has one spelling")
+
+
+def _release_seeds() -> dict[str, bytes]:
+    return {
+        "charge": logs.cosigned_note(8).encode(),
+        "later": logs.cosigned_note(9).encode(),
+        "bad before": logs.cosigned_note(7).encode(),
+        "bad beyond": logs.cosigned_note(10).encode(),
+        "bad log": logs.cosigned_note(8, "census.test/other").encode(),
+        "bad half": logs.cosigned_note(8).encode()[:-30],
+        "bad bytes": logs.cosigned_note(8).encode() + b"\xff\n",
+        "bad nothing": b"",
     }
 
 
@@ -517,7 +584,26 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(parse_entry, CensusState.apply),
         seeds=_census_log_seeds,
         errors=(ValueError, ReplayError),
-        words=(b"\n", *_TYPES, b'"budget"', b'"operator"', b'\\"serial\\":3', b'\\"until_ms\\":1'),
+        words=(
+            b"\n",
+            *_TYPES,
+            b'"void_below":3',
+            b'"first":3',
+            b'"slot":2',
+            b'"budget"',
+            b'"operator"',
+            b'\\"serial\\":3',
+            b'\\"until_ms\\":1',
+        ),
+    ),
+    "cosigned_release": Target(
+        parse=_parse_release,
+        check=_check_release,
+        mutations=300,
+        covers=(parse_note, CensusState.apply),
+        seeds=_release_seeds,
+        errors=(ValueError, ReplayError),
+        words=("\u2014 ".encode(), b"\n\n", b"\n8\n", b"\n9\n", b"=", b"00", b"\xff"),
     ),
     "health_log": Target(
         parse=lambda data: _replayed(data, HealthState(logs.root(logs.HEALTH))),

@@ -1,4 +1,4 @@
-"""Targets on what lies on our own disk: journals, loads, kept samples. Damage is told as damage, whatever it is.
+"""Targets on what lies on our own disk: journals, loads, kept samples, slot secrets, checkpoints that were seen. Damage is told as damage, whatever it is.
 
 In the product a load's file is compared with the log's commitment before it is read, and a journal with its signed
 checkpoint after; the readers here must stand alone.
@@ -20,27 +20,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from fakes import logs
 from fakes.clock import FakeClock
 from fakes.randomness import SeededRandomness
 from fakes.world import make_pseudonyms
+from fuzz.logs import key_hash
 from fuzz.stored_people import REFUSED, build_store
 from fuzz.stored_source import LOADED, WRITINGS, write_all
 from fuzz.stored_source import REFUSED as LOAD_REFUSED
 from fuzz.target import Cut, Target, fresh_path, require
 from sqlite_utils import Database
 
-from broker_common.crypto.commitments import hash_set
+from broker_common.crypto.commitments import commit_slot, hash_set
 from broker_common.storage.journal import Journal
 from broker_common.storage.source_parquet import ParquetSource
+from broker_common.storage.witness_store import WitnessStore
+from broker_common.storage.witnessing import verify_own_log
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.note import Checkpoint
+from broker_common.tlog.note import Checkpoint, join_note, parse_note
 from broker_common.tlog.replay import LogState
 from broker_common.values import PSEUDONYM_BYTES
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.loading import read_registry
+from census_node.publication import verify_witnessed
 from census_node.registry import Registry
-from census_node.samples import SLOT_SECRET_BYTES, KeptSample, SampleFolder
+from census_node.samples import SampleFolder
+from census_node.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
 from health_node.loading import load_people
 from health_node.people_store import PeopleStore
 from researcher_node.seen import SeenCheckpoint
@@ -222,21 +228,21 @@ def _patched(archive: bytes, local_at: int, central_at: int, value: bytes) -> by
 _SAMPLE = make_pseudonyms(3)
 
 
-def _parse_sample(data: bytes) -> KeptSample:
+def _parse_sample(data: bytes) -> npt.NDArray[np.uint8]:
     """A file that was damaged, or one whose set is the one that was charged."""
     folder = fresh_path()
     folder.mkdir()
     (folder / "a.sample").write_bytes(data[1:])
-    set_hash = hash_set(data[1 + SLOT_SECRET_BYTES :] if data[:1] == b"s" else _SAMPLE.tobytes())
+    set_hash = hash_set(data[1:] if data[:1] == b"s" else _SAMPLE.tobytes())
     try:
         return SampleFolder(folder).read("a.sample", set_hash)
     finally:
         shutil.rmtree(folder)
 
 
-def _check_sample(sample: KeptSample, data: bytes) -> None:
-    require(sample.slot_secret + sample.pseudonyms.tobytes() == data[1:], "a sample is read back")
-    require(sample.pseudonyms.shape[1] == PSEUDONYM_BYTES, "a sample is made of pseudonyms")
+def _check_sample(sample: npt.NDArray[np.uint8], data: bytes) -> None:
+    require(sample.tobytes() == data[1:], "a sample is read back")
+    require(sample.shape[1] == PSEUDONYM_BYTES, "a sample is made of pseudonyms")
 
 
 def _sample_seeds() -> dict[str, bytes]:
@@ -244,6 +250,112 @@ def _sample_seeds() -> dict[str, bytes]:
     name = SampleFolder(folder).write(_SAMPLE, SeededRandomness("sample"))
     whole = (folder / name).read_bytes()
     return {"whole": b"w" + whole, "other": b"s" + whole[:-PSEUDONYM_BYTES], "bad end": b"s" + whole[:-1], "bad": b"w"}
+
+
+_BATCH = 3
+_SLOT_SECRETS = [bytes([slot + 1]) * SLOT_SECRET_BYTES for slot in range(2 * _BATCH)]
+
+
+def _parse_slots(data: bytes) -> tuple[int, bytes]:
+    """Which slot; and what stands where the first of two batches was. Then it is wiped, and all others are swept."""
+    slot, folder = data[0] % (2 * _BATCH) if data else 0, fresh_path()
+    secrets = SlotSecrets(folder)
+    for first in (0, _BATCH):
+        secrets.write(first, _SLOT_SECRETS[first : first + _BATCH])
+    damaged = folder / "0000000000000000.slots"
+    damaged.write_bytes(data[1:])
+    try:
+        secret = secrets.read(slot, commit_slot(_SLOT_SECRETS[slot], slot))
+        others = {path: path.read_bytes() for path in folder.iterdir()}
+        secrets.wipe(slot)
+        require(sum(path.read_bytes() != content for path, content in others.items()) == 1, "one secret is wiped")
+        return slot, secret
+    finally:
+        secrets.sweep({_BATCH})
+        for path in folder.iterdir():
+            content, at = path.read_bytes(), (_BATCH - int(path.stem)) * SLOT_SECRET_BYTES
+            require(len(content) > at, "a file without a secret that is kept is removed")
+            require(not any(content[:at] + content[at + SLOT_SECRET_BYTES :]), "what is not kept is wiped")
+        shutil.rmtree(folder)
+
+
+def _check_slots(read: tuple[int, bytes], data: bytes) -> None:
+    slot, secret = read
+    require(secret == _SLOT_SECRETS[slot], "a secret is the one that the log has committed to")
+    at = 1 + slot * SLOT_SECRET_BYTES
+    require(slot >= _BATCH or data[at : at + SLOT_SECRET_BYTES] == secret, "a secret stands in its place")
+
+
+def _slot_seeds() -> dict[str, bytes]:
+    whole = b"".join(_SLOT_SECRETS[:_BATCH])
+    return {
+        "first": b"\0" + whole,
+        "last": b"\2" + whole,
+        "last of a longer one": b"\2" + whole + bytes(40),
+        "other batch": b"\5",
+        "bad cut": b"\2" + whole[:-1],
+        "bad empty": b"\1",
+        "bad zeros": b"\1" + bytes(len(whole)),
+        "bad place": b"\1" + whole[1:],
+    }
+
+
+# --- the witness store -----------------------------------------------------------------------------------------------
+
+
+@cache
+def _witnessed_journal() -> Journal[CensusState]:
+    """An open journal that was served: it commits to noise slots."""
+    journal = _open(fresh_path(".db"), Journal.create)
+    with journal.transaction() as transaction:
+        for event in (*logs.beginning()[1:], logs.adopted(), logs.loaded(), logs.slots()):
+            transaction.append(event)
+    atexit.register(journal.close)
+    return journal
+
+
+def _parse_witness(data: bytes) -> int:
+    """A file of the store; or, after `s`, the text of a checkpoint that the log's own key signs; gives its size."""
+    content = data[1:]
+    if data[:1] == b"s":
+        short = key_hash(logs.ORIGIN, logs.LOG_KEY.verify_key)
+        content = join_note(
+            content.decode("utf-8", "replace"), [(logs.ORIGIN, short + logs.LOG_KEY.sign(content))]
+        ).encode()
+    folder = fresh_path()
+    folder.mkdir()
+    (folder / "checkpoint").write_bytes(content)
+    store = WitnessStore(folder)
+    try:
+        verify_witnessed(_witnessed_journal(), store, logs.SIGNER.verifier)
+        return parse_note(store.read() or "")[0].size
+    finally:
+        shutil.rmtree(folder)
+
+
+def _check_witness(size: int, data: bytes) -> None:
+    journal = _witnessed_journal()
+    checkpoint = Checkpoint(logs.ORIGIN, size, journal.root(size))
+    require(checkpoint.to_text().encode() in data[1:], "what was seen is what the log was")
+
+
+def _witness_seeds() -> dict[str, bytes]:
+    journal = _witnessed_journal()
+
+    def signed(size: int, root: bytes) -> bytes:
+        return b"s" + Checkpoint(logs.ORIGIN, size, root).to_text().encode()
+
+    return {
+        "newest": b"w" + journal.checkpoint().encode(),
+        "older": b"w" + journal.checkpoint(3).encode(),
+        "signed": signed(2, journal.root(2)),
+        "cosigned": b"w" + logs.WITNESS.cosign(journal.checkpoint(), 0).encode(),
+        "bad longer": signed(99, bytes(32)),
+        "bad beside": signed(2, bytes(32)),
+        "bad empty": b"w",
+        "bad huge": b"w" + journal.checkpoint().encode() + b"x" * 20_000,
+        "bad other": b"w" + logs.SIGNER.sign_checkpoint(2**60, bytes(32)).encode(),
+    }
 
 
 class _Reader:
@@ -424,6 +536,24 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_sample_seeds,
         codes=frozenset({"SAMPLE_LOST"}),
         mutations=150,
+    ),
+    "slot_secrets": Target(
+        parse=_parse_slots,
+        check=_check_slots,
+        covers=(SlotSecrets.read,),
+        seeds=_slot_seeds,
+        codes=frozenset({"SAMPLE_LOST"}),
+        mutations=100,
+        max_bytes=400,
+    ),
+    "witness_store": Target(
+        parse=_parse_witness,
+        check=_check_witness,
+        covers=(WitnessStore.read, verify_witnessed, verify_own_log),
+        seeds=_witness_seeds,
+        codes=frozenset({"ROLLED_BACK"}),
+        mutations=500,
+        words=("\u2014 ".encode(), b"\n\n", b"\n3\n", b"=", b"00", b"\xff"),
     ),
     "people_store": Target(
         parse=_parse_people,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, call, hand_over, until
-from fakes.world import HEALTH, Order, World
+from fakes.world import HEALTH, HEALTH_ORIGIN, Order, World
 from fuzz.mutator import mutations
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
@@ -30,7 +30,7 @@ from tripartite.v1 import (
     condition_pb2,
     health_service_pb2,
     inbox_service_pb2,
-    sample_pb2,
+    log_service_pb2,
     ticket_pb2,
 )
 
@@ -42,6 +42,7 @@ from broker_common.query.messages import parse_message
 from broker_common.rpc.callers import ALLOWED_ROLES
 from broker_common.rpc.channel import MAX_MESSAGE_BYTES
 from broker_common.rpc.status import broker_error
+from broker_common.tlog.note import NoteSigner
 from census_node.config import LimitConfig
 
 SEED = "tripartite"
@@ -50,6 +51,7 @@ MUTATIONS = 60
 CENSUS_RPCS = census_service_pb2.DESCRIPTOR.services_by_name["CensusService"].methods_by_name
 HEALTH_RPCS = health_service_pb2.DESCRIPTOR.services_by_name["HealthService"].methods_by_name
 CARD_RPCS = card_service_pb2.DESCRIPTOR.services_by_name["CardService"].methods_by_name
+LOG_RPCS = log_service_pb2.DESCRIPTOR.services_by_name["LogService"].methods_by_name
 PROBE_RPCS = health_pb2.DESCRIPTOR.services_by_name["Health"].methods_by_name
 REFLECTION: Any = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"].methods_by_name["ServerReflectionInfo"]
 INBOX_RPCS = inbox_service_pb2.DESCRIPTOR.services_by_name["InboxService"].methods_by_name
@@ -64,6 +66,10 @@ UNARY: dict[str, tuple[Role, Identity, Any]] = {
     "Deliver": ("researcher", CENSUS, INBOX_RPCS["Deliver"]),
     "census Exchange": ("census", HEALTH, CARD_RPCS["Exchange"]),
     "health Exchange": ("health", OWNER, CARD_RPCS["Exchange"]),
+    "GetCheckpoint": ("census", OWNER, LOG_RPCS["GetCheckpoint"]),
+    "GetInclusionProof": ("census", OWNER, LOG_RPCS["GetInclusionProof"]),
+    "GetConsistencyProof": ("census", HEALTH, LOG_RPCS["GetConsistencyProof"]),
+    "Witness": ("census", HEALTH, LOG_RPCS["Witness"]),
     "Check": ("census", OWNER, PROBE_RPCS["Check"]),
     "List": ("health", OWNER, PROBE_RPCS["List"]),
     "Watch": ("researcher", CENSUS, PROBE_RPCS["Watch"]),
@@ -85,7 +91,10 @@ async def undisturbed(
         nodes = Loopback(world)
         nodes.reflection = reflection
         # Streams that are left open must not keep a test waiting.
-        nodes.census_limits = LimitConfig(max_queries=16, header_deadline_ms=500, sample_deadline_ms=1000)
+        # So must health nodes that say how long they want to be kept waiting for news of the log.
+        nodes.census_limits = LimitConfig(
+            max_queries=16, header_deadline_ms=500, sample_deadline_ms=1000, witness_wait_ms=1
+        )
         async with nodes:
             yield nodes
             async with nodes.channel(HEALTH, "census") as channel:
@@ -135,10 +144,22 @@ def examples(world: World) -> dict[str, Message]:
         ),
         "census Exchange": card_service_pb2.ExchangeRequest(card=world.parties[HEALTH].card.signed.to_bytes()),
         "health Exchange": card_service_pb2.ExchangeRequest(card=world.parties[OWNER].card.signed.to_bytes()),
+        "GetCheckpoint": log_service_pb2.GetCheckpointRequest(),
+        "GetInclusionProof": log_service_pb2.GetInclusionProofRequest(index=3, size=5),
+        "GetConsistencyProof": log_service_pb2.GetConsistencyProofRequest(old_size=3, size=5),
+        "Witness": witness_request(world),
         "Check": health_pb2.HealthCheckRequest(service="tripartite.v1"),
         "List": health_pb2.HealthListRequest(),  # type: ignore[attr-defined]  # younger than its stubs
         "Watch": health_pb2.HealthCheckRequest(service="tripartite.v1"),
     }
+
+
+def witness_request(world: World) -> log_service_pb2.WitnessRequest:
+    """One round of an honest health node, which does not wait for news."""
+    cosigned = world.census.publication.cosigned(witness=HEALTH_ORIGIN)
+    assert cosigned is not None
+    note = NoteSigner(HEALTH_ORIGIN, (world.secrets.health_log,)).sign_checkpoint(7, bytes(range(32)))
+    return log_service_pb2.WitnessRequest(cosigned=cosigned.note, checkpoint=note)
 
 
 def means(wire: bytes, message: Message) -> bool:
@@ -182,8 +203,8 @@ async def test_mutated_messages_are_answered_or_refused(
     async with undisturbed(world, caplog, whole) as nodes:
         heard = await all_said(nodes, role, identity, method, tried)
     assert set(heard) <= CALLERS_FAULT | {"OK"} | ({NOT_OURS} if method in PROBE_RPCS.values() else set())
-    # What takes no argument, or a whole card, has nothing else to say.
-    assert len(set(heard)) > 1 or rpc.endswith(("GetDictionary", "Exchange"))
+    # What takes no argument, or a whole card, has nothing else to say; of notes there is a test of their own below.
+    assert len(set(heard)) > 1 or rpc.endswith(("GetDictionary", "GetCheckpoint", "Exchange", "Witness"))
 
 
 @pytest.mark.parametrize("rpc", UNARY)
@@ -340,6 +361,58 @@ async def test_mutated_cards_are_refused_or_follow_the_one_before(
     assert registration.card.card.serial >= 2
 
 
+# --- logs ------------------------------------------------------------------------------------------------------------
+
+
+async def test_proofs_are_given_about_what_is_cosigned_and_of_nothing_else(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Any two numbers are answered with a proof that holds or refused as malformed, however large they are."""
+    chance = random.Random(f"{SEED}/proofs")
+    world.order()
+    cosigned = world.census.publication.cosigned()
+    assert cosigned is not None
+    end = cosigned.size
+    numbers = [0, 1, 2, end - 1, end, end + 1, 2**31, 2**53, 2**63, 2**64 - 1]
+    pairs = [tuple(chance.choices(numbers, k=2)) for _ in range(150)]
+    async with undisturbed(world, caplog) as nodes:
+        for rpc, ask in (
+            ("GetInclusionProof", lambda a, b: log_service_pb2.GetInclusionProofRequest(index=a, size=b)),
+            ("GetConsistencyProof", lambda a, b: log_service_pb2.GetConsistencyProofRequest(old_size=a, size=b)),
+        ):
+            role, identity, method = UNARY[rpc]
+            wire = [ask(one, other).SerializeToString() for one, other in pairs]
+            heard = await all_said(nodes, role, identity, method, wire)
+            sound = [other <= end and (one < other or (one == other and "Consistency" in rpc)) for one, other in pairs]
+            assert heard == ["OK" if each else "MALFORMED_MESSAGE" for each in sound]
+            assert 10 < sum(sound) < 140
+
+
+async def test_whatever_a_health_node_says_of_our_log_does_not_stop_us(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Mutations of each text of a round, kept whole as messages: refused, or taken for what they say."""
+    role, identity, method = UNARY["Witness"]
+    world.order()
+    right = witness_request(world)
+    words = ["\u2014 ".encode(), b"\n\n", b"\n7\n", b"=", b"00"]
+    wire = [right.SerializeToString()]
+    for field in ("cosigned", "checkpoint"):
+        for text in mutations(f"{SEED}/{field}", [getattr(right, field).encode()], words, MUTATIONS, 20_000):
+            changed = log_service_pb2.WitnessRequest()
+            changed.CopyFrom(right)
+            setattr(changed, field, text.decode("utf-8", "replace"))
+            wire.append(changed.SerializeToString())
+    wire.extend(
+        log_service_pb2.WitnessRequest(checkpoint=right.checkpoint, consistency_proof=[proof]).SerializeToString()
+        for proof in mutations(f"{SEED}/proof", [bytes(32)], words, 10, 100)
+    )
+    async with undisturbed(world, caplog) as nodes:
+        heard = await all_said(nodes, role, identity, method, wire)
+    assert heard[0] == "OK"
+    assert set(heard) == {"OK", "BAD_SIGNATURE", "MALFORMED_MESSAGE"}
+
+
 # --- the services that a node has ------------------------------------------------------------------------------------
 
 
@@ -380,7 +453,6 @@ PARTS = {
     "manifest": "its manifest",
     "other header": "the header of another order",
     "other frame": "a frame of another order",
-    "cosignature": "a part that comes later",
     "empty": "a request without a part",
     "garbage": "bytes that are no request",
     "unknown": "a field that nobody knows",
@@ -391,14 +463,12 @@ def parts(world: World, order: Order) -> dict[str, bytes]:
     """Everything that may come in a stream for this order."""
     header, frame, manifest = (message.SerializeToString() for message in world.messages(world.sample(order)))
     other = [message.SerializeToString() for message in world.messages(world.sample(world.order()))]
-    cosignature = census_service_pb2.CountRequest(cosignature=sample_pb2.Cosignature(tree_size=1, signature_line="x"))
     return {
         "header": header,
         "frame": frame,
         "manifest": manifest,
         "other header": other[0],
         "other frame": other[1],
-        "cosignature": cosignature.SerializeToString(),
         "empty": b"",
         "garbage": b"\xff\xff\xff",
         "unknown": b"\xf8\x07\x01",

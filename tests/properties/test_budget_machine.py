@@ -3,7 +3,8 @@
 The machine keeps its own ledger in exact fractions of a nat, by the paper's formula, and shares no accounting with the
 product. Whatever it offers, what the log accepts stays within ln(param) of the highest limit that the operator confirmed,
 the first policy's included, and nothing is charged while the service is shut. Orders signed at one place are kept and
-offered again at others.
+offered again at others. Every charge takes a noise slot that was committed to before, that is not void, and that no other
+charge has taken.
 """
 
 from __future__ import annotations
@@ -20,16 +21,19 @@ from fakes.logs import (
     hash_of,
     loaded,
     policy,
+    released,
     reopened,
     shut_down,
+    slots,
 )
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec import structs
 
 from broker_common.privacy.accounting import UNITS_PER_NAT
 from broker_common.privacy.policy import Policy
-from broker_common.tlog.entries import Charged, Entry, Event, Released, Reopened, Shutdown, encode_entry, parse_entry
+from broker_common.tlog.entries import Charged, Entry, Event, Reopened, Shutdown, Slots, encode_entry, parse_entry
 from broker_common.tlog.replay import ReplayError, replay
 
 # ln(p / (1 - p)) of each limit, rounded up in the last digit; from a table of logarithms, not from the product.
@@ -57,6 +61,9 @@ class Overspending(RuleBasedStateMachine):
         self.limit = ""
         self.highest = Fraction(0)
         self.next_number = 0
+        # Noise slots that may still be charged, and how many were ever committed to.
+        self.open_slots: set[int] = set()
+        self.committed = 0
 
     def offer(self, event: Event) -> bool:
         """Whether the log takes the event as its next entry."""
@@ -68,7 +75,24 @@ class Overspending(RuleBasedStateMachine):
             assert self.state.summary() == summary
             return False
         self.log.append(entry)
+        match event:
+            case Slots():
+                assert event.first == self.committed
+                self.committed += len(event.commitments)
+                self.open_slots.update(range(event.first, self.committed))
+                self.open_slots.difference_update(range(event.void_below))
+            case Charged():
+                # KeyError: it was never open, or is not any more.
+                self.open_slots.remove(event.slot)
         return True
+
+    def next_charge(self, scale: int = 30, **changes: Any) -> Charged:
+        """A sound charge on the next open slot, but for the changes."""
+        if not self.open_slots:
+            self.offer(slots(self.committed))
+        number, self.next_number = self.next_number, self.next_number + 1
+        slot = min(self.open_slots, default=self.committed)
+        return charged(number, before=self.state.charged_units, scale=scale, **{"slot": slot} | changes)
 
     @initialize(max_belief=st.sampled_from(sorted(NATS)))
     def open(self, max_belief: str) -> None:
@@ -76,12 +100,12 @@ class Overspending(RuleBasedStateMachine):
             assert self.offer(event)
         assert self.offer(adopted(rules(max_belief)))
         assert self.offer(loaded())
+        assert self.offer(slots())
         self.limit, self.highest = max_belief, NATS[max_belief]
 
     @rule(scale=st.sampled_from(SCALES))
     def charge(self, scale: int) -> None:
-        number, self.next_number = self.next_number, self.next_number + 1
-        if self.offer(charged(number, before=self.state.charged_units, scale=scale)):
+        if self.offer(self.next_charge(scale)):
             self.spent += Fraction(1, scale)
 
     @rule(scale=st.sampled_from(SCALES), times=st.sampled_from([2, 5, 60]))
@@ -93,12 +117,10 @@ class Overspending(RuleBasedStateMachine):
         scale=st.sampled_from(SCALES), units=st.integers(0, 2**25), change=st.sampled_from(["units", "total", "both"])
     )
     def charge_too_little(self, scale: int, units: int, change: str) -> None:
-        before = self.state.charged_units
-        honest = charged(self.next_number, before=before, scale=scale)
+        before, honest = self.state.charged_units, self.next_charge(scale)
         lies: dict[str, Any] = {"units": units} if change != "total" else {}
         lies |= {"total": before + units} if change != "units" else {}
-        self.next_number += 1
-        if self.offer(charged(self.next_number - 1, before=before, scale=scale, **lies)):
+        if self.offer(structs.replace(honest, **lies)):
             assert units == honest.units
             self.spent += Fraction(1, scale)
 
@@ -106,10 +128,21 @@ class Overspending(RuleBasedStateMachine):
     @rule(number=st.integers(0, 50), part=st.sampled_from(["ticket", "query", "slot"]))
     def charge_again(self, number: int, part: str) -> None:
         old = list(self.state.tickets.values())[number % len(self.state.tickets)].charge
-        fresh = charged(10**6 + self.next_number, before=self.state.charged_units)
-        again = charged(10**6 + self.next_number, before=self.state.charged_units, **{part: getattr(old, part)})
+        fresh = self.next_charge()
+        again = structs.replace(fresh, **{part: getattr(old, part)})
         assert fresh != again
         assert not self.offer(again)
+
+    @rule(number=st.integers(0, 200))
+    def charge_any_slot(self, number: int) -> None:
+        if self.offer(self.next_charge(slot=number)):
+            self.spent += Fraction(1, 30)
+
+    @rule(ahead=st.integers(-2, 2), void=st.integers(-70, 2), count=st.integers(1, 40))
+    def commit_to_slots(self, ahead: int, void: int, count: int) -> None:
+        first, void_below = max(0, self.committed + ahead), max(0, self.committed + void)
+        if self.offer(slots(first, count=count, void_below=void_below)):
+            assert void_below <= first
 
     @rule(max_belief=st.sampled_from(sorted(NATS)))
     def adopt(self, max_belief: str) -> None:
@@ -149,7 +182,7 @@ class Overspending(RuleBasedStateMachine):
     @rule(number=st.integers(0, 10))
     def release(self, number: int) -> None:
         answers_before = sum(bool(ticket.answer) for ticket in self.state.tickets.values())
-        if self.offer(Released(ticket=hash_of(number), answer=hash_of(99))):
+        if self.offer(released(self.state, number)):
             assert hash_of(number) in self.state.tickets
             assert sum(bool(ticket.answer) for ticket in self.state.tickets.values()) == answers_before + 1
 
@@ -189,6 +222,7 @@ class Overspending(RuleBasedStateMachine):
         again = replay(map(parse_entry, map(encode_entry, self.log)), census_state())
         assert again.summary() == self.state.summary()
         assert again.tickets == self.state.tickets
+        assert set(again.open_slots) == set(self.state.open_slots) == self.open_slots
 
     @invariant()
     def what_is_out_is_part_of_what_was_charged(self) -> None:

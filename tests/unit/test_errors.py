@@ -139,7 +139,7 @@ def test_details_become_text() -> None:
 def test_exactly_the_failures_of_our_own_state_stop_a_node() -> None:
     """No request can stop a node by provoking an error; what a peer reports is tests/unit/rpc/test_status.py's."""
     stopping = {code for code in CODES if REASONS[code].family(code).stops_node}
-    assert stopping == {"INTEGRITY", "STORE_FAILED", "STATE_UNKNOWN"}
+    assert stopping == {"INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"}
     assert all(REASONS[code].family.exit_code == ExitCode.INTERNAL for code in stopping)
     # All of them are of the two families that become PEER_FAILED when a peer says them.
     assert {REASONS[code].family for code in stopping} == {InternalError, StateUnknownError}

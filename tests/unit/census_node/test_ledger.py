@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import pytest
 from fakes.logs import (
     adopted,
@@ -9,17 +12,18 @@ from fakes.logs import (
     census_state,
     charged,
     confirmed,
-    hash_of,
     loaded,
     policy,
+    released,
     reopened,
     shut_down,
+    slots,
 )
 
 from broker_common.errors import RefusedError
 from broker_common.privacy.accounting import answers_left, price_units
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Entry, Event, Released, Shutdown
+from broker_common.tlog.entries import Entry, Event, Shutdown
 from census_node.ledger import quotable_answers, verify_affordable
 
 RULES = policy(scales=(30,))
@@ -27,16 +31,21 @@ PRICE = price_units(30)
 BY_BUDGET = Shutdown(reason="budget", note="")
 
 
-def take(state: CensusState, *events: Event) -> CensusState:
+# What comes next in a log; a release names how long the log is.
+Step: TypeAlias = Event | Callable[[CensusState], Event]
+
+
+def take(state: CensusState, *steps: Step) -> CensusState:
     """The state after some more events."""
-    for event in events:
+    for step in steps:
+        event = step(state) if callable(step) else step
         state.apply(Entry(sequence=state.size, time_ms=0, policy=state.policy_hash, event=event))
     return state
 
 
 def ready() -> CensusState:
     """A service that has answered nothing."""
-    return take(census_state(), *beginning(), adopted(RULES), loaded())
+    return take(census_state(), *beginning(), adopted(RULES), loaded(), slots())
 
 
 def charge(number: int) -> Event:
@@ -44,9 +53,9 @@ def charge(number: int) -> Event:
     return charged(number, before=number * PRICE)
 
 
-def release(number: int) -> Event:
+def release(number: int) -> Step:
     """The release of the answer of this number."""
-    return Released(ticket=hash_of(number), answer=hash_of(77))
+    return lambda state: released(state, number)
 
 
 def refusal(state: CensusState) -> str:
@@ -163,7 +172,7 @@ def test_a_lowered_cap_that_charges_pass_leaves_nothing() -> None:
 def test_a_scale_that_the_rest_does_not_pay_for_is_refused() -> None:
     """By what is out; a dearer scale may be refused while a cheaper one is quoted."""
     rules = policy()
-    state = take(census_state(), *beginning(), adopted(rules), loaded(), charged(0, scale=1))
+    state = take(census_state(), *beginning(), adopted(rules), loaded(), slots(), charged(0, scale=1))
     assert quotable_answers(state, rules, 1) == 1
     take(state, release(0))
     with pytest.raises(RefusedError) as caught:

@@ -5,7 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.logs import ALICE, CENSUS, HEALTH, LOG_KEY, OPERATOR_KEY, ORIGIN, POLICY_KEY, charged, loaded, policy, root
+from fakes.logs import (
+    ALICE,
+    CENSUS,
+    HEALTH,
+    LOG_KEY,
+    OPERATOR_KEY,
+    ORIGIN,
+    POLICY_KEY,
+    charged,
+    loaded,
+    policy,
+    root,
+    slots,
+)
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError, RefusedError
@@ -23,6 +36,7 @@ from broker_common.tlog.entries import (
     Opened,
     Registered,
     Shutdown,
+    Slots,
     parse_entry,
 )
 from census_node.opening import CensusHome
@@ -51,6 +65,7 @@ def charge(home: CensusHome, answers: int) -> None:
     journal = home.open_journal()
     with journal.transaction() as transaction:
         transaction.append(loaded())
+        transaction.append(slots())
         for number in range(answers):
             transaction.append(charged(number, before=number * price_units(30)))
     journal.close()
@@ -86,7 +101,7 @@ def test_a_policy_is_put_in_force(home: CensusHome) -> None:
     assert state_of(home).policy == policy()
     charge(home, 1)
     home.adopt(make_proposal(policy(max_belief="0.7", scales=(2, 30)), POLICY_KEY))
-    assert kinds(home) == [Adopted, Loaded, Charged, Adopted]
+    assert kinds(home) == [Adopted, Loaded, Slots, Charged, Adopted]
     assert not state_of(home).shut_down
 
 
@@ -98,7 +113,7 @@ def test_a_lower_cap_under_which_nothing_fits_shuts_the_service_down(
     home.adopt(make_proposal(policy(), POLICY_KEY))
     charge(home, answers)
     home.adopt(make_proposal(NARROW, POLICY_KEY))
-    assert kinds(home) == [Adopted, Loaded, *[Charged] * answers, Adopted, *([Shutdown] if shut else [])]
+    assert kinds(home) == [Adopted, Loaded, Slots, *[Charged] * answers, Adopted, *([Shutdown] if shut else [])]
     state = state_of(home)
     assert (state.shut_down, state.must_shut_down, state.policy) == (shut, False, NARROW)
     if shut:

@@ -26,6 +26,8 @@ def pending(number: int = 1, load: str = "load1") -> Pending:
         submitted_set=b"s" * 32,
         active_set=b"a" * 32,
         sample=f"{number:032x}.sample",
+        slot=100 + number,
+        slot_commitment=b"c" * 32,
     )
 
 
@@ -83,24 +85,26 @@ def test_a_pending_charge_survives_a_restart(file: Path) -> None:
 def test_a_pending_charge_has_one_size_whatever_its_sample(file: Path) -> None:
     """A row names its sample and holds none of it: every field is text or bytes of a fixed length, but for the ticket."""
     assert {field.name for field in fields(Pending)} == {
-        *("ticket_hash", "signed_ticket", "load", "submitted_set", "active_set", "sample")
+        *("ticket_hash", "signed_ticket", "load", "submitted_set", "active_set", "sample", "slot", "slot_commitment")
     }
     connection = sqlite3.connect(file)
     columns = {row[1] for row in connection.execute("pragma table_info(pending)")}
     connection.close()
-    assert columns == {"ticket", "signed_ticket", "load", "submitted_set", "active_set", "sample"}
+    assert columns == {
+        *("ticket", "signed_ticket", "load", "submitted_set", "active_set", "sample", "slot", "slot_commitment")
+    }
 
 
 def test_pending_charges_are_listed_in_the_order_of_their_charges(outbox: Outbox) -> None:
-    """Recovery answers first what was charged first, on the loads they were charged on, from the samples they name."""
+    """Recovery answers first what was charged first, on the loads they were charged on, from the samples and slots they name."""
     assert (outbox.all_pending(), outbox.loads_needed()) == ([], set())
     for number, load in ((9, "b"), (1, "a"), (5, "b")):
         outbox.put_pending(pending(number, load), **SALTS)
-    assert outbox.all_pending() == [(hash_of(number), f"{number:032x}.sample") for number in (9, 1, 5)]
+    assert outbox.all_pending() == [(hash_of(number), f"{number:032x}.sample", 100 + number) for number in (9, 1, 5)]
     assert outbox.loads_needed() == {"a", "b"}
     assert outbox.pending(hash_of(2)) is None
     outbox.put_answer(waiting(1))
-    assert outbox.all_pending() == [(hash_of(number), f"{number:032x}.sample") for number in (9, 5)]
+    assert outbox.all_pending() == [(hash_of(number), f"{number:032x}.sample", 100 + number) for number in (9, 5)]
     assert outbox.loads_needed() == {"b"}
 
 

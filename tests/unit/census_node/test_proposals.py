@@ -7,7 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.logs import POLICY_KEY, adopted, beginning, census_state, charged, confirmed, loaded, policy, shut_down
+from fakes.logs import (
+    POLICY_KEY,
+    adopted,
+    beginning,
+    census_state,
+    charged,
+    confirmed,
+    loaded,
+    policy,
+    shut_down,
+    slots,
+)
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError
@@ -166,7 +177,7 @@ def test_a_draft_from_something_else_is_refused(base: bytes) -> None:
 def ready(answers: int = 0) -> CensusState:
     """A service that has charged so many answers at scale 30."""
     charges = [charged(number, before=number * price_units(30)) for number in range(answers)]
-    return take(census_state(), *beginning(), adopted(), loaded(), *charges)
+    return take(census_state(), *beginning(), adopted(), loaded(), slots(), *charges)
 
 
 def test_changes_are_listed_as_they_were_and_as_they_would_be() -> None:

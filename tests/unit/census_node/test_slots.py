@@ -3,94 +3,255 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
+import pytest
+from fakes.logs import hash_of
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from census_node.slots import SlotBook
+from census_node.slots import BATCH, OfferedSlot, Slot, SlotBatch, SlotBook
 
 LIMIT = 3
 LIFETIME = 100
+NOTE = "a cosigned note"
 
 
-def reserve(
-    book: SlotBook, researcher: str = "alice", *, now_ms: int = 0, not_below: int = 0, limit: int = LIMIT
-) -> int:
+def batch(first: int = 0, count: int = BATCH, index: int = 7) -> SlotBatch:
+    """The commitments of one entry, each standing for its slot."""
+    commitments = tuple(bytes.fromhex(hash_of(number)) for number in range(first, first + count))
+    return SlotBatch(first, commitments, index, f"entry {index}".encode())
+
+
+def book(count: int = BATCH) -> SlotBook:
+    """A book with one batch."""
+    made = SlotBook()
+    made.add(batch(count=count))
+    return made
+
+
+def always(_index: int) -> str:
+    """Everything is cosigned."""
+    return NOTE
+
+
+def offer(slots: SlotBook, researcher: str = "alice", *, now_ms: int = 0, limit: int = LIMIT) -> OfferedSlot | None:
     """Reserve for the usual lifetime."""
-    return book.reserve(researcher, not_below=not_below, now_ms=now_ms, expires_ms=now_ms + LIFETIME, limit=limit)
+    return slots.reserve(researcher, now_ms=now_ms, expires_ms=now_ms + LIFETIME, limit=limit, covering=always)
+
+
+def reserve(slots: SlotBook, researcher: str = "alice", *, now_ms: int = 0, limit: int = LIMIT) -> Slot:
+    """A slot that is there to be reserved."""
+    offered = offer(slots, researcher, now_ms=now_ms, limit=limit)
+    assert offered is not None
+    return offered.slot
 
 
 def test_slots_are_handed_out_in_order_and_never_twice() -> None:
-    """Two quotes never share a place in the noise sequence."""
-    book = SlotBook()
-    assert [reserve(book), reserve(book, "bob"), reserve(book)] == [0, 1, 2]
+    """Two quotes never share a place in the noise sequence; one batch follows on the other."""
+    slots = book(count=2)
+    assert [reserve(slots).number, reserve(slots, "bob").number] == [0, 1]
+    assert offer(slots) is None
+    slots.add(batch(2, count=1, index=9))
+    slots.add(batch(3, count=2, index=11))
+    assert [reserve(slots).number for _ in range(3)] == [2, 3, 4]
+    assert offer(slots) is None
 
 
-def test_slots_that_the_log_has_used_are_skipped() -> None:
-    """After a restart the book is empty, but the log remembers."""
-    book = SlotBook()
-    assert reserve(book, not_below=7) == 7
-    assert reserve(book, not_below=3) == 8
-    assert reserve(book, not_below=9) == 9
+def test_a_slot_is_offered_with_the_entry_that_commits_to_it() -> None:
+    """Number, commitment and checkpoint as the ticket has to name them; index and bytes of the entry that proves them."""
+    slots = SlotBook()
+    first, second = batch(count=1), batch(1, count=2, index=12)
+    slots.add(first)
+    slots.add(second)
+    offered = [offer(slots) for _ in range(3)]
+    assert offered == [
+        OfferedSlot(Slot(0, bytes.fromhex(hash_of(0)), NOTE), first),
+        OfferedSlot(Slot(1, bytes.fromhex(hash_of(1)), NOTE), second),
+        OfferedSlot(Slot(2, bytes.fromhex(hash_of(2)), NOTE), second),
+    ]
+
+
+def test_what_nobody_has_cosigned_is_not_offered() -> None:
+    """A slot whose commitment only we have seen could still be committed to otherwise; it costs nobody anything to wait."""
+    slots = book(count=1)
+    slots.add(batch(1, index=20))
+    asked: list[int] = []
+    cosigned_to = 5
+
+    def covering(index: int) -> str | None:
+        asked.append(index)
+        return f"note of {cosigned_to}" if index < cosigned_to else None
+
+    def tried() -> OfferedSlot | None:
+        return slots.reserve("alice", now_ms=0, expires_ms=LIFETIME, limit=1, covering=covering)
+
+    assert tried() is None
+    cosigned_to = 8
+    held = tried()
+    assert held is not None
+    assert (held.slot.number, held.slot.checkpoint) == (0, "note of 8")
+    # The next slot is of a batch that is not covered yet; waiting for it does not cost the quote that is open.
+    assert tried() is None
+    assert slots.is_held(held.slot, "alice", 0)
+    cosigned_to = 21
+    later = tried()
+    assert later is not None
+    assert (later.slot.number, later.slot.checkpoint) == (1, "note of 21")
+    assert asked == [7, 7, 20, 20]
 
 
 def test_a_slot_is_held_by_its_researcher_until_it_expires() -> None:
     """Neither before nor after, nor by anybody else."""
-    book = SlotBook()
-    slot = reserve(book, now_ms=50)
-    assert book.is_held(slot, "alice", 50)
-    assert book.is_held(slot, "alice", 50 + LIFETIME - 1)
-    assert not book.is_held(slot, "alice", 50 + LIFETIME)
-    assert not book.is_held(slot, "bob", 50)
-    assert not book.is_held(slot + 1, "alice", 50)
+    slots = book()
+    slot = reserve(slots, now_ms=50)
+    assert slots.is_held(slot, "alice", 50)
+    assert slots.is_held(slot, "alice", 50 + LIFETIME - 1)
+    assert not slots.is_held(slot, "alice", 50 + LIFETIME)
+    assert not slots.is_held(slot, "bob", 50)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"number": 1},
+        {"number": 0},
+        {"number": 10**6},
+        {"commitment": bytes(32)},
+        {"commitment": b""},
+        {"checkpoint": "another note"},
+        {"checkpoint": NOTE + "\n"},
+        {"checkpoint": ""},
+    ],
+)
+def test_a_ticket_names_a_slot_exactly_as_it_was_quoted(change: dict[str, int | bytes | str]) -> None:
+    """Number, commitment and checkpoint together: else what the researcher has verified is not what is charged."""
+    slots = book()
+    other, slot = reserve(slots, "bob"), reserve(slots)
+    assert (other.number, slot.number) == (0, 1)
+    named = replace(slot, **change)  # type: ignore[arg-type]  # of the field's own type
+    assert slots.is_held(named, "alice", 0) == (named == slot)
+    assert slots.claim(named, "alice", "ticket", 0) == (named == slot)
+    assert slots.is_held(slot, "alice", 0)
 
 
 def test_beyond_the_limit_the_oldest_of_the_same_researcher_gives_way() -> None:
     """Abandoned quotes lock nobody out, and never cost anybody else a slot."""
-    book = SlotBook()
-    bobs = reserve(book, "bob")
-    slots = [reserve(book) for _ in range(LIMIT + 2)]
-    assert [book.is_held(slot, "alice", 0) for slot in slots] == [False, False, True, True, True]
-    assert book.is_held(bobs, "bob", 0)
+    slots = book()
+    bobs = reserve(slots, "bob")
+    own = [reserve(slots) for _ in range(LIMIT + 2)]
+    assert [slots.is_held(slot, "alice", 0) for slot in own] == [False, False, True, True, True]
+    assert slots.is_held(bobs, "bob", 0)
+
+
+def test_a_slot_that_a_ticket_has_claimed_gives_way_to_no_quote() -> None:
+    """Whoever goes on asking for quotes does not take a question back that is under way."""
+    slots = book()
+    claimed = reserve(slots)
+    assert slots.claim(claimed, "alice", "ticket", 0)
+    own = [reserve(slots) for _ in range(LIMIT + 1)]
+    assert [slots.is_held(slot, "alice", 0) for slot in own] == [False, True, True, True]
+    assert slots.claim(claimed, "alice", "ticket", 1)
 
 
 def test_a_lowered_limit_holds_at_once() -> None:
     """A new policy with fewer open quotes lets all surplus ones go."""
-    book = SlotBook()
-    slots = [reserve(book) for _ in range(LIMIT)]
-    slots.append(reserve(book, limit=1))
-    assert [book.is_held(slot, "alice", 0) for slot in slots] == [False, False, False, True]
+    slots = book()
+    own = [reserve(slots) for _ in range(LIMIT)]
+    own.append(reserve(slots, limit=1))
+    assert [slots.is_held(slot, "alice", 0) for slot in own] == [False, False, False, True]
 
 
 def test_a_spent_slot_is_held_no_more() -> None:
     """The log says what became of it; spending again, or a slot unknown here, is no error."""
-    book = SlotBook()
-    slot = reserve(book)
-    book.spend(slot)
-    book.spend(slot)
-    book.spend(99)
-    assert not book.is_held(slot, "alice", 0)
-    assert reserve(book) == slot + 1
+    slots = book()
+    slot = reserve(slots)
+    slots.spend(slot.number)
+    slots.spend(slot.number)
+    slots.spend(99)
+    assert not slots.is_held(slot, "alice", 0)
+    assert reserve(slots).number == slot.number + 1
 
 
 def test_expired_slots_are_forgotten_and_do_not_count() -> None:
     """They are not handed out again either."""
-    book = SlotBook()
-    old = [reserve(book) for _ in range(LIMIT)]
-    fresh = [reserve(book, now_ms=LIFETIME) for _ in range(LIMIT)]
+    slots = book()
+    old = [reserve(slots) for _ in range(LIMIT)]
+    fresh = [reserve(slots, now_ms=LIFETIME) for _ in range(LIMIT)]
     assert not set(old) & set(fresh)
-    assert all(book.is_held(slot, "alice", LIFETIME) for slot in fresh)
-    assert len(book._held) == LIMIT
+    assert all(slots.is_held(slot, "alice", LIFETIME) for slot in fresh)
+    assert len(slots._held) == LIMIT
+
+
+def test_a_slot_serves_the_first_ticket_that_names_it() -> None:
+    """Two tickets on one quote: the second is refused before anything is drawn, a retry of the first is not."""
+    slots = book()
+    slot = reserve(slots)
+    assert slots.claim(slot, "alice", "first", 1)
+    assert not slots.claim(slot, "alice", "second", 1)
+    assert slots.claim(slot, "alice", "first", 2)
+    assert not slots.claim(slot, "bob", "first", 2)
+    assert not slots.claim(slot, "alice", "first", LIFETIME)
+    slots.spend(slot.number)
+    assert not slots.claim(slot, "alice", "first", 3)
+
+
+def test_another_batch_is_due_before_the_last_slot_is_given_out() -> None:
+    """While a quarter of a batch is left: committing takes a cosignature, and quotes should not come to wait for it."""
+    slots = SlotBook()
+    assert slots.is_low
+    slots.add(batch())
+    low = [slots.is_low]
+    for _ in range(BATCH):
+        reserve(slots, limit=BATCH)
+        low.append(slots.is_low)
+    assert low == [False] * (BATCH - BATCH // 4) + [True] * (BATCH // 4 + 1)
+    slots.add(batch(BATCH))
+    assert not slots.is_low
+
+
+def test_the_lowest_slot_that_may_serve_somebody_is_the_oldest_that_is_free_or_held() -> None:
+    """What is below it is void for ever, so nothing that a researcher holds may be."""
+    slots = SlotBook()
+    assert slots.lowest(0, ()) == 0
+    slots.add(batch(count=4))
+    assert slots.lowest(0, ()) == 0
+    first, second = reserve(slots), reserve(slots, "bob", now_ms=10)
+    assert slots.lowest(10, ()) == 0
+    slots.spend(first.number)
+    assert slots.lowest(10, ()) == second.number == 1
+    assert slots.lowest(10 + LIFETIME - 1, ()) == 1
+    assert slots.lowest(10 + LIFETIME, ()) == 2
+    last = [reserve(slots, now_ms=200) for _ in range(2)]
+    assert slots.lowest(200, ()) == 2
+    slots.spend(2)
+    slots.spend(3)
+    # None is left, and the next one will be the one after the last.
+    assert [slot.number for slot in last] == [2, 3]
+    assert slots.lowest(200, ()) == 4
+
+
+def test_a_ticket_in_hand_keeps_its_slot_from_being_void() -> None:
+    """Its quote may end while its sample is on the way; when nobody has it in hand any more, its slot goes."""
+    slots = book(count=3)
+    claimed, quoted = reserve(slots), reserve(slots)
+    assert slots.claim(claimed, "alice", "ticket", 0)
+    assert slots.lowest(LIFETIME, {"ticket"}) == claimed.number == 0
+    # The quote that nobody took up is gone.
+    assert not slots.is_held(quoted, "alice", 0)
+    assert slots.lowest(LIFETIME - 1, ()) == 0
+    assert slots.lowest(LIFETIME, ()) == 2
+    assert not slots._held
 
 
 def test_threads_never_share_a_slot() -> None:
     """Many quotes at once get distinct slots."""
-    book = SlotBook()
+    slots = book(count=800)
     taken: list[int] = []
 
     def many() -> None:
-        taken.extend(reserve(book, limit=1000) for _ in range(200))
+        taken.extend(reserve(slots, limit=1000).number for _ in range(200))
 
     threads = [threading.Thread(target=many) for _ in range(4)]
     for thread in threads:
@@ -101,62 +262,77 @@ def test_threads_never_share_a_slot() -> None:
 
 
 class Book(RuleBasedStateMachine):
-    """Random quotes, charges and time against a slow list of reservations."""
+    """Random batches, quotes, tickets, charges and time against a slow list of reservations."""
 
     def __init__(self) -> None:
         super().__init__()
         self.book = SlotBook()
         self.now_ms = 0
-        self.given: list[tuple[int, str, int]] = []
-        self.highest = -1
+        # Slot, researcher, when it expires, and its ticket.
+        self.given: list[tuple[Slot, str, int, str]] = []
+        self.next = 0
+        self.committed = 0
 
-    def open_of(self, researcher: str) -> list[tuple[int, str, int]]:
+    def open_of(self, researcher: str) -> list[tuple[Slot, str, int, str]]:
         """What the researcher should hold, oldest first."""
         return [held for held in self.given if held[1] == researcher and held[2] > self.now_ms]
 
-    @rule(
-        researcher=st.sampled_from("ab"), limit=st.integers(1, 4), not_below=st.integers(0, 40), life=st.integers(1, 90)
-    )
-    def quote(self, researcher: str, limit: int, not_below: int, life: int) -> None:
-        slot = self.book.reserve(
-            researcher, not_below=not_below, now_ms=self.now_ms, expires_ms=self.now_ms + life, limit=limit
+    @rule(count=st.integers(1, 9))
+    def commit(self, count: int) -> None:
+        self.book.add(batch(self.committed, count, index=self.committed))
+        self.committed += count
+
+    @rule(researcher=st.sampled_from("ab"), limit=st.integers(1, 4), life=st.integers(1, 90), cosigned=st.booleans())
+    def quote(self, researcher: str, limit: int, life: int, cosigned: bool) -> None:
+        offered = self.book.reserve(
+            researcher,
+            now_ms=self.now_ms,
+            expires_ms=self.now_ms + life,
+            limit=limit,
+            covering=always if cosigned else lambda _: None,
         )
-        assert slot == max(self.highest + 1, not_below)
-        self.highest = slot
-        own = self.open_of(researcher)
+        if not cosigned or self.next == self.committed:
+            assert offered is None
+            return
+        assert offered is not None
+        assert offered.slot == Slot(self.next, bytes.fromhex(hash_of(self.next)), NOTE)
+        self.next += 1
+        own = [held for held in self.open_of(researcher) if not held[3]]
         for surplus in own[: max(0, len(own) + 1 - limit)]:
             self.given.remove(surplus)
-        self.given.append((slot, researcher, self.now_ms + life))
+        self.given.append((offered.slot, researcher, self.now_ms + life, ""))
 
-    @rule(number=st.integers(0, 40))
+    @rule(number=st.integers(0, 20), researcher=st.sampled_from("ab"), ticket=st.sampled_from(["t", "u"]))
+    def claim(self, number: int, researcher: str, ticket: str) -> None:
+        slot = Slot(number, bytes.fromhex(hash_of(number)), NOTE)
+        open_ones = [held for held in self.open_of(researcher) if held[0] == slot and held[3] in {"", ticket}]
+        assert self.book.claim(slot, researcher, ticket, self.now_ms) == bool(open_ones)
+        for held in open_ones:
+            self.given[self.given.index(held)] = (*held[:3], ticket)
+
+    @rule(number=st.integers(0, 20))
     def charge(self, number: int) -> None:
         self.book.spend(number)
-        self.given = [held for held in self.given if held[0] != number]
+        self.given = [held for held in self.given if held[0].number != number]
 
     @rule(passed=st.integers(0, 60))
     def wait(self, passed: int) -> None:
         self.now_ms += passed
 
+    @rule(in_hand=st.sets(st.sampled_from(["t", "u"])))
+    def void(self, in_hand: set[str]) -> None:
+        kept = [held for held in self.given if held[2] > self.now_ms or held[3] in in_hand]
+        assert self.book.lowest(self.now_ms, in_hand) == min([self.next, *(held[0].number for held in kept)])
+        self.given = kept
+
     @invariant()
     def held_by_whom_it_should_be(self) -> None:
         """For every slot ever handed out and both researchers."""
+        handed = [Slot(number, bytes.fromhex(hash_of(number)), NOTE) for number in range(self.next + 1)]
         for researcher in "ab":
-            held = {slot for slot in range(self.highest + 2) if self.book.is_held(slot, researcher, self.now_ms)}
-            assert held == {slot for slot, _, _ in self.open_of(researcher)}
+            held = {slot for slot in handed if self.book.is_held(slot, researcher, self.now_ms)}
+            assert held == {slot for slot, _, _, _ in self.open_of(researcher)}
 
 
 TestBook = Book.TestCase
 TestBook.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
-
-
-def test_a_slot_serves_the_first_ticket_that_names_it() -> None:
-    """Two tickets on one quote: the second is refused before anything is drawn, a retry of the first is not."""
-    book = SlotBook()
-    slot = book.reserve("alice", not_below=0, now_ms=0, expires_ms=100, limit=4)
-    assert book.claim(slot, "alice", "first", 1)
-    assert not book.claim(slot, "alice", "second", 1)
-    assert book.claim(slot, "alice", "first", 2)
-    assert not book.claim(slot, "bob", "first", 2)
-    assert not book.claim(slot, "alice", "first", 100)
-    book.spend(slot)
-    assert not book.claim(slot, "alice", "first", 3)

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from broker_common.crypto import commitments
 from broker_common.crypto.commitments import (
+    answer_salt,
+    commit_answer,
     commit_criteria,
     commit_load,
     commit_set,
+    commit_slot,
     hash_bytes,
     hash_set,
     noise_seed,
@@ -43,6 +46,10 @@ def test_commitments_are_the_published_formulas() -> None:
     assert commit_criteria(SALT, b"c") == by_hand(b"tripartite/commit-criteria/v1\0", SALT, b"c")
     assert commit_set(SALT, b"t", b"s") == by_hand(b"tripartite/commit-set/v1\0", SALT, b"t", b"s")
     assert commit_load(SALT, b"l") == by_hand(b"tripartite/commit-load/v1\0", SALT, b"l")
+    assert commit_slot(SALT, 258) == by_hand(b"tripartite/commit-slot/v1\0", SALT, bytes(6) + b"\1\2")
+    assert answer_salt(SALT, b"t") == by_hand(b"tripartite/answer-salt/v1\0", SALT, b"t")
+    for count, written in ((0, b"0"), (-17, b"-17"), (12_345, b"12345"), (-(10**30), b"-1" + b"0" * 30)):
+        assert commit_answer(SALT, b"t", count) == by_hand(b"tripartite/commit-answer/v1\0", SALT, b"t", written)
     assert noise_seed(SALT, **SEED) == by_hand(
         b"tripartite/noise/v1\0",
         SALT,
@@ -71,6 +78,22 @@ def test_every_part_is_bound() -> None:
         commit_load(SALT, b"c"),
         commit_load(OTHER_SALT, b"c"),
         commit_load(SALT, b"d"),
+        commit_slot(SALT, 1),
+        commit_slot(SALT, 2),
+        commit_slot(SALT, 2**56),
+        commit_slot(OTHER_SALT, 1),
+        # A slot's secret says the same to nobody as noise, as an answer's salt and as its own commitment.
+        answer_salt(SALT, b"t"),
+        answer_salt(SALT, b"u"),
+        answer_salt(SALT, (1).to_bytes(8, "big")),
+        answer_salt(OTHER_SALT, b"t"),
+        noise_seed(SALT, **SEED),
+        commit_answer(SALT, b"t", 1),
+        commit_answer(SALT, b"t", -1),
+        commit_answer(SALT, b"t", 11),
+        commit_answer(SALT, b"t1", 1),
+        commit_answer(SALT, b"u", 1),
+        commit_answer(OTHER_SALT, b"t", 1),
     ]
     assert len(set(values)) == len(values)
 
@@ -116,6 +139,9 @@ def test_one_string_cut_in_two_places_commits_differently(data: bytes, cuts: tup
         lambda salt: commit_criteria(salt, b""),
         lambda salt: commit_set(salt, b"", b""),
         lambda salt: commit_load(salt, b""),
+        lambda salt: commit_slot(salt, 0),
+        lambda salt: answer_salt(salt, b""),
+        lambda salt: commit_answer(salt, b"", 0),
         lambda salt: noise_seed(salt, **SEED),
     ],
 )
@@ -123,6 +149,20 @@ def test_a_salt_of_another_length_is_refused(commit: Callable[[bytes], bytes], s
     """A short salt would let guessable content be guessed."""
     with pytest.raises(ValueError, match="a salt has 32 bytes"):
         commit(bytes(size))
+
+
+@given(counts=st.tuples(st.integers(-(10**9), 10**9), st.integers(-(10**9), 10**9)))
+def test_an_answer_opens_to_one_count(counts: tuple[int, int]) -> None:
+    """A census agency cannot show an auditor another count than it sealed for the researcher."""
+    one, other = (commit_answer(SALT, b"t" * 32, count) for count in counts)
+    assert (one == other) == (counts[0] == counts[1])
+
+
+@pytest.mark.parametrize("slot", [-1, 2**64])
+def test_a_slot_that_has_no_number_is_committed_to_by_nobody(slot: int) -> None:
+    """Numbers have eight bytes; what does not fit is refused rather than cut."""
+    with pytest.raises(OverflowError):
+        commit_slot(SALT, slot)
 
 
 def test_an_equal_commitment_passes_and_any_other_is_refused() -> None:

@@ -9,7 +9,6 @@ from base64 import b64encode
 from collections.abc import Callable
 
 import msgspec
-import numpy as np
 import pytest
 import structlog
 
@@ -21,8 +20,8 @@ from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.secret import Secret
 from broker_common.crypto.secret_text import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey
+from broker_common.privacy.opening import Opening
 from broker_common.values import ExactCount
-from census_node.samples import KeptSample
 from health_node.questions import KeptQuestion
 
 MARK = b"\xc5ClassifiedQ7x\xc5"
@@ -38,7 +37,17 @@ SECRETS: dict[str, object] = {
     "sampling key": SamplingKey(RAW),
     "exact count": ExactCount(COUNT),
     "TLS credentials": TlsCredentials(MARK, MARK),
-    "kept sample": KeptSample(RAW, np.frombuffer(RAW, np.uint8).reshape(-1, 16)),
+    "opening": Opening(
+        ticket="00" * 32,
+        slot=0,
+        secret=RAW.hex(),
+        count=COUNT,
+        load="load",
+        submitted_set=RAW.hex(),
+        submitted_salt=RAW.hex(),
+        active_set=RAW.hex(),
+        active_salt=RAW.hex(),
+    ),
     "kept question": KeptQuestion("ab" * 32, MARK, MARK, MARK, MARK, "load", "secret 00"),
     "noise stream": NoiseStream(RAW),
 }

@@ -21,15 +21,18 @@ from fakes.logs import (
     charged,
     confirmed,
     contents,
+    cosigned_note,
     hash_of,
     loaded,
     opened,
     policy,
     registered,
+    released,
     relinked,
     reopened,
     revoked,
     shut_down,
+    slots,
     submitted,
 )
 from msgspec import structs
@@ -38,9 +41,9 @@ from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import UNITS_PER_NAT, price_units
 from broker_common.privacy.policy import Policy, Weakness
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Delivered, Entry, Event, Expired, Released, Reopened, Settled, Shutdown
+from broker_common.tlog.entries import Delivered, Entry, Event, Expired, Reopened, Settled, Shutdown
 from broker_common.tlog.orders import Act
-from broker_common.tlog.replay import LogState, ReplayError, replay
+from broker_common.tlog.replay import FORMAT_VERSION, LogState, ReplayError, replay
 from broker_common.tlog.store_state import StoreState
 
 PRICE_30 = price_units(30)
@@ -84,11 +87,10 @@ def refusal(state: LogState, entry: Entry) -> str:
 
 
 BEGINNING = beginning()
-READY: tuple[Step, ...] = (*BEGINNING, adopted(), loaded())
+READY: tuple[Step, ...] = (*BEGINNING, adopted(), loaded(), slots())
 RELINKED: tuple[Step, ...] = (*READY, relinked())
 CHARGED: tuple[Step, ...] = (*READY, charged(1))
-RELEASE = Released(ticket=hash_of(1), answer=hash_of(77))
-RELEASED: tuple[Step, ...] = (*CHARGED, RELEASE)
+RELEASED: tuple[Step, ...] = (*CHARGED, released)
 DELIVERY = Delivered(ticket=hash_of(1), by="inbox")
 EXPIRY = Expired(ticket=hash_of(1))
 RETENTION_MS = policy().answer_retention_ms
@@ -96,7 +98,7 @@ RETENTION_MS = policy().answer_retention_ms
 BRIEF = policy(answer_retention_ms=60_000)
 BY_BUDGET = Shutdown(reason="budget", note="")
 # Scale 1 leaves 0.386 nat, so nothing of scales 1 and 2 fits.
-EXHAUSTED: tuple[Step, ...] = (*BEGINNING, adopted(TIGHT), loaded(), charged(1, scale=1))
+EXHAUSTED: tuple[Step, ...] = (*BEGINNING, adopted(TIGHT), loaded(), slots(), charged(1, scale=1))
 SHUT: tuple[Step, ...] = (*CHARGED, shut_down)
 SPENT: tuple[Step, ...] = (*EXHAUSTED, BY_BUDGET)
 # Under it a scale fits what EXHAUSTED has charged, within the same cap.
@@ -142,7 +144,7 @@ def changed(step: Callable[[CensusState], Event], **changes: str) -> Step:
 
 
 FORGERIES = [
-    *(Forgery({"sequence": sequence}) for sequence in (0, 2, 5, 9, 99)),
+    *(Forgery({"sequence": sequence}) for sequence in (0, 2, 5, 10, 99)),
     Forgery({"log": "census.test/other"}),
     Forgery({"note": "an emergency"}),
     Forgery({"policy": hash_of(7)}),
@@ -189,8 +191,8 @@ BREACHES = [
     Breach("OTHER_LOG", READY, submitted(1)),
     Breach("OTHER_LOG", READY, Settled(ticket=hash_of(1))),
     Breach("FORMAT", (), opened(format=0)),
-    Breach("FORMAT", (), opened(format=1)),
-    Breach("FORMAT", (), opened(format=3)),
+    Breach("FORMAT", (), opened(format=FORMAT_VERSION - 1)),
+    Breach("FORMAT", (), opened(format=FORMAT_VERSION + 1)),
     Breach("POLICY_INVALID", BEGINNING, adopted(key=OTHER_AGENCY)),
     Breach("POLICY_INVALID", BEGINNING, adopted(policy(), document=policy(max_belief="0.9").document.decode())),
     Breach("POLICY_INVALID", BEGINNING, adopted(signature="")),
@@ -253,11 +255,49 @@ BREACHES = [
     Breach("TOTAL_WRONG", READY, charged(1, before=1)),
     Breach("TICKET_CHARGED_TWICE", CHARGED, charged(2, before=PRICE_30, ticket=hash_of(1))),
     Breach("QUERY_REUSED", CHARGED, charged(2, before=PRICE_30, query=f"{1:032x}")),
-    Breach("SLOT_REUSED", CHARGED, charged(2, before=PRICE_30, slot=1)),
-    Breach("RELEASE_WITHOUT_CHARGE", READY, RELEASE),
-    Breach("RELEASED_TWICE", RELEASED, RELEASE),
-    Breach("RELEASED_TWICE", RELEASED, Released(ticket=hash_of(1), answer=hash_of(78))),
-    Breach("RELEASED_TWICE", (*RELEASED, DELIVERY), RELEASE),
+    # Used; never committed to, by nobody or not yet; void, whether it was used before or not.
+    Breach("SLOT_NOT_OPEN", CHARGED, charged(2, before=PRICE_30, slot=1)),
+    Breach("SLOT_NOT_OPEN", (*BEGINNING, adopted(), loaded()), charged(1)),
+    Breach("SLOT_NOT_OPEN", READY, charged(1, slot=64)),
+    Breach("SLOT_NOT_OPEN", READY, charged(1, slot=2**53 - 1)),
+    Breach("SLOT_NOT_OPEN", (*READY, slots(64, void_below=64)), charged(1, slot=63)),
+    Breach("SLOT_NOT_OPEN", (*READY, slots(64, void_below=2)), charged(1)),
+    Breach("SLOT_NOT_OPEN", (*CHARGED, slots(64, void_below=64)), charged(2, before=PRICE_30, slot=1)),
+    Breach("SLOT_NOT_OPEN", (*CHARGED, slots(64)), charged(2, before=PRICE_30, slot=1)),
+    Breach("SLOT_SKIPPED", (*BEGINNING, adopted(), loaded()), slots(1)),
+    Breach("SLOT_SKIPPED", READY, slots(65)),
+    Breach("SLOT_SKIPPED", READY, slots(63)),
+    # Another commitment to a slot that somebody may hold already, or that was charged.
+    Breach("SLOT_SKIPPED", READY, slots()),
+    Breach("SLOT_SKIPPED", CHARGED, slots(1, count=1, commitments=(hash_of(99),))),
+    Breach("SLOT_VOID", READY, slots(64, void_below=65)),
+    Breach("SLOT_VOID", READY, slots(64, void_below=128)),
+    Breach("SLOT_VOID", BEGINNING, slots(void_below=1)),
+    Breach("SHUTDOWN_MISSING", EXHAUSTED, slots(64)),
+    Breach("RELEASE_WITHOUT_CHARGE", READY, released),
+    Breach("RELEASED_TWICE", RELEASED, released),
+    Breach("RELEASED_TWICE", RELEASED, lambda state: released(state, answer=hash_of(78))),
+    Breach("RELEASED_TWICE", (*RELEASED, DELIVERY), released),
+    # No checkpoint; one of another log; one from before the charge; one of a log that is longer than this one.
+    *(
+        Breach("RELEASE_NOT_COSIGNED", CHARGED, lambda state, note=note: released(state, checkpoint=note))
+        for note in (
+            "x",
+            "x\n8\n\n",
+            cosigned_note(8).rpartition("\n\n")[0],
+            cosigned_note(8, "census.test/other"),
+            cosigned_note(0),
+            cosigned_note(7),
+            cosigned_note(9),
+            cosigned_note(2**40),
+        )
+    ),
+    # It covered the answer before.
+    Breach(
+        "RELEASE_NOT_COSIGNED",
+        (*CHARGED, charged(2, before=PRICE_30)),
+        lambda state: released(state, 2, checkpoint=cosigned_note(8)),
+    ),
     Breach("DELIVERY_WITHOUT_RELEASE", READY, DELIVERY),
     Breach("DELIVERY_WITHOUT_RELEASE", CHARGED, DELIVERY),
     Breach("DELIVERED_TWICE", (*RELEASED, DELIVERY), DELIVERY),
@@ -268,10 +308,10 @@ BREACHES = [
     Breach("EXPIRED_EARLY", RELEASED, EXPIRY, RETENTION_MS - 1),
     # What a later policy keeps for a shorter time, it keeps so for answers that come out under it.
     Breach("EXPIRED_EARLY", (*RELEASED, adopted(BRIEF)), EXPIRY, RETENTION_MS - 1),
-    Breach("SHUTDOWN_MISSING", EXHAUSTED, RELEASE),
+    Breach("SHUTDOWN_MISSING", EXHAUSTED, released),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, charged(2, before=PRICE_1, scale=2)),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, loaded("load2")),
-    Breach("SHUTDOWN_MISSING", (*CHARGED, adopted(policy(max_belief="0.51", scales=(30,)))), RELEASE),
+    Breach("SHUTDOWN_MISSING", (*CHARGED, adopted(policy(max_belief="0.51", scales=(30,)))), released),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, reopened),
     Breach("SHUTDOWN_REPEATED", SHUT, shut_down),
     Breach("SHUTDOWN_REPEATED", SPENT, BY_BUDGET),
@@ -328,22 +368,22 @@ def test_what_the_forgeries_start_from_is_a_good_order(act: Act) -> None:
 def test_an_answer_expires_once_and_is_delivered_no_more() -> None:
     """To the millisecond its retention after its release, and then it is owed to nobody."""
     state = state_after(*CHARGED)
-    state.apply(entry_after(state, RELEASE, time_ms=1000))
+    state.apply(entry_after(state, released(state), time_ms=1000))
     assert state.tickets[hash_of(1)].kept_until_ms == 1000 + RETENTION_MS
     state.apply(entry_after(state, EXPIRY, time_ms=1000 + RETENTION_MS))
     assert state.tickets[hash_of(1)].expired
     assert not state.undelivered
     assert refusal(state, entry_after(state, EXPIRY)) == "EXPIRED_TWICE"
     assert refusal(state, entry_after(state, DELIVERY)) == "DELIVERY_AFTER_EXPIRY"
-    assert refusal(state, entry_after(state, RELEASE)) == "RELEASED_TWICE"
+    assert refusal(state, entry_after(state, released(state))) == "RELEASED_TWICE"
 
 
 def test_an_answer_is_kept_as_the_policy_at_its_release_promised() -> None:
     """A longer retention that is adopted between charge and release holds; one that is adopted later changes nothing."""
     state = state_after(*READY, charged(1), charged(2, before=PRICE_30))
-    state.apply(entry_after(state, RELEASE, time_ms=500))
+    state.apply(entry_after(state, released(state), time_ms=500))
     state.apply(entry_after(state, adopted(BRIEF)))
-    state.apply(entry_after(state, Released(ticket=hash_of(2), answer=hash_of(78)), time_ms=700))
+    state.apply(entry_after(state, released(state, 2), time_ms=700))
     kept = [ticket.kept_until_ms for ticket in state.tickets.values()]
     assert kept == [500 + RETENTION_MS, 700 + BRIEF.answer_retention_ms]
 
@@ -363,7 +403,7 @@ def test_every_rule_has_a_breach() -> None:
     assert codes - tested_below == {breach.code for breach in BREACHES} | once
 
 
-@pytest.mark.parametrize("sequence", [0, 5, 7, 2**52])
+@pytest.mark.parametrize("sequence", [0, 6, 8, 2**52])
 def test_an_entry_out_of_sequence_is_refused(sequence: int) -> None:
     """No entry is left out, repeated or moved."""
     state = state_after(*READY)
@@ -374,8 +414,8 @@ def test_time_never_runs_backwards() -> None:
     """An entry before its predecessor is refused; one at the same millisecond is not."""
     state = state_after(*READY)
     state.apply(entry_after(state, charged(1), time_ms=1000))
-    assert refusal(state, entry_after(state, RELEASE, time_ms=999)) == "TIME_BACKWARDS"
-    state.apply(entry_after(state, RELEASE, time_ms=1000))
+    assert refusal(state, entry_after(state, released(state), time_ms=999)) == "TIME_BACKWARDS"
+    state.apply(entry_after(state, released(state), time_ms=1000))
     assert state.time_ms == 1000
 
 
@@ -540,12 +580,12 @@ def test_what_is_out_is_told_from_what_was_charged() -> None:
         charged(3, before=price_units(2) + PRICE_30),
     )
     state = state_after(*before)
-    released = 0
+    out = 0
     for number, units in ((2, PRICE_30), (1, price_units(2)), (3, PRICE_30)):
-        assert state.released_units == released
-        state.apply(entry_after(state, Released(ticket=hash_of(number), answer=hash_of(77))))
-        released += units
-    assert state.released_units == state.charged_units == released
+        assert state.released_units == out
+        state.apply(entry_after(state, released(state, number)))
+        out += units
+    assert state.released_units == state.charged_units == out
 
 
 def test_a_shutdown_keeps_its_reason() -> None:
@@ -553,13 +593,13 @@ def test_a_shutdown_keeps_its_reason() -> None:
     assert state_after(*READY).shutdown_reason == ""
     assert state_after(*EXHAUSTED).shutdown_reason == ""
     assert state_after(*EXHAUSTED, BY_BUDGET).shutdown_reason == "budget"
-    assert state_after(*SHUT, RELEASE, DELIVERY).shutdown_reason == "operator"
+    assert state_after(*SHUT, released, DELIVERY).shutdown_reason == "operator"
 
 
 def test_the_paper_s_41_answers_and_then_the_shutdown() -> None:
     """At 80 % and scale 30, exactly 41 answers fit; the shutdown is then the only possible entry."""
     rules = policy(scales=(30,))
-    state = state_after(*BEGINNING, adopted(rules), loaded())
+    state = state_after(*BEGINNING, adopted(rules), loaded(), slots())
     for number in range(41):
         assert not state.shut_down
         state.apply(entry_after(state, charged(number, before=number * PRICE_30)))
@@ -573,7 +613,7 @@ def test_the_paper_s_41_answers_and_then_the_shutdown() -> None:
 
 def test_answers_charged_before_a_shutdown_still_go_out() -> None:
     """Shutting down takes nothing away that was paid for."""
-    state = state_after(*EXHAUSTED, BY_BUDGET, RELEASE, DELIVERY, loaded("load2"))
+    state = state_after(*EXHAUSTED, BY_BUDGET, released, DELIVERY, loaded("load2"))
     assert state.shut_down
     assert state.tickets[hash_of(1)].delivered
     assert not state.unreleased
@@ -591,16 +631,15 @@ def test_the_last_affordable_answer_may_be_cheaper_than_others() -> None:
 def test_the_life_of_a_ticket() -> None:
     """Charged, released, delivered: the state says at each point what is still owed."""
     state = state_after(*READY)
-    assert (state.answers, state.next_slot, state.ticket_of_query(f"{1:032x}")) == (0, 0, None)
+    assert (state.answers, state.ticket_of_query(f"{1:032x}")) == (0, None)
     state.apply(entry_after(state, charged(1)))
     ticket = state.tickets[hash_of(1)]
-    assert (ticket.index, ticket.policy_hash, ticket.answer, ticket.delivered) == (6, policy().hash.hex(), "", False)
+    assert (ticket.index, ticket.policy_hash, ticket.answer, ticket.delivered) == (7, policy().hash.hex(), "", False)
     assert ticket.charge == charged(1)
     assert (list(state.unreleased), list(state.undelivered)) == ([hash_of(1)], [])
     assert (state.charged_units, state.released_units) == (PRICE_30, 0)
-    assert (state.next_slot, state.slot_is_used(1), state.slot_is_used(0)) == (2, True, False)
     assert state.ticket_of_query(f"{1:032x}") == hash_of(1)
-    state.apply(entry_after(state, RELEASE))
+    state.apply(entry_after(state, released(state)))
     assert state.tickets[hash_of(1)].answer == hash_of(77)
     assert (list(state.unreleased), list(state.undelivered)) == ([], [hash_of(1)])
     assert (state.charged_units, state.released_units) == (PRICE_30, PRICE_30)
@@ -608,11 +647,51 @@ def test_the_life_of_a_ticket() -> None:
     assert (list(state.unreleased), list(state.undelivered)) == ([], [])
 
 
+def test_slots_are_open_from_their_commitment_to_their_charge() -> None:
+    """In batches of any size; a charge closes its own slot, and what is void closes with the batch that says so."""
+    state = state_after(*BEGINNING, adopted(), loaded())
+    assert (state.next_slot, state.open_slots) == (0, {})
+    state.apply(entry_after(state, slots(count=3)))
+    assert (state.next_slot, state.open_slots) == (3, {number: hash_of(number) for number in range(3)})
+    state.apply(entry_after(state, charged(1)))
+    assert (state.next_slot, list(state.open_slots)) == (3, [0, 2])
+    state.apply(entry_after(state, slots(3, count=2, void_below=2)))
+    assert (state.next_slot, state.open_slots) == (5, {number: hash_of(number) for number in (2, 3, 4)})
+    # What was said to be void stays so, whatever a later batch says.
+    state.apply(entry_after(state, slots(5, count=1)))
+    assert list(state.open_slots) == [2, 3, 4, 5]
+    state.apply(entry_after(state, slots(6, count=1, void_below=6)))
+    assert state.open_slots == {6: hash_of(6)}
+
+
+def test_slots_are_committed_to_at_any_time_before_the_last_charge() -> None:
+    """Before the first policy and load, and while the service is shut: a node starts then, too."""
+    state = state_after(*BEGINNING, slots())
+    assert state.next_slot == 64
+    for after in (SHUT, SPENT):
+        state = state_after(*after, slots(64, void_below=64))
+        assert list(state.open_slots) == list(range(64, 128))
+    state.apply(entry_after(state, adopted(COARSER)))
+    state.apply(entry_after(state, reopened(state)))
+    state.apply(entry_after(state, charged(2, before=PRICE_1, slot=64)))
+    assert state.answers == 2
+
+
+def test_any_cosigned_checkpoint_from_the_charge_on_covers_it() -> None:
+    """The one that ends with the charge, and every later one of what is there; the release is not in it yet."""
+    for size, entries_after in ((8, 0), (8, 2), (9, 2), (10, 2)):
+        state = state_after(*CHARGED, *(loaded(f"load{2 + number}") for number in range(entries_after)))
+        state.apply(entry_after(state, released(state, checkpoint=cosigned_note(size))))
+        assert state.tickets[hash_of(1)].answer == hash_of(77)
+    beyond = state_after(*CHARGED)
+    assert refusal(beyond, entry_after(beyond, released(beyond, checkpoint=cosigned_note(9)))) == "RELEASE_NOT_COSIGNED"
+
+
 def test_the_summary_says_what_start_up_compares() -> None:
     """Small and complete: size, time, policy, answers, charges, load, shutdown."""
     state = state_after(*SHUT)
     assert state.summary() == {
-        "size": 8,
+        "size": 9,
         "time_ms": 0,
         "policy": policy().hash.hex(),
         "answers": 1,
@@ -634,7 +713,7 @@ def test_replay_is_the_fold_of_apply() -> None:
     assert contents(again) == contents(state)
     with pytest.raises(ReplayError) as caught:
         replay([*log, log[-1]], census_state())
-    assert (caught.value.code, caught.value.sequence) == ("SEQUENCE", 7)
+    assert (caught.value.code, caught.value.sequence) == ("SEQUENCE", 8)
 
 
 def test_a_state_without_rules_of_its_own_cannot_be_made() -> None:

@@ -21,6 +21,7 @@ from fakes.logs import (
     registered,
     relinked,
     revoked,
+    slots,
     submitted,
 )
 from hypothesis import given
@@ -31,6 +32,7 @@ from broker_common.tlog import entries
 from broker_common.tlog.entries import (
     MAX_ENTRY_BYTES,
     MAX_NOTE_CHARACTERS,
+    MAX_SLOTS,
     Adopted,
     Announced,
     Charged,
@@ -50,6 +52,7 @@ from broker_common.tlog.entries import (
     Revoked,
     Settled,
     Shutdown,
+    Slots,
     Submitted,
     encode_entry,
     parse_entry,
@@ -101,6 +104,15 @@ EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
     ),
     Loaded: ("loaded", st.builds(Loaded, load=texts, release=texts, linkage=chains, commitment=hashes)),
     Relinked: ("relinked", st.builds(Relinked, load=texts, previous=chains, linkage=chains, commitment=hashes)),
+    Slots: (
+        "slots",
+        st.builds(
+            Slots,
+            first=counts,
+            void_below=counts,
+            commitments=st.lists(hashes, min_size=1, max_size=3).map(tuple),
+        ),
+    ),
     Charged: (
         "charged",
         st.builds(
@@ -120,7 +132,7 @@ EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
             total=counts,
         ),
     ),
-    Released: ("released", st.builds(Released, ticket=hashes, answer=hashes)),
+    Released: ("released", st.builds(Released, ticket=hashes, answer=hashes, checkpoint=texts)),
     Delivered: ("delivered", st.builds(Delivered, ticket=hashes, by=st.sampled_from(["inbox", "collect"]))),
     Expired: ("expired", st.builds(Expired, ticket=hashes)),
     Shutdown: (
@@ -326,6 +338,13 @@ UNREADABLE: dict[str, Event] = {
     "nameless project": registered(ALICE, projects=("study", "")),
     "too many projects": registered(ALICE, projects=("study",) * 101),
     "endless inbox": registered(ALICE, inbox="x" * 257),
+    "slots without commitments": slots(commitments=()),
+    "commitment in capitals": slots(commitments=("AB" * 32,)),
+    "too many slots": slots(count=MAX_SLOTS + 1),
+    "slots from below zero": slots(first=-1, count=1, commitments=(hash_of(1),)),
+    "slots void below zero": slots(void_below=-1),
+    "release without a checkpoint": Released(ticket=hash_of(1), answer=hash_of(2), checkpoint=""),
+    "release with an endless checkpoint": Released(ticket=hash_of(1), answer=hash_of(2), checkpoint="x" * 16_385),
     "checkpoint that doubles when escaped": ReportedCharge(ticket=hash_of(1), log_index=1, checkpoint="\x01" * 16_384),
 }
 
@@ -342,6 +361,8 @@ def test_the_largest_honest_entries_fit() -> None:
     for event in (
         adopted(document='"' * 30_000),
         ReportedCharge(ticket=hash_of(1), log_index=1, checkpoint='"' * 16_384),
+        Released(ticket=hash_of(1), answer=hash_of(2), checkpoint='"' * 16_384),
+        slots(first=2**53 - 1, commitments=("f" * 64,) * MAX_SLOTS, void_below=2**53 - 1),
         # A card is mostly base64: lines of 64 letters, whose ends are escaped in the card and again in the entry.
         Announced(card=SignedCard(document=("x" * 64 + "\\n") * (MAX_CARD_BYTES // 66), signatures=SIGNATURES * 8)),
         Revoked(role="researcher", name="x" * 4096, note="\x01" * MAX_NOTE_CHARACTERS),

@@ -15,12 +15,14 @@ from fakes.logs import (
     chain_of,
     charged,
     contents,
+    cosigned_note,
     hash_of,
     loaded,
     opened,
     relinked,
     revoked,
     root,
+    slots,
     submitted,
 )
 
@@ -36,7 +38,7 @@ from broker_common.tlog.entries import (
     Shutdown,
 )
 from broker_common.tlog.health_state import HealthState
-from broker_common.tlog.replay import ReplayError
+from broker_common.tlog.replay import FORMAT_VERSION, ReplayError
 from broker_common.tlog.store_state import StoreState
 
 TICKET = hash_of(1)
@@ -95,13 +97,14 @@ BREACHES = [
         for event in (
             adopted(),
             charged(1),
-            Released(ticket=TICKET, answer=hash_of(2)),
+            Released(ticket=TICKET, answer=hash_of(2), checkpoint=cosigned_note(1)),
+            slots(),
             Delivered(ticket=TICKET, by="inbox"),
             Shutdown(reason="operator", note=""),
         )
     ),
-    Breach("FORMAT", (), opened("health", format=1)),
-    Breach("FORMAT", (), opened("health", format=3)),
+    Breach("FORMAT", (), opened("health", format=FORMAT_VERSION - 1)),
+    Breach("FORMAT", (), opened("health", format=FORMAT_VERSION + 1)),
     Breach("LOAD_REPEATED", READY, loaded()),
     Breach("LOAD_REPEATED", (*READY, loaded("load2")), loaded()),
     Breach("LOAD_REPEATED", RELINKED, loaded(linkage=chain_of(2))),
