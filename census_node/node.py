@@ -171,6 +171,9 @@ class CensusNode:
     def commit_slots(self, *, afresh: bool = False) -> None:
         """Commit to another batch of noise slots in the log, and show it; `afresh` makes void all that there were."""
         with self._committing:
+            if not (afresh or self.slots.is_low):
+                # Another quote was faster.
+                return
             secrets = [self._randomness(SLOT_SECRET_BYTES) for _ in range(BATCH)]
             with self.journal.reading() as state:
                 first = state.next_slot

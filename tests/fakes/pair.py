@@ -109,10 +109,10 @@ class Pair:
     def restart_census(self) -> None:
         """The census node dies here and now; another one starts from its files, and goes on as a start does."""
         self.world.crash_census()
-        for ticket_hash in self.world.census.recover():
-            self.world.census.release(ticket_hash)
+        recovered = self.world.census.recover()
         self.census_stop = StopSignal()
         self.census = self.link._service = self._census_service()
+        self.census.release_recovered(recovered)
 
     async def restart_health(self) -> None:
         """The same for the health node."""

@@ -95,6 +95,7 @@ __all__ = [
     "RESEARCHER",
     "Order",
     "OrderedSample",
+    "Pseudonyms",
     "World",
     "charge_and_answer",
     "drain",
@@ -254,6 +255,8 @@ class World:
         self.health_folder = directory / "health"
         self._make_census()
         self.census = self.open_census()
+        # What a start does: the noise slots that quotes are made of are committed to and cosigned.
+        self.census.recover()
 
     def close(self) -> None:
         for close in reversed(self._closing):

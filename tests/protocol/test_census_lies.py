@@ -84,7 +84,7 @@ FALSE_CHARGES: dict[str, Callable[[Charged], Event]] = {
     "another ticket": lambda charge: structs.replace(charge, ticket=OTHER_HASH),
     "another set": lambda charge: structs.replace(charge, submitted=OTHER_HASH),
     "another scale": lambda charge: structs.replace(charge, scale=charge.scale - 1),
-    "no charge at all": lambda charge: Released(ticket=charge.ticket, answer=OTHER_HASH),
+    "no charge at all": lambda charge: Released(ticket=charge.ticket, answer=OTHER_HASH, checkpoint=""),
 }
 
 
