@@ -180,10 +180,15 @@ class CensusNode:
             self._slot_secrets.write(first, secrets)
             commitments = tuple(commit_slot(secret, first + place) for place, secret in enumerate(secrets))
             void_below = first if afresh else self.slots.lowest(self.journal.now())
-            with self.journal.transaction() as transaction:
-                entry = transaction.append(
-                    Slots(first=first, void_below=void_below, commitments=tuple(each.hex() for each in commitments))
-                )
+            try:
+                with self.journal.transaction() as transaction:
+                    entry = transaction.append(
+                        Slots(first=first, void_below=void_below, commitments=tuple(each.hex() for each in commitments))
+                    )
+            except RefusedError:
+                # Another process holds the journal, nothing was written: the next quote tries again.
+                self._slot_secrets.forget(first)
+                raise
             # CRASH: committed and not shown; the next start makes these slots void.
             self.slots.add(SlotBatch(first, commitments, entry.sequence, encode_entry(entry)))
         self.publication.publish(entry.sequence + 1)

@@ -43,6 +43,13 @@ class SlotSecrets:
         except OSError as error:
             raise InternalError("STORE_FAILED") from error
 
+    def forget(self, first: int) -> None:
+        """Remove the secrets of a batch that was not committed to."""
+        try:
+            self._file(first).unlink()
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
+
     def read(self, slot: int, commitment: bytes) -> bytes:
         """The secret of a slot, as the log has committed to it.
 

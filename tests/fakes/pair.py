@@ -39,8 +39,12 @@ def gone() -> AioRpcError:
 class Pair:
     """Both nodes and what goes on between them. Make it inside an event loop."""
 
-    def __init__(self, world: World, *, max_queries: int = 16, forward_deadline_ms: int = 30_000) -> None:
+    def __init__(self, world: World, *, max_queries: int = 16, forward_deadline_ms: int = 30_000, **limits: int) -> None:
+        """`limits` are settings of the census node."""
         self.world = world
+        self.census_limits = CensusLimits(
+            **{"max_queries": max_queries, "header_deadline_ms": 200, "sample_deadline_ms": 2000, **limits}
+        )
         self.max_queries = max_queries
         self.forward_deadline_ms = forward_deadline_ms
         self.census_stop, self.health_stop = StopSignal(), StopSignal()
@@ -52,8 +56,7 @@ class Pair:
         self.health = self._health_service()
 
     def _census_service(self) -> CensusService:
-        limits = CensusLimits(max_queries=self.max_queries, header_deadline_ms=200, sample_deadline_ms=2000)
-        return CensusService(self.world.census, limits, self.census_stop)
+        return CensusService(self.world.census, self.census_limits, self.census_stop)
 
     def _health_service(self) -> HealthService:
         limits = LimitConfig(max_queries=self.max_queries, forward_deadline_ms=self.forward_deadline_ms)
