@@ -113,8 +113,9 @@ class CensusWitness:
                 ) from error
         if not response.checkpoint:
             return False
+        log = self._known.log("census", self._census)
+        before = self._witnessing.seen(log.name)
         try:
-            log = self._known.log("census", self._census)
             self._witnessing.cosign(response.checkpoint, response.consistency_proof, log)
         except InvalidRequestError as error:
             # SECURITY: two histories. Nothing is cosigned, so no answer leaves; the operators have to talk.
@@ -122,4 +123,5 @@ class CensusWitness:
             raise PeerUnavailableError(
                 "PEER_MISBEHAVED", peer="census", problem="another history of its log than before"
             ) from error
-        return True
+        # What is shown again is no progress: a census node that shows nothing new at once must not keep us busy.
+        return self._witnessing.seen(log.name) != before
