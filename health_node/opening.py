@@ -108,7 +108,10 @@ class HealthHome(AgencyHome[HealthState]):
 
     async def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""
-        journal = self.open_journal()
+        with self.journal() as journal:
+            await self._serve(journal, on_ready)
+
+    async def _serve(self, journal: Journal[HealthState], on_ready: Callable[[str], None]) -> None:
         own = self.own_card()
         with self.keyring.changing():
             self.keyring.forget_ended(own, self._clock(), log_ms=journal.state.time_ms)
@@ -170,7 +173,6 @@ class HealthHome(AgencyHome[HealthState]):
         finally:
             await service.drain()
             await link.close()
-            journal.close()
 
     def _node(self, journal: Journal[HealthState]) -> HealthNode:
         known = KnownPeers(journal, self._clock)
