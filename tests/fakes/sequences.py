@@ -722,7 +722,9 @@ class _Run:
         held = [ledger_rules.Note(text) for log, text in rows if log == census.origin]
         stored = ledger_rules.Note((self.simulation.folder / "witness" / "checkpoint").read_text())
         for who, seen in (("the health node", held), ("the witness store", [stored])):
-            if not any(each.size >= note.size and each.root == ledger_rules.root_of(entries[: each.size]) for each in seen):
+            if not any(
+                each.size >= note.size and each.root == ledger_rules.root_of(entries[: each.size]) for each in seen
+            ):
                 raise SequenceError(f"released, and {who} does not hold a checkpoint of it: {answer.charge}")
 
     def _verify_held(self, who: str) -> None:

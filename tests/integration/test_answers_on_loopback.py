@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 from collections.abc import AsyncIterator
 
 import pytest
@@ -358,6 +359,12 @@ def ask_many(world: World, answers: Answers) -> None:
         world.remember(answers, world.order())
 
 
+def lengthen(answers: Answers, query: str) -> None:
+    """Let one row take what is left of the pages that it lies on, and more."""
+    for _ in range(99):
+        answers._db.execute('update questions set "where" = "where" || ? where query = ?', ["-" * 99, query])
+
+
 async def test_inbox_whose_disk_is_full_refuses_so_that_the_census_node_keeps_the_answer(
     loopback: Loopback, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -366,9 +373,11 @@ async def test_inbox_whose_disk_is_full_refuses_so_that_the_census_node_keeps_th
     order, query = await submitted(loopback)
     full = world.open_answers()
     full._db.execute(f"pragma max_page_count={full._db.execute('pragma page_count').fetchone()[0]}")
-    # Fills what is left of the last pages.
+    # Fills what is left of the last pages, and of those that the question itself lies on.
     with pytest.raises(BrokerError, match="STORE_FAILED"):
         await asyncio.to_thread(ask_many, world, full)
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        lengthen(full, query)
     inboxes: dict[str, Peer] = {}
     async with carrying(loopback, inboxes):
         async with inbox(loopback, full) as failing:
