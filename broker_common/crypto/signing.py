@@ -32,16 +32,15 @@ class Purpose(Enum):
     POLICY = "policy"
     OPERATOR = "operator"
     LOG = "log"
-    # Says that a peer's log has grown and never changed.
     WITNESS = "witness"
     # Signs the card that introduces all the other keys of a party.
     IDENTITY = "identity"
 
     @property
     def prefix(self) -> bytes:
-        # C2SP fixes the bytes that notes and cosignatures are signed over; such a key signs nothing else.
-        is_c2sp = self in {Purpose.LOG, Purpose.WITNESS}
-        return b"" if is_c2sp else f"tripartite/{self.value}/v1\0".encode("ascii")
+        # C2SP fixes the bytes that are signed. A log key signs nothing but checkpoints, a witness key nothing but
+        # cosignatures of them; the first line of either tells it from the other.
+        return b"" if self in {Purpose.LOG, Purpose.WITNESS} else f"tripartite/{self.value}/v1\0".encode("ascii")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,23 +6,44 @@
                                         (empty line)
     — census-agency.tripartite/log AbCd...=   one signature line per key: name, base64 of key hash (4 bytes) + signature
 
-`parse_` and `verify_` accept the canonical form only, so a checkpoint has one spelling. See FORMAT.md.
+`parse_` and `verify_` accept the canonical form only, so a checkpoint has one spelling. See FORMAT.md. What other
+signature lines mean, beside those of the log itself, is left to `cosignature.py`, which reads notes with the functions
+here.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from broker_common.crypto.base64_text import base64_text, parse_base64
-from broker_common.crypto.signing import SigningKey, VerifyKey
+from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 
-__all__ = ["Checkpoint", "NoteSigner", "NoteVerifier", "parse_checkpoint"]
+__all__ = [
+    "KEY_HASH_BYTES",
+    "MAX_NOTE_BYTES",
+    "Checkpoint",
+    "NoteSigner",
+    "NoteVerifier",
+    "Signature",
+    "claimed_by",
+    "join_note",
+    "key_hash",
+    "parse_checkpoint",
+    "parse_note",
+    "require_purpose",
+    "vkeys",
+]
+
+# One signature line: the name, and the key hash with the signature proper behind it.
+Signature: TypeAlias = tuple[str, bytes]
 
 _SIGNATURE_PREFIX = "\u2014 "
 _ED25519 = b"\x01"
-_KEY_HASH_BYTES = 4
+KEY_HASH_BYTES = 4
 _ROOT_BYTES = 32
 # Generous for a checkpoint with many cosignatures, small enough that nobody can make us chew.
 MAX_NOTE_BYTES = 16_384
@@ -54,12 +75,6 @@ class Checkpoint:
         return cls(origin, int(size), root)
 
 
-def parse_checkpoint(note: str) -> Checkpoint:
-    """The checkpoint of a well-formed note, whoever signed it; ValueError otherwise."""
-    text, _ = _split(note)
-    return Checkpoint.parse_text(text)
-
-
 @dataclass(frozen=True, slots=True)
 class NoteVerifier:
     """A log's name and public keys: enough to check its checkpoints."""
@@ -67,11 +82,12 @@ class NoteVerifier:
     name: str
     keys: tuple[VerifyKey, ...]
 
+    def __post_init__(self) -> None:
+        require_purpose(Purpose.LOG, self.keys)
+
     def to_text(self) -> str:
         """The C2SP vkeys, a line each: name+hash+base64(type || key)."""
-        return "\n".join(
-            f"{self.name}+{_key_hash(self.name, key).hex()}+{base64_text(_ED25519 + key.raw)}" for key in self.keys
-        )
+        return vkeys(self.name, _ED25519, self.keys)
 
     def verify_checkpoint(self, note: str) -> Checkpoint:
         """The checkpoint of `note`, if one of these keys signed it, none of them wrongly, and its origin is this name.
@@ -79,19 +95,11 @@ class NoteVerifier:
         Raises:
             InvalidRequestError: BAD_SIGNATURE or MALFORMED_MESSAGE.
         """
-        try:
-            text, signatures = _split(note)
-            checkpoint = Checkpoint.parse_text(text)
-        except ValueError as error:
-            raise InvalidRequestError("MALFORMED_MESSAGE", problem=f"not a signed checkpoint, {error}") from error
-        known = {_key_hash(self.name, key): key for key in self.keys}
-        verified = 0
-        for name, blob in signatures:
-            key = known.get(blob[:_KEY_HASH_BYTES])
-            if name == self.name and key is not None:
-                key.verify_signature(text.encode(), blob[_KEY_HASH_BYTES:])
-                verified += 1
-        if not verified or checkpoint.origin != self.name:
+        checkpoint, signatures = parse_note(note)
+        claimed = claimed_by(self.name, _ED25519, self.keys, signatures)
+        for key, signature in claimed:
+            key.verify_signature(checkpoint.to_text().encode(), signature)
+        if not claimed or checkpoint.origin != self.name:
             raise InvalidRequestError("BAD_SIGNATURE", subject="checkpoint")
         return checkpoint
 
@@ -103,6 +111,9 @@ class NoteSigner:
     name: str
     keys: tuple[SigningKey, ...]
 
+    def __post_init__(self) -> None:
+        require_purpose(Purpose.LOG, self.keys)
+
     @property
     def verifier(self) -> NoteVerifier:
         return NoteVerifier(self.name, tuple(key.verify_key for key in self.keys))
@@ -110,19 +121,66 @@ class NoteSigner:
     def sign_checkpoint(self, size: int, root: bytes) -> str:
         """The signed note for a log of `size` entries with this root."""
         text = Checkpoint(self.name, size, root).to_text()
-        lines = (self._signature_line(key, text) for key in self.keys)
-        return f"{text}\n{''.join(lines)}"
-
-    def _signature_line(self, key: SigningKey, text: str) -> str:
-        blob = _key_hash(self.name, key.verify_key) + key.sign(text.encode())
-        return f"{_SIGNATURE_PREFIX}{self.name} {base64_text(blob)}\n"
+        return join_note(
+            text,
+            [(self.name, key_hash(self.name, _ED25519, key.verify_key) + key.sign(text.encode())) for key in self.keys],
+        )
 
 
-def _key_hash(name: str, key: VerifyKey) -> bytes:
-    return hashlib.sha256(name.encode() + b"\n" + _ED25519 + key.raw).digest()[:_KEY_HASH_BYTES]
+def require_purpose(purpose: Purpose, keys: Iterable[SigningKey | VerifyKey]) -> None:
+    """Raise ValueError unless all keys are for this purpose: what C2SP has them sign says nothing of it."""
+    if any(key.purpose is not purpose for key in keys):
+        raise ValueError(f"not a {purpose.value} key")
 
 
-def _split(note: str) -> tuple[str, list[tuple[str, bytes]]]:
+def key_hash(name: str, kind: bytes, key: VerifyKey) -> bytes:
+    """How a signature line names a key that makes signatures of this kind (a byte that C2SP assigns)."""
+    return hashlib.sha256(name.encode() + b"\n" + kind + key.raw).digest()[:KEY_HASH_BYTES]
+
+
+def vkeys(name: str, kind: bytes, keys: Iterable[VerifyKey]) -> str:
+    """The C2SP vkeys, a line each: name+hash+base64(kind || key)."""
+    return "\n".join(f"{name}+{key_hash(name, kind, key).hex()}+{base64_text(kind + key.raw)}" for key in keys)
+
+
+def claimed_by(
+    name: str, kind: bytes, keys: Iterable[VerifyKey], signatures: Iterable[Signature]
+) -> list[tuple[VerifyKey, bytes]]:
+    """The signatures that say they are by one of these keys, without name and key hash; each is still to be verified."""
+    known = {key_hash(name, kind, key): key for key in keys}
+    return [
+        (known[blob[:KEY_HASH_BYTES]], blob[KEY_HASH_BYTES:])
+        for signer, blob in signatures
+        if signer == name and blob[:KEY_HASH_BYTES] in known
+    ]
+
+
+def parse_note(note: str) -> tuple[Checkpoint, list[Signature]]:
+    """The checkpoint of a note and its signatures, none of them verified.
+
+    Raises:
+        InvalidRequestError: MALFORMED_MESSAGE.
+    """
+    try:
+        text, signatures = _split(note)
+        return Checkpoint.parse_text(text), signatures
+    except ValueError as error:
+        raise InvalidRequestError("MALFORMED_MESSAGE", problem=f"not a signed checkpoint, {error}") from error
+
+
+def parse_checkpoint(note: str) -> Checkpoint:
+    """The checkpoint of a well-formed note, whoever signed it; ValueError otherwise."""
+    text, _ = _split(note)
+    return Checkpoint.parse_text(text)
+
+
+def join_note(text: str, signatures: Iterable[Signature]) -> str:
+    """The note of this text, which `parse_note` takes apart again."""
+    lines = (f"{_SIGNATURE_PREFIX}{name} {base64_text(blob)}\n" for name, blob in signatures)
+    return f"{text}\n{''.join(lines)}"
+
+
+def _split(note: str) -> tuple[str, list[Signature]]:
     if len(note.encode()) > MAX_NOTE_BYTES:
         raise ValueError("the note is too long")
     if any(character < " " and character != "\n" for character in note):
@@ -133,8 +191,11 @@ def _split(note: str) -> tuple[str, list[tuple[str, bytes]]]:
     return text + "\n", [_parse_signature_line(line) for line in tail[:-1].split("\n")]
 
 
-def _parse_signature_line(line: str) -> tuple[str, bytes]:
+def _parse_signature_line(line: str) -> Signature:
     words = line.removeprefix(_SIGNATURE_PREFIX).split(" ")
     if not line.startswith(_SIGNATURE_PREFIX) or len(words) != 2 or not words[0]:  # noqa: PLR2004 - name, signature
         raise ValueError("a signature line is malformed")
-    return words[0], parse_base64(words[1])
+    blob = parse_base64(words[1])
+    if len(blob) < KEY_HASH_BYTES:
+        raise ValueError("a signature line is malformed")
+    return words[0], blob

@@ -82,7 +82,7 @@ def _note_seeds() -> dict[str, bytes]:
     return {
         "whole": b"w" + note.encode(),
         "signed": b"s" + text.encode(),
-        "two signatures": b"w" + note.replace("\n\n", "\n\n\u2014 other AAAA\n").encode(),
+        "two signatures": b"w" + note.replace("\n\n", "\n\n\u2014 other AAAAAA==\n").encode(),
         "bad origin": b"s" + b"x" + text.encode(),
         "bad size": b"s" + text.replace("42", "4" * 5000).encode(),
     }

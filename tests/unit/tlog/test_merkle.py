@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,9 @@ from hypothesis import strategies as st
 
 from broker_common.tlog.merkle import CompactTree, MerkleTree, leaf_hash, root_from_inclusion, verify_consistency
 
-VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "merkle.json").read_text())
+_FOLDER = Path(__file__).parents[2] / "vectors"
+VECTORS = json.loads((_FOLDER / "merkle.json").read_text())
+GOLANG = json.loads((_FOLDER / "golang.json").read_text())
 LEAVES = [bytes.fromhex(leaf) for leaf in VECTORS["leaves"]]
 ROOTS = [bytes.fromhex(root) for root in VECTORS["roots"]]
 ALL_SIZES = 64
@@ -264,6 +268,19 @@ def test_every_tree_continues_every_older_one(size: int) -> None:
             assert proof == reference_consistency(old_size, numbered(size))
         verify_consistency(old_size, reference_root(numbered(old_size)), size, root, proof)
     assert GROWN.consistency_proof(0, size) == GROWN.consistency_proof(size, size) == []
+
+
+def digest(proofs: Iterable[list[bytes]]) -> str:
+    """One hash of a list of proofs, as golang.go makes it."""
+    return hashlib.sha256(b"".join(bytes([len(proof)]) + b"".join(proof) for proof in proofs)).hexdigest()
+
+
+@pytest.mark.parametrize("case", GOLANG["proofs"], ids=lambda case: case["size"])
+def test_proofs_of_another_implementation(case: dict[str, Any]) -> None:
+    """Every inclusion and consistency proof of the first seventy sizes is the one that golang.org/x/mod makes."""
+    size = case["size"]
+    assert digest(GROWN.inclusion_proof(index, size) for index in range(size)) == case["inclusion"]
+    assert digest(GROWN.consistency_proof(old_size, size) for old_size in range(1, size + 1)) == case["consistency"]
 
 
 def damaged(proof: list[bytes]) -> list[list[bytes]]:

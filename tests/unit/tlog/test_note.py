@@ -6,6 +6,7 @@ import hashlib
 import json
 from base64 import b64decode, b64encode
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.logs import LOG_KEY, ORIGIN, SIGNER
@@ -16,7 +17,9 @@ from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.tlog.note import MAX_NOTE_BYTES, Checkpoint, NoteSigner, NoteVerifier
 
-VECTOR = json.loads((Path(__file__).parents[2] / "vectors" / "signed_note.json").read_text())
+VECTORS = Path(__file__).parents[2] / "vectors"
+GOLANG = json.loads((VECTORS / "golang.json").read_text())
+VECTOR = json.loads((VECTORS / "signed_note.json").read_text())
 ROOT = bytes(range(32))
 NOTE = SIGNER.sign_checkpoint(42, ROOT)
 TEXT, SIGNATURE_LINE = NOTE.split("\n\n")
@@ -57,6 +60,17 @@ def test_the_example_of_the_go_package_verifies() -> None:
     key.verify_signature(VECTOR["text"].encode(), b64decode(blob)[4:])
     with pytest.raises(InvalidRequestError):
         key.verify_signature(VECTOR["text"].encode() + b"\n", b64decode(blob)[4:])
+
+
+@pytest.mark.parametrize("case", GOLANG["notes"], ids=lambda case: case["origin"])
+def test_notes_of_the_go_package(case: dict[str, Any]) -> None:
+    """The same key, origin, size and root give the same note and key text there and here."""
+    signer = NoteSigner(case["origin"], (SigningKey(Purpose.LOG, bytes.fromhex(case["log_seed"])),))
+    checkpoint = signer.verifier.verify_checkpoint(case["note"])
+    assert checkpoint.size == case["size"]
+    assert signer.sign_checkpoint(checkpoint.size, checkpoint.root) == case["note"]
+    assert signer.verifier.to_text() == case["log_vkey"]
+    assert signer.verifier.verify_checkpoint(case["cosigned"]) == checkpoint
 
 
 def test_a_sound_note_that_is_no_checkpoint_is_refused() -> None:
@@ -191,16 +205,17 @@ MALFORMED_NOTES = {
     "two spaces": NOTE.replace(f"{ORIGIN} ", f"{ORIGIN}  "),
     "a hyphen for the dash": NOTE.replace("\u2014", "-"),
     "no name": NOTE.replace(f"\u2014 {ORIGIN} ", "\u2014  "),
+    "no room for a key hash": f"{NOTE}\u2014 x AAAA\n",
     "a third word": NOTE[:-1] + " more\n",
     "another line among the signatures": NOTE + "hello\n",
     "signature not base64": NOTE.replace(BLOB, "!" + BLOB[1:]),
     "signature without padding": NOTE.replace(BLOB, BLOB.rstrip("=")),
     "signature with idle bits set": f"{TEXT}\n\n\u2014 x AB==\n{SIGNATURE_LINE}",
-    "a control character in an unknown name": f"{NOTE}\u2014 x\x01y AAAA\n",
-    "half a surrogate pair": f"{NOTE}\u2014 \ud800 AAAA\n",
+    "a control character in an unknown name": f"{NOTE}\u2014 x\x01y AAAAAA==\n",
+    "half a surrogate pair": f"{NOTE}\u2014 \ud800 AAAAAA==\n",
     "half a surrogate pair in the text": sign("x\n" + NOTE).replace("x", "\ud800", 1),
     "giant": NOTE + f"\u2014 x {'A' * MAX_NOTE_BYTES}\n",
-    "giant in bytes": NOTE + f"\u2014 {chr(0x1F600) * (MAX_NOTE_BYTES // 4)} AAAA\n",
+    "giant in bytes": NOTE + f"\u2014 {chr(0x1F600) * (MAX_NOTE_BYTES // 4)} AAAAAA==\n",
 }
 
 
@@ -222,3 +237,13 @@ def test_the_longest_note_still_passes() -> None:
     assert len(note.encode()) == MAX_NOTE_BYTES
     assert SIGNER.verifier.verify_checkpoint(note).size == 42
     assert refusal(note.replace(" A", "x A", 1)) == "MALFORMED_MESSAGE"
+
+
+@pytest.mark.parametrize("purpose", [purpose for purpose in Purpose if purpose is not Purpose.LOG])
+def test_checkpoints_are_signed_with_log_keys_only(purpose: Purpose) -> None:
+    """Above all not with a witness's, whose cosignatures are signed without a prefix as well."""
+    key = SigningKey(purpose, bytes(32))
+    with pytest.raises(ValueError, match="not a log key"):
+        NoteSigner(ORIGIN, (LOG_KEY, key))
+    with pytest.raises(ValueError, match="not a log key"):
+        NoteVerifier(ORIGIN, (key.verify_key,))
