@@ -48,8 +48,8 @@ __all__ = [
     "parse_entry",
 ]
 
-# Of one entry: a card, or a policy with every scale, and room.
-MAX_ENTRY_BYTES = 64 * 1024
+# Of one entry: a card, or a policy with every scale, and room. No more than the length of an entry in a bundle can say.
+MAX_ENTRY_BYTES = 2**16 - 1
 # An operator's reason.
 MAX_NOTE_CHARACTERS = 4096
 # Any other text that has no limit of its own.

@@ -4,34 +4,28 @@ A `MerkleTree` keeps the hash of every complete subtree, level by level, so appe
 takes one hash per level; 64 bytes of memory per entry. A `CompactTree` keeps the right edge alone: enough for the root of
 a log of any length in a few hundred bytes, and for nothing of its past.
 
-Whatever knows the hash of every complete subtree can prove; `range_hash`, `inclusion_path` and `consistency_path` ask for
-those hashes through a `Subtree` and do not care where they are kept.
+Whatever knows the hash of every complete subtree is a `Tree` and can prove, wherever it keeps them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 
 __all__ = [
     "HASH_BYTES",
     "CompactTree",
     "MerkleTree",
-    "Subtree",
-    "consistency_path",
-    "inclusion_path",
+    "Tree",
     "leaf_hash",
     "node_hash",
-    "range_hash",
     "root_from_inclusion",
     "verify_consistency",
 ]
 
 HASH_BYTES = 32
 _EMPTY = hashlib.sha256(b"").digest()
-# The hash of the complete subtree of 2^height leaves at `position`, counted in subtrees of that height: (height, position).
-Subtree: TypeAlias = Callable[[int, int], bytes]
 
 
 def leaf_hash(entry: bytes) -> bytes:
@@ -44,7 +38,78 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"\1" + left + right).digest()
 
 
-class MerkleTree:
+class Tree(ABC):
+    """A list of leaves of which the hash of every complete subtree is known."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many leaves there are."""
+
+    @abstractmethod
+    def subtree(self, height: int, position: int) -> bytes:
+        """The hash of the `position`-th subtree of 2^height leaves, for one that is complete."""
+
+    def root(self, size: int | None = None) -> bytes:
+        """The hash of the tree as it is, or as it was with `size` leaves; SHA-256 of nothing for the empty tree."""
+        size = self.size if size is None else size
+        if not 0 <= size <= self.size:
+            raise IndexError("the tree was never of that size")
+        return self._range_hash(0, size)
+
+    def inclusion_proof(self, index: int, size: int | None = None) -> list[bytes]:
+        """PATH(index, D[n]) of RFC 6962, leaf to root, in the tree as it is, or as it was with `size` leaves."""
+        size = self.size if size is None else size
+        if not 0 <= index < size <= self.size:
+            raise IndexError("no such leaf")
+        path: list[bytes] = []
+        start, end = 0, size
+        while end - start > 1:
+            split = start + _largest_power_below(end - start)
+            if index < split:
+                path.append(self._range_hash(split, end))
+                end = split
+            else:
+                path.append(self._range_hash(start, split))
+                start = split
+        return path[::-1]
+
+    def consistency_proof(self, old_size: int, size: int | None = None) -> list[bytes]:
+        """PROOF(old_size, D[n]) of RFC 6962: that the tree as it is, or was with `size` leaves, continues the older one.
+
+        Empty for equal sizes and for `old_size` 0, which every tree continues.
+        """
+        size = self.size if size is None else size
+        if not 0 <= old_size <= size <= self.size:
+            raise IndexError("the tree was never of that size")
+        path: list[bytes] = []
+        start, end = 0, size
+        while old_size not in {0, end}:
+            split = start + _largest_power_below(end - start)
+            if old_size <= split:
+                path.append(self._range_hash(split, end))
+                end = split
+            else:
+                path.append(self._range_hash(start, split))
+                start = split
+        # A verifier knows the old tree's own root already; any other part of it has to be told.
+        if start:
+            path.append(self._range_hash(start, end))
+        return path[::-1]
+
+    def _range_hash(self, start: int, end: int) -> bytes:
+        """MTH(D[start:end]) for a range that the tree splits off: `start` is a multiple of a power of two not below its width."""
+        width = end - start
+        if width == 0:
+            return _EMPTY
+        if width & (width - 1) == 0:
+            height = width.bit_length() - 1
+            return self.subtree(height, start >> height)
+        split = start + _largest_power_below(width)
+        return node_hash(self._range_hash(start, split), self._range_hash(split, end))
+
+
+class MerkleTree(Tree):
     """All complete subtrees of a growing list of leaves."""
 
     def __init__(self) -> None:
@@ -69,32 +134,7 @@ class MerkleTree:
             node = node_hash(self.subtree(height, count - 2), self.subtree(height, count - 1))
             height += 1
 
-    def root(self, size: int | None = None) -> bytes:
-        """The hash of the tree as it is, or as it was with `size` leaves; SHA-256 of nothing for the empty tree."""
-        size = self.size if size is None else size
-        if not 0 <= size <= self.size:
-            raise IndexError("the tree was never of that size")
-        return range_hash(self.subtree, 0, size)
-
-    def inclusion_proof(self, index: int, size: int | None = None) -> list[bytes]:
-        """PATH(index, D[n]) of RFC 6962, leaf to root, in the tree as it is, or as it was with `size` leaves."""
-        size = self.size if size is None else size
-        if not 0 <= index < size <= self.size:
-            raise IndexError("no such leaf")
-        return inclusion_path(self.subtree, index, size)
-
-    def consistency_proof(self, old_size: int, size: int | None = None) -> list[bytes]:
-        """PROOF(old_size, D[n]) of RFC 6962: that the tree as it is, or was with `size` leaves, continues the older one.
-
-        Empty for equal sizes and for `old_size` 0, which every tree continues.
-        """
-        size = self.size if size is None else size
-        if not 0 <= old_size <= size <= self.size:
-            raise IndexError("the tree was never of that size")
-        return consistency_path(self.subtree, old_size, size)
-
     def subtree(self, height: int, position: int) -> bytes:
-        """The hash of a complete subtree."""
         return bytes(self._levels[height][position * HASH_BYTES : (position + 1) * HASH_BYTES])
 
 
@@ -133,53 +173,6 @@ class CompactTree:
         for left in reversed(self._edge[:-1]):
             root = node_hash(left, root)
         return root
-
-
-def range_hash(subtree: Subtree, start: int, end: int) -> bytes:
-    """MTH(D[start:end]) for a range that the tree splits off: `start` is a multiple of a power of two not below its width."""
-    width = end - start
-    if width == 0:
-        return _EMPTY
-    if width & (width - 1) == 0:
-        height = width.bit_length() - 1
-        return subtree(height, start >> height)
-    split = start + _largest_power_below(width)
-    return node_hash(range_hash(subtree, start, split), range_hash(subtree, split, end))
-
-
-def inclusion_path(subtree: Subtree, index: int, size: int) -> list[bytes]:
-    """PATH(index, D[size]) for an index that is in the tree."""
-    path: list[bytes] = []
-    start, end = 0, size
-    while end - start > 1:
-        split = start + _largest_power_below(end - start)
-        if index < split:
-            path.append(range_hash(subtree, split, end))
-            end = split
-        else:
-            path.append(range_hash(subtree, start, split))
-            start = split
-    return path[::-1]
-
-
-def consistency_path(subtree: Subtree, old_size: int, size: int) -> list[bytes]:
-    """PROOF(old_size, D[size]) for sizes in this order, as SUBPROOF defines it; empty where one of them is 0."""
-    path: list[bytes] = []
-    start, end = 0, size
-    if not old_size:
-        return path
-    while old_size != end:
-        split = start + _largest_power_below(end - start)
-        if old_size <= split:
-            path.append(range_hash(subtree, split, end))
-            end = split
-        else:
-            path.append(range_hash(subtree, start, split))
-            start = split
-    # A verifier knows the old tree's own root already; any other part of it has to be told.
-    if start:
-        path.append(range_hash(subtree, start, end))
-    return path[::-1]
 
 
 def _largest_power_below(width: int) -> int:
