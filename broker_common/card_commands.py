@@ -6,7 +6,6 @@ A role makes its homes known through the entry points `tripartite.homes`; which 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,7 +37,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
-from broker_common.storage.home import Home, no_config
+from broker_common.storage.home import Home, home_role
 from broker_common.storage.keyring import Keyring
 from broker_common.storage.registration import IDENTIFIER, read_card
 from broker_common.tlog.entries import MAX_INBOX_CHARACTERS, MAX_PROJECTS
@@ -327,16 +326,12 @@ _Row: TypeAlias = dict[str, Any]
 
 
 def _open(path: Path) -> KeyHome:
-    file = path / "config.toml"
-    try:
-        role = tomllib.loads(file.read_text(encoding="utf-8")).get("role")
-    except OSError as error:
-        raise no_config(path, "node's or researcher's") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem=str(error)) from error
+    role = home_role(path)
     point = next((point for point in entry_points(group=_HOMES) if point.name == role), None)
     if point is None:
-        raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem="its role is none that is known here")
+        raise InvalidRequestError(
+            "CONFIG_INVALID", file=str(path / "config.toml"), problem="its role is none that is known here"
+        )
     home: KeyHome = point.load()(path)
     return home
 

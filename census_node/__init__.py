@@ -10,4 +10,5 @@ service     the RPCs                         node        the parts of one runnin
 loading     source to registry               operating   adopt, shut down, reopen: what an operator does to the log
 proposals   signed policies not yet in force cli         the commands (policy_commands: those about rules)
 texts       what the commands say            opening     from a home folder to all of these
+exporting   what an auditor is handed
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ import msgspec
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.storage.durable import exclusive, make_folder, replace_file
 
-__all__ = ["Home", "no_config"]
+__all__ = ["Home", "home_role", "no_config"]
 
 ValueT = TypeVar("ValueT")
 _CONFIG = "config.toml"
@@ -27,7 +28,7 @@ _CONFIG = "config.toml"
 _MAX_FILE_BYTES = 1024 * 1024
 _LOCK_ATTEMPTS = 5
 _LOCK_PAUSE_SECONDS = 0.1
-_ROLES = ("researcher", "health", "census")
+_ROLES = ("researcher", "health", "census", "auditor")
 # The library's own errors, text that is no UTF-8, numbers of thousands of digits, brackets in brackets.
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
 
@@ -35,7 +36,8 @@ _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
 def no_config(path: Path, role: str) -> InvalidRequestError:
     """The error for a folder without a configuration."""
     remedy = (
-        "Give the folder that holds config.toml. 'tripartite init DIR' makes DIR/researcher, DIR/health and DIR/census."
+        "Give the folder that holds config.toml. 'tripartite init DIR' makes DIR/researcher, DIR/health, DIR/census and "
+        "DIR/auditor."
     )
     within = [name for name in _ROLES if (path / name / _CONFIG).is_file()]
     if within:
@@ -43,6 +45,22 @@ def no_config(path: Path, role: str) -> InvalidRequestError:
     return InvalidRequestError(
         "HOME_INVALID", home=str(path), role=role, problem="there is no config.toml", remedy=remedy
     )
+
+
+def home_role(path: Path) -> str:
+    """Which role the home in a folder says that it is for; empty if it says none.
+
+    Raises:
+        InvalidRequestError: HOME_INVALID or CONFIG_INVALID.
+    """
+    file = path / _CONFIG
+    try:
+        role = tomllib.loads(file.read_text(encoding="utf-8")).get("role")
+    except OSError as error:
+        raise no_config(path, "node's or researcher's") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem=str(error)) from error
+    return role if isinstance(role, str) else ""
 
 
 def _role_of(data: bytes) -> str:
