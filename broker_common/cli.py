@@ -31,6 +31,7 @@ __all__ = [
     "Progress",
     "ReleaseName",
     "emit",
+    "emit_failing",
     "home_option",
     "json_option",
     "lifeline_option",
@@ -141,6 +142,18 @@ def rejections_text(rejected: Sequence[tuple[int, str]], count: int, counted_by:
 def emit(as_json: bool, result: Mapping[str, Any], text: str) -> None:
     """Print a command's result: the object under --json, otherwise the text for people."""
     click.echo(json.dumps(result, ensure_ascii=False) if as_json else text)
+
+
+def emit_failing(as_json: bool, result: Mapping[str, Any], text: str, error: BrokerError) -> int:
+    """Print a result that is whole, and beside it the error that it ends with; gives the exit code for the command to return.
+
+    Under --json both are one object, the error under its usual name.
+    """
+    if as_json:
+        click.echo(json.dumps({**result, **error.as_json()}, ensure_ascii=False))
+        return error.exit_code
+    click.echo(text)
+    return _fail(error, as_json)
 
 
 def say(text: str) -> None:

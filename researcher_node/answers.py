@@ -2,8 +2,12 @@
 
 The key that opens an answer is made for one question, written before the ticket leaves, and wiped when the answer has
 been read or will never come: who copies the disk later cannot open what was recorded earlier. Whatever arrives is
-verified before it is kept: sealed to us, signed by the census agency for exactly our ticket, and charged in its signed
-log at our scale.
+verified before it is kept: sealed to us, with a receipt that the census agency signed for exactly our ticket and this
+answer, and charged in its signed log at our scale.
+
+A receipt proves to others what was paid for, and does not tell the answer: it holds a hash of it, and the salt that opens
+the hash is kept beside it and never shown (`Answers.receipts`). That the log still holds what a receipt says is for
+`checking`.
 """
 
 from __future__ import annotations
@@ -30,10 +34,10 @@ from broker_common.query.messages import parse_message
 from broker_common.storage.journal import store_errors
 from broker_common.tlog.entries import Charged, parse_entry
 from broker_common.tlog.merkle import root_from_inclusion
-from broker_common.tlog.note import NoteVerifier
+from broker_common.tlog.note import Checkpoint, NoteVerifier, parse_note
 from broker_common.values import QUERY_ID_BYTES, Clock
 
-__all__ = ["Answers", "AskedQuestion", "CensusKeys"]
+__all__ = ["Answers", "AskedQuestion", "CensusKeys", "KeptReceipt"]
 
 # How long another process may hold the store before BUSY is said.
 _BUSY_TIMEOUT_SECONDS = 30
@@ -61,6 +65,13 @@ _COLUMNS: dict[str, type] = {
     "answered_ms": int,
     "expired": int,
 }
+
+
+# A count that is NULL has not come; no count itself is read.
+_RECEIPTS = (
+    "select query, refused, signed_ticket, signed_receipt, noisy_count is not null as answered, expired "
+    "from questions order by asked_ms, rowid"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +112,7 @@ class AskedQuestion:
     @property
     def state(self) -> str:
         """`answered`, `expired`, `refused` or `pending`."""
-        if self.noisy_count is not None:
-            return "answered"
-        if self.expired:
-            return "expired"
-        return "refused" if self.refused else "pending"
+        return _state(answered=self.noisy_count is not None, expired=self.expired, refused=self.refused)
 
     @property
     def ticket_message(self) -> ticket_pb2.SignedTicket:
@@ -129,6 +136,30 @@ class AskedQuestion:
     @property
     def _ticket(self) -> ticket_pb2.Ticket:
         return parse_message(ticket_pb2.Ticket, self.ticket_message.ticket)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReceipt:
+    """What may be shown of a question to an auditor: the signed ticket, and the signed receipt once there is an answer.
+
+    The ticket commits to the criteria and does not tell them; the receipt commits to the noisy count, and what opens it, the
+    salt, stays here.
+    """
+
+    query: str
+    # `answered`, `expired`, `refused` or `pending`.
+    state: str
+    # Code of the refusal, empty if there was none.
+    refused: str
+    # Serialised SignedTicket and SignedReceipt, as they were signed; no receipt is empty.
+    signed_ticket: bytes
+    signed_receipt: bytes
+
+    @property
+    def promised(self) -> Checkpoint:
+        """The checkpoint of the census log that the receipt says is part of it for ever; there must be a receipt."""
+        signed = parse_message(answer_pb2.SignedReceipt, self.signed_receipt)
+        return parse_note(parse_message(answer_pb2.Receipt, signed.receipt).checkpoint)[0]
 
 
 class Answers:
@@ -242,12 +273,29 @@ class Answers:
         return [_asked(row) for row in rows]
 
     @store_errors()
+    def receipts(self) -> list[KeptReceipt]:
+        """What may be shown of every question, oldest first; no count, no salt and no criteria are read."""
+        with self._lock, _store_errors():
+            rows = list(self._db.query(_RECEIPTS))
+        return [
+            KeptReceipt(
+                query=row["query"],
+                state=_state(answered=bool(row["answered"]), expired=bool(row["expired"]), refused=row["refused"]),
+                refused=row["refused"],
+                signed_ticket=row["signed_ticket"],
+                # Nothing was recorded of it by an earlier version.
+                signed_receipt=row["signed_receipt"] or b"",
+            )
+            for row in rows
+        ]
+
+    @store_errors()
     def receive(self, sealed: answer_pb2.SealedAnswer) -> AskedQuestion:
         """Verify and keep an answer; receiving it again changes nothing.
 
-        1. it is sealed to the key of this question, 2. signed for this ticket by the census agency, 3. at the ticket's
-        scale and price, 4. under a signed checkpoint, 5. which holds the charge of this ticket,
-        at the same scale and price.
+        1. it is sealed to the key of this question, 2. with a receipt that the census agency signed for this ticket and
+        this answer, 3. at the ticket's scale and price, 4. under a signed checkpoint, 5. which holds the charge of this
+        ticket, at the same scale and price, for the ticket's noise slot.
 
         Raises:
             InvalidRequestError: UNKNOWN_QUERY.
@@ -314,6 +362,14 @@ class Answers:
             # The id is a stranger's, and may be as long as a message.
             raise InvalidRequestError("UNKNOWN_QUERY", query=query[: 2 * QUERY_ID_BYTES])
         return rows[0]
+
+
+def _state(*, answered: bool, expired: bool, refused: str) -> str:
+    if answered:
+        return "answered"
+    if expired:
+        return "expired"
+    return "refused" if refused else "pending"
 
 
 def _asked(row: dict[str, Any]) -> AskedQuestion:

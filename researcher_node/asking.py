@@ -1,6 +1,6 @@
 """One question from a researcher's text to a verified answer.
 
-    parse -> quote -> sign a ticket -> submit to the health node -> wait for the census node's sealed answer
+    parse -> quote -> verify the noise slot -> sign a ticket -> submit to the health node -> wait for the census node's sealed answer
 
 The text of the criteria stays on this machine: a typed tree travels, to the health node only. The census node sees a
 hiding commitment to it.
@@ -12,7 +12,7 @@ census node. Neither hides what the other one brings.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -28,6 +28,8 @@ from tripartite.v1 import (
     condition_pb2,
     health_service_pb2,
     health_service_pb2_grpc,
+    log_service_pb2,
+    log_service_pb2_grpc,
     ticket_pb2,
 )
 
@@ -52,6 +54,8 @@ from broker_common.rpc.policy import policy_from_wire
 from broker_common.rpc.status import broker_error, calling
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from researcher_node.answers import Answers, AskedQuestion
+from researcher_node.census_log import CensusLog
+from researcher_node.slots import verify_slot
 from researcher_node.trust import Trust
 
 __all__ = ["Dictionaries", "Party", "Precision", "Quoted", "Session", "Wanted", "parse_fraction"]
@@ -249,9 +253,15 @@ class Session(AbstractAsyncContextManager["Session"]):
     # --- a question ------------------------------------------------------------------------------------------------
 
     async def prepare(self, wanted: Wanted) -> AskedQuestion:
-        """Read, quote, sign and remember a question; nothing has been sent to the health node yet."""
+        """Read, quote, sign and remember a question; nothing has been sent to the health node yet.
+
+        Raises:
+            InvalidRequestError, RefusedError: what is wrong with the question, or with asking it now.
+            PeerUnavailableError: PEER_MISBEHAVED, among others a noise slot that nobody has committed to.
+        """
         condition = parse_condition(wanted.where, await self._health_dictionary())
         quoted = await self.quote(wanted.count, wanted.precision)
+        slot = verify_slot(quoted.response, self.census_log())
         nonce = self._randomness(SALT_BYTES)
         opening_key = OpeningKey.generate(self._randomness)
         body = ticket_pb2.Ticket(
@@ -265,7 +275,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             criteria_commitment=commit_criteria(nonce, canonical_bytes(condition)),
             answer_key=opening_key.sealing_key.raw,
             policy_hash=quoted.response.policy_hash,
-            noise_slot=quoted.response.noise_slot,
+            noise_slot=slot,
             expires_ms=quoted.response.expires_ms,
         )
         asked = AskedQuestion(
@@ -436,6 +446,26 @@ class Session(AbstractAsyncContextManager["Session"]):
         if not response.HasField("answer"):
             raise PeerUnavailableError("ANSWER_PENDING", query=query)
         return await asyncio.to_thread(self._answers.receive, response.answer)
+
+    # --- the census log ----------------------------------------------------------------------------------------------
+
+    def census_log(self) -> CensusLog:
+        """Whom the census log's checkpoints are to be signed by, as the cards say that are known now."""
+        return self._trust.census_log()
+
+    async def _log(self) -> log_service_pb2_grpc.LogServiceAsyncStub:
+        return log_service_pb2_grpc.LogServiceStub(await self._met("census"))
+
+    async def cosigned_checkpoint(self) -> str:
+        """The newest cosigned checkpoint of the census log, as its node says; empty when it has none. Not verified."""
+        request = log_service_pb2.GetCheckpointRequest()
+        return (await calling("census", (await self._log()).GetCheckpoint(request, timeout=_CALL_SECONDS))).checkpoint
+
+    async def consistency_proof(self, old_size: int, size: int) -> Sequence[bytes]:
+        """What is to prove that the census log of one size goes on from another. Not verified."""
+        request = log_service_pb2.GetConsistencyProofRequest(old_size=old_size, size=size)
+        response = await calling("census", (await self._log()).GetConsistencyProof(request, timeout=_CALL_SECONDS))
+        return response.proof
 
 
 @asynccontextmanager

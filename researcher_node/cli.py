@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from tripartite.v1 import health_service_pb2
 
 from broker_common import card_texts
 from broker_common.card_commands import verify_card_role
-from broker_common.cli import HostPort, emit, home_option, json_option, lifeline_option, ready_line, say
-from broker_common.errors import BrokerError, InvalidRequestError
+from broker_common.cli import HostPort, emit, emit_failing, home_option, json_option, lifeline_option, ready_line, say
+from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
 from broker_common.privacy.accounting import epsilon_text
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
 from broker_common.storage.clock import system_clock
@@ -22,9 +23,20 @@ from broker_common.storage.registration import IDENTIFIER, read_card
 from researcher_node import texts
 from researcher_node.answers import Answers, AskedQuestion
 from researcher_node.asking import Dictionaries, Precision, Quoted, Session, Wanted, parse_fraction
+from researcher_node.checking import Report, check_receipts
 from researcher_node.config import AgencyPeer, ResearcherConfig
-from researcher_node.listing import answer_json, answer_text, instant, question_json, questions_text
+from researcher_node.listing import (
+    answer_json,
+    answer_text,
+    checked_json,
+    instant,
+    log_json,
+    question_json,
+    questions_text,
+    report_text,
+)
 from researcher_node.opening import ResearcherHome
+from researcher_node.seen import SeenCheckpoint
 from researcher_node.selection import STATES, Selection, parse_since, parse_until
 from researcher_node.trust import AGENCIES
 
@@ -178,24 +190,26 @@ async def _wait_for(session: Session, asked: AskedQuestion, wait: float) -> Aske
 @commands.command()
 @home_option
 @json_option
-@click.argument("query_id", required=False)
+@click.argument("queries", metavar="[QUERY_ID]...", nargs=-1)
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES), help=texts.STATE_HELP)
 @click.option("--project", help=texts.ONLY_PROJECT_HELP)
 @click.option("--since", metavar="TIME", help=texts.SINCE_HELP)
 @click.option("--until", metavar="TIME", help=texts.UNTIL_HELP)
 @click.option("--last", type=click.IntRange(1), help=texts.LAST_HELP)
 @click.option("--collect", is_flag=True, help=texts.COLLECT_HELP)
+@click.option("--check", is_flag=True, help=texts.CHECK_HELP)
 def answers(
     home: Path,
     as_json: bool,
-    query_id: str | None,
+    queries: tuple[str, ...],
     states: tuple[str, ...],
     project: str | None,
     since: str | None,
     until: str | None,
     last: int | None,
     collect: bool,
-) -> None:
+    check: bool,
+) -> int | None:
     """What you have asked and what came back, oldest first. Reading again costs nothing."""
     selection = Selection(
         states=states,
@@ -204,27 +218,34 @@ def answers(
         until_ms=None if until is None else parse_until(until),
         last=last,
     )
-    if query_id is not None and selection != Selection():
+    if queries and selection != Selection():
         raise click.UsageError(texts.QUERY_OR_FILTER)
     opened = ResearcherHome(home)
     with closing(opened.open_answers()) as store:
         if collect:
-            asyncio.run(_collect(opened, store, query_id))
+            asyncio.run(_collect(opened, store, queries))
         asked_before = store.all()
-        questions = selection.choose(asked_before) if query_id is None else [store.get(query_id)]
+        # In the order given; a query that is named twice is shown once.
+        questions = (
+            [store.get(query) for query in dict.fromkeys(queries)] if queries else selection.choose(asked_before)
+        )
+        report = asyncio.run(_check(opened, store, {asked.query for asked in questions})) if check else None
+    if report is not None:
+        return _emit_report(as_json, questions, report, opened.seen)
     if questions:
         text = questions_text(questions, system_clock())
     else:
         text = texts.NONE_SUCH if asked_before else texts.NONE_ASKED
     emit(as_json, {"answers": [question_json(asked) for asked in questions]}, text)
+    return None
 
 
-async def _collect(opened: ResearcherHome, store: Answers, query_id: str | None) -> None:
+async def _collect(opened: ResearcherHome, store: Answers, queries: Collection[str]) -> None:
     """Fetch what is not answered; what is still not out, or will never be, is no failure."""
     async with opened.session(store) as session:
         for asked in store.all():
             # Also what was refused: a ticket that was charged may have been refused when it came again.
-            if asked.state in {"pending", "refused"} and query_id in {None, asked.query}:
+            if asked.state in {"pending", "refused"} and (not queries or asked.query in queries):
                 try:
                     await session.collect_now(asked.query)
                 except BrokerError as error:
@@ -232,6 +253,27 @@ async def _collect(opened: ResearcherHome, store: Answers, query_id: str | None)
                         raise
                     if asked.state == "pending" or error.code == "ANSWER_EXPIRED":
                         say(f"{asked.query}: {error.text}")
+
+
+async def _check(opened: ResearcherHome, store: Answers, queries: Collection[str]) -> Report:
+    """Compare the receipts of these queries with the census log as it is now."""
+    async with opened.session(store) as session:
+        try:
+            # A witness key that is new is heard of before its first cosignature is met.
+            await session.meet("health")
+        except PeerUnavailableError as error:
+            say(texts.CARD_OF_WITNESS.format(problem=error.text))
+        receipts = [receipt for receipt in store.receipts() if receipt.query in queries]
+        return await check_receipts(session, opened.seen, receipts)
+
+
+def _emit_report(as_json: bool, questions: Sequence[AskedQuestion], report: Report, seen: SeenCheckpoint) -> int | None:
+    result = {"answers": [checked_json(asked, report) for asked in questions], "log": log_json(report)}
+    text = report_text(questions, report, seen.path)
+    if report.error is not None:
+        return emit_failing(as_json, result, text, report.error)
+    emit(as_json, result, text)
+    return None
 
 
 @commands.command()

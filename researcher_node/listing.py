@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
@@ -13,8 +14,18 @@ from broker_common.privacy.accounting import epsilon_text
 from broker_common.privacy.discrete_laplace import margin
 from researcher_node import texts
 from researcher_node.answers import AskedQuestion
+from researcher_node.checking import Outcome, Report
 
-__all__ = ["answer_json", "answer_text", "instant", "question_json", "questions_text"]
+__all__ = [
+    "answer_json",
+    "answer_text",
+    "checked_json",
+    "instant",
+    "log_json",
+    "question_json",
+    "questions_text",
+    "report_text",
+]
 
 # A table is for finding one's way; the criteria of one question are shown in full when it is the only one.
 _CELL_CHARACTERS = 40
@@ -86,6 +97,42 @@ def questions_text(questions: Sequence[AskedQuestion], now_ms: int) -> str:
     if any(_is_overdue(asked, now_ms) for asked in questions):
         lines.append(f"{texts.OVERDUE_MARK} {texts.OVERDUE}")
     return "\n".join(lines)
+
+
+def checked_json(asked: AskedQuestion, report: Report) -> dict[str, Any]:
+    """A question with what became of the promise of its receipt."""
+    finding = report.receipts[asked.query]
+    return {**question_json(asked), "check": finding.outcome.value, "problem": finding.problem or None}
+
+
+def log_json(report: Report) -> dict[str, Any]:
+    """What became of the log itself; `checkpoint` is the note that everything was compared with."""
+    return {
+        "check": report.log.outcome.value,
+        "problem": report.log.problem or None,
+        "size": report.size,
+        "checkpoint": report.checkpoint or None,
+    }
+
+
+def report_text(questions: Sequence[AskedQuestion], report: Report, seen: Path) -> str:
+    """A line for each question, then how many were held and what became of the log; `seen` is where its past is kept."""
+    findings = [(asked.query, report.receipts[asked.query]) for asked in questions]
+    lines = [
+        texts.CHECKED.format(outcome=finding.outcome.value, query=query, problem=finding.problem).rstrip()
+        for query, finding in findings
+    ]
+    if lines:
+        lines.append(texts.CHECKED_SUMMARY.format_map({outcome.value: report.count(outcome) for outcome in Outcome}))
+    return "\n".join([*lines, _log_text(report, seen)])
+
+
+def _log_text(report: Report, seen: Path) -> str:
+    if report.log.outcome is Outcome.BROKEN:
+        return texts.LOG_BROKEN.format(file=seen, problem=report.log.problem)
+    if report.log.outcome is Outcome.UNCHECKED:
+        return texts.LOG_UNCHECKED.format(problem=report.log.problem)
+    return texts.LOG_HELD.format(size=report.size) if report.checkpoint else texts.LOG_EMPTY
 
 
 def instant(time_ms: int) -> str:

@@ -28,12 +28,14 @@ from researcher_node import texts
 from researcher_node.answers import Answers, CensusKeys
 from researcher_node.asking import Party, Session
 from researcher_node.config import ResearcherConfig
+from researcher_node.seen import SeenCheckpoint
 from researcher_node.service import InboxService
 from researcher_node.trust import AGENCIES, Trust
 
 __all__ = ["ResearcherHome"]
 
 _ANSWERS = "answers.db"
+_SEEN = "census.checkpoint"
 _OWN_CARD = "own.card"
 # Between an inbox's exchanges of cards with the agencies.
 _EXCHANGE_SECONDS = 300.0
@@ -49,6 +51,7 @@ class ResearcherHome:
         self.keyring = Keyring(self.home, self.config.keys.private)
         self._clock = SteadyClock()
         self.trust = Trust(path / "trust", self._clock)
+        self.seen = SeenCheckpoint(path / _SEEN)
 
     @classmethod
     def create(cls, path: Path, config: ResearcherConfig) -> ResearcherHome:

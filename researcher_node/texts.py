@@ -63,6 +63,22 @@ SINCE_HELP = (
 UNTIL_HELP = "Only questions asked up to the end of this day, or up to this instant."
 LAST_HELP = "Only the newest so many of what the other filters leave."
 COLLECT_HELP = "First fetch answers that have not arrived yet from the census node."
+CHECK_HELP = "Check that what the receipts of these answers promise is still part of the census log."
+BROKEN_RECEIPTS = "{broken} of {all} receipts are not part of the log that the census node shows"
+NO_RECEIPT_YET = "there is no receipt yet"
+NO_RECEIPT_KEPT = "the answer came to an earlier version, which kept no receipt"
+LOG_SHORTER = "its checkpoint has {promised} entries, the newest cosigned one {size}"
+LOG_OTHER = "the cosigned checkpoint of the same {size} entries has another root"
+LOG_NOT_CONTINUED = "the log of {size} entries does not go on from that of {promised}: {problem}"
+CHECKED = "{outcome:<9}  {query}  {problem}"
+CHECKED_SUMMARY = "{held} held, {broken} broken, {unchecked} not checked."
+LOG_HELD = (
+    "The census log has {size} entries, cosigned by the health agency, and goes on from all that was seen of it here."
+)
+LOG_BROKEN = "The census log contradicts what was seen of it before ({file}): {problem}."
+LOG_UNCHECKED = "The census log could not be compared with what was seen of it before: {problem}"
+LOG_EMPTY = "No checkpoint of the census log has been cosigned yet."
+CARD_OF_WITNESS = "{problem} Cosignatures are checked with the card that is known."
 
 WHERE_OR_AGAIN = "Give --where and --count, or --again with an earlier query id."
 QUOTING_AGAIN = "The quote is no longer held; quoting again. Nothing was charged."

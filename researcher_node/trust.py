@@ -7,10 +7,14 @@ from typing import Final
 
 from broker_common.crypto.cards import VerifiedCard, verify_successor
 from broker_common.crypto.certificates import Role
+from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.durable import exclusive, make_folder, replace_file
 from broker_common.storage.registration import read_card
+from broker_common.tlog.cosignature import CosignatureVerifier
+from broker_common.tlog.note import NoteVerifier
 from broker_common.values import Clock
+from researcher_node.census_log import CensusLog
 
 __all__ = ["AGENCIES", "Trust"]
 
@@ -40,6 +44,18 @@ class Trust:
         if card.card.role != role:
             raise InvalidRequestError("WRONG_ORGANISATION", subject="card")
         return card
+
+    def census_log(self) -> CensusLog:
+        """The census log's keys and its witness's, as the cards have them now.
+
+        Raises:
+            InvalidRequestError: NOT_REGISTERED; or what is wrong with a file.
+        """
+        census, health, now_ms = self.card("census"), self.card("health"), self._clock()
+        return CensusLog(
+            NoteVerifier(census.card.origin, tuple(census.verify_keys(Purpose.LOG, now_ms))),
+            CosignatureVerifier(health.card.origin, tuple(health.verify_keys(Purpose.WITNESS, now_ms))),
+        )
 
     def put(self, card: VerifiedCard, *, replace: bool = False) -> None:
         """Keep a card in the place of the one before, which it must follow unless `replace` is given.

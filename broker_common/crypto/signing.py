@@ -32,6 +32,7 @@ class Purpose(Enum):
     POLICY = "policy"
     OPERATOR = "operator"
     LOG = "log"
+    # Says that a peer's log has grown and never changed.
     WITNESS = "witness"
     # Signs the card that introduces all the other keys of a party.
     IDENTITY = "identity"

@@ -36,7 +36,7 @@ __all__ = ["OpenedSample", "Snapshots", "heard", "numbers_in", "on_the_wire", "o
 _NESTED: dict[str, type[Message]] = {
     "tripartite.v1.SignedTicket.ticket": ticket_pb2.Ticket,
     "tripartite.v1.SignedManifest.manifest": sample_pb2.Manifest,
-    "tripartite.v1.SignedAnswer.answer": answer_pb2.Answer,
+    "tripartite.v1.SignedReceipt.receipt": answer_pb2.Receipt,
 }
 
 

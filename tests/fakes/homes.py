@@ -70,13 +70,15 @@ _PARTS = {
     "proposals": "store",
     "journal.db": "store",
     "answers.db": "store",
+    "census.checkpoint": "store",
+    ".census.checkpoint.lock": "store",
 }
 _SQLITE_COMPANIONS = ("-wal", "-shm", "-journal")
 # Columns of our SQLite stores that hold serialised messages, by table and name.
 _STORED_MESSAGES: dict[str, type[Message]] = {
     "questions.signed_ticket": ticket_pb2.SignedTicket,
     "questions.criteria": condition_pb2.Condition,
-    "questions.signed_answer": answer_pb2.SignedAnswer,
+    "questions.signed_receipt": answer_pb2.SignedReceipt,
     "pending.signed_ticket": ticket_pb2.Ticket,
 }
 _PRIVATE_BLOCK = re.compile(rb"-----BEGIN PRIVATE KEY-----\n.+?-----END PRIVATE KEY-----\n", re.DOTALL)

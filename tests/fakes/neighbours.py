@@ -316,23 +316,33 @@ class _Life:
     def _charges(self) -> Iterator[dict[str, Any]]:
         file = self._deployment.home("researcher") / "answers.db"
         with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
-            for (signed,) in db.execute("select signed_answer from questions where signed_answer is not null"):
-                yield json.loads(answer_pb2.Answer.FromString(answer_pb2.SignedAnswer.FromString(signed).answer).entry)
+            for (signed,) in db.execute("select signed_receipt from questions where signed_receipt is not null"):
+                yield json.loads(_receipt(signed).entry)
 
     def _receipts(self) -> Iterator[Any]:
         file = self._deployment.home("researcher") / "answers.db"
         with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
-            for refused, signed in db.execute("select refused, signed_answer from questions order by asked_ms, rowid"):
+            for refused, signed in db.execute("select refused, signed_receipt from questions order by asked_ms, rowid"):
                 if signed is None:
                     yield refused
                     continue
-                answer = answer_pb2.Answer.FromString(answer_pb2.SignedAnswer.FromString(signed).answer)
-                entry = json.loads(answer.entry)
+                receipt = _receipt(signed)
+                entry = json.loads(receipt.entry)
                 yield (
-                    (answer.scale, answer.charged, answer.log_index, answer.policy_hash, len(answer.inclusion_proof)),
-                    [line if line.isdecimal() else len(line) for line in answer.checkpoint.split("\n")],
+                    (
+                        receipt.scale,
+                        receipt.charged,
+                        receipt.log_index,
+                        receipt.policy_hash,
+                        len(receipt.inclusion_proof),
+                    ),
+                    [line if line.isdecimal() else len(line) for line in receipt.checkpoint.split("\n")],
                     {name: _shape(name, value) for name, value in entry["event"].items()},
                 )
+
+
+def _receipt(signed: bytes) -> answer_pb2.Receipt:
+    return answer_pb2.Receipt.FromString(answer_pb2.SignedReceipt.FromString(signed).receipt)
 
 
 def _shown(outcome: Outcome) -> Any:

@@ -147,6 +147,23 @@ class Order:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class OpenedAnswer:
+    """An answer as its researcher reads it, with the fields of its receipt beside it."""
+
+    noisy_count: int
+    salt: bytes
+    receipt: answer_pb2.Receipt
+    query_id: bytes
+    ticket_hash: bytes
+    scale: int
+    charged: int
+    policy_hash: bytes
+    log_index: int
+    checkpoint: str
+    inclusion_proof: list[bytes]
+
+
 @dataclass(frozen=True, eq=False)
 class OrderedSample:
     """A sample together with the order that it was drawn for."""
@@ -615,14 +632,28 @@ class World:
         assert answer is not None, "the answer is not out"
         return answer.sealed
 
-    def open(self, order: Order, sealed: bytes) -> answer_pb2.Answer:
+    def open(self, order: Order, sealed: bytes) -> OpenedAnswer:
         """What the researcher reads."""
-        return open_answer(
+        verified = open_answer(
             sealed,
             opening_key=order.opening_key,
             ticket_hash=order.hash,
             census_keys=[self.secrets.answer.verify_key],
-        ).body
+        )
+        receipt = verified.receipt.body
+        return OpenedAnswer(
+            noisy_count=verified.noisy_count,
+            salt=verified.salt,
+            receipt=receipt,
+            query_id=receipt.query_id,
+            ticket_hash=receipt.ticket_hash,
+            scale=receipt.scale,
+            charged=receipt.charged,
+            policy_hash=receipt.policy_hash,
+            log_index=receipt.log_index,
+            checkpoint=receipt.checkpoint,
+            inclusion_proof=list(receipt.inclusion_proof),
+        )
 
     # --- the researcher --------------------------------------------------------------------------------------------
 

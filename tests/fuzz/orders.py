@@ -19,10 +19,11 @@ from fakes.world import FRENCH, HEALTH, PROJECT, RELEASE, RESEARCHER, make_polic
 from fuzz.logs import key_hash
 from fuzz.target import Cut, Target, fresh_path, joined, require
 from fuzz.texts import QUESTION_CODES
-from tripartite.v1 import answer_pb2, sample_pb2, ticket_pb2
+from tripartite.v1 import answer_pb2, census_service_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import (
     SALT_BYTES,
+    commit_answer,
     commit_criteria,
     commit_set,
     hash_bytes,
@@ -33,18 +34,21 @@ from broker_common.crypto.frames import FRAME_BYTES, FrameOpener, FrameSealer, f
 from broker_common.crypto.sealing import OpeningKey, answer_info, sample_info
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.privacy.accounting import price_units
-from broker_common.query.answer import VerifiedAnswer, open_answer, pad_answer
+from broker_common.query.answer import VerifiedAnswer, open_answer, pad_answer, verify_receipt
 from broker_common.query.messages import parse_message
 from broker_common.query.question import parse_question, question_from_wire
 from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket, verify_ticket
-from broker_common.tlog.entries import Charged, Entry, encode_entry, parse_entry
+from broker_common.tlog.cosignature import CosignatureVerifier, Cosigner
+from broker_common.tlog.entries import Charged, Entry, Slots, encode_entry, parse_entry
 from broker_common.tlog.merkle import MerkleTree, root_from_inclusion
-from broker_common.tlog.note import NoteSigner, NoteVerifier
+from broker_common.tlog.note import NoteSigner, NoteVerifier, parse_note
 from broker_common.values import QUERY_ID_BYTES
 from census_node.admission import Admission, AdmittedSample, Gate, verify_linkage
 from census_node.dictionary import CENSUS_DICTIONARY
 from health_node.forwarding import Sample, VerifiedCharge, verify_charged
 from researcher_node.answers import Answers, AskedQuestion, CensusKeys
+from researcher_node.census_log import CensusLog
+from researcher_node.slots import verify_slot
 
 __all__ = ["NOW_MS", "POLICY", "TARGETS"]
 
@@ -57,6 +61,7 @@ _TICKET, _MANIFEST, _ANSWER, _LOG = (
 )
 _SAMPLE_KEY, _ANSWER_KEY = OpeningKey.generate(_draw), OpeningKey.generate(_draw)
 _NOTES = NoteSigner("census.example/fuzz", (_LOG,))
+_WITNESS = Cosigner("health.example/fuzz", SigningKey.generate(Purpose.WITNESS, SeededRandomness("witness")))
 _RESEARCHERS = {RESEARCHER: Researcher(RESEARCHER, (_TICKET.verify_key,), frozenset({PROJECT}))}
 _PEOPLE = make_pseudonyms(20)
 _SALT = _draw(SALT_BYTES)
@@ -331,12 +336,13 @@ def _charge_seeds() -> dict[str, bytes]:
     }
 
 
-def _answer() -> answer_pb2.Answer:
+def _receipt() -> answer_pb2.Receipt:
     note, proof = _proved(_charge())
-    return answer_pb2.Answer(
+    ticket_hash = hash_bytes(_honest_ticket().ticket)
+    return answer_pb2.Receipt(
         query_id=_QUERY,
-        ticket_hash=hash_bytes(_honest_ticket().ticket),
-        noisy_count=-3,
+        ticket_hash=ticket_hash,
+        answer_hash=commit_answer(_SALT, ticket_hash, _NOISY_COUNT),
         scale=_SCALE,
         charged=price_units(_SCALE),
         policy_hash=POLICY.hash,
@@ -347,26 +353,37 @@ def _answer() -> answer_pb2.Answer:
     )
 
 
+def _signed_receipt(data: bytes) -> answer_pb2.SignedReceipt:
+    """These bytes as a receipt, signed by the census agency."""
+    return answer_pb2.SignedReceipt(receipt=data, signature=_ANSWER.sign(data), key_id=_ANSWER.key_id)
+
+
+def _answer(receipt: answer_pb2.SignedReceipt) -> answer_pb2.SignedAnswer:
+    return answer_pb2.SignedAnswer(receipt=receipt, noisy_count=_NOISY_COUNT, answer_salt=_SALT)
+
+
 def _sealed(data: bytes) -> bytes:
     """What the researcher receives; what is inside it is honest but for the part that `data` names."""
     part, rest = data[:1], data[1:]
     if part == b"r":
         return rest
-    answer = _answer()
+    receipt = _receipt()
     if part == b"e":
-        answer.entry = rest
-        answer.checkpoint, proof = _proved(rest)
-        answer.inclusion_proof[:] = proof
+        receipt.entry = rest
+        receipt.checkpoint, proof = _proved(rest)
+        receipt.inclusion_proof[:] = proof
     if part == b"k":
-        answer.checkpoint = _note(rest)
-    body = rest if part == b"a" else answer.SerializeToString()
-    signed = answer_pb2.SignedAnswer(answer=body, signature=_ANSWER.sign(body), key_id=_ANSWER.key_id)
+        receipt.checkpoint = _note(rest)
+    if part == b"h":
+        receipt.answer_hash = rest
+    answer = _answer(_signed_receipt(rest if part == b"a" else receipt.SerializeToString()))
     if part == b"s":
-        signed = parse_message(answer_pb2.SignedAnswer, rest)
-    padded = rest.ljust(_PADDED_BYTES, b"\0") if part == b"p" else pad_answer(signed)
+        answer = parse_message(answer_pb2.SignedAnswer, rest)
+    padded = rest.ljust(_PADDED_BYTES, b"\0") if part == b"p" else pad_answer(answer)
     return _ANSWER_KEY.sealing_key.seal(padded, answer_info(hash_bytes(_honest_ticket().ticket)))
 
 
+_NOISY_COUNT = -3
 _PADDED_BYTES = 16 * 1024
 
 
@@ -381,21 +398,86 @@ def _parse_answer(data: bytes) -> VerifiedAnswer:
 
 def _check_answer(answer: VerifiedAnswer, data: bytes) -> None:
     del data
-    require(answer.body.ticket_hash == hash_bytes(_honest_ticket().ticket), "an answer is to one's own ticket")
-    require(answer_pb2.Answer.FromString(answer.signed.answer) == answer.body, "what was signed is what is read")
+    body, ticket_hash = answer.receipt.body, hash_bytes(_honest_ticket().ticket)
+    require(body.ticket_hash == ticket_hash, "an answer is to one's own ticket")
+    require(answer_pb2.Receipt.FromString(answer.receipt.signed.receipt) == body, "what was signed is what is read")
+    require(
+        body.answer_hash == commit_answer(answer.salt, ticket_hash, answer.noisy_count), "a receipt is the answer's"
+    )
 
 
 def _answer_seeds() -> dict[str, bytes]:
-    body = _answer().SerializeToString()
-    signed = answer_pb2.SignedAnswer(answer=body, signature=_ANSWER.sign(body), key_id=_ANSWER.key_id)
+    body = _receipt().SerializeToString()
+    answer = _answer(_signed_receipt(body))
     return {
         "body": b"a" + body,
         "entry": b"e" + _charge(),
-        "signed": b"s" + signed.SerializeToString(),
-        "padded": b"p" + pad_answer(signed).rstrip(b"\0"),
+        "signed": b"s" + answer.SerializeToString(),
+        "padded": b"p" + pad_answer(answer).rstrip(b"\0"),
         "bad sealed": b"r" + bytes(1200),
         "bad length": b"p" + b"\xff\xff\xff\xff",
+        "bad hash": b"h" + bytes(32),
     }
+
+
+# --- quotes ----------------------------------------------------------------------------------------------------------
+
+
+def _slots(**changes: Any) -> bytes:
+    """The log entry in which an honest census node commits to noise slots."""
+    fields: dict[str, Any] = {"first": 6, "void_below": 6, "commitments": [f"{slot:064x}" for slot in range(6, 9)]}
+    event = Slots(**{**fields, **changes})
+    return encode_entry(Entry(sequence=2, time_ms=NOW_MS, policy=POLICY.hash.hex(), event=event))
+
+
+def _quote() -> census_service_pb2.QuoteResponse:
+    note, proof = _proved(_slots())
+    return census_service_pb2.QuoteResponse(
+        noise_slot=ticket_pb2.NoiseSlot(
+            number=7, commitment=(7).to_bytes(32, "big"), checkpoint=_WITNESS.cosign(note, NOW_MS // 1000)
+        ),
+        slot_entry=_slots(),
+        slot_index=2,
+        slot_proof=proof,
+    )
+
+
+def _parse_slot(data: bytes) -> ticket_pb2.NoiseSlot:
+    """The slot of a quote, one part of which is `data`."""
+    part, rest = data[:1], data[1:]
+    quote = _quote()
+    if part == b"e":
+        note, proof = _proved(rest)
+        quote.slot_entry, quote.slot_proof[:] = rest, proof
+        quote.noise_slot.checkpoint = _WITNESS.cosign(note, NOW_MS // 1000)
+    if part == b"k":
+        quote.noise_slot.checkpoint = rest.decode("utf-8", "replace")
+    if part == b"q":
+        quote = parse_message(census_service_pb2.QuoteResponse, rest)
+    return verify_slot(quote, CensusLog(_NOTES.verifier, _WITNESS.verifier))
+
+
+def _check_slot(slot: ticket_pb2.NoiseSlot, data: bytes) -> None:
+    del data
+    require(len(slot.commitment) == SALT_BYTES and slot.number < 2**63, "a slot is one of a batch")
+    require(parse_note(slot.checkpoint)[0].size == _LEAVES, "its checkpoint is the one that was cosigned")
+
+
+def _slot_seeds() -> dict[str, bytes]:
+    return {
+        "quote": b"q" + _quote().SerializeToString(),
+        "entry": b"e" + _slots(),
+        "bad other slots": b"e" + _slots(first=8, void_below=8),
+        "bad void": b"e" + _slots(void_below=8),
+        "bad event": b"e" + _charge(),
+        "bad checkpoint": b"k" + _proved(_slots())[0].encode(),
+    }
+
+
+_LEAVES = 3
+
+
+# --- the researcher's store ------------------------------------------------------------------------------------------
 
 
 @cache
@@ -492,9 +574,18 @@ TARGETS: Mapping[str, Target[Any]] = {
     "answer": Target(
         parse=_parse_answer,
         check=_check_answer,
-        covers=(open_answer,),
+        covers=(open_answer, verify_receipt),
         seeds=_answer_seeds,
         codes=frozenset({"SEALED_WRONGLY", "MALFORMED_MESSAGE", "UNKNOWN_KEY", "BAD_SIGNATURE", "COMMITMENT_MISMATCH"}),
+        mutations=200,
+    ),
+    "slot": Target(
+        parse=_parse_slot,
+        check=_check_slot,
+        covers=(verify_slot, CensusLog.verify_cosigned, CosignatureVerifier.verify, parse_entry, root_from_inclusion),
+        seeds=_slot_seeds,
+        codes=frozenset({"PEER_MISBEHAVED", "MALFORMED_MESSAGE"}),
+        words=(b'"type":"slots"', b'"first":', b'"void_below":', b"9007199254740992"),
         mutations=200,
     ),
     "inbox": Target(

@@ -20,7 +20,7 @@ from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, PeerUnavailableError
 from broker_common.privacy.accounting import price_units
 from broker_common.query.answer import SEALED_ANSWER_BYTES, pad_answer
-from broker_common.tlog.entries import Charged, Entry, Event, Released, encode_entry, parse_entry
+from broker_common.tlog.entries import Charged, Entry, Event, Expired, Released, encode_entry, parse_entry
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner
 from health_node.forwarding import VerifiedCharge, verify_charged
@@ -172,7 +172,9 @@ def test_entry_that_names_another_place_is_found_out(world: World) -> None:
 class Draft:
     """An answer that can still be changed, and how it is signed and sealed."""
 
-    answer: answer_pb2.Answer
+    receipt: answer_pb2.Receipt
+    noisy_count: int
+    salt: bytes
     key: SigningKey
     key_id: str
     sealing_key: SealingKey
@@ -180,10 +182,11 @@ class Draft:
     query_id: bytes
 
     def sealed(self) -> answer_pb2.SealedAnswer:
-        body = self.answer.SerializeToString(deterministic=True)
-        signed = answer_pb2.SignedAnswer(answer=body, signature=self.key.sign(body), key_id=self.key_id)
+        body = self.receipt.SerializeToString(deterministic=True)
+        signed = answer_pb2.SignedReceipt(receipt=body, signature=self.key.sign(body), key_id=self.key_id)
+        answer = answer_pb2.SignedAnswer(receipt=signed, noisy_count=self.noisy_count, answer_salt=self.salt)
         return answer_pb2.SealedAnswer(
-            query_id=self.query_id, sealed=self.sealing_key.seal(pad_answer(signed), self.info)
+            query_id=self.query_id, sealed=self.sealing_key.seal(pad_answer(answer), self.info)
         )
 
 
@@ -191,7 +194,9 @@ def draft(world: World, order: Order) -> Draft:
     """The honest answer to `order`, taken apart."""
     answer = world.open(order, world.answer(order))
     return Draft(
-        answer=answer,
+        receipt=answer.receipt,
+        noisy_count=answer.noisy_count,
+        salt=answer.salt,
         key=world.secrets.answer,
         key_id=world.secrets.answer.key_id,
         sealing_key=order.opening_key.sealing_key,
@@ -201,25 +206,25 @@ def draft(world: World, order: Order) -> Draft:
 
 
 def put_charge(world: World, change: Callable[[Charged], Event], *, sequence: int = 2) -> Callable[[Draft], None]:
-    """Replace the answer's charge by another one, properly logged and proved."""
+    """Replace the receipt's charge by another one, properly logged and proved."""
 
     def lie(made: Draft) -> None:
-        event = parse_entry(made.answer.entry).event
+        event = parse_entry(made.receipt.entry).event
         assert isinstance(event, Charged)
         forged = forge(world, change(event), sequence=sequence)
-        made.answer.checkpoint, made.answer.log_index, made.answer.entry = forged.note, forged.index, forged.entry
-        made.answer.inclusion_proof[:] = forged.proof
+        made.receipt.checkpoint, made.receipt.log_index, made.receipt.entry = forged.note, forged.index, forged.entry
+        made.receipt.inclusion_proof[:] = forged.proof
 
     return lie
 
 
 def everything_at(scale: int) -> Callable[[World], Callable[[Draft], None]]:
-    """Another scale and its own price, in the answer as in the log: only the ticket says otherwise."""
+    """Another scale and its own price, in the receipt as in the log: only the ticket says otherwise."""
 
     def for_world(world: World) -> Callable[[Draft], None]:
         def lie(made: Draft) -> None:
             put_charge(world, lambda charge: structs.replace(charge, scale=scale, units=price_units(scale)))(made)
-            made.answer.scale, made.answer.charged = scale, price_units(scale)
+            made.receipt.scale, made.receipt.charged = scale, price_units(scale)
 
         return lie
 
@@ -230,9 +235,9 @@ def charge_outside_the_log(_: World) -> Callable[[Draft], None]:
     """A charge in every respect like ours, under an honest checkpoint whose log does not hold it."""
 
     def lie(made: Draft) -> None:
-        entry = parse_entry(made.answer.entry)
+        entry = parse_entry(made.receipt.entry)
         assert isinstance(entry.event, Charged)
-        made.answer.entry = encode_entry(
+        made.receipt.entry = encode_entry(
             structs.replace(entry, event=structs.replace(entry.event, manifest=OTHER_HASH))
         )
 
@@ -243,7 +248,7 @@ def other_path(_: World) -> Callable[[Draft], None]:
     """A path that leads to another root."""
 
     def lie(made: Draft) -> None:
-        made.answer.inclusion_proof[0] = bytes(32)
+        made.receipt.inclusion_proof[0] = bytes(32)
 
     return lie
 
@@ -252,17 +257,17 @@ Lie = Callable[[World], Callable[[Draft], object]]
 
 
 def setting(**fields: object) -> Lie:
-    """Set plain fields of the answer."""
+    """Set plain fields of the receipt."""
 
     def lie(made: Draft) -> None:
         for name, value in fields.items():
-            setattr(made.answer, name, value)
+            setattr(made.receipt, name, value)
 
     return lambda _: lie
 
 
 def borrowing(**fields: object) -> Lie:
-    """Set how the answer is signed or sealed."""
+    """Set the answer, or how its receipt is signed or the whole sealed."""
 
     def lie(made: Draft) -> None:
         for name, value in fields.items():
@@ -275,7 +280,7 @@ FALSE_ANSWERS: dict[str, Lie] = {
     "another ticket": setting(ticket_hash=bytes(32)),
     "another scale": setting(scale=29),
     "another scale at its own price": setting(scale=29, charged=price_units(29)),
-    "another scale in the answer as in the log": everything_at(29),
+    "another scale in the receipt as in the log": everything_at(29),
     "a charge that is not in the log": charge_outside_the_log,
     "another path": other_path,
     "another price": setting(charged=price_units(30) - 1),
@@ -297,8 +302,16 @@ FALSE_ANSWERS: dict[str, Lie] = {
     "a charge at another scale": lambda world: put_charge(world, lambda charge: structs.replace(charge, scale=29)),
     "a charge of another price": lambda world: put_charge(world, lambda charge: structs.replace(charge, units=1)),
     "a charge that stands elsewhere": lambda world: put_charge(world, lambda charge: charge, sequence=7),
-    "no charge": lambda world: put_charge(world, lambda charge: Released(ticket=charge.ticket, answer=OTHER_HASH)),
-    "an unknown field": lambda _: lambda made: made.answer.MergeFromString(b"\xf8\x07\x01"),
+    "a charge for another slot": lambda world: put_charge(
+        world, lambda charge: structs.replace(charge, slot=charge.slot + 1)
+    ),
+    "no charge": lambda world: put_charge(world, lambda charge: Expired(ticket=charge.ticket)),
+    "another count than the receipt's": lambda _: lambda made: setattr(made, "noisy_count", made.noisy_count + 1),
+    "another salt than the receipt's": borrowing(salt=bytes(32)),
+    "no salt": borrowing(salt=b""),
+    "a hash of nothing": setting(answer_hash=b""),
+    "another hash": setting(answer_hash=bytes(32)),
+    "an unknown field": lambda _: lambda made: made.receipt.MergeFromString(b"\xf8\x07\x01"),
 }
 
 
@@ -308,7 +321,7 @@ def test_answer_that_does_not_hold_is_refused_and_not_kept(world: World, what: s
     answers, order = world.open_answers(), world.order()
     query = world.remember(answers, order)
     made = draft(world, order)
-    honest, noisy_count = made.sealed(), made.answer.noisy_count
+    honest, noisy_count = made.sealed(), made.noisy_count
     FALSE_ANSWERS[what](world)(made)
     with pytest.raises(PeerUnavailableError) as caught:
         answers.receive(made.sealed())
@@ -360,7 +373,7 @@ def test_answer_received_twice_is_one_answer(world: World) -> None:
     made = draft(world, order)
     first = answers.receive(made.sealed())
     assert answers.receive(made.sealed()) == first
-    made.answer.noisy_count += 1
+    made.noisy_count += 1
     assert answers.receive(made.sealed()) == first
     assert answers.all() == [first]
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from fakes.links import NO_CONTEXT, count, stream
 from fakes.world import FRENCH, HEALTH, OTHER_RESEARCHER, OWNER, RESEARCHER, Order, World, make_policy, make_pseudonyms
+from google.protobuf.message import Message
 from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.certificates import Identity
@@ -765,17 +766,20 @@ SAID_TO_RESEARCHERS = {
     census_service_pb2.CollectResponse: ["answer"],
     answer_pb2.SealedAnswer: ["query_id", "sealed"],
     census_service_pb2.QuoteResponse: [
-        *("scale", "charged", "margin_95", "remaining", "policy_hash", "census_release", "noise_slot", "expires_ms")
+        *("scale", "charged", "margin_95", "remaining", "policy_hash", "census_release", "noise_slot", "expires_ms"),
+        *("slot_entry", "slot_index", "slot_proof"),
     ],
-    answer_pb2.Answer: [
-        *("query_id", "ticket_hash", "noisy_count", "scale", "charged", "policy_hash", "log_index", "checkpoint"),
+    answer_pb2.SignedAnswer: ["receipt", "noisy_count", "answer_salt"],
+    answer_pb2.SignedReceipt: ["receipt", "signature", "key_id"],
+    answer_pb2.Receipt: [
+        *("query_id", "ticket_hash", "answer_hash", "scale", "charged", "policy_hash", "log_index", "checkpoint"),
         *("inclusion_proof", "entry"),
     ],
 }
 
 
 @pytest.mark.parametrize("message", SAID_TO_RESEARCHERS)
-def test_no_message_to_a_researcher_has_room_for_a_size(message: type[answer_pb2.Answer]) -> None:
+def test_no_message_to_a_researcher_has_room_for_a_size(message: type[Message]) -> None:
     """Every field that a researcher can see is listed here: none holds a sample's size, an exact count or a drop."""
     assert [field.name for field in message.DESCRIPTOR.fields] == SAID_TO_RESEARCHERS[message]
 

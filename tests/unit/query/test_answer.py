@@ -1,4 +1,4 @@
-"""Answers: one length whatever they say, and readable only as the answer to one's own ticket."""
+"""Answers: one length whatever they say, readable only as the answer to one's own ticket, with a receipt that is silent."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tripartite.v1 import answer_pb2
 
+from broker_common.crypto.commitments import commit_answer
 from broker_common.crypto.sealing import OpeningKey, answer_info
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError
-from broker_common.query.answer import SEALED_ANSWER_BYTES, VerifiedAnswer, open_answer, pad_answer
+from broker_common.query.answer import (
+    SEALED_ANSWER_BYTES,
+    VerifiedAnswer,
+    VerifiedReceipt,
+    open_answer,
+    pad_answer,
+    verify_receipt,
+)
 
 TICKET = b"t" * 32
 OTHER_TICKET = b"o" * 32
@@ -22,12 +30,16 @@ OPENING = OpeningKey.generate(SeededRandomness())
 PADDED_BYTES = 16 * 1024
 
 
-def answer(**changes: Any) -> answer_pb2.Answer:
-    """A plain answer."""
+SALT = b"s" * 32
+
+
+def receipt(noisy_count: int = 123, salt: bytes = SALT, **changes: Any) -> answer_pb2.Receipt:
+    """A plain receipt for an answer."""
+    ticket_hash = changes.get("ticket_hash", TICKET)
     fields: dict[str, Any] = {
         "query_id": b"q" * 16,
-        "ticket_hash": TICKET,
-        "noisy_count": 123,
+        "ticket_hash": ticket_hash,
+        "answer_hash": commit_answer(salt, ticket_hash, noisy_count),
         "scale": 30,
         "charged": 559_241,
         "policy_hash": b"p" * 32,
@@ -36,13 +48,25 @@ def answer(**changes: Any) -> answer_pb2.Answer:
         "inclusion_proof": [b"n" * 32] * 5,
         "entry": b"entry",
     }
-    return answer_pb2.Answer(**fields | changes)
+    return answer_pb2.Receipt(**fields | changes)
 
 
-def sign(message: answer_pb2.Answer, key: SigningKey = CENSUS) -> answer_pb2.SignedAnswer:
+def sign(message: answer_pb2.Receipt, key: SigningKey = CENSUS) -> answer_pb2.SignedReceipt:
     """Signed as the census node does."""
-    data = message.SerializeToString(deterministic=True)
-    return answer_pb2.SignedAnswer(answer=data, signature=key.sign(data), key_id=key.key_id)
+    return sign_bytes(message.SerializeToString(deterministic=True), key)
+
+
+def sign_bytes(data: bytes, key: SigningKey = CENSUS) -> answer_pb2.SignedReceipt:
+    """Any bytes, signed as a receipt."""
+    return answer_pb2.SignedReceipt(receipt=data, signature=key.sign(data), key_id=key.key_id)
+
+
+def answer(
+    signed: answer_pb2.SignedReceipt | None = None, *, noisy_count: int = 123, salt: bytes = SALT
+) -> answer_pb2.SignedAnswer:
+    """An answer with this receipt, by default an honest one."""
+    signed = sign(receipt(noisy_count, salt)) if signed is None else signed
+    return answer_pb2.SignedAnswer(receipt=signed, noisy_count=noisy_count, answer_salt=salt)
 
 
 def seal(padded: bytes, ticket_hash: bytes = TICKET) -> bytes:
@@ -71,44 +95,84 @@ def refusal(sealed: bytes, ticket_hash: bytes = TICKET, key: OpeningKey = OPENIN
 @settings(max_examples=40)
 def test_every_answer_has_one_length(count: int, index: int, proof: int, checkpoint: int) -> None:
     """Neither the count nor the age of the log shows in the size, and the answer comes through."""
-    message = answer(
-        noisy_count=count, log_index=index, inclusion_proof=[b"n" * 32] * proof, checkpoint="x" * checkpoint
-    )
+    message = receipt(count, log_index=index, inclusion_proof=[b"n" * 32] * proof, checkpoint="x" * checkpoint)
     signed = sign(message)
-    padded = pad_answer(signed)
+    padded = pad_answer(answer(signed, noisy_count=count))
     assert len(padded) == PADDED_BYTES
     sealed = seal(padded)
     assert len(sealed) == SEALED_ANSWER_BYTES
-    assert opened(sealed) == VerifiedAnswer(message, signed)
+    assert opened(sealed) == VerifiedAnswer(VerifiedReceipt(message, signed), count, SALT)
 
 
-def test_an_opened_answer_proves_itself_to_others() -> None:
-    """The signed message is kept byte for byte: whoever has the census agency's key can check it without the seal."""
-    verified = opened(seal(pad_answer(sign(answer()))))
-    CENSUS.verify_key.verify_signature(verified.signed.answer, verified.signed.signature)
-    assert verified.signed.key_id == CENSUS.key_id
-    assert answer_pb2.Answer.FromString(verified.signed.answer) == verified.body == answer()
+# --- receipts --------------------------------------------------------------------------------------------------------
+
+
+def test_a_receipt_proves_itself_to_others() -> None:
+    """It is kept byte for byte: whoever has the census agency's key can check it without the seal and the answer."""
+    kept = opened(seal(pad_answer(answer()))).receipt
+    CENSUS.verify_key.verify_signature(kept.signed.receipt, kept.signed.signature)
+    assert kept.signed.key_id == CENSUS.key_id
+    assert verify_receipt(kept.signed, ticket_hash=TICKET, census_keys=[CENSUS.verify_key]) == kept
+    assert kept.body == receipt()
+
+
+def test_a_receipt_tells_nothing_of_the_count() -> None:
+    """The same count under another salt is another hash, and no other field of a receipt depends on the count."""
+    assert receipt(salt=b"a" * 32).answer_hash != receipt(salt=b"b" * 32).answer_hash
+    few, many = receipt(-3), receipt(2**62)
+    few.answer_hash = many.answer_hash = b""
+    assert few == many
+    lengths = {len(sign(receipt(count)).SerializeToString()) for count in (0, -1, 123, 2**63 - 1, -(2**63))}
+    assert len(lengths) == 1
+
+
+def test_the_hash_of_an_answer_is_its_tickets() -> None:
+    """With salt and count of one's own nobody can open the receipt of another ticket."""
+    assert commit_answer(SALT, TICKET, 5) != commit_answer(SALT, OTHER_TICKET, 5)
+
+
+@pytest.mark.parametrize("count", [122, 124, -123, 0, 1230, 12, -(2**63)])
+def test_an_answer_that_is_not_what_its_receipt_commits_to_is_refused(count: int) -> None:
+    """The census agency cannot tell the researcher one count and commit to another."""
+    error = refusal(seal(pad_answer(answer(sign(receipt(123)), noisy_count=count))))
+    assert (error.code, error.details) == ("COMMITMENT_MISMATCH", {"subject": "answer"})
+
+
+@pytest.mark.parametrize("salt", [b"", b"s" * 31, b"s" * 33, b"t" * 32, bytes(32)])
+def test_a_salt_that_does_not_open_the_receipt_is_refused(salt: bytes) -> None:
+    """A salt has one length, so that it leaves no room for anything else, and opens the hash or is none."""
+    code = "COMMITMENT_MISMATCH" if len(salt) == len(SALT) else "MALFORMED_MESSAGE"
+    assert refusal(seal(pad_answer(answer(sign(receipt()), salt=salt)))).code == code
+
+
+@pytest.mark.parametrize("hashed", [b"", b"h" * 32, commit_answer(SALT, TICKET, 123)[:-1]])
+def test_a_receipt_that_commits_to_nothing_is_refused(hashed: bytes) -> None:
+    """An empty or a foreign hash would leave the agency free to claim another answer later."""
+    assert refusal(seal(pad_answer(answer(sign(receipt(answer_hash=hashed)))))).code == "COMMITMENT_MISMATCH"
 
 
 def test_a_signature_covers_the_bytes_carried_not_a_re_encoding() -> None:
     """The same fields in another order are other bytes; they come through as they were signed."""
-    canonical = answer().SerializeToString(deterministic=True)
+    canonical = receipt().SerializeToString(deterministic=True)
     # Field 1 (query id, 18 bytes with its tag) moved to the end.
     moved = canonical[18:] + canonical[:18]
-    signed = answer_pb2.SignedAnswer(answer=moved, signature=CENSUS.sign(moved), key_id=CENSUS.key_id)
-    assert opened(seal(pad_answer(signed))) == VerifiedAnswer(answer(), signed)
-    signed.answer = canonical
-    assert refusal(seal(pad_answer(signed))).code == "BAD_SIGNATURE"
+    signed = sign_bytes(moved)
+    assert opened(seal(pad_answer(answer(signed)))).receipt == VerifiedReceipt(receipt(), signed)
+    signed.receipt = canonical
+    assert refusal(seal(pad_answer(answer(signed)))).code == "BAD_SIGNATURE"
+
+
+# --- seal and padding ------------------------------------------------------------------------------------------------
 
 
 def longest(extra: int = 0) -> answer_pb2.SignedAnswer:
-    """The longest signed answer that fits, and so many bytes more."""
+    """The longest answer that fits, and so many bytes more."""
     room = PADDED_BYTES - 4
-    signed = answer_pb2.SignedAnswer(answer=bytes(room - 100))
-    while signed.ByteSize() < room + extra:
-        signed.answer += bytes(1)
-    assert signed.ByteSize() == room + extra
-    return signed
+    message = answer_pb2.SignedAnswer(answer_salt=bytes(room - 100))
+    while message.ByteSize() < room + extra:
+        message.answer_salt += bytes(1)
+    assert message.ByteSize() == room + extra
+    return message
 
 
 def test_an_answer_that_does_not_fit_is_not_cut() -> None:
@@ -120,39 +184,39 @@ def test_an_answer_that_does_not_fit_is_not_cut() -> None:
 
 def test_an_answer_to_another_ticket_does_not_open() -> None:
     """The seal binds the ticket; answers cannot be swapped between one's own questions either."""
-    sealed = seal(pad_answer(sign(answer(ticket_hash=OTHER_TICKET))), OTHER_TICKET)
+    sealed = seal(pad_answer(answer(sign(receipt(ticket_hash=OTHER_TICKET)))), OTHER_TICKET)
     assert refusal(sealed).code == "SEALED_WRONGLY"
     other_key = OpeningKey.generate(SeededRandomness("other"))
-    assert refusal(seal(pad_answer(sign(answer()))), key=other_key).code == "SEALED_WRONGLY"
+    assert refusal(seal(pad_answer(answer())), key=other_key).code == "SEALED_WRONGLY"
 
 
 def test_an_answer_signed_for_another_ticket_is_refused() -> None:
     """Anybody can seal to the ticket's key; a genuine answer sealed anew for another ticket is not accepted."""
-    error = refusal(seal(pad_answer(sign(answer(ticket_hash=OTHER_TICKET)))))
-    assert (error.code, error.details) == ("COMMITMENT_MISMATCH", {"subject": "answer's ticket"})
+    error = refusal(seal(pad_answer(answer(sign(receipt(ticket_hash=OTHER_TICKET))))))
+    assert (error.code, error.details) == ("COMMITMENT_MISMATCH", {"subject": "receipt's ticket"})
 
 
 def test_an_answer_of_anybody_else_is_refused() -> None:
     """The health node, which knows the ticket, cannot answer it."""
     forger = SigningKey(Purpose.ANSWER, b"f" * 32)
-    forged = sign(answer(), forger)
-    assert refusal(seal(pad_answer(forged))).code == "UNKNOWN_KEY"
+    forged = sign(receipt(), forger)
+    assert refusal(seal(pad_answer(answer(forged)))).code == "UNKNOWN_KEY"
     forged.key_id = CENSUS.key_id
-    assert refusal(seal(pad_answer(forged))).code == "BAD_SIGNATURE"
+    assert refusal(seal(pad_answer(answer(forged)))).code == "BAD_SIGNATURE"
     ticket_key = SigningKey(Purpose.TICKET, bytes(32))
-    forged = sign(answer(), ticket_key)
+    forged = sign(receipt(), ticket_key)
     forged.key_id = CENSUS.key_id
-    assert refusal(seal(pad_answer(forged))).code == "BAD_SIGNATURE"
+    assert refusal(seal(pad_answer(answer(forged)))).code == "BAD_SIGNATURE"
 
 
-def test_an_altered_count_is_refused() -> None:
-    """The signature covers what is read."""
-    signed = sign(answer())
-    signed.answer = answer(noisy_count=124).SerializeToString(deterministic=True)
-    assert refusal(seal(pad_answer(signed))).code == "BAD_SIGNATURE"
+def test_an_altered_hash_is_refused() -> None:
+    """The signature covers what the answer is opened against."""
+    signed = sign(receipt())
+    signed.receipt = receipt(124).SerializeToString(deterministic=True)
+    assert refusal(seal(pad_answer(answer(signed, noisy_count=124)))).code == "BAD_SIGNATURE"
 
 
-GOOD = pad_answer(sign(answer()))
+GOOD = pad_answer(answer())
 LENGTH = int.from_bytes(GOOD[:4], "big")
 MISPADDED = {
     "empty": b"",
@@ -181,15 +245,14 @@ def test_an_empty_message_is_no_answer() -> None:
     assert refusal(seal(bytes(PADDED_BYTES))).code == "UNKNOWN_KEY"
 
 
-def test_a_signed_message_that_is_no_answer_is_refused() -> None:
-    """Even the census key's signature does not make other bytes an answer."""
-    for data in (b"\xff", answer().SerializeToString() + b"\xf8\x7f\x01"):
-        signed = answer_pb2.SignedAnswer(answer=data, signature=CENSUS.sign(data), key_id=CENSUS.key_id)
-        assert refusal(seal(pad_answer(signed))).code == "MALFORMED_MESSAGE"
+def test_a_signed_message_that_is_no_receipt_is_refused() -> None:
+    """Even the census key's signature does not make other bytes a receipt."""
+    for data in (b"\xff", receipt().SerializeToString() + b"\xf8\x7f\x01"):
+        assert refusal(seal(pad_answer(answer(sign_bytes(data))))).code == "MALFORMED_MESSAGE"
 
 
 def test_the_name_of_an_unknown_key_is_cut() -> None:
     """What a stranger sends is not shown at length."""
-    signed = sign(answer())
+    signed = sign(receipt())
     signed.key_id = "k" * 1000
-    assert refusal(seal(pad_answer(signed))).details == {"key": "k" * 64, "subject": "answer"}
+    assert refusal(seal(pad_answer(answer(signed)))).details == {"key": "k" * 64, "subject": "answer"}
