@@ -98,7 +98,6 @@ CODES: Final[Mapping[str, str]] = {
     "CHARGE_DIFFERS": "the two agencies' logs name different questions for one ticket",
     "MANIFEST_DIFFERS": "a charge is for a sample that the health agency did not send",
     "LINKAGE_DIFFERS": "the two agencies' records were not linked by the same chain at a charge",
-    "CHARGE_NOT_REPORTED": "the health agency says settled and has no proof of the charge",
     "REPORT_WRONG": "the charge that the health agency was shown is not in the census log",
     "REFUSED_BUT_CHARGED": "a ticket is charged that the census agency had refused",
     "SETTLED_NOT_RELEASED": "the census agency said that an answer is out, and its log does not release it",

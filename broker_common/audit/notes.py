@@ -9,20 +9,22 @@ is a problem: nothing in an export is without meaning.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from broker_common.crypto.cards import PURPOSES, VerifiedCard
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.tlog.cosignature import CosignatureVerifier, note_lines
-from broker_common.tlog.note import KEY_HASH_BYTES, Checkpoint, NoteVerifier, parse_note
-from broker_common.crypto.base64_text import parse_base64
+from broker_common.tlog.note import Checkpoint, NoteVerifier, key_hash, parse_note
 
 __all__ = ["CheckedNote", "KeyHistory", "NoteChecker", "NoteError"]
 
 _NEVER = 2**63
 _MOST_KEPT = 256
+# What C2SP assigns.
+_ED25519 = b"\x01"
+_TIMESTAMPED_ED25519 = b"\x04"
 
 
 class KeyHistory:
@@ -36,20 +38,18 @@ class KeyHistory:
     def learn(self, card: VerifiedCard, time_ms: int) -> None:
         """Take in a card that is in use from this time on. Keys that it does not list have ended."""
         self.origin = card.card.origin
-        listed: dict[VerifyKey, int] = {}
+        until: dict[VerifyKey, int] = {}
         for purpose in PURPOSES[card.card.role]:
-            for key, public in card.listed(purpose):
+            for listed, public in card.listed(purpose):
                 if isinstance(public, VerifyKey):
-                    listed[public] = key.until_ms or _NEVER
+                    until[public] = listed.until_ms or _NEVER
         for key, until_ms in self._until.items():
-            listed.setdefault(key, min(until_ms, time_ms))
-        self._until = listed
+            until.setdefault(key, min(until_ms, time_ms))
+        self._until = until
 
     def keys(self, purpose: Purpose, since_ms: int = 0) -> tuple[VerifyKey, ...]:
         """Keys for a kind of signature that had not ended at this time."""
-        return tuple(
-            key for key, until_ms in self._until.items() if key.purpose is purpose and since_ms < until_ms
-        )
+        return tuple(key for key, until_ms in self._until.items() if key.purpose is purpose and since_ms <= until_ms)
 
 
 class NoteError(Exception):
@@ -66,61 +66,63 @@ class CheckedNote:
     """A checkpoint whose every signature line holds."""
 
     checkpoint: Checkpoint
-    # When the witness cosigned it, in seconds; None where no cosignature was asked for.
-    time_s: int | None
+    # When each witness cosigned it, in seconds, by the witness's name.
+    times: Mapping[str, int]
 
 
 class NoteChecker:
     """Checks notes. Many entries name the same one: what was checked last is remembered."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, NoteVerifier, CosignatureVerifier | None], CheckedNote] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, NoteVerifier, tuple[CosignatureVerifier, ...]], CheckedNote] = OrderedDict()
 
-    def check(self, note: str, log: NoteVerifier, witness: CosignatureVerifier | None) -> CheckedNote:
-        """The checkpoint of a note that the log signed, and, if one is given, the witness cosigned.
+    def check(self, note: str, log: NoteVerifier, witnesses: Sequence[CosignatureVerifier] = ()) -> CheckedNote:
+        """The checkpoint of a note that the log signed, and that nobody cosigned but these witnesses.
 
         Raises:
             NoteError: CHECKPOINT_MALFORMED, BAD_SIGNATURE, NOT_COSIGNED or UNKNOWN_SIGNATURE.
         """
-        asked = (note, log, witness)
+        asked = (note, log, tuple(witnesses))
         kept = self._kept.get(asked)
         if kept is None:
-            kept = _check(note, log, witness)
-            self._kept[asked] = kept
+            kept = self._kept[asked] = _check(note, log, witnesses)
             if len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
         return kept
 
 
-def _check(note: str, log: NoteVerifier, witness: CosignatureVerifier | None) -> CheckedNote:
+def _check(note: str, log: NoteVerifier, witnesses: Sequence[CosignatureVerifier]) -> CheckedNote:
+    # 1. Its form.
     try:
-        parse_note(note)
+        checkpoint, _ = parse_note(note)
+        lines = note_lines(note)
     except InvalidRequestError as error:
         raise NoteError("CHECKPOINT_MALFORMED", error.details.get("problem", "")) from error
+    # 2. The log's own signature.
     try:
-        checkpoint = log.verify_checkpoint(note)
+        log.verify_checkpoint(note)
     except InvalidRequestError as error:
         raise NoteError("BAD_SIGNATURE", f"of {log.name}") from error
-    time_s = None
-    if witness is not None:
-        try:
-            time_s = witness.verify(note).time_s
-        except InvalidRequestError as error:
-            raise NoteError("NOT_COSIGNED", f"by {witness.name}") from error
-    known = {_line(vkey) for verifier in (log, witness) if verifier is not None for vkey in _vkeys(verifier)}
-    lines = note_lines(note)
-    for name, key_hash in lines:
-        if (name, key_hash) not in known:
-            raise NoteError("UNKNOWN_SIGNATURE", f"{name}+{key_hash.hex()}")
+    # 3. Every cosignature that says that it is by a known witness.
+    explained = _lines_of(log)
+    times: dict[str, int] = {}
+    for witness in witnesses:
+        explained |= _lines_of(witness)
+        if any(line in _lines_of(witness) for line in lines):
+            try:
+                times[witness.name] = witness.verify(note).time_s
+            except InvalidRequestError as error:
+                raise NoteError("NOT_COSIGNED", f"by {witness.name}") from error
+    # 4. Nothing else, and nothing twice.
+    for name, key in lines:
+        if (name, key) not in explained:
+            raise NoteError("UNKNOWN_SIGNATURE", f"{name}+{key.hex()}")
     if len(set(lines)) < len(lines):
         raise NoteError("UNKNOWN_SIGNATURE", "a key has signed twice")
-    return CheckedNote(checkpoint, time_s)
+    return CheckedNote(checkpoint, times)
 
 
-def _vkeys(verifier: NoteVerifier | CosignatureVerifier) -> Sequence[str]:
-    return verifier.to_text().splitlines()
-
-
-def _line(vkey: str) -> tuple[str, bytes]:
-    name, hexed, _ = vkey.split("+", 2)
-    return name, bytes.fromhex(hexed)[:KEY_HASH_BYTES]
+def _lines_of(verifier: NoteVerifier | CosignatureVerifier) -> set[tuple[str, bytes]]:
+    """How the signature lines of these keys begin."""
+    kind = _ED25519 if isinstance(verifier, NoteVerifier) else _TIMESTAMPED_ED25519
+    return {(verifier.name, key_hash(verifier.name, kind, key)) for key in verifier.keys}

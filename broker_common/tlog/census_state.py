@@ -9,7 +9,7 @@ answer that nobody fetched is kept as long as the policy under which it was rele
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, replace
 
 from broker_common.crypto.signing import Purpose, VerifyKey, key_named
@@ -60,7 +60,14 @@ class CensusState(StoreState):
 
     role = "census"
 
-    def __init__(self, identity_key: VerifyKey) -> None:
+    def __init__(
+        self,
+        identity_key: VerifyKey,
+        *,
+        tickets: MutableMapping[str, ChargedTicket] | None = None,
+        ticket_of_query: MutableMapping[str, str] | None = None,
+    ) -> None:
+        """`tickets` and `ticket_of_query`, both empty, are where to keep what grows with the log, if not in memory."""
         super().__init__(identity_key)
         self.policy: Policy | None = None
         self.adopted: Adopted | None = None
@@ -70,12 +77,12 @@ class CensusState(StoreState):
         self.shut_down = False
         # While it is shut down: `budget` or `operator`; otherwise empty.
         self.shutdown_reason = ""
-        # By ticket hash, in the order of the charges.
-        self.tickets: dict[str, ChargedTicket] = {}
+        # By ticket hash.
+        self.tickets: MutableMapping[str, ChargedTicket] = {} if tickets is None else tickets
         # Charged and not released; released, not delivered and not expired. Ordered, small however old the log is.
         self.unreleased: dict[str, None] = {}
         self.undelivered: dict[str, None] = {}
-        self._ticket_of_query: dict[str, str] = {}
+        self._ticket_of_query: MutableMapping[str, str] = {} if ticket_of_query is None else ticket_of_query
         # The first noise slot that nobody has committed to yet.
         self.next_slot = 0
         # Slots that may still serve a ticket, with the hex commitments to their secrets.
@@ -241,7 +248,10 @@ class CensusState(StoreState):
     def _commit_slots(self, entry: Entry, event: Slots) -> None:
         self._require(entry, event.first == self.next_slot, "SLOT_SKIPPED", f"slot {self.next_slot} is the next one")
         self._require(
-            entry, event.void_below <= event.first, "SLOT_VOID", "slots are committed to that serve nobody from the start"
+            entry,
+            event.void_below <= event.first,
+            "SLOT_VOID",
+            "slots are committed to that serve nobody from the start",
         )
         for slot in [slot for slot in self.open_slots if slot < event.void_below]:
             del self.open_slots[slot]
