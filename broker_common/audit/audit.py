@@ -24,7 +24,7 @@ from broker_common.audit.key_state import KeyState
 from broker_common.audit.log_audit import LogAudit
 from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.audit.log_files import Report
-from broker_common.audit.notes import CheckedNote, NoteError
+from broker_common.audit.notes import ANYBODY, CheckedNote, NoteError
 from broker_common.audit.opened_criteria import check_criteria, is_criteria
 from broker_common.audit.receipts import ReceiptForms, Receipts
 from broker_common.audit.reconciling import Reconciling
@@ -182,13 +182,15 @@ def _verify_seen(logs: Mapping[str, LogAudit[Any]], findings: Findings) -> dict[
         _take_cosigned(role, log, findings)
         if other is None or not other.files.has(WITNESSED):
             continue
-        note = other.files.read_note(WITNESSED)
+        if not other.is_complete:
+            findings.skip(texts.WITNESS_UNKNOWN.format(role=role))
+            continue
+        witness = other.parties.own_witness(0)
         try:
-            seen[role] = log.verify_witnessed(note, other.parties.own_witness(0))
+            note = other.files.read_note(WITNESSED)
+            seen[role] = log.verify_past(note, cosigned_by=witness.name, witness=witness)
         except NoteError as error:
-            # What the log's own key signed convicts the log; anything else whoever hands it in.
-            guilty = role if error.code in {"LOG_BEHIND", "SPLIT_VIEW"} else other.role
-            findings.problem(error.code, guilty, None, f"{WITNESSED}, {error.detail}")
+            log.report(error, other.role, None, WITNESSED)
         else:
             log.note_cosigned(seen[role])
     for role, log in logs.items():
@@ -202,9 +204,9 @@ def _take_cosigned(role: str, log: LogAudit[Any], findings: Findings) -> None:
         findings.skip(texts.NOT_COSIGNED.format(role=role))
         return
     try:
-        checked = log.verify_past(log.files.read_note(COSIGNED), cosigned_by="")
+        checked = log.verify_past(log.files.read_note(COSIGNED), cosigned_by=ANYBODY)
     except NoteError as error:
-        findings.problem(error.code, role, None, f"{COSIGNED}, {error.detail}")
+        log.report(error, role, None, COSIGNED)
     else:
         log.note_cosigned(checked)
 

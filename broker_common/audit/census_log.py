@@ -103,8 +103,9 @@ class CensusLog:
         try:
             checked = self.audit.verify_past(event.checkpoint, cosigned_by=origin)
         except NoteError as error:
-            code = "RELEASE_NOT_COSIGNED" if error.code == "NOT_COSIGNED" else error.code
-            self._findings.problem(code, "census", entry.sequence, error.detail)
+            if error.code == "NOT_COSIGNED":
+                error = NoteError("RELEASE_NOT_COSIGNED", f"not {error.detail}")
+            self.audit.report(error, "census", entry.sequence)
             return
         if 1000 * checked.times[origin] > entry.time_ms + MOST_SKEW_MS:
             self._findings.problem("COSIGNED_LATER", "census", entry.sequence)

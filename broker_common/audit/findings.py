@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from broker_common.audit.codes import CODES, PENDING
+from broker_common.audit.codes import CODES, PENDING, REPLAY
 
 __all__ = ["MOST_PROBLEMS", "Findings", "Problem", "printable"]
 
@@ -39,7 +39,9 @@ class Findings:
 
     def problem(self, code: str, log: str, entry: int | None = None, detail: str = "") -> None:
         """Note a problem."""
-        text = CODES[code] if not detail else f"{CODES[code]}: {printable(detail)}"
+        text = printable(detail) if code in REPLAY else CODES[code]
+        if code not in REPLAY and detail:
+            text += f": {printable(detail)}"
         self.count += 1
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append(Problem(code, log, entry, text))

@@ -65,12 +65,7 @@ class HealthLog:
         try:
             checked = census.verify_past(event.checkpoint)
         except NoteError as error:
-            if error.code in {"LOG_BEHIND", "SPLIT_VIEW"}:
-                # It is the census log that does not hold what it had signed.
-                detail = f"shown to the health agency, entry {entry.sequence} of its log, {error.detail}"
-                self._findings.problem(error.code, "census", None, detail)
-            else:
-                self._findings.problem(error.code, "health", entry.sequence, error.detail)
+            census.report(error, "health", entry.sequence)
             return
         self.seen_size = max(self.seen_size, checked.checkpoint.size)
         charged = census.state.tickets.get(event.ticket)

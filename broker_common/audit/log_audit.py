@@ -42,8 +42,9 @@ class LogAudit(Generic[StateT]):
         self.notes = NoteChecker()
         # Of every entry that was folded in.
         self.times = SpilledTimes()
-        # Whether every entry was folded in.
+        # Whether every entry was folded in; and whether one could not be.
         self.is_complete = False
+        self._is_cut = False
         # Of the newest checkpoint that the other agency has cosigned, and when it did; none, 0.
         self.cosigned_size = 0
         self.cosigned_ms = 0
@@ -74,6 +75,7 @@ class LogAudit(Generic[StateT]):
             going = going and is_covered and self._fold(index, data, take)
         size = self.files.checkpoint.size if self.files.checkpoint else 0
         self.is_complete = going and self.files.checkpoint is not None and self.state.size == size
+        self._is_cut = not self.is_complete
         if not going:
             self._findings.skip(f"The {self.role} log from entry {self.state.size} on: it was not replayed.")
 
@@ -158,48 +160,50 @@ class LogAudit(Generic[StateT]):
 
     # --- what others saw -------------------------------------------------------------------------------------------
 
-    def verify_past(self, note: str, *, cosigned_by: str | None = None) -> CheckedNote:
+    def verify_past(
+        self, note: str, *, cosigned_by: str | None = None, witness: CosignatureVerifier | None = None
+    ) -> CheckedNote:
         """A note on this log that stands somewhere else: signed by the log, cosigned by nobody but its witnesses, and of it.
 
-        `cosigned_by` names the witness that has to have cosigned it; empty for any.
+        `cosigned_by` is as in `NoteChecker.check`. Where `witness` is given, it is the only one: who hands a note in says
+        itself under which keys it cosigned it.
 
         Raises:
             NoteError: what does not hold.
         """
-        since = self._since(self._parse(note))
-        checked = self.notes.check(note, self.parties.log(since), self.parties.witnesses(since))
-        self._verify_part(checked.checkpoint)
-        if cosigned_by is not None and not (cosigned_by in checked.times or (not cosigned_by and checked.times)):
-            raise NoteError("NOT_COSIGNED", f"by {cosigned_by or 'anybody'}")
-        return checked
-
-    def verify_witnessed(self, note: str, witness: CosignatureVerifier) -> CheckedNote:
-        """The same for a note that the witness itself hands in, with its own keys."""
-        checkpoint = self._parse(note)
-        since = self._since(checkpoint)
-        checked = self.notes.check(note, self.parties.log(since), (witness,))
-        self._verify_part(checked.checkpoint)
-        if witness.name not in checked.times:
-            raise NoteError("NOT_COSIGNED", f"by {witness.name}")
-        return checked
-
-    def _verify_part(self, checkpoint: Checkpoint) -> None:
-        tree = self.files.tree
+        try:
+            since = self._since(parse_checkpoint(note))
+        except ValueError as error:
+            raise NoteError("CHECKPOINT_MALFORMED", str(error)) from error
+        witnesses = self.parties.witnesses(since) if witness is None else (witness,)
+        try:
+            checked = self.notes.check(note, self.parties.log(since), witnesses, cosigned_by=cosigned_by)
+        except NoteError as error:
+            if self._is_cut:
+                raise NoteError("UNTOLD") from error
+            raise
+        tree, checkpoint = self.files.tree, checked.checkpoint
+        if not self.files.is_whole:
+            raise NoteError("UNTOLD")
         if checkpoint.size > tree.size:
-            if self.files.is_whole:
-                raise NoteError("LOG_BEHIND", f"of {checkpoint.size} entries, {tree.size} were handed in")
-            return
+            raise NoteError("LOG_BEHIND", f"of {checkpoint.size} entries, {tree.size} were handed in")
         if tree.root(checkpoint.size) != checkpoint.root:
             raise NoteError("SPLIT_VIEW", f"at {checkpoint.size} entries")
+        return checked
+
+    def report(self, error: NoteError, log: str, entry: int | None, where: str = "") -> None:
+        """Note that a note on this log does not hold, or that it cannot be told whether it does."""
+        detail = ", ".join(part for part in (where, error.detail) if part)
+        if error.code == "UNTOLD":
+            self._findings.skip(f"Checkpoints of the {self.role} log that others have seen: too little of it is known.")
+        elif error.code in {"LOG_BEHIND", "SPLIT_VIEW"} and log != self.role:
+            # What its own key signed convicts the log, not whoever shows it.
+            at = "" if entry is None else f"{log} log, entry {entry}, "
+            self._findings.problem(error.code, self.role, None, at + detail)
+        else:
+            self._findings.problem(error.code, log, entry, detail)
 
     def _since(self, checkpoint: Checkpoint) -> int:
         """When the last entry was made that a checkpoint covers."""
         last = min(checkpoint.size, len(self.times)) - 1
         return self.times[last] if last >= 0 else 0
-
-    @staticmethod
-    def _parse(note: str) -> Checkpoint:
-        try:
-            return parse_checkpoint(note)
-        except ValueError as error:
-            raise NoteError("CHECKPOINT_MALFORMED", str(error)) from error

@@ -33,6 +33,7 @@ __all__ = ["LogFiles", "Report"]
 Report: TypeAlias = Callable[[int, int], None]
 _MOST_BUNDLE_BYTES = TILE_WIDTH * (2 + MAX_ENTRY_BYTES)
 _MOST_TILE_BYTES = TILE_WIDTH * HASH_BYTES
+_TILES = "tile/"
 _LEAVES = "tile/0/"
 
 
@@ -143,13 +144,14 @@ class LogFiles:
 
     def _find_strangers(self, others: Callable[[str], bool]) -> None:
         found = list(self._part.names())
-        # No more than there can be: whoever makes up a size must not have us list its tiles.
-        size = min(self.checkpoint.size, TILE_WIDTH * (len(found) + 1)) if self.checkpoint else 0
-        known = {CHECKPOINT_PATH, COSIGNED, WITNESSED, *tile_paths(size)}
+        # Whoever makes up a size must not have us list its tiles; then there is no saying which of them belong.
+        size = self.checkpoint.size if self.checkpoint else 0
+        is_plausible = 0 < size <= TILE_WIDTH * len(found)
+        known = {CHECKPOINT_PATH, COSIGNED, WITNESSED, *(tile_paths(size) if is_plausible else ())}
         for name, is_file in found:
             if not is_file:
                 self._findings.problem("FILE_UNUSABLE", self._role, None, name)
-            elif name not in known and not others(name):
+            elif name not in known and not others(name) and (is_plausible or not name.startswith(_TILES)):
                 self._findings.problem("UNKNOWN_FILE", self._role, None, name)
 
     def _leaves(self, size: int, entries: CompactTree, report: Report) -> Iterator[bytes]:

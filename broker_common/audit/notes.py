@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from broker_common.crypto.cards import PURPOSES, VerifiedCard
 from broker_common.crypto.signing import Purpose, VerifyKey
@@ -18,10 +19,12 @@ from broker_common.errors import InvalidRequestError
 from broker_common.tlog.cosignature import CosignatureVerifier, note_lines
 from broker_common.tlog.note import Checkpoint, NoteVerifier, key_hash, parse_note
 
-__all__ = ["CheckedNote", "KeyHistory", "NoteChecker", "NoteError"]
+__all__ = ["ANYBODY", "CheckedNote", "KeyHistory", "NoteChecker", "NoteError"]
 
 _NEVER = 2**63
 _MOST_KEPT = 256
+# Instead of a witness's name.
+ANYBODY = ""
 # What C2SP assigns.
 _ED25519 = b"\x01"
 _TIMESTAMPED_ED25519 = b"\x04"
@@ -53,7 +56,7 @@ class KeyHistory:
 
 
 class NoteError(Exception):
-    """A note does not hold; `code` is one of `codes`."""
+    """A note does not hold; `code` is one of `codes`, or UNTOLD: too little of the log is known to say."""
 
     def __init__(self, code: str, detail: str = "") -> None:
         super().__init__(f"{code}: {detail}")
@@ -70,28 +73,42 @@ class CheckedNote:
     times: Mapping[str, int]
 
 
+_Asked: TypeAlias = tuple[str, NoteVerifier, tuple[CosignatureVerifier, ...], str | None]
+
+
 class NoteChecker:
     """Checks notes. Many entries name the same one: what was checked last is remembered."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, NoteVerifier, tuple[CosignatureVerifier, ...]], CheckedNote] = OrderedDict()
+        self._kept: OrderedDict[_Asked, CheckedNote] = OrderedDict()
 
-    def check(self, note: str, log: NoteVerifier, witnesses: Sequence[CosignatureVerifier] = ()) -> CheckedNote:
+    def check(
+        self,
+        note: str,
+        log: NoteVerifier,
+        witnesses: Sequence[CosignatureVerifier] = (),
+        *,
+        cosigned_by: str | None = None,
+    ) -> CheckedNote:
         """The checkpoint of a note that the log signed, and that nobody cosigned but these witnesses.
+
+        `cosigned_by` names the witness that has to have cosigned it; `ANYBODY` is enough for it.
 
         Raises:
             NoteError: CHECKPOINT_MALFORMED, BAD_SIGNATURE, NOT_COSIGNED or UNKNOWN_SIGNATURE.
         """
-        asked = (note, log, tuple(witnesses))
+        asked = (note, log, tuple(witnesses), cosigned_by)
         kept = self._kept.get(asked)
         if kept is None:
-            kept = self._kept[asked] = _check(note, log, witnesses)
+            kept = self._kept[asked] = _check(*asked)
             if len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
         return kept
 
 
-def _check(note: str, log: NoteVerifier, witnesses: Sequence[CosignatureVerifier]) -> CheckedNote:
+def _check(
+    note: str, log: NoteVerifier, witnesses: Sequence[CosignatureVerifier], cosigned_by: str | None
+) -> CheckedNote:
     # 1. Its form.
     try:
         checkpoint, _ = parse_note(note)
@@ -113,6 +130,8 @@ def _check(note: str, log: NoteVerifier, witnesses: Sequence[CosignatureVerifier
                 times[witness.name] = witness.verify(note).time_s
             except InvalidRequestError as error:
                 raise NoteError("NOT_COSIGNED", f"by {witness.name}") from error
+    if cosigned_by is not None and not (cosigned_by in times or (cosigned_by == ANYBODY and times)):
+        raise NoteError("NOT_COSIGNED", f"by {cosigned_by or 'anybody'}")
     # 4. Nothing else, and nothing twice.
     for name, key in lines:
         if (name, key) not in explained:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tripartite.v1 import ticket_pb2
 
+from broker_common.audit import texts
 from broker_common.audit.census_log import CensusLog
 from broker_common.audit.documents import MAX_DOCUMENT_BYTES, RECEIPTS, ReceiptFile, parse_receipt_file
 from broker_common.audit.findings import Findings
@@ -19,7 +20,7 @@ from broker_common.audit.handed_in import Part, UnreadableError
 from broker_common.audit.health_log import HealthLog
 from broker_common.audit.log_audit import LogAudit
 from broker_common.audit.log_files import Report
-from broker_common.audit.notes import NoteError
+from broker_common.audit.notes import ANYBODY, NoteError
 from broker_common.audit.parties import KnownResearcher
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.signing import Purpose
@@ -97,9 +98,9 @@ class ReceiptForms:
         self, shown: ReceiptFile, signed: ticket_pb2.SignedTicket, body: ticket_pb2.Ticket
     ) -> VerifiedTicket | None:
         known, time_ms = self._researcher_of(signed.ticket, body.researcher_id)
-        if known is None and shown.state != "answered":
+        if known is None and (shown.state != "answered" or not self._log.is_complete):
             # Nothing was asked of the census agency for somebody whom it does not know.
-            self._findings.skip("Questions of researchers whom the census agency has never registered.")
+            self._findings.skip(texts.UNKNOWN_RESEARCHERS)
             return None
         researchers = {}
         if known is not None:
@@ -127,6 +128,9 @@ class ReceiptForms:
                 shown.signed_receipt, ticket_hash=ticket.hash, census_keys=log.parties.own.keys(Purpose.ANSWER)
             )
         except BrokerError as error:
+            if error.code == "UNKNOWN_KEY" and not log.is_complete:
+                self._findings.skip(texts.UNKNOWN_ANSWER_KEYS)
+                return None
             code = "DOCUMENT_MALFORMED" if error.code == "MALFORMED_MESSAGE" else "RECEIPT_UNSIGNED"
             self._findings.problem(code, _LOG, None, f"{shown.query}, {error.text}")
             return None
@@ -134,10 +138,7 @@ class ReceiptForms:
         try:
             checkpoint = log.verify_past(body.checkpoint).checkpoint
         except NoteError as error:
-            is_census = error.code in {"LOG_BEHIND", "SPLIT_VIEW"}
-            self._findings.problem(
-                error.code, "census" if is_census else _LOG, None, f"in the receipt of {shown.query}, {error.detail}"
-            )
+            log.report(error, _LOG, None, f"the receipt of {shown.query}")
             return None
         try:
             root = root_from_inclusion(body.entry, body.log_index, checkpoint.size, body.inclusion_proof)
@@ -234,9 +235,9 @@ class Receipts(ReceiptForms):
             self._findings.problem("SLOT_WRONG", "census", charged.index)
             return
         try:
-            checked = self._census.audit.verify_past(slot.checkpoint, cosigned_by="")
+            checked = self._census.audit.verify_past(slot.checkpoint, cosigned_by=ANYBODY)
         except NoteError as error:
-            self._findings.problem(error.code, "census", charged.index, f"in the ticket, {error.detail}")
+            self._census.audit.report(error, "census", charged.index, "in the ticket")
             return
         if not committed[0] < checked.checkpoint.size <= charged.index:
             self._findings.problem("SLOT_LATE", "census", charged.index)

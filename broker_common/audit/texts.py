@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 __all__ = [
+    "CRITERIA_HELP",
     "CRITERIA_NOT_CHECKED",
+    "DIRECTORY_MISSING",
+    "DIRECTORY_REMEDY",
+    "ENTRIES",
+    "ENTRY",
     "EXPORTED",
     "EXPORTING",
     "EXPORT_ELSEWHERE",
     "EXPORT_TO_HOME",
     "FIGURES",
     "HAND_OVER_CARD",
+    "ITEM",
+    "LOG",
     "NOISE_NOT_CHECKED",
     "NOTHING_CHARGED",
+    "NOT_CHECKED_HEAD",
     "NOT_COSIGNED",
     "NOT_REPLAYED",
     "NO_CARD",
+    "NO_CRITERIA",
+    "NO_CRITERIA_REMEDY",
     "NO_RECEIPTS",
+    "OF_ALL",
+    "OF_RESEARCHER",
+    "PENDING_HEAD",
+    "PENDING_ITEM",
     "PERSONS_NOT_CHECKED",
+    "PROBLEM",
+    "PROBLEMS_HEAD",
+    "PROBLEMS_WORD",
+    "PROBLEM_WORD",
     "READING_RECEIPTS",
     "RECONCILING",
     "SEVERAL_CARDS",
     "TICKETS_NOT_CHECKED",
+    "TO_HELP",
+    "UNKNOWN_ANSWER_KEYS",
+    "UNKNOWN_RESEARCHERS",
     "VERDICT_FAILED",
     "VERDICT_HOLDS",
+    "WHAT",
+    "WITNESS_UNKNOWN",
 ]
 
 # --- export --------------------------------------------------------------------------------------------------------
@@ -50,6 +73,11 @@ RECONCILING = "Comparing both logs"
 NOT_REPLAYED = "Whether the entries keep the rules, and agree with each other: that is for 'audit replay'."
 NO_RECEIPTS = "Receipts: no researcher handed any in."
 NOT_COSIGNED = "The {role} log was not cosigned by the other agency yet: nobody else vouches for any of it."
+WITNESS_UNKNOWN = "What the other agency has seen of the {role} log: its witness keys are not all known."
+UNKNOWN_RESEARCHERS = "Tickets of researchers whom the census log, as far as it could be replayed, has not registered."
+UNKNOWN_ANSWER_KEYS = (
+    "Receipts under answer keys that the census log, as far as it could be replayed, has not announced."
+)
 NOISE_NOT_CHECKED = "The noise of each answer: without the oversight key, replay proves its scale, its charge and the single use of its slot."
 PERSONS_NOT_CHECKED = "Samples, linkage and counts: they are never handed in, and are looked at on site."
 TICKETS_NOT_CHECKED = "Tickets and receipts of {count} of {all} charged questions: they were not handed in."
