@@ -328,6 +328,10 @@ _Row: TypeAlias = dict[str, Any]
 def _open(path: Path) -> KeyHome:
     role = home_role(path)
     point = next((point for point in entry_points(group=_HOMES) if point.name == role), None)
+    if role == "auditor":
+        raise InvalidRequestError(
+            "HOME_INVALID", home=str(path), role="key holder's", problem=texts.NO_KEYS, remedy=texts.NO_KEYS_REMEDY
+        )
     if point is None:
         raise InvalidRequestError(
             "CONFIG_INVALID", file=str(path / "config.toml"), problem="its role is none that is known here"

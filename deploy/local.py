@@ -32,7 +32,7 @@ from deploy.synthetic.population import write_sources
 from health_node.opening import HealthHome
 from researcher_node.opening import ResearcherHome
 
-__all__ = ["Plan", "census_config", "health_config", "lay_out", "researcher_config"]
+__all__ = ["Plan", "auditor_config", "census_config", "health_config", "lay_out", "researcher_config"]
 
 HOMES = ("researcher", "health", "census", "auditor")
 RESEARCHER_ID = "researcher-1"
@@ -131,7 +131,12 @@ def _introduce(directory: Path) -> None:
     addresses = {
         role: f"127.0.0.1:{port}" for role, port in zip(("researcher", "health", "census"), ports, strict=True)
     }
-    for role, config in (("researcher", researcher_config), ("health", health_config), ("census", census_config)):
+    for role, config in (
+        ("researcher", researcher_config),
+        ("health", health_config),
+        ("census", census_config),
+        ("auditor", auditor_config),
+    ):
         _write_config(directory / role, config(addresses))
     linkage = secret_text("linkage", os.urandom(32)).encode("ascii") + b"\n"
     for role in ("health", "census"):
@@ -209,6 +214,12 @@ def census_config(addresses: dict[str, str]) -> dict[str, Any]:
         "origin": CENSUS_ORIGIN,
         "address": addresses["census"],
     }
+
+
+def auditor_config(addresses: dict[str, str]) -> dict[str, Any]:
+    """config.toml of the auditor's home, who calls nobody."""
+    del addresses
+    return {"role": "auditor"}
 
 
 def _write_config(home: Path, config: dict[str, Any]) -> None:

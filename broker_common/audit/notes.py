@@ -16,8 +16,8 @@ from typing import TypeAlias
 from broker_common.crypto.cards import PURPOSES, VerifiedCard
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
-from broker_common.tlog.cosignature import CosignatureVerifier, note_lines
-from broker_common.tlog.note import Checkpoint, NoteVerifier, key_hash, parse_note
+from broker_common.tlog.cosignature import CosignatureVerifier
+from broker_common.tlog.note import KEY_HASH_BYTES, Checkpoint, NoteVerifier, key_hash, parse_note
 
 __all__ = ["ANYBODY", "CheckedNote", "KeyHistory", "NoteChecker", "NoteError"]
 
@@ -111,10 +111,10 @@ def _check(
 ) -> CheckedNote:
     # 1. Its form.
     try:
-        checkpoint, _ = parse_note(note)
-        lines = note_lines(note)
+        checkpoint, signatures = parse_note(note)
     except InvalidRequestError as error:
         raise NoteError("CHECKPOINT_MALFORMED", error.details.get("problem", "")) from error
+    lines = [(name, blob[:KEY_HASH_BYTES]) for name, blob in signatures]
     # 2. The log's own signature.
     try:
         log.verify_checkpoint(note)
@@ -124,8 +124,9 @@ def _check(
     explained = _lines_of(log)
     times: dict[str, int] = {}
     for witness in witnesses:
-        explained |= _lines_of(witness)
-        if any(line in _lines_of(witness) for line in lines):
+        theirs = _lines_of(witness)
+        explained |= theirs
+        if not theirs.isdisjoint(lines):
             try:
                 times[witness.name] = witness.verify(note).time_s
             except InvalidRequestError as error:

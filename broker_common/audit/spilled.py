@@ -7,6 +7,7 @@ memory and the rest in a temporary database. All of it is gone when it is closed
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, MutableMapping
@@ -42,7 +43,7 @@ class _Records:
     def append(self, record: bytes) -> None:
         self._tail += record
         if len(self._tail) >= _TAIL_BYTES:
-            self._file.seek(self._written)
+            # Nothing else moves the end of the file.
             self._file.write(self._tail)
             self._written += len(self._tail)
             self._tail.clear()
@@ -51,8 +52,7 @@ class _Records:
         start = index * self._length
         if start >= self._written:
             return bytes(self._tail[start - self._written : start - self._written + self._length])
-        self._file.seek(start)
-        return self._file.read(self._length) or b""
+        return os.pread(self._file.fileno(), self._length, start)
 
     def close(self) -> None:
         self._file.close()

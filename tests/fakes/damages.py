@@ -840,6 +840,14 @@ def _() -> Exports:
     return exports | {"researcher": history.exports()["researcher"]}
 
 
+@damage("receipt_for_a_ticket_that_was_never_charged", ("ANSWER_NOT_CHARGED", "researcher", None))
+def _() -> Exports:
+    history, asked = begun()
+    asked.charge, asked.index = history.asked[0].charge, history.asked[0].index
+    history.receive(asked)
+    return history.exports()
+
+
 @damage("receipt_that_proves_nothing", ("RECEIPT_NOT_INCLUDED", "researcher", None))
 def _() -> Exports:
     history, asked = begun()
