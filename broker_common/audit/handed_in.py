@@ -73,13 +73,15 @@ class FolderPart:
         except (OSError, ValueError) as error:
             missing = isinstance(error, OSError) and error.errno == errno.ENOTDIR
             raise UnreadableError("FILE_MISSING" if missing else "FILE_UNUSABLE", name) from error
-        with os.fdopen(descriptor, "rb") as file:
-            try:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise UnreadableError("FILE_UNUSABLE", name)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise UnreadableError("FILE_UNUSABLE", name)
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
                 content = file.read(most_bytes + 1)
-            except OSError as error:
-                raise UnreadableError("FILE_UNUSABLE", name) from error
+        except OSError as error:
+            raise UnreadableError("FILE_UNUSABLE", name) from error
+        finally:
+            os.close(descriptor)
         if len(content) > most_bytes:
             raise UnreadableError("FILE_TOO_LARGE", name)
         return content

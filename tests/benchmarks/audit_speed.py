@@ -30,7 +30,6 @@ from broker_common.audit.handed_in import FolderPart, Part
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.tlog.merkle import leaf_hash
 from broker_common.tlog.tiles import CHECKPOINT_PATH, TILE_WIDTH, encode_entry_bundle, entries_path, hash_tiles
 
 __all__ = ["main", "make_exports"]
@@ -126,7 +125,7 @@ def _measure(directory: Path, home: Path) -> dict[str, float]:
         checks += 1
         verify(key, message, signature)
 
-    VerifyKey.verify_signature = counted  # type: ignore[method-assign]
+    VerifyKey.verify_signature = counted  # type: ignore[method-assign,assignment]
     parts: dict[str, Part] = {role: FolderPart(directory / role) for role in ("researcher", "health", "census")}
     started = time.perf_counter()
     audited = replay_parts(parts, AuditorHome(home), lambda _: lambda _done, _total: None)

@@ -24,7 +24,7 @@ from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Delivered, Refused, Shutdown
 from broker_common.tlog.merkle import leaf_hash
-from broker_common.tlog.tiles import CHECKPOINT_PATH, encode_entry_bundle, entries_path, hash_tiles, parse_entry_bundle
+from broker_common.tlog.tiles import CHECKPOINT_PATH, encode_entry_bundle, hash_tiles, parse_entry_bundle
 
 __all__ = ["DAMAGES", "Damage"]
 

@@ -277,7 +277,11 @@ class History:
         return asked.index
 
     def report_charge(self, asked: Asked, **changes: Any) -> int:
-        fields = {"ticket": asked.hash, "log_index": asked.index, "checkpoint": self.census.note(asked.index + 1)}
+        fields: dict[str, Any] = {
+            "ticket": asked.hash,
+            "log_index": asked.index,
+            "checkpoint": self.census.note(asked.index + 1),
+        }
         return self.write_health(ReportedCharge(**fields | changes))
 
     def release(self, asked: Asked, *, checkpoint: str | None = None, **changes: Any) -> int:

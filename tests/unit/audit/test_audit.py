@@ -33,7 +33,7 @@ def home(tmp_path: Path) -> AuditorHome:
 
 def no_report(_: str) -> Callable[[int, int], None]:
     """Progress that nobody watches."""
-    return lambda done, total: None
+    return lambda _done, _total: None
 
 
 def replayed(exports: Exports, home: AuditorHome) -> Audited:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from broker_common.audit.audit import replay_parts
 from broker_common.audit.home import AuditorHome
 
 
-def no_report(_: str):
-    return lambda done, total: None
+def no_report(_: str) -> Callable[[int, int], None]:
+    """Progress that nobody watches."""
+    return lambda _done, _total: None
 
 
 @pytest.mark.parametrize("name", DAMAGES)
