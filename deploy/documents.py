@@ -36,7 +36,7 @@ from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.orders import Order
 from broker_common.tlog.replay import FORMAT_VERSION
-from deploy.local import auditor_config, census_config, health_config, researcher_config
+from deploy.local import census_config, health_config, researcher_config
 
 __all__ = ["changed_documents", "main"]
 
@@ -151,7 +151,6 @@ def _comment_above(lines: list[str], line: int) -> str:
 
 def _samples() -> dict[Path, str]:
     configs = {
-        "auditor": auditor_config,
         "census": census_config,
         "health": health_config,
         "researcher": researcher_config,

@@ -21,7 +21,9 @@ from broker_common.tlog.note import KEY_HASH_BYTES, Checkpoint, NoteVerifier, ke
 
 __all__ = ["ANYBODY", "CheckedNote", "KeyHistory", "NoteChecker", "NoteError"]
 
+# Later than any time on a card.
 _NEVER = 2**63
+# Notes that were checked last.
 _MOST_KEPT = 256
 # Instead of a witness's name.
 ANYBODY = ""
