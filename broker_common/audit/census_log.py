@@ -41,6 +41,8 @@ class CensusLog:
         self._first_slots = array("Q")
         self._slot_entries = array("Q")
         self._started_ms = 0
+        # The commitments that were looked at last, with their entry.
+        self._slots: tuple[int, tuple[str, ...]] = (-1, ())
         # By load: the census release that it is of.
         self._releases: dict[str, str] = {}
         # By the witness's name: sizes of the cosigned checkpoints that releases name, each larger than the ones before, and
@@ -76,13 +78,17 @@ class CensusLog:
         if place < 0:
             return None
         index = self._slot_entries[place]
+        if self._slots[0] != index:
+            self._slots = (index, self._commitments(index))
+        first, commitments = self._first_slots[place], self._slots[1]
+        return (index, commitments[number - first]) if number - first < len(commitments) else None
+
+    def _commitments(self, index: int) -> tuple[str, ...]:
         try:
             event = parse_entry(self.audit.files.entry(index)).event
         except ValueError:
-            return None
-        if not isinstance(event, Slots) or number - event.first >= len(event.commitments):
-            return None
-        return index, event.commitments[number - event.first]
+            return ()
+        return event.commitments if isinstance(event, Slots) else ()
 
     def is_suppressed(self, ticket: ChargedTicket) -> bool:
         """Whether a charged answer that is not released should have been long ago."""

@@ -29,7 +29,7 @@ class Part(Protocol):
     """One part of what is handed in: the export of one home."""
 
     def names(self) -> Iterator[tuple[str, bool]]:
-        """Every path in it, with slashes, and whether a plain file is there."""
+        """Every path in it, with slashes, in no order, and whether a plain file is there."""
 
     def read(self, name: str, most_bytes: int) -> bytes:
         """A file's content.
@@ -49,20 +49,23 @@ class FolderPart:
         waiting = [""]
         while waiting:
             below = waiting.pop()
+            is_empty = True
             try:
-                found = sorted(os.scandir(self._path / below), key=lambda item: item.name)
+                # One at a time: a folder may hold more than fits into memory.
+                with os.scandir(self._path / below) as found:
+                    for item in found:
+                        is_empty = False
+                        name = f"{below}/{item.name}" if below else item.name
+                        if item.is_dir(follow_symlinks=False):
+                            waiting.append(name)
+                        else:
+                            yield name, item.is_file(follow_symlinks=False)
             except OSError:
                 yield below or ".", False
                 continue
-            for item in found:
-                name = f"{below}/{item.name}" if below else item.name
-                if item.is_dir(follow_symlinks=False):
-                    waiting.append(name)
-                    if not any(True for _ in _listed(self._path / name)):
-                        # An empty folder is no part of an export either.
-                        yield name, False
-                else:
-                    yield name, item.is_file(follow_symlinks=False)
+            if is_empty and below:
+                # An empty folder is no part of an export either.
+                yield below, False
 
     def read(self, name: str, most_bytes: int) -> bytes:
         try:
@@ -85,11 +88,3 @@ class FolderPart:
         if len(content) > most_bytes:
             raise UnreadableError("FILE_TOO_LARGE", name)
         return content
-
-
-def _listed(path: Path) -> Iterator[str]:
-    try:
-        with os.scandir(path) as found:
-            yield from (item.name for item in found)
-    except OSError:
-        yield "unreadable"

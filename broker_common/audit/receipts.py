@@ -31,6 +31,7 @@ from broker_common.query.question import Question
 from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.merkle import root_from_inclusion
+from broker_common.tlog.note import parse_checkpoint
 from broker_common.tlog.replay import LogState
 
 __all__ = ["ReceiptForms", "Receipts"]
@@ -97,15 +98,15 @@ class ReceiptForms:
     def _verify_ticket(
         self, shown: ReceiptFile, signed: ticket_pb2.SignedTicket, body: ticket_pb2.Ticket
     ) -> VerifiedTicket | None:
-        known, time_ms = self._researcher_of(signed.ticket, body.researcher_id)
-        if known is None and (shown.state != "answered" or not self._log.is_complete):
+        known = self._researchers_of(signed.ticket, body)
+        if not known and (shown.state != "answered" or not self._log.is_complete):
             # Nothing was asked of the census agency for somebody whom it does not know.
             self._findings.skip(texts.UNKNOWN_RESEARCHERS)
             return None
-        researchers = {}
-        if known is not None:
-            keys = tuple(known.ticket_keys(time_ms))
-            researchers[body.researcher_id] = Researcher(body.researcher_id, keys, known.projects)
+        name = body.researcher_id
+        keys = tuple(dict.fromkeys(key for one, time_ms in known for key in one.ticket_keys(time_ms)))
+        projects = frozenset().union(*(one.projects for one, _ in known))
+        researchers = {name: Researcher(name, keys, projects)} if known else {}
         try:
             ticket = verify_ticket(signed, researchers=researchers, caller=None)
         except BrokerError as error:
@@ -116,10 +117,11 @@ class ReceiptForms:
             return None
         return ticket
 
-    def _researcher_of(self, ticket: bytes, name: str) -> tuple[KnownResearcher | None, int]:
-        """Whose ticket it is, and a time at which the key that signed it was honoured."""
+    def _researchers_of(self, ticket: bytes, body: ticket_pb2.Ticket) -> list[tuple[KnownResearcher, int]]:
+        """What was known of the researcher while the ticket could be verified, each with a time."""
         del ticket
-        return self._log.parties.researcher_ever(name), 0
+        ever = self._log.parties.researcher_ever(body.researcher_id)
+        return [] if ever is None else [(ever, 0)]
 
     def _verify_receipt(self, shown: ReceiptFile, ticket: VerifiedTicket) -> VerifiedReceipt | None:
         log = self._log
@@ -183,12 +185,19 @@ class Receipts(ReceiptForms):
                 else:
                     self._findings.wait("UNCONFIRMED", _LOG)
 
-    def _researcher_of(self, ticket: bytes, name: str) -> tuple[KnownResearcher | None, int]:
+    def _researchers_of(self, ticket: bytes, body: ticket_pb2.Ticket) -> list[tuple[KnownResearcher, int]]:
         charged = self._charged(ticket)
         if charged is None:
-            return super()._researcher_of(ticket, name)
+            return super()._researchers_of(ticket, body)
+        # It was verified some time after the checkpoint that it names, and before it was charged.
+        try:
+            size = parse_checkpoint(body.noise_slot.checkpoint).size
+        except ValueError:
+            size = charged.index
         log = self._census.audit
-        return log.parties.researcher(name, charged.index), log.times[charged.index]
+        entries = (min(max(size - 1, 0), charged.index), charged.index)
+        known = [(log.parties.researcher(body.researcher_id, entry), log.times[entry]) for entry in entries]
+        return [(one, time_ms) for one, time_ms in known if one is not None]
 
     def _charged(self, ticket: bytes) -> ChargedTicket | None:
         return self._census.audit.state.tickets.get(hash_bytes(ticket).hex())

@@ -123,6 +123,35 @@ def test_keys_that_were_changed_in_the_log_are_followed(home: AuditorHome) -> No
     assert codes(replayed(history.exports(), home)) == []
 
 
+def test_a_ticket_whose_key_ended_before_it_was_charged_was_good(home: AuditorHome) -> None:
+    """A ticket is verified when it comes; that its key ends before the charge a moment later is nobody's fault."""
+    history = honest(1)
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    history.researcher.renew("ticket", now_ms=history.now_ms, until_ms=history.now_ms + 1)
+    history.pass_time(10)
+    history.write_census(logs.registered(history.researcher, projects=("study",)))
+    history.charge(asked)
+    assert codes(replayed(history.exports(), home)) == []
+
+
+def test_a_ticket_under_a_key_that_had_ended_long_before_is_not(home: AuditorHome) -> None:
+    """Whoever finds an old key cannot ask with it."""
+    history = honest(1)
+    thief = history.researcher.copy()
+    history.researcher.renew("ticket", now_ms=history.now_ms, until_ms=history.now_ms + 1)
+    history.pass_time(1000)
+    history.write_census(logs.registered(history.researcher, projects=("study",)))
+    history.cosign()
+    history.researcher = thief
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked)
+    assert codes(replayed(history.exports(), home)) == ["TICKET_UNSIGNED"]
+
+
 # --- under way ---------------------------------------------------------------------------------------------------------
 
 
