@@ -5,7 +5,7 @@ PACKAGES := broker_common census_node deploy health_node researcher_node
 PROTOS := $(wildcard protos/tripartite/v1/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast fuzz check format lint types imports protos protos-check docs docs-check lock clean
+.PHONY: help setup demo test test-fast fuzz bench check format lint types imports protos protos-check docs docs-check lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -30,6 +30,10 @@ test-fast: setup ## under a minute: no processes, no statistics
 SECONDS ?= 60
 fuzz: setup ## coverage-guided, SECONDS=60 for each parser or TARGET=name; saves what it finds in tests/fuzz/corpus
 	PYTHONPATH=tests $(BIN)/python -m fuzz.explore --seconds $(SECONDS) $(TARGET)
+
+QUERIES ?= 100000
+bench: setup ## an audit of a log of QUERIES=100000 queries, as a ratio to bare hashing and signature checks
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.audit_speed $(QUERIES)
 
 check: setup format-check lint types imports protos-check docs-check test ## the sole merge gate
 

@@ -353,6 +353,10 @@ _Row: TypeAlias = dict[str, Any]
 
 def _open(path: Path) -> KeyHome:
     role = stated_role(path)
+    if role == "auditor":
+        raise InvalidRequestError(
+            "HOME_INVALID", home=str(path), role="key holder's", problem=texts.NO_KEYS, remedy=texts.NO_KEYS_REMEDY
+        )
     (point,) = entry_points(group=_HOMES, name=role)
     home: KeyHome = load_installed(point)(path)
     return home

@@ -433,6 +433,11 @@ REASONS: Mapping[str, Reason] = {
         "Compare it with 'Settings' in deploy/README.md, or with a whole one in deploy/samples.",
     ),
     "HOME_INVALID": Reason(InvalidRequestError, "{home} is not a {role} home: {problem}.", "{remedy}"),
+    "EXPORT_DIFFERS": Reason(
+        InvalidRequestError,
+        "{file} is not what an export of this home would write there.",
+        "Keep the folder: it may show that a log was changed. Export to a new one.",
+    ),
     "FILE_UNUSABLE": Reason(
         InvalidRequestError,
         "{file} cannot be used: {problem}.",

@@ -20,10 +20,12 @@ import click
 import tomli_w
 from click.testing import CliRunner
 
+import broker_common.audit.home
 import broker_common.privacy.policy
 import census_node.config
 import health_node.config
 import researcher_node.config
+from broker_common.audit.codes import CODES
 from broker_common.cli import program
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import REASONS
@@ -42,7 +44,13 @@ __all__ = ["changed_documents", "main"]
 
 _ROOT = Path(__file__).resolve().parent.parent
 _BLOCK = re.compile(r"(<!-- begin (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end (?P=name) -->)", re.DOTALL)
-_DOCUMENTS = ("README.md", "broker_common/tlog/FORMAT.md", "deploy/README.md", "protos/README.md")
+_DOCUMENTS = (
+    "README.md",
+    "broker_common/audit/AUDIT.md",
+    "broker_common/tlog/FORMAT.md",
+    "deploy/README.md",
+    "protos/README.md",
+)
 _SAMPLE_ADDRESSES = {"researcher": "127.0.0.1:7001", "health": "127.0.0.1:7002", "census": "127.0.0.1:7003"}
 
 
@@ -97,6 +105,11 @@ def _errors() -> str:
     return "\n".join(["| code | gRPC status | exit | sentence |", "|---|---|---|---|", *rows]) + "\n"
 
 
+def _problem_codes() -> str:
+    rows = [f"| `{code}` | {sentence} |" for code, sentence in CODES.items()]
+    return "\n".join(["| code | what it means |", "|---|---|", *rows]) + "\n"
+
+
 def _settings(module: ModuleType, *classes: str) -> str:
     """The fields of configuration classes with the comments that stand above them in the source."""
     source = inspect.getsource(module)
@@ -139,7 +152,11 @@ def _comment_above(lines: list[str], line: int) -> str:
 
 
 def _samples() -> dict[Path, str]:
-    configs = {"census": census_config, "health": health_config, "researcher": researcher_config}
+    configs = {
+        "census": census_config,
+        "health": health_config,
+        "researcher": researcher_config,
+    }
     head = "# config.toml of a {role} home, as `tripartite init` writes it. Every setting: deploy/README.md.\n\n"
     return {
         _ROOT / "deploy" / "samples" / f"{role}.toml": head.format(role=role) + tomli_w.dumps(config(_SAMPLE_ADDRESSES))
@@ -216,6 +233,8 @@ def _example_order() -> str:
 _BLOCKS: Mapping[str, Callable[[], str]] = {
     "help": _help,
     "help-answers": lambda: _help("researcher", "answers"),
+    "help-audit": lambda: f"{_help('audit', 'export')}\n{_help('audit', 'replay')}",
+    "problem-codes": _problem_codes,
     "help-ask": lambda: _help("researcher", "ask"),
     "help-init": lambda: _help("init"),
     "help-propose": lambda: _help("census", "policy", "propose"),
@@ -229,6 +248,7 @@ _BLOCKS: Mapping[str, Callable[[], str]] = {
     "settings-policy": lambda: _settings(broker_common.privacy.policy, "Policy"),
     "settings-census": lambda: _settings(census_node.config, "CensusConfig", "KeyConfig", "LimitConfig"),
     "settings-health": lambda: _settings(health_node.config, "HealthConfig", "KeyConfig", "LimitConfig", "CensusPeer"),
+    "settings-auditor": lambda: _settings(broker_common.audit.home, "AuditorConfig"),
     "settings-researcher": lambda: _settings(researcher_node.config, "ResearcherConfig", "KeyConfig", "AgencyPeer"),
 }
 

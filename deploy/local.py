@@ -33,7 +33,16 @@ from deploy.synthetic.population import write_sources
 from health_node.opening import HealthHome
 from researcher_node.opening import ResearcherHome
 
-__all__ = ["PROJECT", "RESEARCHER_ID", "Plan", "census_config", "health_config", "lay_out", "researcher_config"]
+__all__ = [
+    "PROJECT",
+    "RESEARCHER_ID",
+    "Plan",
+    "auditor_config",
+    "census_config",
+    "health_config",
+    "lay_out",
+    "researcher_config",
+]
 
 HOMES = ("researcher", "health", "census", "auditor")
 # The census agency's witness store: on one machine only another folder, so that it has a place of its own at least.
@@ -137,7 +146,12 @@ def _introduce(directory: Path) -> None:
     addresses = {
         role: f"127.0.0.1:{port}" for role, port in zip(("researcher", "health", "census"), ports, strict=True)
     }
-    for role, config in (("researcher", researcher_config), ("health", health_config), ("census", census_config)):
+    for role, config in (
+        ("researcher", researcher_config),
+        ("health", health_config),
+        ("census", census_config),
+        ("auditor", auditor_config),
+    ):
         _write_config(directory / role, config(addresses))
     linkage = secret_text("linkage", os.urandom(32)).encode("ascii") + b"\n"
     for role in ("health", "census"):
@@ -223,6 +237,12 @@ def census_config(addresses: dict[str, str]) -> dict[str, Any]:
         "witness_store": f"../{_WITNESS}",
         "keys": {"oversight": "file:keys/oversight.pub"},
     }
+
+
+def auditor_config(addresses: dict[str, str]) -> dict[str, Any]:
+    """config.toml of the auditor's home, who calls nobody."""
+    del addresses
+    return {"role": "auditor"}
 
 
 def _write_config(home: Path, config: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ set commitment keeps the sample: a retry commits to the same set, or the census 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from sqlite_utils import Database
 
@@ -73,14 +73,20 @@ class Questions:
 
     def get(self, ticket_hash: str) -> KeptQuestion | None:
         row = next(iter(self._db.query("select * from questions where ticket = ?", [ticket_hash])), None)
-        if row is None:
-            return None
-        return KeptQuestion(
-            ticket_hash=row["ticket"],
-            signed_ticket=row["signed_ticket"],
-            criteria=row["criteria"],
-            criteria_nonce=row["criteria_nonce"],
-            set_salt=row["set_salt"],
-            load=row["load"],
-            sampling_key=row["sampling_key"],
-        )
+        return None if row is None else _kept(row)
+
+    def all(self) -> list[KeptQuestion]:
+        """Every accepted ticket's, in the order of their acceptance."""
+        return [_kept(row) for row in self._db.query("select * from questions order by rowid")]
+
+
+def _kept(row: dict[str, Any]) -> KeptQuestion:
+    return KeptQuestion(
+        ticket_hash=row["ticket"],
+        signed_ticket=row["signed_ticket"],
+        criteria=row["criteria"],
+        criteria_nonce=row["criteria_nonce"],
+        set_salt=row["set_salt"],
+        load=row["load"],
+        sampling_key=row["sampling_key"],
+    )

@@ -27,7 +27,7 @@ _CONFIG = "config.toml"
 _MAX_FILE_BYTES = 1024 * 1024
 _LOCK_ATTEMPTS = 5
 _LOCK_PAUSE_SECONDS = 0.1
-_ROLES = ("researcher", "health", "census")
+_ROLES = ("researcher", "health", "census", "auditor")
 # The library's own errors, text that is no UTF-8, numbers of thousands of digits, brackets in brackets.
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
 
@@ -35,7 +35,8 @@ _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
 def no_config(path: Path, role: str) -> InvalidRequestError:
     """The error for a folder without a configuration."""
     remedy = (
-        "Give the folder that holds config.toml. 'tripartite init DIR' makes DIR/researcher, DIR/health and DIR/census."
+        "Give the folder that holds config.toml. 'tripartite init DIR' makes DIR/researcher, DIR/health, DIR/census and "
+        "DIR/auditor."
     )
     within = [name for name in _ROLES if (path / name / _CONFIG).is_file()]
     if within:

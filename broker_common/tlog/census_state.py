@@ -9,7 +9,7 @@ answer that nobody fetched is kept as long as the policy under which it was rele
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, replace
 
 from broker_common.crypto.signing import Purpose, VerifyKey, key_named
@@ -60,7 +60,14 @@ class CensusState(StoreState):
 
     role = "census"
 
-    def __init__(self, identity_key: VerifyKey) -> None:
+    def __init__(
+        self,
+        identity_key: VerifyKey,
+        *,
+        tickets: MutableMapping[str, ChargedTicket] | None = None,
+        ticket_of_query: MutableMapping[str, str] | None = None,
+    ) -> None:
+        """`tickets` and `ticket_of_query`, both empty, are where to keep what grows with the log, if not in memory."""
         super().__init__(identity_key)
         self.policy: Policy | None = None
         self.adopted: Adopted | None = None
@@ -73,12 +80,12 @@ class CensusState(StoreState):
         # The words of that shutdown, and when it was.
         self.shutdown_note = ""
         self.shutdown_ms = 0
-        # By ticket hash, in the order of the charges.
-        self.tickets: dict[str, ChargedTicket] = {}
+        # By ticket hash.
+        self.tickets: MutableMapping[str, ChargedTicket] = {} if tickets is None else tickets
         # Charged and not released; released, not delivered and not expired. Ordered, small however old the log is.
         self.unreleased: dict[str, None] = {}
         self.undelivered: dict[str, None] = {}
-        self._ticket_of_query: dict[str, str] = {}
+        self._ticket_of_query: MutableMapping[str, str] = {} if ticket_of_query is None else ticket_of_query
         # The first noise slot that nobody has committed to yet.
         self.next_slot = 0
         # Slots that may still serve a ticket, with the hex commitments to their secrets.

@@ -6,6 +6,7 @@ that was not accepted; a settled or refused ticket is closed.
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 
 from broker_common.crypto.signing import VerifyKey
@@ -45,12 +46,19 @@ class HealthState(StoreState):
 
     role = "health"
 
-    def __init__(self, identity_key: VerifyKey) -> None:
+    def __init__(
+        self,
+        identity_key: VerifyKey,
+        *,
+        tickets: MutableMapping[str, AcceptedTicket] | None = None,
+        ticket_of_query: MutableMapping[str, str] | None = None,
+    ) -> None:
+        """`tickets` and `ticket_of_query`, both empty, are where to keep what grows with the log, if not in memory."""
         super().__init__(identity_key)
-        self.tickets: dict[str, AcceptedTicket] = {}
+        self.tickets: MutableMapping[str, AcceptedTicket] = {} if tickets is None else tickets
         # Accepted and neither settled nor refused. Ordered, and small however old the log is.
         self.open_tickets: dict[str, None] = {}
-        self._ticket_of_query: dict[str, str] = {}
+        self._ticket_of_query: MutableMapping[str, str] = {} if ticket_of_query is None else ticket_of_query
 
     def ticket_of_query(self, query: str) -> str | None:
         """The ticket hash that a query id was accepted with."""

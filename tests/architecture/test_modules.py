@@ -12,6 +12,7 @@ from types import ModuleType
 import msgspec
 import pytest
 
+from broker_common.audit import home as auditor_config
 from broker_common.privacy.policy import Policy
 from census_node import config as census_config
 from health_node import config as health_config
@@ -76,6 +77,7 @@ def structs(module: ModuleType) -> list[type[msgspec.Struct]]:
 
 
 CONFIGURED: list[type[msgspec.Struct]] = [
+    *structs(auditor_config),
     *structs(census_config),
     *structs(health_config),
     *structs(researcher_config),
@@ -92,7 +94,13 @@ def test_setting_stands_in_the_operators_manual(struct: str, field: str) -> None
 
 
 @pytest.mark.parametrize(
-    "config", [census_config.CensusConfig, health_config.HealthConfig, researcher_config.ResearcherConfig]
+    "config",
+    [
+        auditor_config.AuditorConfig,
+        census_config.CensusConfig,
+        health_config.HealthConfig,
+        researcher_config.ResearcherConfig,
+    ],
 )
 def test_unknown_setting_is_an_error(config: type[msgspec.Struct]) -> None:
     """A misspelt setting is never silently ignored, at any depth."""

@@ -29,12 +29,19 @@ STATUS_KEYS = [
 ANSWER_KEYS = [
     *("query_id", "noisy_count", "scale", "epsilon", "margin_95", "question", "policy_hash", "charged", "checkpoint"),
 ]
+AUDIT_KEYS = [
+    *("verified", "entries", "answers", "problems", "worst_belief", "not_checked", "pending", "leakage", "logs"),
+    *("tickets_shown", "criteria_opened", "problems_in_all"),
+]
 SENIORS = "age >= 65"
 
 DOCUMENTED = {
     "init": "--population --seed --accounting --max-belief --release-tick-ms --json",
     "up": "",
     "demo": "--population --json",
+    "audit export": "--home --json --to --criteria",
+    "audit verify": "--home --json",
+    "audit replay": "--home --json",
     "health load": "--home --json --max-rejected --release",
     "health relink": "--home --json --new-key --key-file",
     "health serve": "--home",
@@ -97,6 +104,61 @@ def test_census_status_has_exactly_the_promised_keys_with_the_node_up_and_down(
     """`census status --json` does not care whether anything runs."""
     verify_status(served.run("census", "status", "--json").result)
     verify_status(stopped.run("census", "status", "--json").result)
+
+
+def test_an_audit_has_exactly_the_promised_keys_with_the_nodes_up_and_down(
+    served: Deployment, stopped: Deployment, tmp_path: Path
+) -> None:
+    """`audit export` does not care whether anything runs; `audit replay --json` says what DESIGN 10 promises."""
+    for deployment, to in ((served, tmp_path / "served"), (stopped, tmp_path / "stopped")):
+        for role in ("researcher", "health", "census"):
+            exported = run_here("audit", "export", "--home", deployment.home(role), "--to", to / role, "--json").result
+            assert list(exported) == ["role", "to", "size", "written"]
+            assert (exported["role"], exported["to"]) == (role, str(to / role))
+        for command in ("replay", "verify"):
+            verdict = run_here("audit", command, to, "--home", deployment.home("auditor"), "--json").result
+            assert list(verdict) == AUDIT_KEYS
+            assert (verdict["verified"], verdict["problems"]) == (True, [])
+            assert all(type(verdict[key]) is int for key in ("entries", "answers"))
+            assert all(type(text) is str for text in verdict["not_checked"])
+            assert (verdict["leakage"] is None) == (command == "verify")
+
+
+def test_an_audit_that_finds_something_ends_with_1(stopped: Deployment, tmp_path: Path) -> None:
+    """One flipped bit: exit code 1, one object, the entry by its number, and the verdict in the first line for people."""
+    for role in ("researcher", "health", "census"):
+        assert run_here("audit", "export", "--home", stopped.home(role), "--to", tmp_path / role).code == 0
+    (bundle,) = (tmp_path / "census" / "tile" / "entries").rglob("000.p/*")
+    content = bytearray(bundle.read_bytes())
+    content[40] ^= 1
+    bundle.write_bytes(content)
+    words = ("audit", "replay", tmp_path, "--home", stopped.home("auditor"))
+    outcome = run_here(*words, "--json")
+    assert outcome.code == 1
+    assert outcome.json["verified"] is False
+    (problem,) = outcome.json["problems"]
+    assert list(problem) == ["code", "log", "entry", "text"]
+    assert (problem["code"], problem["log"], problem["entry"]) == ("ENTRY_DAMAGED", "census", 0)
+    assert run_here(*words).stdout.startswith(
+        "NOT VERIFIED: 1 problem; the first is ENTRY_DAMAGED in census log, entry 0."
+    )
+
+
+def test_what_cannot_be_exported_or_audited_is_said(stopped: Deployment, tmp_path: Path) -> None:
+    """Wrong homes and folders are errors with a hint, and nothing is written."""
+    (tmp_path / "empty").mkdir()
+    auditor, census = stopped.home("auditor"), stopped.home("census")
+    for words, code in (
+        (("export", "--home", auditor, "--to", tmp_path / "x"), "CONFIG_INVALID"),
+        (("export", "--home", tmp_path / "empty", "--to", tmp_path / "x"), "HOME_INVALID"),
+        (("export", "--home", census, "--to", tmp_path / "x", "--criteria"), "INVALID_VALUE"),
+        (("export", "--home", census, "--to", stopped.home("health")), "INVALID_VALUE"),
+        (("replay", tmp_path / "empty", "--home", auditor), "INVALID_VALUE"),
+        (("verify", tmp_path, "--home", census), "HOME_INVALID"),
+    ):
+        outcome = run_here("audit", *words, "--json")
+        assert (outcome.code, outcome.error["code"]) == (3, code), words
+    assert not (tmp_path / "x").exists()
 
 
 def test_a_quote_has_exactly_the_promised_keys_and_charges_nothing(served: Deployment) -> None:

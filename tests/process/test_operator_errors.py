@@ -372,7 +372,7 @@ CASES: dict[str, Case] = {
         ("that of a researcher", "Give the card of the health agency or the census agency"),
     ),
     "auditor: keys of a home without any": Case(
-        nothing, "keys list --home DIR/auditor", 3, "HOME_INVALID", ("tripartite init DIR",)
+        nothing, "keys list --home DIR/auditor", 3, "HOME_INVALID", ("an auditor has no keys",)
     ),
     "init over something": Case(nothing, "init DIR", 3, "HOME_INVALID", ("not empty", "new or empty")),
 }

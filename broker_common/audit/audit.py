@@ -1,0 +1,243 @@
+"""The whole of an audit, offline: three parts that were handed in, and the auditor's own home.
+
+1. the census log, 2. the health log, each by itself (`log_audit`), 3. what each agency saw of the other's log, 4. receipts;
+on replay: 5. opened criteria, 6. both logs ticket by ticket (`reconciling`), 7. leakage, from the fold.
+Nothing that is handed in is believed; everything that it says is signed, recomputed, or a problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from broker_common.audit import texts
+from broker_common.audit.census_log import CensusLog
+from broker_common.audit.findings import Findings
+from broker_common.audit.handed_in import Part
+from broker_common.audit.health_log import HealthLog, Sent
+from broker_common.audit.home import AuditorHome
+from broker_common.audit.key_state import KeyState
+from broker_common.audit.log_audit import LogAudit
+from broker_common.audit.log_export import COSIGNED, WITNESSED
+from broker_common.audit.log_files import Report
+from broker_common.audit.notes import ANYBODY, CheckedNote, NoteError
+from broker_common.audit.opened_criteria import check_criteria, is_criteria
+from broker_common.audit.receipts import ReceiptForms, Receipts
+from broker_common.audit.reconciling import Reconciling
+from broker_common.audit.spilled import Spill, SpilledMapping
+from broker_common.tlog.census_state import CensusState, ChargedTicket
+from broker_common.tlog.health_state import AcceptedTicket, HealthState
+from broker_common.tlog.membership import peer_name
+
+__all__ = ["Audited", "Leakage", "replay_parts", "verify_parts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Leakage:
+    """What was charged, recomputed from the entries and nothing else."""
+
+    accounting: str
+    max_belief: str
+    cap: int
+    charged_units: int
+    answers: int
+    released: int
+    is_shut_down: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What an audit has found."""
+
+    findings: Findings
+    # By role: entries that hold.
+    entries: Mapping[str, int]
+    # None where nothing was replayed, or no policy was ever in force.
+    leakage: Leakage | None = None
+    # Charged tickets that researchers handed in, and commitments to criteria that were opened.
+    tickets: int = 0
+    criteria: int = 0
+
+
+def verify_parts(parts: Mapping[str, Part], home: AuditorHome, report: Callable[[str], Report]) -> Audited:
+    """Files, hashes, signatures and canonical forms."""
+    findings = Findings()
+    _require(parts, findings)
+    trust = home.trust()
+    with ExitStack() as stack:
+        logs: dict[str, LogAudit[Any]] = {}
+        for role in ("census", "health"):
+            if role in parts:
+                log = LogAudit(role, parts[role], KeyState(role, home.root(role)), trust, findings)
+                stack.callback(log.close)
+                log.read(report, others=is_criteria if role == "health" else _none)
+                log.verify_signed(home)
+                logs[role] = log
+        _verify_seen(logs, findings)
+        if "researcher" in parts and "census" in logs:
+            ReceiptForms(logs["census"], findings).read(parts["researcher"], report(texts.READING_RECEIPTS))
+        findings.skip(texts.NOT_REPLAYED)
+        return Audited(findings, {role: log.state.size for role, log in logs.items()})
+
+
+def replay_parts(parts: Mapping[str, Part], home: AuditorHome, report: Callable[[str], Report]) -> Audited:
+    """Everything that can be said without looking at anybody's records."""
+    findings = Findings()
+    _require(parts, findings)
+    if "census" not in parts:
+        return Audited(findings, {})
+    with ExitStack() as stack:
+        return _replay(parts, home, report, findings, stack)
+
+
+def _replay(
+    parts: Mapping[str, Part],
+    home: AuditorHome,
+    report: Callable[[str], Report],
+    findings: Findings,
+    stack: ExitStack,
+) -> Audited:
+    spill = stack.enter_context(Spill())
+    trust = home.trust()
+    charged: SpilledMapping[ChargedTicket] = spill.mapping(msgspec.msgpack.encode, _decoder(ChargedTicket))
+    # 1
+    census_audit = LogAudit(
+        "census",
+        parts["census"],
+        CensusState(home.root("census"), tickets=charged, ticket_of_query=spill.mapping(str.encode, bytes.decode)),
+        trust,
+        findings,
+    )
+    stack.callback(census_audit.close)
+    census = CensusLog(census_audit, spill.mapping(msgspec.msgpack.encode, _decoder(int)), findings)
+    census_audit.read(report, take=census.take)
+    census_audit.verify_signed(home)
+    logs: dict[str, LogAudit[Any]] = {"census": census_audit}
+    # 2
+    health: HealthLog | None = None
+    if "health" in parts:
+        accepted: SpilledMapping[AcceptedTicket] = spill.mapping(msgspec.msgpack.encode, _decoder(AcceptedTicket))
+        health_audit = LogAudit(
+            "health",
+            parts["health"],
+            HealthState(home.root("health"), tickets=accepted, ticket_of_query=spill.mapping(str.encode, bytes.decode)),
+            trust,
+            findings,
+        )
+        stack.callback(health_audit.close)
+        health = HealthLog(health_audit, spill.mapping(msgspec.msgpack.encode, _decoder(Sent)), census, findings)
+        health_audit.read(report, others=is_criteria, take=health.take)
+        health_audit.verify_signed(home)
+        logs["health"] = health_audit
+    # 3
+    seen = _verify_seen(logs, findings)
+    if health is not None and "census" in seen:
+        health.seen_size = max(health.seen_size, seen["census"].checkpoint.size)
+    if "health" in seen:
+        # A witness that cosigns is at work.
+        census.alive_ms = max(census.alive_ms, 1000 * max(seen["health"].times.values()))
+    # 4
+    receipts = Receipts(census, health, findings)
+    if "researcher" in parts:
+        receipts.read(parts["researcher"], report(texts.READING_RECEIPTS))
+        receipts.finish()
+    # 5
+    criteria = 0 if health is None else check_criteria(parts["health"], health.audit.state, findings)
+    # 6
+    Reconciling(
+        census,
+        health,
+        agency=peer_name(home.card("health").card.identity),
+        witnessed_size=seen["health"].checkpoint.size if "health" in seen else 0,
+        findings=findings,
+    ).compare(charged, report(texts.RECONCILING))
+    _say_not_checked(findings, charged=len(charged), tickets=receipts.charged, criteria=criteria)
+    # 7
+    return Audited(
+        findings,
+        {role: log.state.size for role, log in logs.items()},
+        _leakage(census_audit.state),
+        receipts.charged,
+        criteria,
+    )
+
+
+def _require(parts: Mapping[str, Part], findings: Findings) -> None:
+    for role in ("census", "health"):
+        if role not in parts:
+            findings.problem("EXPORT_MISSING", role)
+    if "researcher" not in parts:
+        findings.skip(texts.NO_RECEIPTS)
+
+
+def _verify_seen(logs: Mapping[str, LogAudit[Any]], findings: Findings) -> dict[str, CheckedNote]:
+    """Step 3; gives, by log, the newest checkpoint that the other agency says itself that it has cosigned."""
+    seen: dict[str, CheckedNote] = {}
+    for role, log in logs.items():
+        other = logs.get("health" if role == "census" else "census")
+        _take_cosigned(role, log, findings)
+        if other is None or not other.files.has(WITNESSED):
+            continue
+        if not other.is_complete:
+            findings.skip(texts.WITNESS_UNKNOWN.format(role=role))
+            continue
+        witness = other.parties.own_witness(0)
+        try:
+            note = other.files.read_note(WITNESSED)
+            seen[role] = log.verify_past(note, cosigned_by=witness.name, witness=witness)
+        except NoteError as error:
+            log.report(error, other.role, None, WITNESSED)
+        else:
+            log.note_cosigned(seen[role])
+    for role, log in logs.items():
+        findings.wait("ENTRIES", role, max(0, log.state.size - log.cosigned_size))
+    return seen
+
+
+def _take_cosigned(role: str, log: LogAudit[Any], findings: Findings) -> None:
+    """The newest checkpoint that the log's own node says that the other agency has cosigned."""
+    if not log.files.has(COSIGNED):
+        findings.skip(texts.NOT_COSIGNED.format(role=role))
+        return
+    try:
+        checked = log.verify_past(log.files.read_note(COSIGNED), cosigned_by=ANYBODY)
+    except NoteError as error:
+        log.report(error, role, None, COSIGNED)
+    else:
+        log.note_cosigned(checked)
+
+
+def _say_not_checked(findings: Findings, *, charged: int, tickets: int, criteria: int) -> None:
+    findings.skip(texts.NOISE_NOT_CHECKED)
+    findings.skip(texts.PERSONS_NOT_CHECKED)
+    if tickets < charged:
+        findings.skip(texts.TICKETS_NOT_CHECKED.format(count=charged - tickets, all=charged))
+    if criteria < charged:
+        findings.skip(texts.CRITERIA_NOT_CHECKED.format(count=charged - criteria, all=charged))
+
+
+def _leakage(state: CensusState) -> Leakage | None:
+    policy = state.policy
+    if policy is None:
+        return None
+    return Leakage(
+        accounting=policy.accounting,
+        max_belief=policy.max_belief,
+        cap=policy.cap,
+        charged_units=state.charged_units,
+        answers=state.answers,
+        released=state.answers - len(state.unreleased),
+        is_shut_down=state.shut_down,
+    )
+
+
+def _decoder(kind: type[Any]) -> Callable[[bytes], Any]:
+    return msgspec.msgpack.Decoder(kind).decode
+
+
+def _none(_: str) -> bool:
+    return False

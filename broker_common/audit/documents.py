@@ -1,0 +1,147 @@
+"""The files of an export that are no log: a researcher's receipts, and criteria that a health agency has opened.
+
+    receipts/<query id>.json       {"format":1,"query","receipt","state","ticket"}
+    criteria/<ticket hash>.json    {"criteria","format":1,"nonce","ticket"}
+
+Canonical JSON as in the log, with a newline at the end; bytes in canonical base64. The messages inside are serialised as
+our own protocol does it: a file has one spelling.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from google.protobuf.message import Message
+from msgspec import Meta, Struct
+from tripartite.v1 import answer_pb2, ticket_pb2
+
+from broker_common.crypto.base64_text import base64_text, parse_base64
+from broker_common.errors import InvalidRequestError
+from broker_common.query.messages import parse_message
+from broker_common.query.ticket import MAX_TICKET_BYTES
+
+__all__ = [
+    "CRITERIA",
+    "MAX_DOCUMENT_BYTES",
+    "RECEIPTS",
+    "OpenedCriteria",
+    "ReceiptFile",
+    "canonical_message",
+    "parse_criteria_file",
+    "parse_receipt_file",
+]
+
+RECEIPTS = "receipts"
+CRITERIA = "criteria"
+# A ticket and a receipt that holds a whole entry and two notes, in base64.
+MAX_DOCUMENT_BYTES = 4 * MAX_TICKET_BYTES
+_Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+_Query = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
+_Text = Annotated[str, Meta(max_length=MAX_DOCUMENT_BYTES)]
+DocumentT = TypeVar("DocumentT", bound="ReceiptFile | OpenedCriteria")
+MessageT = TypeVar("MessageT", bound=Message)
+
+
+class ReceiptFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One question of a researcher: the signed ticket, and the signed receipt once there is an answer."""
+
+    format: Annotated[int, Meta(ge=1, le=1)] = 1
+    query: _Query
+    ticket: Annotated[_Text, Meta(min_length=1)]
+    # Empty as long as there is no answer.
+    receipt: _Text
+    state: Literal["answered", "expired", "refused", "pending"]
+
+    @property
+    def name(self) -> str:
+        return f"{RECEIPTS}/{self.query}.json"
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes, which `parse_receipt_file` reads back."""
+        return _encoded(self)
+
+    @property
+    def signed_ticket(self) -> ticket_pb2.SignedTicket:
+        """The ticket as it travelled. InvalidRequestError MALFORMED_MESSAGE."""
+        return canonical_message(ticket_pb2.SignedTicket, self.ticket)
+
+    @property
+    def signed_receipt(self) -> answer_pb2.SignedReceipt:
+        """The receipt; there must be one. InvalidRequestError MALFORMED_MESSAGE."""
+        return canonical_message(answer_pb2.SignedReceipt, self.receipt)
+
+    @classmethod
+    def of(cls, query: str, state: str, signed_ticket: bytes, signed_receipt: bytes) -> ReceiptFile:
+        """The file of a question, of the messages as they were kept."""
+        ticket = parse_message(ticket_pb2.SignedTicket, signed_ticket)
+        receipt = parse_message(answer_pb2.SignedReceipt, signed_receipt)
+        made = {
+            "query": query,
+            "ticket": base64_text(ticket.SerializeToString(deterministic=True)),
+            "receipt": base64_text(receipt.SerializeToString(deterministic=True)),
+            "state": state,
+        }
+        return msgspec.convert(made, cls)
+
+
+class OpenedCriteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What opens the commitment of one ticket to its criteria."""
+
+    format: Annotated[int, Meta(ge=1, le=1)] = 1
+    ticket: _Hash
+    criteria: _Text
+    nonce: _Text
+
+    @property
+    def name(self) -> str:
+        return f"{CRITERIA}/{self.ticket}.json"
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes, which `parse_criteria_file` reads back."""
+        return _encoded(self)
+
+
+def parse_receipt_file(data: bytes) -> ReceiptFile:
+    """Read what `ReceiptFile.to_bytes` writes; ValueError otherwise. The messages inside are still to be read."""
+    return _parse(data, ReceiptFile)
+
+
+def parse_criteria_file(data: bytes) -> OpenedCriteria:
+    """Read what `OpenedCriteria.to_bytes` writes; ValueError otherwise."""
+    opened = _parse(data, OpenedCriteria)
+    for text in (opened.criteria, opened.nonce):
+        parse_base64(text)
+    return opened
+
+
+def canonical_message(kind: type[MessageT], text: str) -> MessageT:
+    """The message that a text holds in base64, as our protocol serialises it.
+
+    Raises:
+        InvalidRequestError: MALFORMED_MESSAGE.
+    """
+    try:
+        data = parse_base64(text)
+    except ValueError as error:
+        raise InvalidRequestError("MALFORMED_MESSAGE", problem="it is not canonical base64") from error
+    message = parse_message(kind, data)
+    if message.SerializeToString(deterministic=True) != data:
+        raise InvalidRequestError("MALFORMED_MESSAGE", problem="it is not serialised as our protocol does it")
+    return message
+
+
+def _encoded(document: ReceiptFile | OpenedCriteria) -> bytes:
+    return msgspec.json.encode(document, order="sorted") + b"\n"
+
+
+def _parse(data: bytes, kind: type[DocumentT]) -> DocumentT:
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise ValueError("the file is too long")
+    try:
+        document = msgspec.json.decode(data, type=kind)
+    except RecursionError:
+        raise ValueError("the file is nested too deep") from None
+    if _encoded(document) != data:
+        raise ValueError("the file is not canonical JSON")
+    return document

@@ -1,0 +1,134 @@
+"""The auditor's home: whom the auditor trusts, and what earlier audits have verified.
+
+    config.toml     role = "auditor"
+    trust/*.card    a card of each party, as its owner handed it over; fingerprints were compared by people
+    seen/ROLE       the newest checkpoint of each log that an audit has verified
+
+SECURITY: `seen/` is what makes a second audit more than the first one again. Whoever shows this auditor two histories, or an
+older one, has to have signed both. Keep it, and compare it with other auditors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from broker_common.audit import texts
+from broker_common.crypto.cards import SignedCard, VerifiedCard, verify_successor
+from broker_common.crypto.certificates import Role
+from broker_common.crypto.signing import Purpose, VerifyKey
+from broker_common.errors import InvalidRequestError
+from broker_common.storage.durable import make_folder, replace_file
+from broker_common.storage.home import Home
+from broker_common.storage.registration import read_card
+from broker_common.tlog.membership import peer_name
+from broker_common.tlog.note import MAX_NOTE_BYTES
+
+__all__ = ["AuditorConfig", "AuditorHome", "Trust"]
+
+_ROLE: Final = "auditor"
+_TRUST = "trust"
+_SEEN = "seen"
+
+
+class AuditorConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """config.toml of an auditor's home."""
+
+    # Says what kind of home this is.
+    role: Literal["auditor"]
+
+
+class Trust:
+    """The cards that people have compared, and every card that follows one of them."""
+
+    def __init__(self, cards: Iterable[VerifiedCard]) -> None:
+        self._cards: dict[tuple[Role, str], list[VerifiedCard]] = {}
+        for card in cards:
+            self._cards.setdefault((card.card.role, peer_name(card.card.identity)), []).append(card)
+
+    def knows(self, role: Role, name: str) -> bool:
+        """Whether people have compared a card of this party."""
+        return (role, name) in self._cards
+
+    def take(self, card: VerifiedCard) -> bool:
+        """Whether a card is one that is trusted, or follows one; then what follows it is trusted as well."""
+        known = self._cards.get((card.card.role, peer_name(card.card.identity)), [])
+        if any(card.signed == other.signed for other in known):
+            return True
+        if not any(_follows(other, card.signed) or _follows(card, other.signed) for other in known):
+            return False
+        known.append(card)
+        return True
+
+
+def _follows(before: VerifiedCard, signed: SignedCard) -> bool:
+    try:
+        verify_successor(before, signed)
+    except InvalidRequestError:
+        return False
+    return True
+
+
+class AuditorHome:
+    """An auditor's home and everything that is read from it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it.
+
+        Raises:
+            InvalidRequestError: HOME_INVALID or CONFIG_INVALID; CARD_UNREADABLE or BAD_SIGNATURE.
+        """
+        home = Home(path, _ROLE)
+        home.load_config(AuditorConfig)
+        self.path = path
+        cards = [read_card(file) for file in sorted((path / _TRUST).glob("*.card"))]
+        for role in ("census", "health"):
+            names = {card.card.identity for card in cards if card.card.role == role}
+            if len(names) != 1:
+                problem = texts.NO_CARD if not names else texts.SEVERAL_CARDS
+                raise InvalidRequestError(
+                    "HOME_INVALID",
+                    home=str(path),
+                    role=_ROLE,
+                    problem=problem.format(role=role),
+                    remedy=texts.HAND_OVER_CARD.format(role=role),
+                )
+        self._cards = cards
+
+    def trust(self) -> Trust:
+        """Whom the auditor trusts, for one audit."""
+        return Trust(self._cards)
+
+    def card(self, role: Role) -> VerifiedCard:
+        """The oldest trusted card of an agency."""
+        return min((card for card in self._cards if card.card.role == role), key=lambda card: card.card.serial)
+
+    def root(self, role: Role) -> VerifyKey:
+        """The identity key that an agency's first card is signed with: the first that its oldest trusted card lists."""
+        key = self.card(role).listed(Purpose.IDENTITY.value)[0][1]
+        if not isinstance(key, VerifyKey):
+            raise TypeError("an identity key signs")
+        return key
+
+    def seen(self, role: Role) -> str:
+        """The newest checkpoint of a log that an audit has verified; empty before the first.
+
+        Raises:
+            InvalidRequestError: FILE_UNUSABLE.
+        """
+        file = self.path / _SEEN / role
+        try:
+            with file.open("rb") as opened:
+                return opened.read(MAX_NOTE_BYTES + 1).decode()
+        except FileNotFoundError:
+            return ""
+        except UnicodeDecodeError as error:
+            raise InvalidRequestError("FILE_UNUSABLE", file=str(file), problem="it is no text") from error
+
+    def remember(self, role: Role, note: str) -> None:
+        """Durably keep the newest verified checkpoint of a log."""
+        make_folder(self.path / _SEEN)
+        replace_file(self.path / _SEEN / role, note.encode(), mode=0o600)

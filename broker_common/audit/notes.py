@@ -1,0 +1,150 @@
+"""Who may have signed a checkpoint, and when: keys as cards have announced and ended them, and the check of a whole note.
+
+A log says itself which keys it signs with (its own cards) and which witnesses it knows (the cards of its peers). A note
+that stands in an entry was signed before it, and after the last entry that it covers; a key is good for it if it had been
+announced by then and had not ended when that last entry was made. Every signature line is explained by such a key, or it
+is a problem: nothing in an export is without meaning.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from broker_common.crypto.cards import PURPOSES, VerifiedCard
+from broker_common.crypto.signing import Purpose, VerifyKey
+from broker_common.errors import InvalidRequestError
+from broker_common.tlog.cosignature import CosignatureVerifier
+from broker_common.tlog.note import KEY_HASH_BYTES, Checkpoint, NoteVerifier, key_hash, parse_note
+
+__all__ = ["ANYBODY", "CheckedNote", "KeyHistory", "NoteChecker", "NoteError"]
+
+# Later than any time on a card.
+_NEVER = 2**63
+# Notes that were checked last.
+_MOST_KEPT = 256
+# Instead of a witness's name.
+ANYBODY = ""
+# What C2SP assigns.
+_ED25519 = b"\x01"
+_TIMESTAMPED_ED25519 = b"\x04"
+
+
+class KeyHistory:
+    """Every key that a party's cards have listed, and until when each was honoured."""
+
+    def __init__(self, origin: str = "") -> None:
+        # Name of its log, which is the name that it cosigns under.
+        self.origin = origin
+        self._until: dict[VerifyKey, int] = {}
+
+    def learn(self, card: VerifiedCard, time_ms: int) -> None:
+        """Take in a card that is in use from this time on. Keys that it does not list have ended."""
+        self.origin = card.card.origin
+        until: dict[VerifyKey, int] = {}
+        for purpose in PURPOSES[card.card.role]:
+            for listed, public in card.listed(purpose):
+                if isinstance(public, VerifyKey):
+                    until[public] = listed.until_ms or _NEVER
+        for key, until_ms in self._until.items():
+            until.setdefault(key, min(until_ms, time_ms))
+        self._until = until
+
+    def keys(self, purpose: Purpose, since_ms: int = 0) -> tuple[VerifyKey, ...]:
+        """Keys for a kind of signature that had not ended at this time."""
+        return tuple(key for key, until_ms in self._until.items() if key.purpose is purpose and since_ms <= until_ms)
+
+
+class NoteError(Exception):
+    """A note does not hold; `code` is one of `codes`, or UNTOLD: too little of the log is known to say."""
+
+    def __init__(self, code: str, detail: str = "") -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedNote:
+    """A checkpoint whose every signature line holds."""
+
+    checkpoint: Checkpoint
+    # When each witness cosigned it, in seconds, by the witness's name.
+    times: Mapping[str, int]
+
+
+_Asked: TypeAlias = tuple[str, NoteVerifier, tuple[CosignatureVerifier, ...], str | None]
+
+
+class NoteChecker:
+    """Checks notes. Many entries name the same one: what was checked last is remembered."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[_Asked, CheckedNote] = OrderedDict()
+
+    def check(
+        self,
+        note: str,
+        log: NoteVerifier,
+        witnesses: Sequence[CosignatureVerifier] = (),
+        *,
+        cosigned_by: str | None = None,
+    ) -> CheckedNote:
+        """The checkpoint of a note that the log signed, and that nobody cosigned but these witnesses.
+
+        `cosigned_by` names the witness that has to have cosigned it; `ANYBODY` is enough for it.
+
+        Raises:
+            NoteError: CHECKPOINT_MALFORMED, BAD_SIGNATURE, NOT_COSIGNED or UNKNOWN_SIGNATURE.
+        """
+        asked = (note, log, tuple(witnesses), cosigned_by)
+        kept = self._kept.get(asked)
+        if kept is None:
+            kept = self._kept[asked] = _check(*asked)
+            if len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        return kept
+
+
+def _check(
+    note: str, log: NoteVerifier, witnesses: Sequence[CosignatureVerifier], cosigned_by: str | None
+) -> CheckedNote:
+    # 1. Its form.
+    try:
+        checkpoint, signatures = parse_note(note)
+    except InvalidRequestError as error:
+        raise NoteError("CHECKPOINT_MALFORMED", error.details.get("problem", "")) from error
+    lines = [(name, blob[:KEY_HASH_BYTES]) for name, blob in signatures]
+    # 2. The log's own signature.
+    try:
+        log.verify_checkpoint(note)
+    except InvalidRequestError as error:
+        raise NoteError("BAD_SIGNATURE", f"of {log.name}") from error
+    # 3. Every cosignature that says that it is by a known witness.
+    explained = _lines_of(log)
+    times: dict[str, int] = {}
+    for witness in witnesses:
+        theirs = _lines_of(witness)
+        explained |= theirs
+        if not theirs.isdisjoint(lines):
+            try:
+                times[witness.name] = witness.verify(note).time_s
+            except InvalidRequestError as error:
+                raise NoteError("NOT_COSIGNED", f"by {witness.name}") from error
+    if cosigned_by is not None and not (cosigned_by in times or (cosigned_by == ANYBODY and times)):
+        raise NoteError("NOT_COSIGNED", f"by {cosigned_by or 'anybody'}")
+    # 4. Nothing else, and nothing twice.
+    for name, key in lines:
+        if (name, key) not in explained:
+            raise NoteError("UNKNOWN_SIGNATURE", f"{name}+{key.hex()}")
+    if len(set(lines)) < len(lines):
+        raise NoteError("UNKNOWN_SIGNATURE", "a key has signed twice")
+    return CheckedNote(checkpoint, times)
+
+
+def _lines_of(verifier: NoteVerifier | CosignatureVerifier) -> set[tuple[str, bytes]]:
+    """How the signature lines of these keys begin."""
+    kind = _ED25519 if isinstance(verifier, NoteVerifier) else _TIMESTAMPED_ED25519
+    return {(verifier.name, key_hash(verifier.name, kind, key)) for key in verifier.keys}

@@ -1,0 +1,98 @@
+"""Query by query: do the census log and the health log say the same, and did every answer go out?
+
+What one of them does not say is a problem only if it was handed in late enough to say it. That is decided without clocks: the
+health agency logs a submission before it sends a sample, so that whoever shows a census checkpoint of n entries must
+know every charge before entry n; and the same the other way round. What is newer is pending.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker_common.audit.census_log import CensusLog
+from broker_common.audit.findings import Findings
+from broker_common.audit.health_log import HealthLog, Sent
+from broker_common.audit.log_files import Report
+from broker_common.audit.spilled import SpilledMapping
+from broker_common.tlog.census_state import ChargedTicket
+from broker_common.tlog.health_state import AcceptedTicket
+
+__all__ = ["Reconciling"]
+
+
+class Reconciling:
+    """Both logs, ticket by ticket."""
+
+    def __init__(
+        self,
+        census: CensusLog,
+        health: HealthLog | None,
+        *,
+        agency: str,
+        witnessed_size: int,
+        findings: Findings,
+    ) -> None:
+        """`agency` is whose health log it is; `witnessed_size` is how long that was when the census agency last saw it."""
+        self._census = census
+        self._health = health
+        self._agency = agency
+        self._witnessed_size = witnessed_size
+        self._findings = findings
+        self._others: Counter[str] = Counter()
+
+    def compare(self, tickets: SpilledMapping[ChargedTicket], report: Report) -> None:
+        """Every charged ticket."""
+        for done, (ticket, charged) in enumerate(tickets.pairs()):
+            if done % 256 == 0:
+                report(done, len(tickets))
+            self._compare_release(ticket, charged)
+            if charged.charge.health != self._agency:
+                self._others[charged.charge.health] += 1
+            elif self._health is not None:
+                self._compare_sample(self._health, ticket, charged)
+        report(1, 1)
+        for agency, count in sorted(self._others.items()):
+            self._findings.skip(f"{count} charges for {agency}: its log was not handed in.")
+        if self._health is not None:
+            self._findings.wait("OPEN", "health", len(self._health.audit.state.open_tickets))
+
+    def _compare_release(self, ticket: str, charged: ChargedTicket) -> None:
+        if charged.answer:
+            if not charged.delivered and not charged.expired:
+                self._findings.wait("RELEASED", "census")
+        elif not self._census.audit.is_complete:
+            pass
+        elif self._census.is_suppressed(charged):
+            self._findings.problem("ANSWER_SUPPRESSED", "census", charged.index, f"query {charged.charge.query}")
+        else:
+            self._findings.wait("CHARGED", "census")
+        settled_at = self._sent(ticket).settled_at
+        if settled_at is not None and not charged.answer and self._census.audit.is_complete:
+            if settled_at < self._witnessed_size:
+                detail = f"query {charged.charge.query}, entry {settled_at} of the health log"
+                self._findings.problem("SETTLED_NOT_RELEASED", "census", charged.index, detail)
+            else:
+                self._findings.wait("UNSETTLED", "health")
+
+    def _compare_sample(self, health: HealthLog, ticket: str, charged: ChargedTicket) -> None:
+        accepted = health.audit.state.tickets.get(ticket)
+        sent = self._sent(ticket)
+        if accepted is None or charged.charge.manifest not in sent.manifests:
+            if charged.index >= health.seen_size:
+                self._findings.wait("UNSEEN", "health")
+            elif health.audit.is_complete:
+                code = "CHARGE_NOT_SUBMITTED" if accepted is None else "MANIFEST_DIFFERS"
+                self._findings.problem(code, "census", charged.index, f"query {charged.charge.query}")
+        if accepted is not None:
+            self._compare_question(health, accepted, charged)
+
+    def _compare_question(self, health: HealthLog, accepted: AcceptedTicket, charged: ChargedTicket) -> None:
+        submission, charge = accepted.submission, charged.charge
+        if (submission.query, submission.researcher) != (charge.query, charge.researcher):
+            self._findings.problem("CHARGE_DIFFERS", "census", charged.index, f"query {charge.query}")
+        theirs = health.audit.state.linkages.get(submission.load)
+        if theirs != self._census.audit.state.linkages.get(charge.load):
+            self._findings.problem("LINKAGE_DIFFERS", "census", charged.index, f"query {charge.query}")
+
+    def _sent(self, ticket: str) -> Sent:
+        return Sent() if self._health is None else self._health.sent.get(ticket, Sent())

@@ -1,0 +1,105 @@
+"""Every sentence that the commands about audits say, in one place, so that another language can stand beside it."""
+
+from __future__ import annotations
+
+__all__ = [
+    "CRITERIA_HELP",
+    "CRITERIA_NOT_CHECKED",
+    "DIRECTORY_MISSING",
+    "DIRECTORY_REMEDY",
+    "ENTRIES",
+    "ENTRY",
+    "EXPORTED",
+    "EXPORTING",
+    "EXPORT_ELSEWHERE",
+    "EXPORT_TO_HOME",
+    "FIGURES",
+    "HAND_OVER_CARD",
+    "ITEM",
+    "LOG",
+    "NOISE_NOT_CHECKED",
+    "NOTHING_CHARGED",
+    "NOT_CHECKED_HEAD",
+    "NOT_COSIGNED",
+    "NOT_REPLAYED",
+    "NO_CARD",
+    "NO_CRITERIA",
+    "NO_CRITERIA_REMEDY",
+    "NO_RECEIPTS",
+    "OF_ALL",
+    "OF_RESEARCHER",
+    "PENDING_HEAD",
+    "PENDING_ITEM",
+    "PERSONS_NOT_CHECKED",
+    "PROBLEM",
+    "PROBLEMS_HEAD",
+    "PROBLEMS_WORD",
+    "PROBLEM_WORD",
+    "READING_RECEIPTS",
+    "RECONCILING",
+    "SEVERAL_CARDS",
+    "TICKETS_NOT_CHECKED",
+    "TO_HELP",
+    "UNKNOWN_ANSWER_KEYS",
+    "UNKNOWN_RESEARCHERS",
+    "VERDICT_FAILED",
+    "VERDICT_HOLDS",
+    "WHAT",
+    "WITNESS_UNKNOWN",
+]
+
+# --- export --------------------------------------------------------------------------------------------------------
+EXPORTING = "Exporting"
+EXPORTED = "{size} {what} of the {role} home are in {to}; {written} files are new or changed."
+WHAT = {"census": "log entries", "health": "log entries", "researcher": "questions"}
+EXPORT_TO_HOME = "is a home, not a folder for an export"
+EXPORT_ELSEWHERE = "Give a folder of its own; it is made if it is not there."
+CRITERIA_HELP = "Health homes, on site: also what opens the commitment of every ticket to its criteria."
+NO_CRITERIA = "is for health homes"
+NO_CRITERIA_REMEDY = "Nobody else can open a commitment to criteria."
+TO_HELP = "Where to: DIR/census, DIR/health or DIR/researcher, made with the folders above it, or continued."
+DIRECTORY_MISSING = "holds neither a census nor a health export"
+DIRECTORY_REMEDY = "Export to DIR/census, DIR/health and DIR/researcher with 'tripartite audit export', and give DIR."
+# --- the auditor's home --------------------------------------------------------------------------------------------
+NO_CARD = "there is no card of a {role} agency in trust/"
+SEVERAL_CARDS = "there are cards of several {role} agencies in trust/"
+HAND_OVER_CARD = (
+    "Put the card of the {role} agency that is audited there, as it handed it over, and compare fingerprints."
+)
+# --- progress ------------------------------------------------------------------------------------------------------
+READING_RECEIPTS = "Verifying receipts"
+RECONCILING = "Comparing both logs"
+# --- what could not be checked -------------------------------------------------------------------------------------
+NOT_REPLAYED = "Whether the entries keep the rules, and agree with each other: that is for 'audit replay'."
+NO_RECEIPTS = "Receipts: no researcher handed any in."
+NOT_COSIGNED = "The {role} log was not cosigned by the other agency yet: nobody else vouches for any of it."
+WITNESS_UNKNOWN = "What the other agency has seen of the {role} log: its witness keys are not all known."
+UNKNOWN_RESEARCHERS = "Tickets of researchers whom the census log, as far as it could be replayed, has not registered."
+UNKNOWN_ANSWER_KEYS = (
+    "Receipts under answer keys that the census log, as far as it could be replayed, has not announced."
+)
+NOISE_NOT_CHECKED = "The noise of each answer: without the oversight key, replay proves its scale, its charge and the single use of its slot."
+PERSONS_NOT_CHECKED = "Samples, linkage and counts: they are never handed in, and are looked at on site."
+TICKETS_NOT_CHECKED = "Tickets and receipts of {count} of {all} charged questions: they were not handed in."
+CRITERIA_NOT_CHECKED = "Criteria of {count} of {all} charged questions: their commitments were not opened."
+# --- the report ----------------------------------------------------------------------------------------------------
+VERDICT_HOLDS = "Everything that was handed in holds."
+VERDICT_FAILED = "NOT VERIFIED: {count} {problems}; the first is {code} in {where}."
+ENTRIES = "  entries    {census} of the census log, {health} of the health log"
+FIGURES = """\
+  answers    {answers} charged, {released} released, {tickets} shown by researchers
+  leakage    {charged_units} of {cap} units of 2^-24 nat; no belief about anybody can have passed {worst_belief} ({max_belief} allowed)
+  service    {state}, accounting {accounting}"""
+NOTHING_CHARGED = "  leakage    none: no policy was ever in force"
+PENDING_HEAD = "Under way, and no problem:"
+NOT_CHECKED_HEAD = "Could not be checked:"
+PROBLEMS_HEAD = "Problems:"
+ITEM = "  - {text}"
+PENDING_ITEM = "{count} {text} ({log})"
+PROBLEM = "  {where}: {code}\n      {text}"
+ENTRY = "{log} log, entry {entry}"
+LOG = "{log} log"
+OF_RESEARCHER = "researcher's receipts"
+OF_ALL = "what was handed in"
+PROBLEM_WORD = "problem"
+PROBLEMS_WORD = "problems"

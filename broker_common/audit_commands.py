@@ -1,0 +1,115 @@
+"""The commands of an audit: `tripartite audit export` for every home, `verify` and `replay` for the auditor.
+
+A role makes its export known through the entry points `tripartite.exports`; which role a home is, its config.toml says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import click
+
+from broker_common.audit import texts
+from broker_common.audit.audit import Audited, replay_parts, verify_parts
+from broker_common.audit.export_folder import ExportFolder
+from broker_common.audit.handed_in import FolderPart, Part
+from broker_common.audit.home import AuditorHome
+from broker_common.audit.log_export import ExportReport, Report
+from broker_common.audit.report import report_json, report_text
+from broker_common.cli import Progress, emit, home_option, json_option
+from broker_common.errors import ExitCode, InvalidRequestError
+from broker_common.storage.home import stated_role
+
+__all__ = ["audit"]
+
+_EXPORTS: Final = "tripartite.exports"
+_ROLES: Final = ("researcher", "health", "census")
+# Of the entry point that opens criteria as well.
+_WITH_CRITERIA: Final = "{role}-with-criteria"
+_Export: TypeAlias = Callable[[Path, ExportFolder, Report], ExportReport]
+
+
+@click.group()
+def audit() -> None:
+    """Export what an auditor needs; verify and replay it offline."""
+
+
+@audit.command()
+@home_option
+@click.option("--to", type=click.Path(path_type=Path, file_okay=False), required=True, help=texts.TO_HELP)
+@click.option("--criteria", is_flag=True, help=texts.CRITERIA_HELP)
+@json_option
+def export(home: Path, to: Path, criteria: bool, as_json: bool) -> None:
+    """Export a home's part of an audit: an agency's log, or a researcher's receipts.
+
+    Works while the node serves and while it does not. Exporting to the same folder again adds what is new. Export the census
+    home last: what the others have seen of its log has to be in it.
+    """
+    role = stated_role(home)
+    points = {point.name: point for point in entry_points(group=_EXPORTS)}
+    point = points.get(_WITH_CRITERIA.format(role=role) if criteria else role)
+    if role not in points:
+        raise InvalidRequestError(
+            "CONFIG_INVALID", file=str(home / "config.toml"), problem="its role is none that can be exported"
+        )
+    if point is None:
+        raise InvalidRequestError(
+            "INVALID_VALUE", name="--criteria", problem=texts.NO_CRITERIA, remedy=texts.NO_CRITERIA_REMEDY
+        )
+    make: _Export = point.load()
+    exported = make(home, ExportFolder(to), Progress(texts.EXPORTING))
+    result = {"role": role, "to": str(to), "size": exported.size, "written": exported.written}
+    emit(as_json, result, texts.EXPORTED.format_map(result | {"what": texts.WHAT[role]}))
+
+
+@audit.command()
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@home_option
+@json_option
+def verify(directory: Path, home: Path, as_json: bool) -> int:
+    """Verify files, hashes and signatures of what was handed in.
+
+    DIRECTORY holds the exports of the parties, DIRECTORY/census, DIRECTORY/health and DIRECTORY/researcher; --home is the
+    auditor's home.
+    """
+    return _audit(verify_parts, directory, home, as_json)
+
+
+@audit.command()
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@home_option
+@json_option
+def replay(directory: Path, home: Path, as_json: bool) -> int:
+    """Verify, replay both logs, and compare them and the receipts query by query.
+
+    DIRECTORY holds the exports of the parties, DIRECTORY/census, DIRECTORY/health and DIRECTORY/researcher; --home is the
+    auditor's home. Ends with exit code 1 if anything does not hold.
+    """
+    return _audit(replay_parts, directory, home, as_json)
+
+
+def _audit(
+    run: Callable[[Mapping[str, Part], AuditorHome, Callable[[str], Report]], Audited],
+    directory: Path,
+    home: Path,
+    as_json: bool,
+) -> int:
+    opened = AuditorHome(home)
+    found = sorted(directory.iterdir())
+    parts: dict[str, Part] = {
+        path.name: FolderPart(path) for path in found if path.name in _ROLES and path.is_dir() and not path.is_symlink()
+    }
+    if not parts.keys() & {"census", "health"}:
+        raise InvalidRequestError(
+            "INVALID_VALUE", name=str(directory), problem=texts.DIRECTORY_MISSING, remedy=texts.DIRECTORY_REMEDY
+        )
+    audited = run(parts, opened, Progress)
+    for path in found:
+        # The auditor's own home may lie beside the exports.
+        if path.name not in parts and path.resolve() != home.resolve():
+            audited.findings.problem("UNKNOWN_FILE", "", None, path.name)
+    emit(as_json, report_json(audited), report_text(audited))
+    return ExitCode.AUDIT_FAILED if audited.findings.count else ExitCode.OK

@@ -1,0 +1,17 @@
+"""What the census agency hands to an auditor: its log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker_common.audit.export_folder import ExportFolder
+from broker_common.audit.log_export import ExportReport, Report, export_log
+from census_node.opening import CensusHome
+
+__all__ = ["export"]
+
+
+def export(home: Path, folder: ExportFolder, report: Report) -> ExportReport:
+    """Export the log of a census home."""
+    with CensusHome(home).journal() as journal:
+        return export_log(journal, folder, report)

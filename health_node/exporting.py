@@ -1,0 +1,53 @@
+"""What the health agency hands to an auditor: its log and, on site only, the criteria that its tickets commit to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tripartite.v1 import condition_pb2
+
+from broker_common.audit.documents import OpenedCriteria
+from broker_common.audit.export_folder import ExportFolder
+from broker_common.audit.log_export import ExportReport, Report, export_log
+from broker_common.crypto.base64_text import base64_text
+from broker_common.query.canonical import canonical_bytes
+from broker_common.query.condition_wire import condition_from_wire
+from broker_common.query.messages import parse_message
+from health_node.dictionary import HEALTH_DICTIONARY
+from health_node.opening import HealthHome
+from health_node.questions import KeptQuestion, Questions
+
+__all__ = ["export", "export_with_criteria"]
+
+
+def export(home: Path, folder: ExportFolder, report: Report) -> ExportReport:
+    """Export the log of a health home."""
+    with HealthHome(home).journal() as journal:
+        return export_log(journal, folder, report)
+
+
+def export_with_criteria(home: Path, folder: ExportFolder, report: Report) -> ExportReport:
+    """Export the log, and beside it what opens the commitment of every ticket in it.
+
+    SECURITY: criteria are the health agency's and the researcher's. They are opened on site, where the auditor is bound by
+    the agency's rules, and never go to the census agency.
+    """
+    with HealthHome(home).journal() as journal:
+        # Before the log, so that the log has every ticket that they belong to.
+        with journal.reading():
+            kept = Questions(journal.db).all()
+        exported = export_log(journal, folder, report)
+        for question in kept:
+            opened = _opened(question)
+            folder.put_final(opened.name, opened.to_bytes())
+        folder.flush()
+    return ExportReport(exported.size, folder.written)
+
+
+def _opened(question: KeptQuestion) -> OpenedCriteria:
+    condition = condition_from_wire(parse_message(condition_pb2.Condition, question.criteria), HEALTH_DICTIONARY)
+    return OpenedCriteria(
+        ticket=question.ticket_hash,
+        criteria=base64_text(canonical_bytes(condition)),
+        nonce=base64_text(question.criteria_nonce),
+    )

@@ -1,0 +1,28 @@
+"""What a researcher hands to an auditor: every ticket, and the receipt of every answer; never a count, a salt or criteria."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker_common.audit.documents import ReceiptFile
+from broker_common.audit.export_folder import ExportFolder
+from broker_common.audit.log_export import ExportReport, Report
+from researcher_node.opening import ResearcherHome
+
+__all__ = ["export"]
+
+
+def export(home: Path, folder: ExportFolder, report: Report) -> ExportReport:
+    """Export the receipts of a researcher home."""
+    answers = ResearcherHome(home).open_answers()
+    try:
+        kept = answers.receipts()
+    finally:
+        answers.close()
+    for done, one in enumerate(kept):
+        report(done, len(kept))
+        shown = ReceiptFile.of(one.query, one.state, one.signed_ticket, one.signed_receipt)
+        folder.put(shown.name, shown.to_bytes())
+    folder.flush()
+    report(1, 1)
+    return ExportReport(len(kept), folder.written)

@@ -1,0 +1,1015 @@
+"""Damaged exports by name: each with how it is made, and every problem that an audit has to find in it, no more and no less.
+
+`tests/unit/audit/test_damages.py` runs them; the same table can be written out as files, for whoever writes another verifier.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from fakes import logs
+from fakes.cards import Party
+from fakes.history import Asked, Exports, History, SignedLog
+from fakes.randomness import SeededRandomness
+from tripartite.v1 import answer_pb2
+
+from broker_common.audit.documents import ReceiptFile, parse_receipt_file
+from broker_common.audit.log_export import COSIGNED, WITNESSED
+from broker_common.crypto.base64_text import base64_text, parse_base64
+from broker_common.crypto.signing import Purpose, SigningKey
+from broker_common.tlog.cosignature import Cosigner
+from broker_common.tlog.entries import Delivered, Refused, Shutdown
+from broker_common.tlog.merkle import leaf_hash
+from broker_common.tlog.tiles import CHECKPOINT_PATH, encode_entry_bundle, hash_tiles, parse_entry_bundle
+
+__all__ = ["DAMAGES", "Damage"]
+
+# Code, log, entry.
+Expected: TypeAlias = tuple[str, str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One damaged export."""
+
+    make: Callable[[], Exports]
+    problems: tuple[Expected, ...]
+
+
+DAMAGES: Final[dict[str, Damage]] = {}
+
+
+def damage(name: str, *problems: Expected) -> Callable[[Callable[[], Exports]], Callable[[], Exports]]:
+    """Put a maker into the table."""
+
+    def put(make: Callable[[], Exports]) -> Callable[[], Exports]:
+        assert name not in DAMAGES
+        DAMAGES[name] = Damage(make, problems)
+        return make
+
+    return put
+
+
+def honest(answers: int = 3) -> History:
+    """A history in which everybody did what they should."""
+    history = History().begin()
+    for _ in range(answers):
+        history.answer()
+    history.cosign()
+    return history
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    """One bit changed."""
+    changed = bytearray(data)
+    changed[at] ^= 1
+    return bytes(changed)
+
+
+def bundle_of(exports: Exports, role: str) -> tuple[str, list[bytes]]:
+    """The only bundle of a short log."""
+    name = next(name for name in exports[role] if name.startswith("tile/entries/"))
+    width = int(name.rpartition("/")[2])
+    return name, parse_entry_bundle(exports[role][name], width)
+
+
+def with_entries(exports: Exports, role: str, entries: list[bytes], *, tiles: bool = False) -> Exports:
+    """Other entries in the bundle; `tiles` makes the hashes fit."""
+    name, before = bundle_of(exports, role)
+    assert len(entries) == len(before)
+    exports[role][name] = encode_entry_bundle(entries)
+    if tiles:
+        exports[role].update(hash_tiles(map(leaf_hash, entries)))
+    return exports
+
+
+def receipt_of(exports: Exports, place: int = 0) -> tuple[str, ReceiptFile]:
+    """One file of the researcher's."""
+    name = sorted(exports["researcher"])[place]
+    return name, parse_receipt_file(exports["researcher"][name])
+
+
+def with_receipt(exports: Exports, place: int = 0, **changes: Any) -> Exports:
+    """The same with other content."""
+    name, file = receipt_of(exports, place)
+    exports["researcher"][name] = msgspec.structs.replace(file, **changes).to_bytes()
+    return exports
+
+
+# --- files that were changed after they were signed ------------------------------------------------------------------
+
+
+@damage("bit_flip_in_entry", ("ENTRY_DAMAGED", "census", 8))
+def _() -> Exports:
+    exports = honest().exports()
+    _, entries = bundle_of(exports, "census")
+    entries[8] = flipped(entries[8], 40)
+    return with_entries(exports, "census", entries)
+
+
+@damage("bit_flip_in_health_entry", ("ENTRY_DAMAGED", "health", 6))
+def _() -> Exports:
+    exports = honest().exports()
+    _, entries = bundle_of(exports, "health")
+    entries[6] = flipped(entries[6], 40)
+    return with_entries(exports, "health", entries)
+
+
+@damage("bit_flip_in_tile", ("TILE_WRONG", "census", 3))
+def _() -> Exports:
+    exports = honest().exports()
+    name = next(name for name in exports["census"] if name.startswith("tile/0/"))
+    exports["census"][name] = flipped(exports["census"][name], 3 * 32 + 5)
+    return exports
+
+
+@damage("bit_flip_in_signature", ("BAD_SIGNATURE", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    note = exports["census"][CHECKPOINT_PATH]
+    head, _, last = note.rstrip(b"\n").rpartition(b" ")
+    blob = flipped(parse_base64(last.decode()), 20)
+    exports["census"][CHECKPOINT_PATH] = head + b" " + base64_text(blob).encode() + b"\n"
+    return exports
+
+
+@damage("bit_flip_in_root", ("BAD_SIGNATURE", "census", None), ("ROOT_WRONG", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    lines = exports["census"][CHECKPOINT_PATH].split(b"\n")
+    lines[2] = base64_text(flipped(parse_base64(lines[2].decode()), 0)).encode()
+    exports["census"][CHECKPOINT_PATH] = b"\n".join(lines)
+    return exports
+
+
+@damage("bit_flip_in_cosignature", ("NOT_COSIGNED", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    head, _, last = exports["census"][COSIGNED].rstrip(b"\n").rpartition(b" ")
+    blob = flipped(parse_base64(last.decode()), 30)
+    exports["census"][COSIGNED] = head + b" " + base64_text(blob).encode() + b"\n"
+    return exports
+
+
+@damage("bit_flip_in_receipt_signature", ("RECEIPT_UNSIGNED", "researcher", None))
+def _() -> Exports:
+    exports = honest().exports()
+    signed = receipt_of(exports)[1].signed_receipt
+    signed.signature = flipped(signed.signature, 3)
+    return with_receipt(exports, receipt=base64_text(signed.SerializeToString(deterministic=True)))
+
+
+@damage("bit_flip_in_receipt", ("RECEIPT_UNSIGNED", "researcher", None))
+def _() -> Exports:
+    exports = honest().exports()
+    signed = receipt_of(exports)[1].signed_receipt
+    signed.receipt = flipped(signed.receipt, 60)
+    return with_receipt(exports, receipt=base64_text(signed.SerializeToString(deterministic=True)))
+
+
+@damage("bit_flip_in_ticket_signature", ("TICKET_UNSIGNED", "researcher", None))
+def _() -> Exports:
+    exports = honest().exports()
+    signed = receipt_of(exports)[1].signed_ticket
+    signed.signature = flipped(signed.signature, 3)
+    return with_receipt(exports, ticket=base64_text(signed.SerializeToString(deterministic=True)))
+
+
+@damage("reordered_entries", ("ENTRY_DAMAGED", "census", 8), ("ENTRY_DAMAGED", "census", 9))
+def _() -> Exports:
+    exports = honest().exports()
+    _, entries = bundle_of(exports, "census")
+    entries[8], entries[9] = entries[9], entries[8]
+    return with_entries(exports, "census", entries)
+
+
+@damage("reordered_entries_and_tiles", ("ROOT_WRONG", "census", None), ("SEQUENCE", "census", 8))
+def _() -> Exports:
+    exports = honest().exports()
+    _, entries = bundle_of(exports, "census")
+    entries[8], entries[9] = entries[9], entries[8]
+    return with_entries(exports, "census", entries, tiles=True)
+
+
+@damage("duplicated_entry", ("ENTRY_DAMAGED", "census", 9))
+def _() -> Exports:
+    exports = honest().exports()
+    _, entries = bundle_of(exports, "census")
+    entries[9] = entries[8]
+    return with_entries(exports, "census", entries)
+
+
+@damage("deleted_entry", ("BUNDLE_MALFORMED", "census", 0))
+def _() -> Exports:
+    exports = honest().exports()
+    name, entries = bundle_of(exports, "census")
+    exports["census"][name] = encode_entry_bundle(entries[:8] + entries[9:])
+    return exports
+
+
+@damage("bundle_cut_short", ("BUNDLE_MALFORMED", "health", 0))
+def _() -> Exports:
+    exports = honest().exports()
+    name, _ = bundle_of(exports, "health")
+    exports["health"][name] = exports["health"][name][:-1]
+    return exports
+
+
+@damage("bundle_missing", ("FILE_MISSING", "census", 0))
+def _() -> Exports:
+    exports = honest().exports()
+    del exports["census"][bundle_of(exports, "census")[0]]
+    return exports
+
+
+@damage("tile_missing", ("FILE_MISSING", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    del exports["census"][next(name for name in exports["census"] if name.startswith("tile/0/"))]
+    return exports
+
+
+@damage("checkpoint_missing", ("FILE_MISSING", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    del exports["census"][CHECKPOINT_PATH]
+    return exports
+
+
+@damage("health_missing", ("EXPORT_MISSING", "health", None))
+def _() -> Exports:
+    exports = honest().exports()
+    del exports["health"]
+    return exports
+
+
+@damage("unknown_file", ("UNKNOWN_FILE", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    exports["census"]["README"] = b"hello"
+    return exports
+
+
+@damage("unknown_tile", ("UNKNOWN_FILE", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    exports["census"]["tile/1/000.p/1"] = bytes(32)
+    return exports
+
+
+@damage("unknown_file_of_researcher", ("UNKNOWN_FILE", "researcher", None))
+def _() -> Exports:
+    exports = honest().exports()
+    exports["researcher"]["counts.csv"] = b"7"
+    return exports
+
+
+@damage("receipt_under_another_name", ("UNKNOWN_FILE", "researcher", None))
+def _() -> Exports:
+    exports = honest().exports()
+    name, _ = receipt_of(exports)
+    exports["researcher"][f"receipts/{'f' * 32}.json"] = exports["researcher"].pop(name)
+    return exports
+
+
+@damage("unknown_signature_line", ("UNKNOWN_SIGNATURE", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    exports["census"][CHECKPOINT_PATH] += "\u2014 example.org/stranger AAAAAAAA\n".encode()
+    return exports
+
+
+@damage("unknown_cosignature_line", ("UNKNOWN_SIGNATURE", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    stranger = Cosigner("stranger.test/log", SigningKey(Purpose.WITNESS, bytes(32)))
+    note = exports["census"][COSIGNED].decode()
+    exports["census"][COSIGNED] = stranger.cosign(note, 1_800_000_000).encode()
+    return exports
+
+
+@damage("giant_checkpoint", ("FILE_TOO_LARGE", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    exports["census"][CHECKPOINT_PATH] += b"x" * 1_000_000
+    return exports
+
+
+@damage("giant_size", ("CHECKPOINT_MALFORMED", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    lines = exports["census"][CHECKPOINT_PATH].split(b"\n")
+    lines[1] = b"9" * 5000
+    exports["census"][CHECKPOINT_PATH] = b"\n".join(lines)
+    return exports
+
+
+@damage("made_up_size", ("FILE_MISSING", "census", 0))
+def _() -> Exports:
+    exports = honest().exports()
+    lines = exports["census"][CHECKPOINT_PATH].split(b"\n")
+    lines[1] = b"9" * 18
+    exports["census"][CHECKPOINT_PATH] = b"\n".join(lines)
+    return exports
+
+
+@damage("giant_bundle", ("FILE_TOO_LARGE", "census", 0))
+def _() -> Exports:
+    exports = honest().exports()
+    exports["census"][bundle_of(exports, "census")[0]] = bytes(17_000_000)
+    return exports
+
+
+@damage("giant_tile", ("FILE_TOO_LARGE", "census", None), ("TILE_WRONG", "census", 0))
+def _() -> Exports:
+    exports = honest().exports()
+    exports["census"][next(name for name in exports["census"] if name.startswith("tile/0/"))] = bytes(9000)
+    return exports
+
+
+@damage("giant_receipt", ("FILE_TOO_LARGE", "researcher", None))
+def _() -> Exports:
+    exports = honest().exports()
+    exports["researcher"][receipt_of(exports)[0]] = b"x" * 1_000_000
+    return exports
+
+
+@damage("broken_utf8_in_checkpoint", ("CHECKPOINT_MALFORMED", "health", None))
+def _() -> Exports:
+    exports = honest().exports()
+    exports["health"][CHECKPOINT_PATH] = b"\xff\xfe" + exports["health"][CHECKPOINT_PATH]
+    return exports
+
+
+@damage("broken_utf8_in_receipt", ("DOCUMENT_MALFORMED", "researcher", None))
+def _() -> Exports:
+    exports = honest().exports()
+    name, _ = receipt_of(exports)
+    exports["researcher"][name] = exports["researcher"][name].replace(b"answered", b"\xff\xfewered")
+    return exports
+
+
+@damage("receipt_in_other_json", ("DOCUMENT_MALFORMED", "researcher", None))
+def _() -> Exports:
+    exports = honest().exports()
+    name, _ = receipt_of(exports)
+    exports["researcher"][name] = json.dumps(json.loads(exports["researcher"][name]), sort_keys=True).encode() + b"\n"
+    return exports
+
+
+@damage("receipt_in_other_base64", ("DOCUMENT_MALFORMED", "researcher", None))
+def _() -> Exports:
+    exports = honest().exports()
+    file = receipt_of(exports)[1]
+    assert file.ticket.endswith("=")
+    letter = file.ticket.rstrip("=")[-1]
+    padding = file.ticket[len(file.ticket.rstrip("=")) :]
+    # The next letter differs in bits that no encoder sets.
+    other = chr(ord(letter) + 1)
+    return with_receipt(exports, ticket=file.ticket.rstrip("=")[:-1] + other + padding)
+
+
+@damage("base64_line_in_checkpoint", ("CHECKPOINT_MALFORMED", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    exports["census"][CHECKPOINT_PATH] = exports["census"][CHECKPOINT_PATH].replace(b"=\n\n", b"\n\n")
+    return exports
+
+
+# --- the census agency lies ------------------------------------------------------------------------------------------
+
+
+@damage(
+    "truncated_tail", ("LOG_BEHIND", "census", None), ("LOG_BEHIND", "census", None), ("LOG_BEHIND", "census", None)
+)
+def _() -> Exports:
+    history = honest()
+    exports = history.exports()
+    cut = SignedLog(history.census_party)
+    for entry in history.census.entries[:13]:
+        cut.append_bytes(entry)
+    return exports | {"census": cut.files()}
+
+
+@damage("two_histories", ("SPLIT_VIEW", "census", None), ("SPLIT_VIEW", "census", None))
+def _() -> Exports:
+    history = honest(2)
+    exports = history.exports()
+    # Another last entry, as long as the one that was cosigned.
+    other = SignedLog(history.census_party)
+    other.policy = history.census.policy
+    for entry in history.census.entries[:-1]:
+        other.append_bytes(entry)
+    other.append(Delivered(ticket=history.asked[-1].hash, by="collect"), history.now_ms)
+    files = other.files()
+    files[COSIGNED] = exports["census"][COSIGNED]
+    files[WITNESSED] = exports["census"][WITNESSED]
+    return exports | {"census": files}
+
+
+@damage("signed_with_another_key", ("BAD_SIGNATURE", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    other = Party(logs.CENSUS.identity, logs.ORIGIN, randomness=SeededRandomness("thief"))
+    lines = exports["census"][CHECKPOINT_PATH].decode().split("\n")
+    exports["census"][CHECKPOINT_PATH] = signed_text(other, lines).encode()
+    return exports
+
+
+def signed_text(party: Party, lines: list[str]) -> str:
+    """The checkpoint of a note's lines, signed by a party's newest log key."""
+    log = SignedLog(party)
+    return log.signer.sign_checkpoint(int(lines[1]), parse_base64(lines[2]))
+
+
+@damage("key_changed_without_an_entry", ("BAD_SIGNATURE", "census", None))
+def _() -> Exports:
+    history = honest()
+    exports = history.exports()
+    party = history.census_party.copy()
+    party.renew("log")
+    exports["census"][CHECKPOINT_PATH] = (
+        SignedLog(party)
+        .signer.__class__(logs.ORIGIN, (party.signing(Purpose.LOG),))
+        .sign_checkpoint(history.census.size, history.census.tree.root())
+        .encode()
+    )
+    return exports
+
+
+@damage("key_added_without_an_entry", ("UNKNOWN_SIGNATURE", "census", None))
+def _() -> Exports:
+    history = honest()
+    exports = history.exports()
+    party = history.census_party.copy()
+    party.renew("log")
+    lines = exports["census"][CHECKPOINT_PATH].decode().split("\n")
+    exports["census"][CHECKPOINT_PATH] = signed_text(party, lines).encode()
+    return exports
+
+
+@damage(
+    "registered_a_health_agency_of_its_own",
+    ("CARD_UNTRUSTED", "census", 2),
+    ("NOT_COSIGNED", "census", 7),
+    ("NOT_COSIGNED", "census", None),
+    ("RELEASE_NOT_COSIGNED", "census", 8),
+)
+def _() -> Exports:
+    history = History()
+    fake = Party(logs.HEALTH.identity, logs.HEALTH_ORIGIN, randomness=SeededRandomness("fake"))
+    beginning = list(logs.beginning("census"))
+    beginning[2] = logs.registered(fake)
+    return lied_from_the_start(history, beginning).exports()
+
+
+def lied_from_the_start(history: History, beginning: list[Any]) -> History:
+    """One answer in a census log that begins like this."""
+    for event in beginning:
+        history.write_census(event)
+    for event in logs.beginning("health"):
+        history.write_health(event)
+    history.write_census(logs.adopted(history.rules))
+    history.write_census(logs.loaded())
+    history.write_health(logs.loaded())
+    history.commit_slots(starting=True)
+    history.cosign()
+    history.answer()
+    return history
+
+
+def begun() -> tuple[History, Asked]:
+    """Everything up to a sample that was sent."""
+    history = honest(1)
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    return history, asked
+
+
+def finished(history: History, asked: Asked) -> Exports:
+    """An honest end of a question that was charged."""
+    history.report_charge(asked)
+    history.cosign()
+    history.release(asked)
+    history.deliver(asked)
+    history.settle(asked)
+    history.receive(asked)
+    history.cosign()
+    return history.exports()
+
+
+@damage("charge_too_small", ("CHARGE_WRONG", "census", 10))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked, units=1)
+    return finished(history, asked)
+
+
+@damage("charge_of_another_scale", ("TICKET_DIFFERS", "census", 10))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked, scale=2)
+    return finished(history, asked)
+
+
+@damage("charge_of_another_question", ("TICKET_DIFFERS", "census", 10))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked, question="mother_tongue = 'French'")
+    return finished(history, asked)
+
+
+@damage("answer_without_charge", ("RELEASE_WITHOUT_CHARGE", "census", 10))
+def _() -> Exports:
+    history, asked = begun()
+    history.release(asked)
+    return history.exports()
+
+
+@damage("charge_after_shutdown", ("CHARGE_AFTER_SHUTDOWN", "census", 11))
+def _() -> Exports:
+    history, asked = begun()
+    state = logs.census_state()
+    state.origin, state.size, state.policy_hash = logs.ORIGIN, history.census.size, history.census.policy
+    history.write_census(logs.shut_down(state))
+    history.charge(asked)
+    return finished(history, asked)
+
+
+@damage("charge_over_the_cap", ("CAP_PASSED", "census", 9))
+def _() -> Exports:
+    history = History().begin()
+    for _ in range(2):
+        asked = history.order(scale=1)
+        history.submit(asked)
+        history.forward(asked)
+        history.charge(asked)
+        history.cosign()
+        history.release(asked)
+    return history.exports()
+
+
+@damage("no_shutdown_when_nothing_fits", ("SHUTDOWN_MISSING", "census", 8))
+def _() -> Exports:
+    history = History(rules=logs.policy(scales=(1,))).begin()
+    asked = history.order(scale=1)
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked)
+    history.cosign()
+    history.release(asked)
+    return history.exports()
+
+
+@damage("shutdown_nobody_ordered", ("ORDER_INVALID", "census", 10))
+def _() -> Exports:
+    history = honest(1)
+    key = logs.OPERATOR_KEY
+    history.write_census(Shutdown(reason="operator", note="a drill", signature=key.sign_text(b"x"), key_id=key.key_id))
+    return history.exports()
+
+
+@damage("two_charges_for_one_ticket", ("TICKET_CHARGED_TWICE", "census", 11))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    history.charge(asked, slot=3, query="f" * 32)
+    return history.exports()
+
+
+@damage("slot_skipped", ("SLOT_SKIPPED", "census", 10))
+def _() -> Exports:
+    history = honest(1)
+    history.commit_slots(first=8)
+    return history.exports()
+
+
+@damage("slot_reused", ("SLOT_NOT_OPEN", "census", 10))
+def _() -> Exports:
+    history = honest(1)
+    asked = history.order(slot=0)
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked)
+    return finished(history, asked)
+
+
+@damage("slot_committed_after_the_ticket", ("SLOT_LATE", "census", 11))
+def _() -> Exports:
+    history = honest(1)
+    early = history.cosigned["census"]
+    history.commit_slots()
+    history.cosign()
+    asked = history.order(slot=5, checkpoint=early)
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked)
+    return finished(history, asked)
+
+
+@damage("slot_with_another_commitment", ("SLOT_WRONG", "census", 10))
+def _() -> Exports:
+    history = honest(1)
+    asked = history.order(commitment=bytes(32))
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked)
+    return finished(history, asked)
+
+
+@damage("slot_under_a_checkpoint_nobody_cosigned", ("NOT_COSIGNED", "census", 10))
+def _() -> Exports:
+    history = honest(1)
+    asked = history.order(checkpoint=history.census.note())
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked)
+    return finished(history, asked)
+
+
+@damage("policy_changed_without_an_entry", ("POLICY", "census", 10))
+def _() -> Exports:
+    history, asked = begun()
+    history.census.policy = logs.policy(max_belief="0.9").hash.hex()
+    history.charge(asked)
+    return finished(history, asked)
+
+
+@damage("weaker_policy_nobody_confirmed", ("CAP_RAISED", "census", 10))
+def _() -> Exports:
+    history = honest(1)
+    history.write_census(logs.adopted(logs.policy(max_belief="0.9")))
+    return history.exports()
+
+
+@damage("time_backwards", ("TIME_BACKWARDS", "census", 10))
+def _() -> Exports:
+    history, asked = begun()
+    history.census.append(logs.loaded("load2"), 1)
+    del asked
+    return history.exports()
+
+
+@damage("unknown_entry_type", ("ENTRY_MALFORMED", "census", 10))
+def _() -> Exports:
+    history = honest(1)
+    entry = history.census.entries[-1].replace(b'"type":"delivered"', b'"type":"forgotten"').replace(b"9", b"9")
+    history.census.append_bytes(entry)
+    return history.exports()
+
+
+@damage("unknown_version", ("FORMAT", "census", 0))
+def _() -> Exports:
+    history = History()
+    beginning = list(logs.beginning("census"))
+    beginning[0] = logs.opened(format=99)
+    return lied_from_the_start(history, beginning).exports()
+
+
+@damage("entry_in_other_json", ("ENTRY_MALFORMED", "census", 10))
+def _() -> Exports:
+    history = honest(1)
+    history.census.append_bytes(history.census.entries[-1].replace(b":", b": ", 1))
+    return history.exports()
+
+
+@damage("broken_utf8_in_entry", ("ENTRY_MALFORMED", "census", 10))
+def _() -> Exports:
+    history = honest(1)
+    history.census.append_bytes(b'{"event":"\xff\xfe"}')
+    return history.exports()
+
+
+@damage("giant_entry", ("ENTRY_MALFORMED", "census", 10))
+def _() -> Exports:
+    history = honest(1)
+    history.census.append_bytes(b"[" * 65_535)
+    return history.exports()
+
+
+@damage("wrong_sequence", ("SEQUENCE", "census", 10))
+def _() -> Exports:
+    history, asked = begun()
+    history.write_census(logs.loaded("load2"), sequence=99)
+    del asked
+    return history.exports()
+
+
+@damage("released_before_it_was_cosigned", ("RELEASE_NOT_COSIGNED", "census", 11))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    # The newest cosigned checkpoint is older than the charge.
+    history.release(asked)
+    return history.exports()
+
+
+@damage("released_under_its_own_signature_alone", ("RELEASE_NOT_COSIGNED", "census", 11))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    history.release(asked, checkpoint=history.census.note())
+    return history.exports()
+
+
+@damage("released_under_a_witness_of_its_own", ("RELEASE_NOT_COSIGNED", "census", 11))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    thief = Cosigner(logs.HEALTH_ORIGIN, SigningKey(Purpose.WITNESS, bytes(range(3, 35))))
+    history.release(asked, checkpoint=thief.cosign(history.census.note(), history.now_ms // 1000))
+    return history.exports()
+
+
+@damage("released_before_the_time_of_the_cosignature", ("COSIGNED_LATER", "census", 11))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    note = history.cosign(time_s=history.now_ms // 1000 + 86_400)
+    history.report_charge(asked)
+    history.release(asked, checkpoint=note)
+    history.cosign()
+    return history.exports()
+
+
+@damage("released_under_another_history", ("SPLIT_VIEW", "census", 11))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    other = history.census.signer.sign_checkpoint(history.census.size, bytes(32))
+    history.release(asked, checkpoint=history.health.cosigner().cosign(other, history.now_ms // 1000))
+    history.cosign()
+    return history.exports()
+
+
+@damage("suppressed_answer", ("ANSWER_SUPPRESSED", "census", 10))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    history.report_charge(asked)
+    history.cosign()
+    history.pass_time(86_400_000)
+    history.answer()
+    history.pass_time(86_400_000)
+    history.answer()
+    history.cosign()
+    return history.exports()
+
+
+@damage("charge_for_a_ticket_nobody_submitted", ("CHARGE_NOT_SUBMITTED", "census", 10))
+def _() -> Exports:
+    history = honest(1)
+    asked = history.order()
+    history.charge(asked)
+    history.cosign()
+    history.release(asked)
+    history.cosign()
+    return history.exports()
+
+
+@damage("charge_for_another_sample", ("MANIFEST_DIFFERS", "census", 10))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked, manifest=logs.hash_of(99))
+    return finished(history, asked)
+
+
+@damage("settled_and_never_released", ("SETTLED_NOT_RELEASED", "census", 10))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    history.report_charge(asked)
+    history.settle(asked)
+    history.cosign()
+    return history.exports()
+
+
+@damage("answered_and_not_released", ("ANSWER_NOT_RELEASED", "census", 10))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    history.receive(asked)
+    history.cosign()
+    return history.exports()
+
+
+@damage("refused_and_charged", ("REFUSED_BUT_CHARGED", "health", 11))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    history.write_health(Refused(ticket=asked.hash, code="BUDGET_EXHAUSTED"))
+    history.cosign()
+    history.release(asked)
+    history.cosign()
+    return history.exports()
+
+
+@damage("delivered_and_never_received", ("DELIVERY_UNCONFIRMED", "census", 12))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    history.report_charge(asked)
+    history.cosign()
+    history.release(asked)
+    history.deliver(asked)
+    history.settle(asked)
+    history.answer()
+    history.cosign()
+    return history.exports()
+
+
+@damage("receipt_of_another_place", ("RECEIPT_DIFFERS", "census", 10))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    exports = finished(history, asked)
+    first = history.asked[0]
+    tree = history.census.tree
+    history.receive(
+        asked,
+        log_index=first.index,
+        checkpoint=history.census.note(),
+        inclusion_proof=tree.inclusion_proof(first.index),
+        entry=history.census.entries[first.index],
+    )
+    return exports | {"researcher": history.exports()["researcher"]}
+
+
+@damage("receipt_for_a_ticket_that_was_never_charged", ("ANSWER_NOT_CHARGED", "researcher", None))
+def _() -> Exports:
+    history, asked = begun()
+    asked.charge, asked.index = history.asked[0].charge, history.asked[0].index
+    history.receive(asked)
+    return history.exports()
+
+
+@damage("receipt_that_proves_nothing", ("RECEIPT_NOT_INCLUDED", "researcher", None))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    exports = finished(history, asked)
+    history.receive(asked, inclusion_proof=[bytes(32)])
+    return exports | {"researcher": history.exports()["researcher"]}
+
+
+@damage("receipt_of_another_history", ("SPLIT_VIEW", "census", None))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    exports = finished(history, asked)
+    leaf = leaf_hash(history.census.entries[asked.index])
+    history.receive(asked, checkpoint=history.census.signer.sign_checkpoint(1, leaf), log_index=0, inclusion_proof=[])
+    return exports | {"researcher": history.exports()["researcher"]}
+
+
+@damage("receipt_of_a_longer_log", ("LOG_BEHIND", "census", None))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    exports = finished(history, asked)
+    later = history.answer()
+    files = history.exports()["researcher"]
+    del later
+    return exports | {"researcher": files}
+
+
+# --- the health agency lies ------------------------------------------------------------------------------------------
+
+
+@damage("health_tail_truncated", ("LOG_BEHIND", "health", None))
+def _() -> Exports:
+    history = honest()
+    exports = history.exports()
+    cut = SignedLog(history.health_party)
+    for entry in history.health.entries[:-2]:
+        cut.append_bytes(entry)
+    files = cut.files()
+    files[WITNESSED] = exports["health"][WITNESSED]
+    return exports | {"health": files}
+
+
+@damage("report_of_another_charge", ("REPORT_WRONG", "health", 11))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    history.report_charge(asked, log_index=6)
+    history.cosign()
+    history.release(asked)
+    history.cosign()
+    return history.exports()
+
+
+@damage("report_under_a_checkpoint_nobody_signed", ("BAD_SIGNATURE", "health", 11))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    thief = SignedLog(Party(logs.CENSUS.identity, logs.ORIGIN, randomness=SeededRandomness("thief")))
+    history.report_charge(asked, checkpoint=thief.signer.sign_checkpoint(99, bytes(32)))
+    history.cosign()
+    history.release(asked)
+    history.cosign()
+    return history.exports()
+
+
+@damage("other_query_for_one_ticket", ("CHARGE_DIFFERS", "census", 10))
+def _() -> Exports:
+    history = honest(1)
+    asked = history.order()
+    history.submit(asked, query="e" * 32)
+    history.forward(asked)
+    history.charge(asked)
+    return finished(history, asked)
+
+
+@damage("other_criteria_than_the_ticket", ("TICKET_DIFFERS", "health", None))
+def _() -> Exports:
+    history = honest(1)
+    asked = history.order()
+    history.submit(asked, criteria=logs.hash_of(1))
+    history.forward(asked)
+    history.charge(asked)
+    return finished(history, asked)
+
+
+@damage("linked_by_another_chain", ("LINKAGE_DIFFERS", "census", 10))
+def _() -> Exports:
+    history = honest(1)
+    history.write_health(logs.relinked())
+    asked = history.order()
+    history.submit(asked, load="load2")
+    history.forward(asked)
+    history.charge(asked)
+    return finished(history, asked)
+
+
+@damage("cosigned_what_it_never_saw", ("SPLIT_VIEW", "census", None))
+def _() -> Exports:
+    history = honest(1)
+    exports = history.exports()
+    note = history.census.signer.sign_checkpoint(history.census.size, bytes(32))
+    exports["health"][WITNESSED] = history.health.cosigner().cosign(note, history.now_ms // 1000).encode()
+    return exports
+
+
+@damage("opened_other_criteria", ("CRITERIA_DIFFER", "health", None))
+def _() -> Exports:
+    history = honest(1)
+    history.asked[0].criteria = b"everybody"
+    return history.exports(criteria=True)
+
+
+@damage("opened_criteria_of_no_ticket", ("CRITERIA_UNASKED", "health", None))
+def _() -> Exports:
+    history = honest(1)
+    exports = history.exports(criteria=True)
+    history.order()
+    return history.exports(criteria=True) | {"census": exports["census"]}
+
+
+@damage("opened_criteria_in_other_base64", ("DOCUMENT_MALFORMED", "health", None))
+def _() -> Exports:
+    exports = honest(1).exports(criteria=True)
+    name = next(name for name in exports["health"] if name.startswith("criteria/"))
+    exports["health"][name] = exports["health"][name].replace(b'"nonce":"', b'"nonce":" ')
+    return exports
+
+
+# --- the researcher lies ---------------------------------------------------------------------------------------------
+
+
+@damage("answered_without_a_receipt", ("RECEIPT_STATE", "researcher", None))
+def _() -> Exports:
+    history, asked = begun()
+    asked.state = "answered"
+    return history.exports()
+
+
+@damage("ticket_of_another_query", ("TICKET_DIFFERS", "researcher", None))
+def _() -> Exports:
+    exports = honest(2).exports()
+    return with_receipt(exports, 0, ticket=receipt_of(exports, 1)[1].ticket)
+
+
+@damage("receipt_of_another_ticket", ("RECEIPT_UNSIGNED", "researcher", None))
+def _() -> Exports:
+    exports = honest(2).exports()
+    return with_receipt(exports, 0, receipt=receipt_of(exports, 1)[1].receipt)
+
+
+@damage("receipt_signed_with_another_key", ("RECEIPT_UNSIGNED", "researcher", None))
+def _() -> Exports:
+    exports = honest(1).exports()
+    signed = receipt_of(exports)[1].signed_receipt
+    thief = SigningKey(Purpose.ANSWER, bytes(range(5, 37)))
+    forged = answer_pb2.SignedReceipt(receipt=signed.receipt, signature=thief.sign(signed.receipt), key_id=thief.key_id)
+    return with_receipt(exports, receipt=base64_text(forged.SerializeToString(deterministic=True)))
+
+
+def names() -> Mapping[str, Damage]:
+    """The table."""
+    return DAMAGES

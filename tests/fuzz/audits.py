@@ -1,0 +1,213 @@
+"""Targets on what is handed in for an audit: documents, notes and whole exports. Nothing may stop or crash a verifier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from fakes import logs
+from fakes.damages import honest
+from fakes.history import Exports, MemoryPart, auditor
+from fuzz.target import Cut, Target, fresh_path, joined, require
+
+from broker_common.audit.audit import Audited, replay_parts, verify_parts
+from broker_common.audit.documents import (
+    OpenedCriteria,
+    ReceiptFile,
+    canonical_message,
+    parse_criteria_file,
+    parse_receipt_file,
+)
+from broker_common.audit.findings import Findings
+from broker_common.audit.home import AuditorHome
+from broker_common.audit.log_audit import LogAudit
+from broker_common.audit.log_files import LogFiles
+from broker_common.audit.notes import CheckedNote, NoteChecker, NoteError
+from broker_common.audit.receipts import ReceiptForms
+from broker_common.audit.report import report_json, report_text
+from broker_common.crypto.signing import Purpose
+from broker_common.errors import InvalidRequestError
+from broker_common.storage.home import stated_role
+from broker_common.tlog.cosignature import CosignatureVerifier, Cosigner
+from broker_common.tlog.note import parse_checkpoint, parse_note
+
+__all__ = ["TARGETS"]
+
+_WITNESS = Cosigner(logs.HEALTH_ORIGIN, logs.HEALTH.signing(Purpose.WITNESS))
+
+
+# --- documents ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _exports() -> Exports:
+    return honest(2).exports(criteria=True)
+
+
+def _document_seeds(role: str, folder: str) -> dict[str, bytes]:
+    found = {name: content for name, content in _exports()[role].items() if name.startswith(folder)}
+    first = next(iter(found.values()))
+    return {"usual": first, "bad line": first + b"\n", "bad spelling": first.replace(b":", b": ")}
+
+
+def _check_receipt(file: ReceiptFile, data: bytes) -> None:
+    require(file.to_bytes() == data, "a receipt has one spelling")
+    for text, read in ((file.ticket, lambda: file.signed_ticket), (file.receipt, lambda: file.signed_receipt)):
+        try:
+            message = read()
+        except InvalidRequestError as error:
+            require(error.code == "MALFORMED_MESSAGE", "a message that is none is said to be malformed")
+        else:
+            require(canonical_message(type(message), text) == message, "a message is read the same twice")
+
+
+def _check_criteria(opened: OpenedCriteria, data: bytes) -> None:
+    require(opened.to_bytes() == data, "opened criteria have one spelling")
+
+
+# --- notes -------------------------------------------------------------------------------------------------------------
+
+
+def _check_note(data: bytes) -> CheckedNote:
+    verifier: CosignatureVerifier = _WITNESS.verifier
+    return NoteChecker().check(data.decode("utf-8", "replace"), logs.SIGNER.verifier, (verifier,), cosigned_by="")
+
+
+def _note_seeds() -> dict[str, bytes]:
+    note = logs.SIGNER.sign_checkpoint(42, bytes(range(32)))
+    cosigned = _WITNESS.cosign(note, 1_800_000_000)
+    return {
+        "cosigned": cosigned.encode(),
+        "bad alone": note.encode(),
+        "bad stranger": (cosigned + "\u2014 stranger AAAAAAAA\n").encode(),
+        "bad twice": _WITNESS.cosign(cosigned, 1_800_000_001).encode(),
+    }
+
+
+# --- whole exports -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def _home() -> AuditorHome:
+    return AuditorHome(auditor(fresh_path()))
+
+
+def _damaged(data: bytes) -> Audited:
+    """An honest export in which files are replaced, added, cut or changed in place; then verified and replayed."""
+    exports = {role: dict(files) for role, files in _exports().items()}
+    names = [(role, name) for role, files in exports.items() for name in sorted(files)]
+    cut = Cut(data)
+    while not cut.is_empty:
+        role, name = names[cut.number() % len(names)]
+        content = exports[role].get(name, b"")
+        match cut.number() % 5:
+            case 0:
+                exports[role][name] = cut.piece()
+            case 1:
+                exports[role].pop(name, None)
+            case 2:
+                exports[role][cut.piece().decode("utf-8", "replace")] = content
+            case 3:
+                at = cut.number(2) % (len(content) + 1)
+                exports[role][name] = content[:at] + cut.piece() + content[at + cut.number(1) :]
+            case _:
+                other = names[cut.number() % len(names)]
+                exports[role][name] = exports[other[0]].get(other[1], b"")
+    parts = {role: MemoryPart(files) for role, files in exports.items()}
+    home = _home()
+    for role in ("census", "health"):
+        (home.path / "seen" / role).unlink(missing_ok=True)
+    verify_parts(parts, home, lambda _: lambda _done, _total: None)
+    for role in ("census", "health"):
+        (home.path / "seen" / role).unlink(missing_ok=True)
+    audited = replay_parts(parts, home, lambda _: lambda _done, _total: None)
+    if audited.findings.count:
+        raise _ProblemsFound
+    return audited
+
+
+class _ProblemsFound(Exception):  # noqa: N818 - what the target takes for a refusal
+    """The audit found something, as it should."""
+
+
+def _check_audited(audited: Audited, data: bytes) -> None:
+    report = report_json(audited)
+    require(report["verified"] is True and not report["problems"], "what holds has no problems")
+    require(
+        all(line.isprintable() for line in report_text(audited).splitlines()), "a report does nothing to a terminal"
+    )
+    del data
+
+
+def _export_seeds() -> dict[str, bytes]:
+    # Case 2 copies a file under its own name: nothing changes.
+    same = bytes([0, 2]) + joined(min(_exports()["census"]).encode())
+    return {
+        "honest": b"",
+        "same": same,
+        "bad gone": bytes([0, 1]),
+        "bad replaced": bytes([1, 0]) + joined(b"x"),
+        "bad other": bytes([3, 4, 9]),
+    }
+
+
+def _role(data: bytes) -> str:
+    path = fresh_path()
+    path.mkdir()
+    (path / "config.toml").write_bytes(data)
+    return stated_role(path)
+
+
+TARGETS: Mapping[str, Target[Any]] = {
+    "receipt_file": Target(
+        parse=parse_receipt_file,
+        check=_check_receipt,
+        covers=(parse_receipt_file,),
+        seeds=lambda: _document_seeds("researcher", "receipts/"),
+        errors=(ValueError,),
+        max_bytes=16_384,
+        mutations=500,
+    ),
+    "criteria_file": Target(
+        parse=parse_criteria_file,
+        check=_check_criteria,
+        covers=(parse_criteria_file,),
+        seeds=lambda: _document_seeds("health", "criteria/"),
+        errors=(ValueError,),
+    ),
+    "audited_note": Target(
+        parse=_check_note,
+        check=lambda checked, data: require(
+            parse_checkpoint(data.decode("utf-8", "replace")) == checked.checkpoint, "a note has one checkpoint"
+        ),
+        covers=(parse_checkpoint, parse_note),
+        seeds=_note_seeds,
+        errors=(NoteError,),
+    ),
+    "export": Target(
+        parse=_damaged,
+        check=_check_audited,
+        covers=(
+            Findings,
+            LogAudit.read,
+            LogAudit.verify_past,
+            LogAudit.verify_signed,
+            LogFiles.read,
+            LogFiles.read_note,
+            ReceiptForms.read,
+            verify_parts,
+        ),
+        seeds=_export_seeds,
+        errors=(_ProblemsFound,),
+        mutations=100,
+        max_bytes=2048,
+    ),
+    "stated_role": Target(
+        parse=_role,
+        covers=(stated_role,),
+        seeds=lambda: {"auditor": b'role = "auditor"\n', "other": b"x = 1\n", "bad": b"role = "},
+        codes=frozenset({"CONFIG_INVALID"}),
+        mutations=300,
+    ),
+}

@@ -1,0 +1,335 @@
+"""Audits of honest exports, of several in a row, and of what is under way; every code has its sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fakes import logs
+from fakes.cards import Party
+from fakes.damages import DAMAGES, honest
+from fakes.history import Exports, History, MemoryPart, SignedLog, auditor
+from fakes.randomness import SeededRandomness
+
+from broker_common.audit.audit import Audited, replay_parts, verify_parts
+from broker_common.audit.codes import CODES, REPLAY
+from broker_common.audit.findings import MOST_PROBLEMS, Findings
+from broker_common.audit.home import AuditorHome
+from broker_common.audit.report import report_json, report_text
+from broker_common.errors import InvalidRequestError
+from broker_common.privacy.accounting import price_units
+from broker_common.tlog.entries import Delivered
+
+TLOG = Path(__file__).parents[3] / "broker_common" / "tlog"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> AuditorHome:
+    """An auditor who trusts everybody's card."""
+    return AuditorHome(auditor(tmp_path / "auditor"))
+
+
+def no_report(_: str) -> Callable[[int, int], None]:
+    """Progress that nobody watches."""
+    return lambda _done, _total: None
+
+
+def replayed(exports: Exports, home: AuditorHome) -> Audited:
+    """A replay of exports that lie in memory."""
+    return replay_parts({role: MemoryPart(files) for role, files in exports.items()}, home, no_report)
+
+
+def verified(exports: Exports, home: AuditorHome) -> Audited:
+    """The same without the rules of the logs."""
+    return verify_parts({role: MemoryPart(files) for role, files in exports.items()}, home, no_report)
+
+
+def codes(audited: Audited) -> list[str]:
+    """What was found."""
+    return [problem.code for problem in audited.findings.problems]
+
+
+# --- honest exports ----------------------------------------------------------------------------------------------------
+
+
+def test_an_honest_history_holds_and_its_leakage_is_added_up_anew(home: AuditorHome) -> None:
+    """Everything holds; answers, units and belief are what the entries say, and what was not checked is named."""
+    history = honest(5)
+    audited = replayed(history.exports(criteria=True), home)
+    assert codes(audited) == []
+    report = report_json(audited)
+    assert report["verified"] is True
+    assert report["answers"] == 5
+    assert report["entries"] == history.census.size + history.health.size
+    assert report["leakage"]["charged_units"] == 5 * price_units(30)
+    assert report["worst_belief"] == 0.54158
+    assert report["pending"] == []
+    assert any("oversight key" in text for text in report["not_checked"])
+    assert report_text(audited).splitlines()[0] == "Everything that was handed in holds."
+
+
+def test_a_log_of_several_bundles_holds(home: AuditorHome) -> None:
+    """More than 256 entries: full tiles, partial ones, and a level above."""
+    history = History(rules=logs.policy(scales=(30, 1000))).begin()
+    for _ in range(80):
+        history.answer(scale=1000)
+    history.cosign()
+    assert history.census.size > 256 < history.health.size
+    assert codes(replayed(history.exports(), home)) == []
+    assert codes(verified(history.exports(), home)) == []
+
+
+def test_verify_says_that_it_has_not_replayed(home: AuditorHome) -> None:
+    """A broken rule is for replay: `verify` does not see it and says so."""
+    exports = DAMAGES["charge_too_small"].make()
+    audited = verified(exports, home)
+    assert codes(audited) == []
+    assert any("audit replay" in text for text in audited.findings.not_checked)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in DAMAGES
+        if re.match(r"bit_flip|reordered|duplicated|deleted|bundle|tile|unknown_|giant_(?!entry)|two_histories", name)
+        and name not in {"unknown_entry_type", "unknown_version"}
+    ],
+)
+def test_verify_finds_what_replay_finds_of_files_and_signatures(name: str, home: AuditorHome) -> None:
+    """Every damage to files and signatures is found without the rules of the logs."""
+    damage = DAMAGES[name]
+    assert codes(verified(damage.make(), home))[0] in {code for code, _, _ in damage.problems}
+
+
+def test_keys_that_were_changed_in_the_log_are_followed(home: AuditorHome) -> None:
+    """After rotations of every key that signs something, old and new notes and receipts hold."""
+    history = honest(1)
+    for party, write, purposes in (
+        (history.census_party, history.write_census, ("log", "witness", "answer")),
+        (history.health_party, history.write_health, ("log", "witness")),
+    ):
+        for purpose in purposes:
+            party.renew(purpose, now_ms=history.now_ms, until_ms=history.now_ms + 1)
+            write(logs.announced(party))
+    history.write_census(logs.registered(history.health_party))
+    history.write_health(logs.registered(history.census_party))
+    history.pass_time(1000)
+    history.cosign()
+    history.answer()
+    history.cosign()
+    assert codes(replayed(history.exports(), home)) == []
+
+
+def test_a_ticket_whose_key_ended_before_it_was_charged_was_good(home: AuditorHome) -> None:
+    """A ticket is verified when it comes; that its key ends before the charge a moment later is nobody's fault."""
+    history = honest(1)
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    history.researcher.renew("ticket", now_ms=history.now_ms, until_ms=history.now_ms + 1)
+    history.pass_time(10)
+    history.write_census(logs.registered(history.researcher, projects=("study",)))
+    history.charge(asked)
+    assert codes(replayed(history.exports(), home)) == []
+
+
+def test_a_ticket_under_a_key_that_had_ended_long_before_is_not(home: AuditorHome) -> None:
+    """Whoever finds an old key cannot ask with it."""
+    history = honest(1)
+    thief = history.researcher.copy()
+    history.researcher.renew("ticket", now_ms=history.now_ms, until_ms=history.now_ms + 1)
+    history.pass_time(1000)
+    history.write_census(logs.registered(history.researcher, projects=("study",)))
+    history.cosign()
+    history.researcher = thief
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked)
+    assert codes(replayed(history.exports(), home)) == ["TICKET_UNSIGNED"]
+
+
+# --- under way ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_under_way_is_pending_and_no_problem(home: AuditorHome) -> None:
+    """At whatever step exports are made, nothing is a problem, and what is under way is said."""
+    history = honest(1)
+    asked = history.order()
+    seen: list[set[tuple[str, str]]] = []
+    for step in (
+        lambda: history.submit(asked),
+        lambda: history.forward(asked),
+        lambda: history.charge(asked),
+        lambda: history.report_charge(asked),
+        history.cosign,
+        lambda: history.release(asked),
+        lambda: history.receive(asked),
+        lambda: history.deliver(asked),
+        lambda: history.settle(asked),
+        history.cosign,
+    ):
+        step()
+        audited = replayed(history.exports(), home)
+        assert codes(audited) == []
+        seen.append(set(audited.findings.pending))
+    assert seen[0] == {("OPEN", "health"), ("ENTRIES", "health")}
+    assert ("CHARGED", "census") in seen[2]
+    assert ("RELEASED", "census") in seen[5]
+    assert seen[-1] == set()
+
+
+def test_what_one_party_has_not_handed_in_yet_is_pending(home: AuditorHome) -> None:
+    """A charge that is newer than what the health agency, as its export shows, had seen is no problem."""
+    history = honest(1)
+    before = history.exports()
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked)
+    audited = replayed(history.exports() | {"health": before["health"]}, home)
+    assert codes(audited) == []
+    assert audited.findings.pending["UNSEEN", "health"] == 1
+
+
+def test_a_log_that_nobody_cosigned_says_so(home: AuditorHome) -> None:
+    """Before the first cosignature everything is pending, and the report says that nobody vouches for it."""
+    history = History()
+    for event in logs.beginning("census"):
+        history.write_census(event)
+    for event in logs.beginning("health"):
+        history.write_health(event)
+    audited = replayed(history.exports(), home)
+    assert codes(audited) == []
+    assert audited.findings.pending["ENTRIES", "census"] == 4
+    assert sum("not cosigned" in text for text in audited.findings.not_checked) == 2
+
+
+def test_without_receipts_their_absence_is_said(home: AuditorHome) -> None:
+    """Researchers need not hand anything in; then it is said what was not compared."""
+    exports = honest(2).exports()
+    del exports["researcher"]
+    audited = replayed(exports, home)
+    assert codes(audited) == []
+    assert any("2 of 2 charged questions" in text for text in audited.findings.not_checked)
+
+
+# --- audits in a row ---------------------------------------------------------------------------------------------------
+
+
+def test_a_later_audit_goes_on_from_the_one_before(home: AuditorHome) -> None:
+    """The newest verified checkpoint of each log is kept."""
+    history = honest(1)
+    assert codes(replayed(history.exports(), home)) == []
+    first = home.seen("census")
+    history.answer()
+    history.cosign()
+    assert codes(replayed(history.exports(), home)) == []
+    assert home.seen("census") == history.census.note() != first
+
+
+def test_a_log_that_shrank_since_the_last_audit_is_rolled_back(home: AuditorHome) -> None:
+    """Yesterday's database, with nothing in it that is wrong, is found out by what this auditor saw."""
+    history = honest(1)
+    yesterday = history.exports()
+    history.answer()
+    history.cosign()
+    assert codes(replayed(history.exports(), home)) == []
+    before = home.seen("census")
+    assert sorted(codes(replayed(yesterday, home))) == ["ROLLED_BACK", "ROLLED_BACK"]
+    assert home.seen("census") == before
+
+
+def test_two_auditors_who_are_shown_two_histories_find_out_by_their_notes(home: AuditorHome, tmp_path: Path) -> None:
+    """Each history holds by itself; one auditor's note convicts the other history, by the log's own signature."""
+    history = honest(1)
+    exports = history.exports()
+    other = SignedLog(history.census_party)
+    other.policy = history.census.policy
+    for entry in history.census.entries[:-1]:
+        other.append_bytes(entry)
+    other.append(Delivered(ticket=history.asked[-1].hash, by="collect"), history.now_ms)
+    # Nobody has cosigned the last entry, so that nothing else is wrong with it.
+    beside = {"census": other.files(), "health": honest_health_alone(history)}
+    alone = AuditorHome(auditor(tmp_path / "other"))
+    assert codes(replayed(beside, alone)) == []
+    home.remember("census", alone.seen("census"))
+    assert codes(replayed(exports, home)) == ["SPLIT_VIEW"]
+
+
+def honest_health_alone(history: History) -> dict[str, bytes]:
+    """The health log without what the agencies have seen of each other."""
+    return history.health.files()
+
+
+# --- whom the auditor trusts -------------------------------------------------------------------------------------------
+
+
+def test_a_log_of_another_root_is_refused(tmp_path: Path) -> None:
+    """Whoever runs a whole deployment of its own under the same names does not have the keys that the auditor's cards name."""
+    stranger = Party(logs.CENSUS.identity, logs.ORIGIN, randomness=SeededRandomness("stranger"))
+    home = AuditorHome(auditor(tmp_path / "auditor", (stranger, logs.HEALTH)))
+    found = codes(replayed(honest(1).exports(), home))
+    assert found[0] == "CARD_INVALID"
+
+
+def test_a_home_without_cards_is_no_auditors_home(tmp_path: Path) -> None:
+    """Without anybody to trust nothing can be verified."""
+    path = auditor(tmp_path / "auditor", (logs.HEALTH,))
+    with pytest.raises(InvalidRequestError, match="no card of a census agency"):
+        AuditorHome(path)
+
+
+def test_parties_whose_cards_the_auditor_lacks_are_named(tmp_path: Path) -> None:
+    """Nobody is taken for known on another's word without the report saying so."""
+    home = AuditorHome(auditor(tmp_path / "auditor", (logs.CENSUS, logs.HEALTH)))
+    audited = replayed(honest(1).exports(), home)
+    assert codes(audited) == []
+    assert any("researcher alice" in text for text in audited.findings.not_checked)
+
+
+# --- codes and texts ---------------------------------------------------------------------------------------------------
+
+
+def test_every_code_of_the_logs_rules_has_a_sentence() -> None:
+    """What replay raises is in the table, and nothing else is called a rule of the logs."""
+    source = "".join(
+        (TLOG / name).read_text() for name in ("census_state.py", "health_state.py", "store_state.py", "replay.py")
+    )
+    policy = (TLOG.parent / "privacy" / "policy.py").read_text()
+    raised = set(re.findall(r'_(?:require|refuse)\(\s*entry,\s*(?:[^"]|"[a-z_ ]*")*?"([A-Z_]+)"', source))
+    raised |= set(re.findall(r'Weakness\(\s*"([A-Z_]+)"', policy))
+    raised |= {"CARD_INVALID", "NOT_REGISTERED"}
+    assert raised == set(REPLAY)
+
+
+def test_every_code_is_found_by_some_damage_or_said_why_not() -> None:
+    """A code that nothing can raise would be a promise that nobody keeps."""
+    elsewhere = {
+        # Files on a disk, audits in a row, the command itself, more than can be listed.
+        *("FILE_UNUSABLE", "ROLLED_BACK", "LOG_NOT_TRUSTED", "TOO_MANY_PROBLEMS"),
+        # Rules of the logs, which the tests of `broker_common.tlog` break one by one.
+        *REPLAY,
+    }
+    raised = {code for damage in DAMAGES.values() for code, _, _ in damage.problems}
+    assert set(CODES) - raised <= elsewhere
+
+
+def test_problems_are_bounded_and_printable() -> None:
+    """Whatever is handed in, the report is short, counts everything, and does nothing to a terminal."""
+    findings = Findings()
+    for number in range(MOST_PROBLEMS + 50):
+        findings.problem("UNKNOWN_FILE", "census", number, "\x1b[2J" + "x" * 10_000)
+    assert findings.count == MOST_PROBLEMS + 50
+    assert len(findings.problems) == MOST_PROBLEMS + 1
+    assert findings.problems[-1].code == "TOO_MANY_PROBLEMS"
+    assert all(problem.text.isprintable() and len(problem.text) < 500 for problem in findings.problems)
+
+
+def test_the_first_line_names_the_first_problem(home: AuditorHome) -> None:
+    """Who reads one line reads the verdict, the code and the place."""
+    text = report_text(replayed(DAMAGES["charge_too_small"].make(), home))
+    assert text.splitlines()[0] == "NOT VERIFIED: 1 problem; the first is CHARGE_WRONG in census log, entry 10."
