@@ -54,9 +54,10 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
         proof: Any,
         registry: Registry,
         key: Any,
+        salts: Any,
     ) -> Any:
         seen.rows.append((ticket.charge.load, pending.load, registry.load, len(pseudonyms)))
-        return seal(pending, pseudonyms, slot_secret, ticket, proof, registry, key)
+        return seal(pending, pseudonyms, slot_secret, ticket, proof, registry, key, salts)
 
     monkeypatch.setattr(census_node, "seal_answer", watched)
     return seen

@@ -257,7 +257,7 @@ def test_a_log_beside_the_last_is_never_cosigned(file: Path, witnessing: Witness
         assert refused == ("COMMITMENT_MISMATCH", False)
     assert stored(file) == before
     assert OWN.verifier.verify(HONEST.cosigned(witnessing, 20, 12)).checkpoint.size == 20
-    assert last != before
+    assert last in {note for *_, note in before}
 
 
 @pytest.mark.parametrize(

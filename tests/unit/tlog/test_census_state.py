@@ -280,7 +280,7 @@ BREACHES = [
     Breach("RELEASED_TWICE", (*RELEASED, DELIVERY), released),
     # No checkpoint; one of another log; one from before the charge; one of a log that is longer than this one.
     *(
-        Breach("RELEASE_NOT_COSIGNED", CHARGED, lambda state, note=note: released(state, checkpoint=note))
+        Breach("RELEASE_NOT_COSIGNED", CHARGED, lambda state, note=note: released(state, checkpoint=note))  # type: ignore[misc]
         for note in (
             "x",
             "x\n8\n\n",
