@@ -10,14 +10,16 @@ import pytest
 from fakes import logs
 from fakes.cards import Party
 from fakes.damages import DAMAGES, honest
-from fakes.history import Exports, History, MemoryPart, SignedLog, auditor
+from fakes.history import Exports, History, MemoryPart, SignedLog, auditor, write
 from fakes.randomness import SeededRandomness
 
 from broker_common.audit.audit import Audited, replay_parts, verify_parts
 from broker_common.audit.codes import CODES, REPLAY
 from broker_common.audit.findings import MOST_PROBLEMS, Findings
+from broker_common.audit.handed_in import FolderPart
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.report import report_json, report_text
+from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price_units
 from broker_common.tlog.entries import Delivered
@@ -107,13 +109,13 @@ def test_verify_finds_what_replay_finds_of_files_and_signatures(name: str, home:
 def test_keys_that_were_changed_in_the_log_are_followed(home: AuditorHome) -> None:
     """After rotations of every key that signs something, old and new notes and receipts hold."""
     history = honest(1)
-    for party, write, purposes in (
+    for party, append, purposes in (
         (history.census_party, history.write_census, ("log", "witness", "answer")),
         (history.health_party, history.write_health, ("log", "witness")),
     ):
         for purpose in purposes:
             party.renew(purpose, now_ms=history.now_ms, until_ms=history.now_ms + 1)
-            write(logs.announced(party))
+            append(logs.announced(party))
     history.write_census(logs.registered(history.health_party))
     history.write_health(logs.registered(history.census_party))
     history.pass_time(1000)
@@ -274,6 +276,41 @@ def test_a_log_of_another_root_is_refused(tmp_path: Path) -> None:
     home = AuditorHome(auditor(tmp_path / "auditor", (stranger, logs.HEALTH)))
     found = codes(replayed(honest(1).exports(), home))
     assert found[0] == "CARD_INVALID"
+
+
+def test_a_second_log_of_the_same_agency_is_refused(tmp_path: Path) -> None:
+    """Whoever keeps a log for the auditor beside the real one has to give it another name, which is not the card's."""
+    history = honest(1)
+    identity = history.census_party.signing(Purpose.IDENTITY)
+    other = Party(logs.CENSUS.identity, "second.test/log", given={"identity": identity})
+    home = AuditorHome(auditor(tmp_path / "auditor", (other, logs.HEALTH, logs.ALICE)))
+    found = codes(replayed(history.exports(), home))
+    assert "LOG_NOT_TRUSTED" in found
+    assert home.seen("census") == ""
+
+
+def test_receipts_under_keys_that_a_cut_log_does_not_tell_are_not_judged(home: AuditorHome) -> None:
+    """What cannot be told from half a log is said not to be checked; the entry where it breaks is the one problem."""
+    history = honest(1)
+    history.census.append_bytes(b"{}")
+    history.census_party.renew("answer", now_ms=history.now_ms, until_ms=history.now_ms + 1)
+    history.write_census(logs.announced(history.census_party))
+    history.answer()
+    history.cosign()
+    audited = replayed(history.exports(), home)
+    assert codes(audited) == ["ENTRY_MALFORMED"]
+    assert any("answer keys" in text for text in audited.findings.not_checked)
+    assert ("CHARGED", "census") not in audited.findings.pending
+
+
+def test_a_link_among_receipts_is_named(home: AuditorHome, tmp_path: Path) -> None:
+    """On disk as in memory: what is no plain file is a problem and is not followed."""
+    directory = write(honest(1).exports(), tmp_path / "exports")
+    (directory / "researcher" / "receipts" / "link.json").symlink_to("/dev/zero")
+    (directory / "census" / "tile" / "pipe").symlink_to("/dev/zero")
+    parts = {role: FolderPart(directory / role) for role in ("researcher", "health", "census")}
+    audited = replay_parts(parts, home, no_report)
+    assert codes(audited) == ["FILE_UNUSABLE", "FILE_UNUSABLE"]
 
 
 def test_a_home_without_cards_is_no_auditors_home(tmp_path: Path) -> None:
