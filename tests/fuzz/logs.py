@@ -353,7 +353,7 @@ def _charged_log() -> list[Entry]:
 def _parse_release(data: bytes) -> Checkpoint:
     """The note that a release carries, two entries after its charge."""
     state = logs.census_state()
-    events = [logs.loaded("load2"), logs.released(state, checkpoint=_text(data))]
+    events: list[Event] = [logs.loaded("load2"), logs.released(state, checkpoint=_text(data))]
     replay(_charged_log(), state)
     for event in events:
         entry = Entry(sequence=state.size, time_ms=_TIME_MS, policy=state.policy_hash, event=event)

@@ -51,7 +51,7 @@ async def collect(said: Collecting) -> BrokerError | None:
     """`answers --collect`; how it fails, if it does."""
     home: Any = said
     try:
-        await _collect(home, home, None)
+        await _collect(home, home, ())
     except BrokerError as error:
         return error
     return None
