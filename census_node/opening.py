@@ -185,19 +185,20 @@ class CensusHome(AgencyHome[CensusState]):
             await self._serve(journal, on_ready)
 
     async def _serve(self, journal: Journal[CensusState], on_ready: Callable[[str], None]) -> None:
+        known = KnownPeers(journal, self._clock)
+        store = self._witness_store
+        if store is not None:
+            # SECURITY: before anything else is done. An older copy of this home forgets charges, and acts on old cards.
+            verify_witnessed(journal, store, known.own_log())
         own = self.own_card()
         with self.keyring.changing():
             self.keyring.forget_ended(own, self._clock(), log_ms=journal.state.time_ms)
         # Said here, once: with one of these missing every question would fail.
         self.keyring.signing(own, Purpose.ANSWER, self._clock())
         self.keyring.opening(own, self._clock())
-        store = self._witness_store
-        if store is not None:
-            verify_witnessed(journal, store, KnownPeers(journal, self._clock).own_log())
         stop = StopSignal()
         node = self._node(journal)
         service = CensusService(node, self.config.limits, stop)
-        known = KnownPeers(journal, self._clock)
         witnessing = Witnessing(
             journal, cosigner=lambda: self.keyring.cosigner(known.own(), self._clock()), clock=self._clock
         )

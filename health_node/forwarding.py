@@ -17,6 +17,7 @@ from broker_common.crypto.frames import FrameSealer, frame_plaintexts
 from broker_common.crypto.sealing import SealingKey, sample_info
 from broker_common.crypto.signing import SigningKey
 from broker_common.errors import BrokerError, PeerUnavailableError
+from broker_common.privacy.accounting import price_units
 from broker_common.query.ticket import VerifiedTicket
 from broker_common.tlog.entries import Charged, parse_entry
 from broker_common.tlog.merkle import root_from_inclusion
@@ -117,6 +118,10 @@ def verify_charged(
         raise _misbehaved("the charge of another ticket or sample")
     if event.scale != ticket.body.scale:
         raise _misbehaved("a charge at another scale than the ticket's")
+    if event.units != price_units(event.scale):
+        raise _misbehaved("a charge at another price than its scale has")
+    if event.slot != ticket.body.noise_slot.number:
+        raise _misbehaved("a charge for another noise slot than the ticket's")
     return VerifiedCharge(charged.log_index, charged.checkpoint)
 
 

@@ -14,7 +14,6 @@ from tripartite.v1 import log_service_pb2
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
 from broker_common.rpc.server import log_unforeseen
 from broker_common.rpc.status import calling
-from broker_common.storage.cosigned import CosignedNotes
 from broker_common.storage.journal import Journal
 from broker_common.storage.registration import KnownPeers
 from broker_common.storage.witnessing import Witnessing
@@ -50,6 +49,9 @@ class CensusWitness:
         self._known = known
         self._witnessing = witnessing
         self._census = census
+        # How much of our own log the census node said in the last round that it has cosigned; None: that round failed, or
+        # there was none. A proof from anything else would look to it like another history.
+        self._shown: int | None = None
 
     async def run(self) -> None:
         """Round after round. Ends when cancelled, or with an error that stops the node."""
@@ -77,22 +79,23 @@ class CensusWitness:
     async def _round(self) -> bool:
         census = await self._link.now()
         request = await asyncio.to_thread(self._request)
+        self._shown = None
         timeout = _WAIT_MS / 1000 + _CALL_SECONDS
         response = await calling("census", census.logs.Witness(request, timeout=timeout, wait_for_ready=True))
         return await asyncio.to_thread(self._take, response)
 
     def _request(self) -> log_service_pb2.WitnessRequest:
-        census, own = self._known.card("census", self._census).card.origin, self._known.own().card.origin
+        census = self._known.card("census", self._census).card.origin
         seen = self._witnessing.seen(census)
         with self._journal.reading() as state:
             size = state.size
-            shown = CosignedNotes(self._journal.db).newest(own, census)
-        proof = [] if shown is None else self._journal.consistency_proof(shown.size, size)
+        proof = self._journal.consistency_proof(self._shown, size) if self._shown else []
         return log_service_pb2.WitnessRequest(
             cosigned="" if seen is None else seen.note,
             checkpoint=self._journal.checkpoint(size),
             consistency_proof=proof,
-            wait_ms=_WAIT_MS,
+            # The first thing to hear is what the census node has seen of our log.
+            wait_ms=0 if self._shown is None else _WAIT_MS,
         )
 
     def _take(self, response: log_service_pb2.WitnessResponse) -> bool:
@@ -102,19 +105,21 @@ class CensusWitness:
             InternalError: ROLLED_BACK, our log is not the one that the census node has seen.
             PeerUnavailableError: PEER_MISBEHAVED.
         """
+        shown = 0
         if response.cosigned:
             try:
-                self._witnessing.take(
-                    response.cosigned, self._known.own_log(), self._known.witness("census", self._census)
-                )
+                log, witness = self._known.own_log(), self._known.witness("census", self._census)
+                shown = self._witnessing.take(response.cosigned, log, witness).size
             except InvalidRequestError as error:
                 raise PeerUnavailableError(
                     "PEER_MISBEHAVED", peer="census", problem="a cosignature that does not hold"
                 ) from error
+        self._shown = shown
         if not response.checkpoint:
             return False
+        log = self._known.log("census", self._census)
+        before = self._witnessing.seen(log.name)
         try:
-            log = self._known.log("census", self._census)
             self._witnessing.cosign(response.checkpoint, response.consistency_proof, log)
         except InvalidRequestError as error:
             # SECURITY: two histories. Nothing is cosigned, so no answer leaves; the operators have to talk.
@@ -122,4 +127,5 @@ class CensusWitness:
             raise PeerUnavailableError(
                 "PEER_MISBEHAVED", peer="census", problem="another history of its log than before"
             ) from error
-        return True
+        # What is shown again is no progress: a census node that shows nothing new at once must not keep us busy.
+        return self._witnessing.seen(log.name) != before

@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from fakes import ledger_rules
+
 from broker_common.cli import _run
 from broker_common.errors import BrokerError
-from broker_common.privacy.policy import parse_policy
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
@@ -205,9 +206,13 @@ class Deployment:
 
     def events(self, role: str) -> list[dict[str, Any]]:
         """The events of a node's log, oldest first, each with its kind under `type`."""
+        return [json.loads(entry)["event"] for entry in self.entries(role)]
+
+    def entries(self, role: str) -> list[bytes]:
+        """The entries of a node's log, oldest first."""
         with contextlib.closing(sqlite3.connect(f"file:{self.home(role)}/journal.db?mode=ro", uri=True)) as db:
             rows = db.execute("select entry from entries order by sequence").fetchall()
-        return [json.loads(row[0])["event"] for row in rows]
+        return [bytes(row[0]) for row in rows]
 
     def tickets(self, role: str, kind: str) -> Counter[str]:
         """How often a log holds an event of this kind for each ticket."""
@@ -220,32 +225,25 @@ class Deployment:
 
     def verify_ledger(self) -> None:
         """The invariants of DESIGN 5, from the entries alone, and then the product's own replay of both logs."""
-        charged: set[str] = set()
-        released: set[str] = set()
-        cap, total, shut_down = 0, 0, False
-        for event in self.events("census"):
-            match event["type"]:
-                case "adopted":
-                    cap = parse_policy(event["document"].encode()).cap
-                case "charged":
-                    assert not shut_down, "charged while shut down"
-                    assert event["ticket"] not in charged, "charged twice"
-                    charged.add(event["ticket"])
-                    total += event["units"]
-                    assert event["total"] == total <= cap, "the cap is passed, or the total is wrong"
-                case "released":
-                    assert event["ticket"] in charged, "released before it was charged"
-                    assert event["ticket"] not in released, "released twice"
-                    released.add(event["ticket"])
-                case "shutdown":
-                    shut_down = True
-                case "reopened":
-                    shut_down = False
-        accepted = self.tickets("health", "submitted")
-        assert charged <= accepted.keys(), "charged a ticket that the health node does not know"
+        entries = self.entries("census")
+        census = ledger_rules.read_census([json.loads(entry) for entry in entries])
+        health = ledger_rules.read_health([json.loads(entry) for entry in self.entries("health")])
+        assert census.answers.keys() <= health.questions.keys(), "charged a ticket that the health node does not know"
+        released = [answer for answer in census.answers.values() if answer.released]
+        notes = [ledger_rules.verify_release(census, entries, answer, health.origin) for answer in released]
+        if notes:
+            seen = self.witnessed("health", census.origin)
+            assert seen.size >= max(note.size for note in notes), "released, and the health agency has not seen it"
+            assert seen.root == ledger_rules.root_of(entries[: seen.size]), "the health agency has seen another log"
         status = self.json("census", "status")
-        assert (status["answers"], status["worst_charged"]) == (len(charged), total)
-        assert self.json("health", "status")["tickets"] == len(accepted)
+        assert (status["answers"], status["worst_charged"]) == (len(census.answers), census.charged)
+        assert self.json("health", "status")["tickets"] == len(health.questions)
+
+    def witnessed(self, role: str, log: str) -> ledger_rules.Note:
+        """The newest checkpoint of a log that a role's node has kept, with whose cosignature ever."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.home(role)}/journal.db?mode=ro", uri=True)) as db:
+            rows = db.execute("select note from cosigned where log = ? order by size desc", [log]).fetchall()
+        return ledger_rules.Note(rows[0][0])
 
     def people(self) -> list[Person]:
         """Everyone whose records link, health and census columns side by side, from the source files."""

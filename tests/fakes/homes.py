@@ -34,6 +34,7 @@ __all__ = [
     "PARTIES",
     "Tls",
     "address_of",
+    "forget_witness_store",
     "home_exists",
     "key_forms",
     "listed_keys",
@@ -49,6 +50,7 @@ __all__ = [
     "stored_message",
     "tls_context",
     "tls_of",
+    "witness_store",
 ]
 
 AGENCIES = ("health", "census")
@@ -67,6 +69,7 @@ _PARTS = {
     "people": "loads",
     "registries": "loads",
     "samples": "samples",
+    "slots": "slots",
     "proposals": "store",
     "journal.db": "store",
     "answers.db": "store",
@@ -106,7 +109,7 @@ def home_exists(home: Path) -> bool:
 
 
 def part_of(path: Path) -> str:
-    """What a file of a home, given relative to it, is: `source`, `keys`, `config`, `loads`, `samples`, `store`, `other`."""
+    """What a file of a home, given relative to it, is: `source`, `keys`, `config`, `loads`, `samples`, and so on."""
     name = path.parts[0]
     for companion in _SQLITE_COMPANIONS:
         name = name.removesuffix(companion)
@@ -116,6 +119,17 @@ def part_of(path: Path) -> str:
 def stored_message(column: str) -> type[Message] | None:
     """Which message a BLOB of one of our SQLite stores is, by `table.column`."""
     return _STORED_MESSAGES.get(column)
+
+
+def witness_store(directory: Path) -> Path:
+    """Where a deployment's census agency keeps what outlives its home."""
+    home = directory / "census"
+    return (home / _config(home)["witness_store"]).resolve()
+
+
+def forget_witness_store(home: Path) -> None:
+    """Let a census node serve without one, from its next start on."""
+    _write_config(home, {name: value for name, value in _config(home).items() if name != "witness_store"})
 
 
 # --- addresses ---------------------------------------------------------------------------------------------------------

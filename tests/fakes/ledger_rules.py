@@ -1,11 +1,13 @@
 """DESIGN section 5 once more, in plain Python over the JSON of the logs: nothing of the product's is used here.
 
 Written a second time so that a rule which the product forgot, or got wrong in writing and in replay alike, is still missed by
-somebody. Signatures and cards are not checked here; the product's replay does that beside this.
+somebody. Signatures of cards and orders are not checked here; the product's replay does that beside this. What it leaves out,
+that the note which a release carries is a cosigned checkpoint of this very log, is (`verify_release`).
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Sequence
@@ -14,15 +16,21 @@ from decimal import ROUND_FLOOR, Decimal, localcontext
 from functools import lru_cache
 from typing import Any
 
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
 __all__ = [
     "CensusLedger",
     "HealthLedger",
     "Json",
     "LedgerError",
+    "Note",
     "price",
     "read_census",
     "read_health",
+    "root_of",
     "verify_agreement",
+    "verify_release",
 ]
 
 Json = dict[str, Any]
@@ -58,6 +66,7 @@ def price(scale: int) -> int:
 class _Log:
     """What both kinds of log have in common."""
 
+    origin: str = ""
     time_ms: int = 0
     policy: str = ""
     load: str = ""
@@ -66,6 +75,8 @@ class _Log:
     loads: set[str] = field(default_factory=set)
     chains: set[str] = field(default_factory=set)
     known: set[tuple[str, str]] = field(default_factory=set)
+    # Every public key that a card of the log's owner or of a peer has listed, by origin and purpose.
+    keys: dict[tuple[str, str], set[bytes]] = field(default_factory=dict)
 
     def begin(self, number: int, entry: Json) -> Json:
         """Everything that holds of every entry; gives its event."""
@@ -80,10 +91,13 @@ class _Log:
     def take_common(self, entry: Json, event: Json) -> bool:
         """Cards and loads; False for anything else."""
         match event["type"]:
-            case "opened" | "announced":
-                pass
+            case "opened":
+                self.origin = event["origin"]
+            case "announced":
+                self._note_keys(event["card"])
             case "registered":
                 self.known.add(_peer(event["card"]))
+                self._note_keys(event["card"])
             case "revoked":
                 _require((event["role"], event["name"]) in self.known, "revokes whom nobody knows", entry)
                 self.known.discard((event["role"], event["name"]))
@@ -100,6 +114,13 @@ class _Log:
             case _:
                 return False
         return True
+
+    def _note_keys(self, card: Json) -> None:
+        content = json.loads(card["document"])
+        for key in content["keys"]:
+            if key["purpose"] in {"log", "witness"}:
+                raw = base64.b64decode(key["key"].split()[-1], validate=True)
+                self.keys.setdefault((content["origin"], key["purpose"]), set()).add(raw)
 
     def _put_in_force(self, event: Json) -> None:
         self.load, self.linkage = event["load"], event["linkage"]
@@ -122,8 +143,9 @@ class Answer:
     policy: str
     # Census release in force at the charge.
     release: str
-    # Hash of the sealed answer, once it is out.
+    # Hash of the sealed answer, once it is out, and the note that it went out under.
     released: str = ""
+    cosigned: str = ""
     kept_until_ms: int = 0
     delivered: bool = False
     expired: bool = False
@@ -142,7 +164,10 @@ class CensusLedger(_Log):
     reason: str = ""
     answers: dict[str, Answer] = field(default_factory=dict)
     queries: set[str] = field(default_factory=set)
-    slots: set[int] = field(default_factory=set)
+    # Noise slots that were committed to and may still serve: number to commitment.
+    open_slots: dict[int, str] = field(default_factory=dict)
+    # How many were ever committed to.
+    committed: int = 0
 
     @property
     def cap(self) -> int:
@@ -166,6 +191,8 @@ def read_census(entries: Sequence[Json]) -> CensusLedger:
             case "adopted":
                 _adopt(log, entry, event)
                 must_shut = not log.is_shut and not log.anything_fits
+            case "slots":
+                _commit_slots(log, entry, event)
             case "charged":
                 _charge(log, entry, event)
                 must_shut = not log.anything_fits
@@ -204,6 +231,14 @@ def _adopt(log: CensusLedger, entry: Json, event: Json) -> None:
     log.largest_cap = max(log.largest_cap, new_cap)
 
 
+def _commit_slots(log: CensusLedger, entry: Json, event: Json) -> None:
+    _require(event["first"] == log.committed, "slots are left out or committed to twice", entry)
+    _require(event["void_below"] <= event["first"], "slots are void before anybody could have them", entry)
+    log.open_slots = {slot: value for slot, value in log.open_slots.items() if slot >= event["void_below"]}
+    log.open_slots |= dict(enumerate(event["commitments"], start=event["first"]))
+    log.committed += len(event["commitments"])
+
+
 def _charge(log: CensusLedger, entry: Json, event: Json) -> None:
     _require(log.rules, "there is no policy", entry)
     _require(not log.is_shut, "charged while shut down", entry)
@@ -216,10 +251,10 @@ def _charge(log: CensusLedger, entry: Json, event: Json) -> None:
     _require(event["total"] <= log.cap, "beyond the cap", entry)
     _require(event["ticket"] not in log.answers, "one ticket is charged twice", entry)
     _require(event["query"] not in log.queries, "one query has two tickets", entry)
-    _require(event["slot"] not in log.slots, "one slot serves two tickets", entry)
+    _require(event["slot"] in log.open_slots, "its slot was never committed to, is void, or has served", entry)
     log.answers[event["ticket"]] = Answer(event, entry["sequence"], entry["policy"], log.release)
     log.queries.add(event["query"])
-    log.slots.add(event["slot"])
+    del log.open_slots[event["slot"]]
     log.charged = event["total"]
 
 
@@ -230,7 +265,10 @@ def _go_on(log: CensusLedger, entry: Json, event: Json) -> None:
         raise LedgerError(f"entry {entry['sequence']}: an answer without a charge before it")
     if event["type"] == "released":
         _require(not answer.released, "one ticket has two answers", entry)
-        answer.released = event["answer"]
+        note = Note(event["checkpoint"])
+        _require(note.origin == log.origin, "released under a checkpoint of another log", entry)
+        _require(answer.index < note.size <= entry["sequence"], "released under a checkpoint without its charge", entry)
+        answer.released, answer.cosigned = event["answer"], event["checkpoint"]
         answer.kept_until_ms = entry["time_ms"] + log.rules["answer_retention_ms"]
         return
     _require(answer.released, "before the release", entry)
@@ -240,6 +278,71 @@ def _go_on(log: CensusLedger, entry: Json, event: Json) -> None:
     else:
         _require(entry["time_ms"] >= answer.kept_until_ms, "removed before its time", entry)
         answer.expired = True
+
+
+# --- checkpoints -------------------------------------------------------------------------------------------------------
+
+_KEY_HASH_BYTES, _TIME_BYTES = 4, 8
+
+
+class Note:
+    """A checkpoint and the lines below it, read by hand: C2SP's signed-note, tlog-checkpoint and tlog-cosignature."""
+
+    def __init__(self, text: str) -> None:
+        self.body, _, signatures = text.partition("\n\n")
+        self.body += "\n"
+        self.origin, size, root = self.body.splitlines()
+        self.size, self.root = int(size), base64.b64decode(root, validate=True)
+        lines = [line.split(" ") for line in signatures.splitlines()]
+        _require(all(dash == "\N{EM DASH}" for dash, _, _ in lines), "a note whose lines are no signatures")
+        self._lines = [(name, base64.b64decode(blob, validate=True)[_KEY_HASH_BYTES:]) for _, name, blob in lines]
+
+    def is_signed(self, keys: set[bytes]) -> bool:
+        """Whether the log itself signed it."""
+        blobs = [blob for name, blob in self._lines if name == self.origin]
+        return any(_holds(key, blob, self.body) for key in keys for blob in blobs)
+
+    def is_cosigned(self, name: str, keys: set[bytes]) -> bool:
+        """Whether a witness of this name cosigned it."""
+        blobs = [blob for each, blob in self._lines if each == name]
+        return any(
+            _holds(key, blob[_TIME_BYTES:], f"cosignature/v1\ntime {int.from_bytes(blob[:_TIME_BYTES])}\n{self.body}")
+            for key in keys
+            for blob in blobs
+        )
+
+
+def _holds(key: bytes, signature: bytes, text: str) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, text.encode())
+    except InvalidSignature:
+        return False
+    return True
+
+
+def root_of(entries: Sequence[bytes]) -> bytes:
+    """The root of a log, as RFC 6962 section 2.1 says it."""
+    if not entries:
+        return hashlib.sha256().digest()
+    if len(entries) == 1:
+        return hashlib.sha256(b"\0" + entries[0]).digest()
+    left = 1 << (len(entries) - 1).bit_length() - 1
+    return hashlib.sha256(b"\1" + root_of(entries[:left]) + root_of(entries[left:])).digest()
+
+
+def verify_release(log: CensusLedger, entries: Sequence[bytes], answer: Answer, witness: str) -> Note:
+    """Return the note of a release if the log signed it, its health agency cosigned it, and it is of these entries.
+
+    `witness` is the origin of the health agency's own log, which is the name that it cosigns under.
+    """
+    note = Note(answer.cosigned)
+    _require(note.root == root_of(entries[: note.size]), "released under a checkpoint of other entries")
+    _require(note.is_signed(log.keys[log.origin, "log"]), "released under a checkpoint that the log did not sign")
+    _require(note.is_cosigned(witness, log.keys[witness, "witness"]), "released before it was cosigned")
+    return note
+
+
+# --- the health log ----------------------------------------------------------------------------------------------------
 
 
 @dataclass

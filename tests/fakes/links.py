@@ -15,7 +15,13 @@ from unittest.mock import create_autospec
 from fakes.world import CENSUS, HEALTH, World
 from grpc import StatusCode, aio
 from grpc.aio import EOF, AioRpcError, Metadata
-from tripartite.v1 import census_service_pb2, census_service_pb2_grpc, policy_pb2
+from tripartite.v1 import (
+    census_service_pb2,
+    census_service_pb2_grpc,
+    log_service_pb2,
+    log_service_pb2_grpc,
+    policy_pb2,
+)
 
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Identity
@@ -25,21 +31,30 @@ from broker_common.query.messages import refuse_unknown_fields
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from broker_common.rpc.status import trailing_metadata
+from broker_common.storage.witnessing import Witnessing
 from broker_common.values import Clock
+from census_node.config import LimitConfig as CensusLimits
+from census_node.log_service import LogService
+from census_node.node import CensusNode
 from census_node.service import CensusService
 from health_node.census_link import CensusLink, CensusNow
 from health_node.config import LimitConfig as HealthLimits
 from health_node.node import HealthNode
 from health_node.service import HealthService
+from health_node.witness import CensusWitness
 
 __all__ = [
     "NO_CONTEXT",
     "CountCall",
     "CountScript",
     "InMemoryCensus",
+    "LogLink",
     "LyingCensus",
+    "WitnessScript",
+    "census_witness",
     "count",
     "health_service",
+    "log_service",
     "on_the_wire",
     "stream",
 ]
@@ -52,6 +67,7 @@ CountResponse = census_service_pb2.CountResponse
 CountScript = Callable[
     [AsyncIterator[census_service_pb2.CountRequest]], AsyncIterator[census_service_pb2.CountResponse]
 ]
+WitnessScript = Callable[[log_service_pb2.WitnessRequest], Awaitable[log_service_pb2.WitnessResponse]]
 
 
 def on_the_wire(error: BrokerError) -> AioRpcError:
@@ -213,13 +229,18 @@ class _InMemoryLink(CensusLink):
     """A health node's way to a census node; the channel alone is not the product's."""
 
     def __init__(
-        self, stub: census_service_pb2_grpc.CensusServiceAsyncStub, card: Callable[[], VerifiedCard], clock: Clock
+        self,
+        stub: census_service_pb2_grpc.CensusServiceAsyncStub,
+        card: Callable[[], VerifiedCard],
+        clock: Clock,
+        logs: LogLink | None = None,
     ) -> None:
         def no_channel() -> NoReturn:
             raise AssertionError("there is no channel here")
 
         super().__init__("in memory", card=card, own_card=no_channel, take=lambda _: None, tls=no_channel, clock=clock)
         self._stub = stub
+        self._logs = logs
 
     async def has_news(self, since: int) -> bool:
         """Cards do not change here."""
@@ -227,12 +248,74 @@ class _InMemoryLink(CensusLink):
         return False
 
     async def now(self) -> CensusNow:
-        return replace(await super().now(), stub=self._stub)
+        now = replace(await super().now(), stub=self._stub)
+        return now if self._logs is None else replace(now, logs=self._logs.stub)
 
     async def _channel(self, card: VerifiedCard) -> aio.Channel:
         del card
         # Its methods are never called: the stub that is made of it is replaced above.
         return cast("aio.Channel", create_autospec(aio.Channel, instance=True))
+
+
+class LogLink:
+    """What a health node's stub of the log service is: the real one in the same process, or whatever a script says."""
+
+    def __init__(self, service: LogService, sender: Identity) -> None:
+        self.service = service
+        self._sender = sender
+        # What answers the calls; every request, in order, and how many of them are over.
+        self.script: WitnessScript = self.honestly
+        self.requests: list[log_service_pb2.WitnessRequest] = []
+        self.answered = 0
+
+    @property
+    def stub(self) -> log_service_pb2_grpc.LogServiceAsyncStub:
+        return cast("log_service_pb2_grpc.LogServiceAsyncStub", self)
+
+    async def Witness(  # noqa: N802 - the name that the proto gives it
+        self,
+        request: log_service_pb2.WitnessRequest,
+        timeout: float,  # noqa: ASYNC109 - as stubs have it
+        *,
+        wait_for_ready: bool = False,
+    ) -> log_service_pb2.WitnessResponse:
+        """What the script says; foreign errors as a caller in another process has them."""
+        del wait_for_ready
+        self.requests.append(request)
+        try:
+            async with asyncio.timeout(timeout):
+                return await self.script(request)
+        except TimeoutError as error:
+            raise AioRpcError(StatusCode.DEADLINE_EXCEEDED, Metadata(), Metadata()) from error
+        except BrokerError as error:
+            raise on_the_wire(error) from error
+        finally:
+            self.answered += 1
+
+    async def honestly(self, request: log_service_pb2.WitnessRequest) -> log_service_pb2.WitnessResponse:
+        """A script: what the real service says."""
+        refuse_unknown_fields(request)
+        set_caller(self._sender)
+        return await self.service.Witness(request, NO_CONTEXT)
+
+
+def census_witness(world: World, node: HealthNode, link: LogLink) -> CensusWitness:
+    """The health agency's witness of the census log, over a link."""
+    known = world.known(node.journal)
+    stub = create_autospec(census_service_pb2_grpc.CensusServiceStub, instance=True)
+    return CensusWitness(
+        _InMemoryLink(stub, lambda: known.card("census", CENSUS.organisation), world.health_clock, link),
+        node.journal,
+        known=known,
+        witnessing=Witnessing(node.journal, cosigner=lambda: world.cosigner(HEALTH), clock=world.health_clock),
+        census=CENSUS.organisation,
+    )
+
+
+def log_service(world: World, node: CensusNode, limits: CensusLimits) -> LogService:
+    """The census node's log service."""
+    witnessing = Witnessing(node.journal, cosigner=lambda: world.cosigner(CENSUS), clock=world.census_clock)
+    return LogService(node, witnessing, world.known(node.journal), limits)
 
 
 class LyingCensus(InMemoryCensus):

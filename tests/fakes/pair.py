@@ -39,8 +39,14 @@ def gone() -> AioRpcError:
 class Pair:
     """Both nodes and what goes on between them. Make it inside an event loop."""
 
-    def __init__(self, world: World, *, max_queries: int = 16, forward_deadline_ms: int = 30_000) -> None:
+    def __init__(
+        self, world: World, *, max_queries: int = 16, forward_deadline_ms: int = 30_000, **limits: int
+    ) -> None:
+        """`limits` are settings of the census node."""
         self.world = world
+        self.census_limits = CensusLimits(
+            **{"max_queries": max_queries, "header_deadline_ms": 200, "sample_deadline_ms": 2000, **limits}
+        )
         self.max_queries = max_queries
         self.forward_deadline_ms = forward_deadline_ms
         self.census_stop, self.health_stop = StopSignal(), StopSignal()
@@ -52,8 +58,7 @@ class Pair:
         self.health = self._health_service()
 
     def _census_service(self) -> CensusService:
-        limits = CensusLimits(max_queries=self.max_queries, header_deadline_ms=200, sample_deadline_ms=2000)
-        return CensusService(self.world.census, limits, self.census_stop)
+        return CensusService(self.world.census, self.census_limits, self.census_stop)
 
     def _health_service(self) -> HealthService:
         limits = LimitConfig(max_queries=self.max_queries, forward_deadline_ms=self.forward_deadline_ms)
@@ -109,10 +114,10 @@ class Pair:
     def restart_census(self) -> None:
         """The census node dies here and now; another one starts from its files, and goes on as a start does."""
         self.world.crash_census()
-        for ticket_hash in self.world.census.recover():
-            self.world.census.release(ticket_hash)
+        recovered = self.world.census.recover()
         self.census_stop = StopSignal()
         self.census = self.link._service = self._census_service()
+        self.census.release_recovered(recovered)
 
     async def restart_health(self) -> None:
         """The same for the health node."""

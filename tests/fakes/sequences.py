@@ -238,7 +238,7 @@ class _Logs:
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
-        self._bytes: dict[str, list[bytes]] = {name: [] for name in AGENCIES}
+        self.bytes: dict[str, list[bytes]] = {name: [] for name in AGENCIES}
         self.json: dict[str, list[Json]] = {name: [] for name in AGENCIES}
         roots = {name: _root(simulation, name) for name in AGENCIES}
         self._states: dict[str, LogState] = {
@@ -252,7 +252,7 @@ class _Logs:
         """Read what is new; both the product's replay and our own rules must hold of the whole."""
         changed = False
         for name in AGENCIES:
-            known = self._bytes[name]
+            known = self.bytes[name]
             rows = self._simulation.rows(name, "select entry from entries order by sequence")
             entries = [bytes(row[0]) for row in rows]
             if entries[: len(known)] != known:
@@ -292,6 +292,7 @@ class _Run:
         # When each operation began: time that had passed, and the census node's wall clock.
         self._moments: list[tuple[float, int]] = []
         self._verified: set[str] = set()
+        self._verified_releases: set[str] = set()
 
     async def whole(self) -> None:
         """Everything, and then the end."""
@@ -665,7 +666,11 @@ class _Run:
         for ticket, answer in answers.items():
             if ticket not in self._verified:
                 self._verify_charge(tickets.get(ticket), answer)
+                self._verify_slot(answer)
                 self._verified.add(ticket)
+            if answer.released and ticket not in self._verified_releases:
+                self._verify_release(answer)
+                self._verified_releases.add(ticket)
         for who in RESEARCHERS:
             self._verify_held(who)
 
@@ -700,6 +705,27 @@ class _Run:
         before = [wall_ms for seconds, wall_ms in self._moments if seconds < now - _LONGEST_WALK_SECONDS][-1:]
         if body.expires_ms <= min([*before, *earlier], default=0):
             raise SequenceError(f"charged for a ticket that had expired: {charge}")
+
+    def _verify_slot(self, answer: ledger_rules.Answer) -> None:
+        """What a new charge is noised with was committed to by the node that charged it, not by one before a restart."""
+        started = max(size for size in self.simulation.census_starts if size <= answer.index)
+        events = [entry["event"] for entry in self.logs.json["census"][:started]]
+        committed = sum(len(event["commitments"]) for event in events if event["type"] == "slots")
+        if answer.charge["slot"] < committed:
+            raise SequenceError(f"a noise slot of before a restart serves after it: {answer.charge}")
+
+    def _verify_release(self, answer: ledger_rules.Answer) -> None:
+        """Before an answer is out, two others hold that it was charged: the health agency and the witness store."""
+        census, entries = self.logs.census, self.logs.bytes["census"]
+        note = ledger_rules.verify_release(census, entries, answer, self.logs.health.origin)
+        rows = self.simulation.rows("health", "select log, note from cosigned")
+        held = [ledger_rules.Note(text) for log, text in rows if log == census.origin]
+        stored = ledger_rules.Note((self.simulation.folder / "witness" / "checkpoint").read_text())
+        for who, seen in (("the health node", held), ("the witness store", [stored])):
+            if not any(
+                each.size >= note.size and each.root == ledger_rules.root_of(entries[: each.size]) for each in seen
+            ):
+                raise SequenceError(f"released, and {who} does not hold a checkpoint of it: {answer.charge}")
 
     def _verify_held(self, who: str) -> None:
         statement = (

@@ -41,6 +41,7 @@ from census_node.opening import CensusHome
 from census_node.proposals import draft, make_proposal
 from census_node.registry import Registry
 from census_node.samples import SampleFolder
+from census_node.slot_secrets import SlotSecrets
 from deploy.local import PROJECT, Plan, lay_out
 from health_node.opening import HealthHome
 from researcher_node.config import AgencyPeer, ResearcherConfig
@@ -150,6 +151,8 @@ class Simulation:
             home = folder / name
             shutil.copytree(template / name, home)
             self.parties[name] = Party(name, home)
+        # On another disk: no kill takes it back, and no copy of a home has one of its own.
+        shutil.copytree(template / "witness", folder / "witness")
         self._began_ms = system_clock()
         # Time that passed without anything happening, and how far each party's wall clock is off.
         self.skipped_ms = 0
@@ -158,6 +161,8 @@ class Simulation:
         self._cuts: list[_Cut] = []
         # The next command of an operator is killed at its commit.
         self.kill_command: When | None = None
+        # How many entries the census log had when its node was started, each time.
+        self.census_starts: list[int] = []
         # By ticket: what the answer must be, as the newest charge of it fixed it.
         self.expected: dict[str, int] = {}
         # What must not happen, as soon as it is seen.
@@ -215,8 +220,10 @@ class Simulation:
         process = current_process()
         if process is None or process.is_alive:
             # Codes that stand for a fault of our own, whatever happened outside.
-            if line["event"] == "unforeseen" or line.get("code") in {"INTERNAL", "INTEGRITY"}:
+            if line["event"] == "unforeseen" or line.get("code") in {"INTERNAL", "INTEGRITY", "ROLLED_BACK"}:
                 self.problems.append(f"{process}: {dict(line)}")
+            if "another history" in line["event"] or "not the one that was seen" in line["event"]:
+                self.problems.append(f"a log was disowned that nobody took back: {dict(line)}")
             if line["event"] == "a charged answer cannot be made":
                 self.problems.append(f"a sample was lost that nobody took away: {dict(line)}")
         raise structlog.DropEvent
@@ -274,6 +281,8 @@ class Simulation:
         if party.is_up:
             return
         process = party.node = Process(name, "node")
+        if name == "census":
+            self.census_starts += [count for (count,) in self.rows(name, "select count(*) from entries")]
         ready = self.loop.create_future()
 
         def on_ready(_address: str) -> None:
@@ -295,7 +304,8 @@ class Simulation:
         process.end()
         self.network.drop(process)
         if isinstance(error, BrokerError):
-            if not (process.may_stop and error.stops_node):
+            # No home is put back here, so that no log is older than what anybody has seen of it.
+            if not (process.may_stop and error.stops_node) or error.code == "ROLLED_BACK":
                 self.problems.append(f"{process} stopped by itself: {error!r}")
         elif error is not None:
             self.problems.append(f"{process} ended: {error!r}")
@@ -419,10 +429,11 @@ class Simulation:
             return
         for row in journal.db.query("select * from pending"):
             body = ticket_pb2.Ticket.FromString(row["signed_ticket"])
-            kept = SampleFolder(party.folder / "samples").read(row["sample"], row["submitted_set"])
+            pseudonyms = SampleFolder(party.folder / "samples").read(row["sample"], row["submitted_set"])
+            slot_secret = SlotSecrets(party.folder / "slots").read(row["slot"], row["slot_commitment"])
             registry = Registry.read(party.folder / "registries" / f"{row['load']}.npz", row["load"])
             seed = noise_seed(
-                kept.slot_secret,
+                slot_secret,
                 ticket_hash=bytes.fromhex(row["ticket"]),
                 submitted_set=row["submitted_set"],
                 active_set=row["active_set"],
@@ -430,7 +441,7 @@ class Simulation:
                 scale=body.scale,
             )
             question = question_from_wire(body.question, CENSUS_DICTIONARY)
-            exact = registry.count(registry.rows_of(kept.pseudonyms), question)
+            exact = registry.count(registry.rows_of(pseudonyms), question)
             self.expected[row["ticket"]] = add_noise(exact, body.scale, NoiseStream(seed)).value
 
     # --- what is on disk -------------------------------------------------------------------------------------------

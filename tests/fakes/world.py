@@ -52,10 +52,11 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import KnownPeers, announce, register
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source_values import MISSING, Values
+from broker_common.storage.witness_store import WitnessStore
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner
-from broker_common.tlog.entries import Adopted, Charged, Entry, parse_entry
+from broker_common.tlog.entries import Adopted, Charged, Entry, Slots, encode_entry, parse_entry
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner, NoteVerifier
@@ -67,11 +68,12 @@ from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode, Keys
 from census_node.outbox import Outbox
 from census_node.oversight import Oversight
-from census_node.publication import Publication
+from census_node.publication import Publication, verify_witnessed
 from census_node.registry import Registry
 from census_node.relinking import relink_registry
 from census_node.samples import SampleFolder
 from census_node.slot_secrets import SlotSecrets
+from census_node.slots import SlotBatch
 from health_node import node as health_loads
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Attempt, Sample, Sender
@@ -96,6 +98,7 @@ __all__ = [
     "RESEARCHER",
     "Order",
     "OrderedSample",
+    "Pseudonyms",
     "World",
     "charge_and_answer",
     "drain",
@@ -249,6 +252,8 @@ class World:
         self.cosigning = True
         # Set before `open_census`: who openings are sealed for.
         self.oversight: Oversight | None = None
+        # The census agency's witness store, for whoever sets one before a start.
+        self.witness_store: WitnessStore | None = None
         # Every slot that was reserved, by its number.
         self.offered: dict[int, ticket_pb2.NoiseSlot] = {}
         self._copies = itertools.count(1)
@@ -257,6 +262,8 @@ class World:
         self.health_folder = directory / "health"
         self._make_census()
         self.census = self.open_census()
+        # What a start does: the noise slots that quotes are made of are committed to and cosigned.
+        self.census.recover()
 
     def close(self) -> None:
         for close in reversed(self._closing):
@@ -379,6 +386,8 @@ class World:
         """Start a census node on what is on disk; it becomes `self.census`."""
         journal = self._census_journal()
         known, party = self.known(journal), self.parties[CENSUS]
+        if self.witness_store is not None:
+            verify_witnessed(journal, self.witness_store, known.own_log())
 
         def answer() -> SigningKey:
             key = known.own().in_use("answer", self.census_clock())
@@ -396,7 +405,7 @@ class World:
         def witnesses() -> dict[str, str]:
             return {name: card.card.origin for name, card in known.agencies("health").items()}
 
-        publication = Publication(journal, None)
+        publication = Publication(journal, self.witness_store)
         # As soon as anything is shown: the health agencies keep up.
         publication.on_news(lambda: self.cosign(census) if self.cosigning else None)
         self.census = census = CensusNode(
@@ -455,6 +464,21 @@ class World:
         """Kill the census node here and now: another one starts on a copy of the bytes that its files hold."""
         self.census_folder = self.copy_census()
         return self.open_census()
+
+    def fork_census(self) -> CensusNode:
+        """A second node of the census agency, on a copy of its files: from here on the two logs go apart."""
+        folder, census = self.census_folder, self.census
+        fork = self.crash_census()
+        self.census_folder, self.census = folder, census
+        return fork
+
+    def grow_census(self, census: CensusNode | None = None) -> int:
+        """A census node logs one more entry, unlike any other's, and shows it; gives the size of its log."""
+        journal = (self.census if census is None else census).journal
+        self.clock.advance(1)
+        self._adopt(journal, self.policy)
+        (self.census if census is None else census).publication.publish(journal.state.size)
+        return journal.state.size
 
     def copy_census(self) -> Path:
         """The bytes that the census node's files hold now, in a folder of their own."""
@@ -551,6 +575,21 @@ class World:
             number=slot.number, commitment=slot.commitment, checkpoint=slot.checkpoint
         )
         return slot.number
+
+    def hold(self, node: CensusNode, number: int) -> None:
+        """Another node on the same journal holds a slot that was reserved at this one, as no honest node does."""
+        entries = [(entry, entry.event) for entry in self.entries() if isinstance(entry.event, Slots)]
+        entry, event = next(each for each in reversed(entries) if each[1].first <= number)
+        commitments = tuple(bytes.fromhex(each) for each in event.commitments)
+        node.slots.add(SlotBatch(event.first, commitments, entry.sequence, encode_entry(entry)))
+        for _ in range(event.first, number + 1):
+            node.slots.reserve(
+                RESEARCHER,
+                now_ms=0,
+                expires_ms=2**62,
+                limit=len(commitments),
+                covering=lambda _: self.offered[number].checkpoint,
+            )
 
     def body(self, researcher: str = RESEARCHER, *, scale: int = 30, slot: int | None = None) -> ticket_pb2.Ticket:
         """An honest ticket that nobody has sealed or signed yet: no answer key, no criteria."""

@@ -240,8 +240,9 @@ async def test_policy_that_is_too_narrow_is_said_of_the_load_and_not_of_a_sample
     """Were samples refused by size, the refusal would tell the size: all are refused, before anything is looked for."""
     with made(tmp_path, people=200, max_sample=199) as world:
         async with Loopback(world) as nodes:
+            orders = [world.order(where=where) for where in ("age > 200", "age >= 0")]
             with world.unchanged():
-                heard = {await submit(nodes, world.order(where=where)) for where in ("age > 200", "age >= 0")}
+                heard = {await submit(nodes, order) for order in orders}
             assert heard == {Heard((), "POLICY_TOO_NARROW")}
             assert not world.verify_health_log().tickets
             world.adopt(make_policy(max_sample=200))
@@ -346,8 +347,9 @@ async def test_health_store_that_fails_while_sending_is_not_hidden(
         raise InternalError("STORE_FAILED")
 
     monkeypatch.setattr(loopback.health, "log_attempt", disk_full)
+    order = loopback.world.order()
     with loopback.world.unchanged():
-        heard = await submit(loopback, loopback.world.order())
+        heard = await submit(loopback, order)
     assert heard == Heard((1, 2), "PEER_FAILED", (("peer", "health"), ("reason", "STORE_FAILED")))
     await asyncio.wait_for(loopback.stops["health"].wait(), SECONDS)
     error = loopback.stops["health"].error
@@ -378,9 +380,10 @@ async def test_census_node_whose_store_fails_stops_alone(
     nodes = Loopback(world)
     nodes.health_limits = HealthLimits(forward_deadline_ms=0)
     monkeypatch.setattr(world.census, "charge_and_answer", failing(code))
+    order = world.order()
     async with nodes:
         with world.unchanged():
-            heard = await submit(nodes, world.order())
+            heard = await submit(nodes, order)
         assert heard == Heard((1, 2), "PEER_FAILED", (("peer", "census"), ("reason", STOPPING[code])))
         assert REASONS[heard.code].family.exit_code == ExitCode.PEER_UNAVAILABLE
         await asyncio.wait_for(nodes.stops["census"].wait(), SECONDS)

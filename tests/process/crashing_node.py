@@ -1,7 +1,7 @@
 """A command that kills itself, as the power would, at one durable step: `crashing_node.py STEP WHEN health serve --home ...`.
 
 STEP is the kind of a log entry, or `answer` for the storing of a sealed answer, which is not logged; or one of `CALLS`, for
-what is durable outside a journal; or how a file's name ends (`.key`, `.duckdb`, `.npz`), for the instant at which a whole
+what is durable outside a journal's log; or one of `CALLS_FOR_A_QUESTION`, which count only while one is under way; or how a file's name ends (`.key`, `.duckdb`, `.npz`), for the instant at which a whole
 new file of that name takes its place. WHEN is `before` or `after` the commit of the transaction that holds it, or the call.
 Everything else is the product as it is.
 """
@@ -13,16 +13,20 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from broker_common.cli import main
 from broker_common.crypto.frames import FrameOpener, FrameSealer
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
+from broker_common.storage.witness_store import WitnessStore
+from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.entries import Entry, Event
 from broker_common.tlog.replay import LogState
 from census_node.outbox import Outbox, WaitingAnswer
+from census_node.publication import Publication
 from census_node.samples import SampleFolder
+from census_node.slot_secrets import SlotSecrets
 from researcher_node.answers import Answers
 
 _ANSWER = "answer"
@@ -30,6 +34,10 @@ CALLS: dict[str, tuple[type, str]] = {
     "sample file": (SampleFolder, "write"),
     "wipe": (SampleFolder, "wipe"),
     "removal": (Path, "unlink"),
+    "slot secrets": (SlotSecrets, "write"),
+    "slot wipe": (SlotSecrets, "wipe"),
+    "slot sweep": (SlotSecrets, "sweep"),
+    "witness store": (WitnessStore, "put"),
     "frame sealed": (FrameSealer, "seal_frame"),
     "frame opened": (FrameOpener, "open_frame"),
     "load file": (Path, "replace"),
@@ -38,12 +46,27 @@ CALLS: dict[str, tuple[type, str]] = {
     "received": (Answers, "receive"),
     "refusal": (Answers, "refuse"),
 }
+# The same calls are made for noise slots, and for what peers say in between. Of the owner, `_journal` is the node's.
+CALLS_FOR_A_QUESTION: dict[str, tuple[type, str]] = {
+    "published": (Publication, "publish"),
+    # Of the other agency's log, by this one; and of our own, by the other one.
+    "cosigned": (Witnessing, "cosign"),
+    "cosignature": (Witnessing, "take"),
+}
 
 
-def _die_at_call(owner: type, name: str, when: str) -> None:
+def _is_under_way(owner: Any) -> bool:
+    """Whether a question is charged and not out, or taken and not settled: the census node's view, or the health node's."""
+    state = owner._journal.state
+    return bool(getattr(state, "unreleased", None) or getattr(state, "open_tickets", None))
+
+
+def _die_at_call(owner: type, name: str, when: str, condition: Callable[[Any], bool] = lambda _: True) -> None:
     call: Callable[..., Any] = getattr(owner, name)
 
     def called(*arguments: Any, **options: Any) -> Any:
+        if not condition(arguments[0]):
+            return call(*arguments, **options)
         if when == "before":
             _die()
         call(*arguments, **options)
@@ -93,13 +116,16 @@ def _die_at_file(ending: str, when: str) -> None:
     Path.replace = replacing  # type: ignore[assignment,method-assign]
 
 
-def _die() -> None:
+def _die() -> NoReturn:
     os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("a kill that leaves its process alive")
 
 
 if __name__ == "__main__":
     if sys.argv[1] in CALLS:
         _die_at_call(*CALLS[sys.argv[1]], sys.argv[2])
+    elif sys.argv[1] in CALLS_FOR_A_QUESTION:
+        _die_at_call(*CALLS_FOR_A_QUESTION[sys.argv[1]], sys.argv[2], _is_under_way)
     elif sys.argv[1].startswith("."):
         _die_at_file(*sys.argv[1:3])
     else:

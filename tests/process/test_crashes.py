@@ -17,6 +17,7 @@ import pytest
 from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, run_here, wait_until
 
 from broker_common.errors import BrokerError
+from census_node.slot_secrets import SLOT_SECRET_BYTES
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 
@@ -33,6 +34,16 @@ STEPS = [
     # The sample is overwritten, but still there.
     ("census", "removal", "before"),
     ("census", "wipe", "after"),
+    # The noise secret is still there, or overwritten.
+    ("census", "slot wipe", "before"),
+    ("census", "slot wipe", "after"),
+    # The charge is answered, and nobody has seen it; then the witness store has, and nobody else.
+    ("census", "published", "before"),
+    ("census", "published", "after"),
+    # What the health agency has cosigned is lost, or kept and not acted upon.
+    ("census", "cosignature", "before"),
+    ("census", "cosignature", "after"),
+    ("census", "cosigned", "after"),
     ("census", "released", "after"),
     ("census", "delivered", "before"),
     ("census", "delivered", "after"),
@@ -42,6 +53,10 @@ STEPS = [
     ("health", "forwarded", "after"),
     ("health", "reported_charge", "before"),
     ("health", "reported_charge", "after"),
+    # The charge is seen and not cosigned; cosigned, and nobody was told; what the census node cosigned of this log.
+    ("health", "cosigned", "before"),
+    ("health", "cosigned", "after"),
+    ("health", "cosignature", "after"),
     ("health", "settled", "before"),
     ("health", "settled", "after"),
 ]
@@ -113,9 +128,26 @@ def test_a_charge_that_was_never_committed_never_happened(deployment: Deployment
         assert isinstance(deployment.ask_all([("age >= 65", FRENCH)])[0], AskedQuestion)
 
 
+def start_that_is_killed(deployment: Deployment, step: str, when: str) -> None:
+    """Start the census node, which does not live to be ready."""
+    crashed = Node(
+        deployment.directory,
+        [sys.executable, CRASHING_NODE, step, when, "census", "serve", "--home", deployment.home("census")],
+        ready_lines=1,
+    )
+    wait_until(lambda: crashed.process.poll() is not None, "killed")
+    crashed.end()
+    assert (crashed.process.returncode, crashed.ready) == (-9, [])
+
+
 def samples_of(deployment: Deployment) -> list[Path]:
     """Samples on the census node's disk."""
     return list((deployment.home("census") / "samples").iterdir())
+
+
+def slot_files(deployment: Deployment) -> list[Path]:
+    """Noise secrets on the census node's disk, a file for each batch."""
+    return sorted((deployment.home("census") / "slots").iterdir())
 
 
 @pytest.mark.parametrize(("step", "when"), [("wipe", "before"), ("removal", "before"), ("wipe", "after")])
@@ -125,17 +157,29 @@ def test_a_start_that_is_killed_while_it_sweeps_is_taken_up_by_the_next_one(
     """A sample that no charge names is wiped by whichever start comes to it."""
     sample = deployment.home("census") / "samples" / f"{'0' * 32}.sample"
     sample.write_bytes(bytes(range(256)))
-    crashed = Node(
-        deployment.directory,
-        [sys.executable, CRASHING_NODE, step, when, "census", "serve", "--home", deployment.home("census")],
-        ready_lines=1,
-    )
-    wait_until(lambda: crashed.process.poll() is not None, "killed")
-    crashed.end()
-    assert (crashed.process.returncode, crashed.ready) == (-9, [])
+    start_that_is_killed(deployment, step, when)
     assert sample.exists() == (when == "before")
     with deployment.node("census"):
         assert not samples_of(deployment)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", ["slot sweep", "slot secrets", "slots", "witness store"])
+def test_a_start_that_is_killed_while_it_commits_to_slots_is_followed_by_one_that_serves(
+    deployment: Deployment, step: str, when: str
+) -> None:
+    """Secrets without an entry, an entry that nobody was shown, a store ahead of everybody: the next start begins anew."""
+    start_that_is_killed(deployment, step, when)
+    with deployment.node("census"), deployment.node("health"):
+        assert isinstance(deployment.ask_all([("age >= 65", FRENCH)])[0], AskedQuestion)
+        (batch,) = slot_files(deployment)
+        # Only what this start has committed to is there, but for the one that was used.
+        committed = [event for event in deployment.events("census") if event["type"] == "slots"][-1]
+        assert batch.name.startswith(f"{committed['first']:016d}.")
+        assert committed["void_below"] == committed["first"]
+        used = batch.read_bytes()[:SLOT_SECRET_BYTES]
+        assert not any(used)
+    deployment.verify_ledger()
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from fakes.links import InMemoryCensus
-from fakes.world import HEALTH, RESEARCHER, Order, Pseudonyms, World, charge_and_answer, make_policy, make_pseudonyms
+from fakes.world import HEALTH, Order, Pseudonyms, World, charge_and_answer, make_policy, make_pseudonyms
 from grpc.aio import AioRpcError
 from msgspec import structs
 from tripartite.v1 import census_service_pb2, sample_pb2
@@ -94,8 +94,7 @@ def test_two_nodes_on_one_journal_share_one_budget(worlds: dict[str, World]) -> 
     first = world.census
     orders = [world.order(scale=1)]
     second = world.open_census()
-    second.slots.reserve(RESEARCHER, not_below=7, now_ms=0, expires_ms=2**62, limit=64)
-    orders.append(world.order(scale=1, slot=7))
+    orders.append(world.order(scale=1))
     outcomes = race(world, orders, [first, second])
     assert Counter(outcomes) == {"": 1, "SERVICE_SHUT_DOWN": 1}
     assert world.verify_log().charged_units <= world.policy.cap
@@ -141,7 +140,7 @@ def test_service_stays_shut_after_a_restart(worlds: dict[str, World]) -> None:
     world = worlds["SERVICE_SHUT_DOWN"]
     world.answer(world.order(scale=1))
     for restart in (world.crash_census, world.open_census):
-        restart()
+        restart().recover()
         with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
             world.charge(world.order(scale=1))
         with world.census.journal.reading() as state, pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
@@ -184,6 +183,7 @@ def test_no_policy_reopens_a_shut_service(worlds: dict[str, World], max_belief: 
     for node in (world.census, world.open_census(), world.crash_census()):
         with node.journal.reading() as state, pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
             quotable_answers(state, rules, 50)
+    world.census.recover()
     with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
         world.charge(world.order(scale=50))
 
@@ -199,6 +199,7 @@ def test_reopened_service_charges_on_top_of_what_was_charged(worlds: dict[str, W
         world.answer(world.order(scale=50))
     for node in (world.census, world.open_census()):
         world.census = node
+        node.recover()
         with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
             world.charge(world.order(scale=50))
     assert world.verify_log().charged_units == price_units(1) + 4 * price_units(50)
@@ -225,12 +226,12 @@ def test_until_a_shutdown_is_told_a_raised_cap_lets_no_sample_in(worlds: dict[st
     world.charge(order)
     world.policy = make_policy(max_belief="0.9", scales=(1,))
     adopt(world, world.policy, confirmed=True)
-    world.open_census()
+    recovered = world.open_census().recover()
     # By what is out: nothing yet, so that ln 9 pays for two.
     assert quotable(world, 1) == 2
     with world.unchanged(), pytest.raises(RefusedError, match="BUDGET_EXHAUSTED"):
         world.admit(world.messages(world.sample(world.order(scale=1))))
-    for ticket_hash in world.census.recover():
+    for ticket_hash in recovered:
         world.census.release(ticket_hash)
     with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
         world.admit(world.messages(world.sample(world.order(scale=1))))
@@ -451,10 +452,11 @@ def test_policy_under_which_nothing_fits_shuts_down_with_its_adoption(
             assert state.shut_down
     # What was paid for before goes out, and until then the end is not told.
     world.policy = NOTHING_FITS
+    recovered = world.census.recover()
     for code in ("BUDGET_EXHAUSTED", "SERVICE_SHUT_DOWN"):
         with world.unchanged(), pytest.raises(RefusedError, match=code):
             world.charge(world.order(scale=1))
-        for ticket_hash in world.census.recover():
+        for ticket_hash in recovered:
             world.census.release(ticket_hash)
     assert len(world.events(Released)) == 1
 

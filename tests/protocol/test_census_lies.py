@@ -84,13 +84,15 @@ FALSE_CHARGES: dict[str, Callable[[Charged], Event]] = {
     "another ticket": lambda charge: structs.replace(charge, ticket=OTHER_HASH),
     "another set": lambda charge: structs.replace(charge, submitted=OTHER_HASH),
     "another scale": lambda charge: structs.replace(charge, scale=charge.scale - 1),
-    "no charge at all": lambda charge: Released(ticket=charge.ticket, answer=OTHER_HASH),
+    "another price": lambda charge: structs.replace(charge, units=charge.units - 1),
+    "another noise slot": lambda charge: structs.replace(charge, slot=charge.slot + 1),
+    "no charge at all": lambda charge: Released(ticket=charge.ticket, answer=OTHER_HASH, checkpoint="none"),
 }
 
 
 @pytest.mark.parametrize("what", FALSE_CHARGES)
 def test_charge_of_something_else_is_found_out(world: World, what: str) -> None:
-    """A charge in the log counts only if it is of this ticket, this set and this scale."""
+    """A charge in the log counts only if it is of this ticket, set and noise slot, at its scale and the price of that."""
     order = world.order()
     sample = world.sample(order)
     forged = forge(world, FALSE_CHARGES[what](charge_of(world, order, sample)))

@@ -91,7 +91,6 @@ async def test_honest_sample_is_charged_then_released(world: World, service: Cen
     assert world.open(order, response.answer.sealed).scale == 30
 
 
-COSIGNATURE = CountRequest(cosignature=sample_pb2.Cosignature(tree_size=1, signature_line="x"))
 OUT_OF_ORDER: dict[str, tuple[Callable[[Requests], Requests], str]] = {
     "nothing at all": (lambda _: [], "MALFORMED_MESSAGE"),
     "an empty message": (lambda _: [CountRequest()], "MALFORMED_MESSAGE"),
@@ -105,9 +104,6 @@ OUT_OF_ORDER: dict[str, tuple[Callable[[Requests], Requests], str]] = {
     "two headers": (lambda sent: [sent[0], *sent], "MALFORMED_MESSAGE"),
     "a header in the middle": (lambda sent: [*sent[:2], sent[0], *sent[2:]], "MALFORMED_MESSAGE"),
     "a header instead of the manifest": (lambda sent: [*sent[:-1], sent[0]], "MALFORMED_MESSAGE"),
-    "a cosignature first": (lambda sent: [COSIGNATURE, *sent], "MALFORMED_MESSAGE"),
-    "a cosignature after the header": (lambda sent: [sent[0], COSIGNATURE, *sent[1:]], "MALFORMED_MESSAGE"),
-    "a cosignature before the manifest": (lambda sent: [*sent[:-1], COSIGNATURE, sent[-1]], "MALFORMED_MESSAGE"),
     "an empty message in the middle": (lambda sent: [*sent[:2], CountRequest(), *sent[2:]], "MALFORMED_MESSAGE"),
     "an empty header": (lambda sent: [CountRequest(header=sample_pb2.SampleHeader()), *sent[1:]], "MALFORMED_MESSAGE"),
     "an empty manifest": (
@@ -153,7 +149,7 @@ async def test_what_follows_the_manifest_changes_nothing(world: World, service: 
     """The sample ends with its manifest: another manifest, header or sample behind it is never read."""
     first, second = world.order(), world.order()
     sent = world.messages(world.sample(first))
-    behind = [sent[-1], COSIGNATURE, *world.messages(world.sample(second)), CountRequest()]
+    behind = [sent[-1], *world.messages(world.sample(second)), CountRequest()]
     assert await hand_over(service, [*sent, *behind]) == EVENTS
     assert [charge.ticket for charge in world.charges()] == [first.hash.hex()]
 
@@ -287,7 +283,7 @@ def wrong_samples(world: World) -> Iterator[Requests]:
     """Samples that fail at different depths: at the header, in the frames, at the manifest, at the charge."""
     good = world.messages(world.sample(world.order()))
     yield []
-    yield [COSIGNATURE]
+    yield [CountRequest()]
     yield world.messages(world.sample(world.order(scale=51)))
     yield good[:-1]
     yield [*good[:-1], CountRequest(manifest=sample_pb2.SignedManifest(key_id=world.secrets.manifest.key_id))]
@@ -524,7 +520,7 @@ async def test_neither_refusal_nor_charge_leaves_early(tmp_path: Path, stop: Sto
     order = world.order()
     good = world.messages(world.sample(order))
     start = system_clock()
-    refused = asyncio.create_task(refusal(service, [COSIGNATURE]))
+    refused = asyncio.create_task(refusal(service, [CountRequest()]))
     said = count(service, stream(good), HEALTH)
     assert (await anext(said)).HasField("proceed")
     assert (await anext(said)).HasField("charged")
@@ -543,7 +539,7 @@ async def test_refusal_waits_as_long_as_a_charge(tmp_path: Path, stop: StopSigna
     world = World(tmp_path, make_policy(tick_ms=TICK_MS, delay_ms=DELAY_MS))
     world.census.clock = system_clock
     service = CensusService(world.census, LimitConfig(max_queries=1), stop)
-    for requests in ([], [COSIGNATURE]):
+    for requests in ([], [CountRequest()]):
         start = system_clock()
         await refusal(service, requests)
         assert system_clock() >= outcome_time(world.policy, header_ms=start, received_ms=start)
@@ -703,7 +699,7 @@ async def test_shut_service_refuses_quotes_and_samples_and_still_delivers(tmp_pa
     for restart in range(2):
         if restart:
             service = CensusService(world.crash_census(), PATIENT, stop)
-            await service.release_recovered(world.census.recover())
+            service.release_recovered(world.census.recover())
         with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
             await quote(service, scale=1)
         if not restart:
@@ -741,7 +737,7 @@ async def test_recovery_answers_and_releases_what_a_crash_left(world: World, sto
     world.charge(order)
     service = CensusService(world.crash_census(), PATIENT, stop)
     held = asyncio.create_task(collect(service, order, wait_ms=20_000))
-    await service.release_recovered(world.census.recover())
+    service.release_recovered(world.census.recover())
     assert world.open(order, (await held).answer.sealed).scale == 30
 
 

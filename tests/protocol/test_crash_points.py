@@ -62,7 +62,8 @@ def verify_one_answer(world: World, order: Order) -> bytes:
     """The ticket has one charge and one released answer, which opens; gives the sealed bytes."""
     assert [charge.ticket for charge in world.charges()] == [order.hash.hex()]
     sealed = world.sealed(order)
-    assert world.events(Released) == [Released(ticket=order.hash.hex(), answer=hash_bytes(sealed).hex())]
+    (released,) = world.events(Released)
+    assert (released.ticket, released.answer) == (order.hash.hex(), hash_bytes(sealed).hex())
     answer = world.open(order, sealed)
     assert (answer.scale, answer.charged) == (30, price_units(30))
     assert world.verify_log().charged_units == price_units(30)

@@ -7,6 +7,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +45,7 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import revoke
 from broker_common.tlog.entries import Forwarded
 from census_node.config import LimitConfig as CensusLimits
-from census_node.samples import KeptSample, SampleFolder
+from census_node.samples import SampleFolder
 from census_node.service import CensusService
 from health_node.config import LimitConfig
 from health_node.forwarding import Sample
@@ -760,7 +761,7 @@ async def test_sample_that_the_census_node_lost_stops_nobody(parties: Parties, m
     world, order, link = parties.world, parties.world.order(), parties.lying()
     wiped: list[str] = []
 
-    def lost(samples: SampleFolder, name: str, set_hash: bytes) -> KeptSample:
+    def lost(samples: SampleFolder, name: str, set_hash: bytes) -> NoReturn:
         del set_hash
         wiped.append(name)
         raise InternalError("SAMPLE_LOST", samples=samples.path.name)

@@ -1,10 +1,11 @@
-"""Between charge and answer a sample and its noise secret lie in one file: nowhere else, no longer, and never without use."""
+"""Between charge and answer a sample and its noise secret lie in a file each: nowhere else, no longer, never without use."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,8 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Released
 from census_node.ledger import quotable_answers
 from census_node.node import CensusNode
-from census_node.samples import KeptSample, SampleFolder
+from census_node.samples import SampleFolder
+from census_node.slot_secrets import SlotSecrets
 
 
 def folder(world: World) -> SampleFolder:
@@ -46,17 +48,36 @@ def files_holding(world: World, secret: bytes, people: Pseudonyms) -> list[str]:
     return sorted(path.name for path in files if holds(path.read_bytes(), secret, people))
 
 
+def slot_secret(world: World, sample: OrderedSample) -> bytes:
+    """The secret that the noise of its answer is to be made from."""
+    slot = sample.order.body.noise_slot
+    return SlotSecrets(world.census_folder / "slots").read(slot.number, slot.commitment)
+
+
+@dataclass
+class Read:
+    """What was read to make answers of."""
+
+    samples: list[Pseudonyms] = field(default_factory=list)
+    secrets: list[bytes] = field(default_factory=list)
+
+
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> list[KeptSample]:
-    """Every sample that was read for an answer."""
-    seen: list[KeptSample] = []
-    read = SampleFolder.read
+def kept(monkeypatch: pytest.MonkeyPatch) -> Read:
+    """Every sample and every secret that was read for an answer."""
+    seen = Read()
+    read_sample, read_secret = SampleFolder.read, SlotSecrets.read
 
-    def witnessed(samples: SampleFolder, name: str, set_hash: bytes) -> KeptSample:
-        seen.append(read(samples, name, set_hash))
-        return seen[-1]
+    def sample(samples: SampleFolder, name: str, set_hash: bytes) -> Pseudonyms:
+        seen.samples.append(read_sample(samples, name, set_hash))
+        return seen.samples[-1]
 
-    monkeypatch.setattr(SampleFolder, "read", witnessed)
+    def secret(secrets: SlotSecrets, slot: int, commitment: bytes) -> bytes:
+        seen.secrets.append(read_secret(secrets, slot, commitment))
+        return seen.secrets[-1]
+
+    monkeypatch.setattr(SampleFolder, "read", sample)
+    monkeypatch.setattr(SlotSecrets, "read", secret)
     return seen
 
 
@@ -99,41 +120,41 @@ def test_sample_is_in_its_file_alone_while_its_answer_is_made(
     sample = world.sample(world.order(), make_pseudonyms(people, seed=7))
     charge_only(world, monkeypatch, sample)
     (name,) = kept_files(world)
-    read = folder(world).read(name, hash_set(sample.sample.pseudonyms.tobytes()))
-    assert files_holding(world, read.slot_secret, sample.sample.pseudonyms) == [name]
+    assert np.array_equal(
+        folder(world).read(name, hash_set(sample.sample.pseudonyms.tobytes())), sample.sample.pseudonyms
+    )
+    secret = slot_secret(world, sample)
+    batch = next(path.name for path in (world.census_folder / "slots").iterdir() if secret in path.read_bytes())
+    assert files_holding(world, secret, sample.sample.pseudonyms) == sorted([name, batch])
 
 
 @pytest.mark.parametrize("people", [0, 1, 400, 20_000])
-def test_nothing_of_a_sample_is_left_once_its_answer_is_stored(
-    world: World, kept: list[KeptSample], people: int
-) -> None:
+def test_nothing_of_a_sample_is_left_once_its_answer_is_stored(world: World, kept: Read, people: int) -> None:
     """At once, not at some later checkpoint: no byte of secret or pseudonyms in any file of the home."""
     sample = world.sample(world.order(), make_pseudonyms(people, seed=7))
     world.charge(sample.order, sample)
-    (read,) = kept
-    assert np.array_equal(read.pseudonyms, sample.sample.pseudonyms)
-    assert len(read.slot_secret) == 32
-    assert files_holding(world, read.slot_secret, sample.sample.pseudonyms) == []
+    (read,), (secret,) = kept.samples, kept.secrets
+    assert np.array_equal(read, sample.sample.pseudonyms)
+    assert len(secret) == 32
+    assert files_holding(world, secret, sample.sample.pseudonyms) == []
     assert kept_files(world) == []
     assert rows(world.census_folder / "journal.db", "pending") == []
     world.verify_honest_query()
 
 
-def test_answers_of_recovery_leave_nothing_either(
-    world: World, monkeypatch: pytest.MonkeyPatch, kept: list[KeptSample]
-) -> None:
+def test_answers_of_recovery_leave_nothing_either(world: World, monkeypatch: pytest.MonkeyPatch, kept: Read) -> None:
     """An answer that is made after a crash wipes what it was made of."""
     sample = world.sample(world.order(), make_pseudonyms(400, seed=7))
     charge_only(world, monkeypatch, sample)
     world.crash_census()
     assert world.census.recover() == [sample.order.hash.hex()]
-    (read,) = kept
-    assert files_holding(world, read.slot_secret, sample.sample.pseudonyms) == []
+    (secret,) = kept.secrets
+    assert files_holding(world, secret, sample.sample.pseudonyms) == []
     world.verify_honest_query()
 
 
 def test_death_between_answer_and_wiping_is_made_good_at_the_next_start(
-    world: World, monkeypatch: pytest.MonkeyPatch, kept: list[KeptSample]
+    world: World, monkeypatch: pytest.MonkeyPatch, kept: Read
 ) -> None:
     """The answer stands and the sample too: the start sweeps it away, and the answer is the stored one."""
     sample = world.sample(world.order(), make_pseudonyms(400, seed=7))
@@ -144,20 +165,22 @@ def test_death_between_answer_and_wiping_is_made_good_at_the_next_start(
             charge_and_answer(world.census, admitted)
     stored = world.census.waiting_answer(sample.order.body.query_id.hex())
     assert stored is not None
-    (read,) = kept
-    assert files_holding(world, read.slot_secret, sample.sample.pseudonyms) == kept_files(world)
+    (secret,) = kept.secrets
+    slots = sorted(path.name for path in (world.census_folder / "slots").iterdir() if secret in path.read_bytes())
+    assert files_holding(world, secret, sample.sample.pseudonyms) == sorted(kept_files(world) + slots)
+    assert len(kept_files(world)) == len(slots) == 1
     world.crash_census()
     assert world.census.recover() == [sample.order.hash.hex()]
-    assert files_holding(world, read.slot_secret, sample.sample.pseudonyms) == []
+    assert files_holding(world, secret, sample.sample.pseudonyms) == []
     world.census.release(sample.order.hash.hex())
     assert world.sealed(sample.order) == stored.sealed
 
 
-def test_every_charge_has_a_noise_secret_of_its_own(world: World, kept: list[KeptSample]) -> None:
+def test_every_charge_has_a_noise_secret_of_its_own(world: World, kept: Read) -> None:
     """The same people ten times: ten secrets."""
     for _ in range(10):
         world.charge(world.order())
-    assert len({read.slot_secret for read in kept}) == 10
+    assert len(set(kept.secrets)) == 10
 
 
 # --- what the charge decides -----------------------------------------------------------------------------------------
@@ -233,7 +256,7 @@ def test_reused_tickets_leave_no_sample(world: World) -> None:
 
 @pytest.mark.parametrize("answered", [False, True])
 def test_retry_leaves_no_second_sample(world: World, monkeypatch: pytest.MonkeyPatch, answered: bool) -> None:
-    """A ticket that was charged keeps the sample and the secret of its charge until it is answered, and no others."""
+    """A ticket that was charged keeps the sample of its charge until it is answered, and no other."""
     sample = world.sample(world.order())
     if answered:
         world.charge(sample.order, sample)
@@ -318,7 +341,8 @@ def test_charge_has_one_size_for_every_sample(world: World) -> None:
     sizes = set()
     # Slot 0 takes no room in a ticket; the ones after it take one byte.
     world.reserve()
-    for people in (0, 1, 400, 20_000):
+    # All under one checkpoint: how long that is follows from the size of the log.
+    for people, order in [(people, world.order()) for people in (0, 1, 400, 20_000)]:
         seen: list[int] = []
 
         def measure(node: CensusNode, ticket: str, seen: list[int] = seen) -> None:
@@ -326,7 +350,7 @@ def test_charge_has_one_size_for_every_sample(world: World) -> None:
             pending = rows(world.census_folder / "journal.db", "pending")[-1]
             seen.append(sum(len(value) for value in pending if isinstance(value, bytes | str)))
 
-        admitted = world.admit(world.messages(world.sample(world.order(), make_pseudonyms(people))))
+        admitted = world.admit(world.messages(world.sample(order, make_pseudonyms(people))))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(CensusNode, "answer", measure)
             charge_and_answer(world.census, admitted)

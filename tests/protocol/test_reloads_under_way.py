@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from fakes.pair import STAGES, Pair, gone
-from fakes.world import RELEASE, Order, World
+from fakes.world import RELEASE, Order, Pseudonyms, World
 
 from broker_common.errors import REASONS, BrokerError
 from broker_common.storage.loads import LoadFolder
@@ -23,7 +23,6 @@ from census_node import answering
 from census_node import node as census_node
 from census_node.outbox import Pending
 from census_node.registry import Registry
-from census_node.samples import KeptSample
 from health_node import node as health_node
 from health_node.people_store import PeopleStore
 
@@ -48,10 +47,16 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     seen, seal = Counted(), answering.seal_answer
 
     def watched(
-        pending: Pending, kept: KeptSample, ticket: ChargedTicket, proof: Any, registry: Registry, key: Any
+        pending: Pending,
+        pseudonyms: Pseudonyms,
+        slot_secret: bytes,
+        ticket: ChargedTicket,
+        proof: Any,
+        registry: Registry,
+        key: Any,
     ) -> Any:
-        seen.rows.append((ticket.charge.load, pending.load, registry.load, len(kept.pseudonyms)))
-        return seal(pending, kept, ticket, proof, registry, key)
+        seen.rows.append((ticket.charge.load, pending.load, registry.load, len(pseudonyms)))
+        return seal(pending, pseudonyms, slot_secret, ticket, proof, registry, key)
 
     monkeypatch.setattr(census_node, "seal_answer", watched)
     return seen

@@ -98,6 +98,8 @@ def test_retries_while_the_first_attempt_still_runs_are_one_query(world: World) 
         admitted = world.admit(attempts[number])
         together.wait()
         charge_and_answer(world.census, admitted)
+        # Whoever published it may still be about to cosign it.
+        world.cosign()
         world.census.release(order.hash.hex())
 
     with ThreadPoolExecutor(len(attempts)) as threads:
@@ -131,7 +133,7 @@ def test_two_nodes_on_one_journal_charge_a_ticket_once(world: World) -> None:
     nodes: list[CensusNode] = [world.census]
     admitted = [world.admit(world.messages(sample))]
     nodes.append(world.open_census())
-    world.census.slots.reserve(RESEARCHER, not_below=order.body.noise_slot.number, now_ms=0, expires_ms=2**62, limit=64)
+    world.hold(world.census, order.body.noise_slot.number)
     admitted.append(world.admit(world.messages(sample)))
     with ThreadPoolExecutor(2) as threads:
         first, second = threads.map(lambda pair: charge_and_answer(pair[0], pair[1]), zip(nodes, admitted, strict=True))

@@ -312,7 +312,7 @@ def test_two_tickets_on_one_slot_admitted_at_once_are_charged_once(world: World)
     node = world.census
     admitted = world.admit(world.messages(world.sample(second)))
     world.open_census()
-    world.census.slots.reserve(RESEARCHER, not_below=slot, now_ms=0, expires_ms=2**62, limit=64)
+    world.hold(world.census, slot)
     world.answer(first)
     with world.refusing("SLOT_UNUSABLE"):
         charge_and_answer(node, admitted)
