@@ -301,18 +301,19 @@ def batches(world: World) -> list[tuple[int, int]]:
 @WAYS
 def test_commit_of_noise_slots(world: World, monkeypatch: pytest.MonkeyPatch, happens: bool) -> None:
     """A start whose first entry may be there or not: the next one knows, and makes what is there void."""
+    world.crash_census()
+    shown = world.census.publication.newer_than(0)
     with monkeypatch.context() as patch:
         failed = break_commit(patch, "slots", happens=happens)
         assert outcome_of(world.census.recover) == "STATE_UNKNOWN"
     assert failed
-    assert world.census.publication.newer_than(0) is None
+    assert world.census.publication.newer_than(0) == shown
     world.crash_census()
     assert world.census.recover() == []
-    assert batches(world) == ([(0, 0), (BATCH, BATCH)] if happens else [(0, 0)])
-    assert [path.name for path in sorted((world.census_folder / "slots").iterdir())] == [
-        f"{BATCH if happens else 0:016d}.slots"
-    ]
-    assert world.reserve() == (BATCH if happens else 0)
+    first = 2 * BATCH if happens else BATCH
+    assert batches(world) == [(at, at) for at in range(0, first + 1, BATCH)]
+    assert [path.name for path in (world.census_folder / "slots").iterdir()] == [f"{first:016d}.slots"]
+    assert world.reserve() == first
     world.verify_honest_query()
 
 
@@ -321,18 +322,20 @@ def test_every_system_call_on_slot_secrets(tmp_path: Path, monkeypatch: pytest.M
     """A batch whose secrets may not be durable is never committed to; the next start draws others."""
     for number in count():
         world = World(tmp_path / str(number))
+        world.crash_census()
         with monkeypatch.context() as patch:
             calls = SystemCalls(patch, world.census_folder / "slots", number, happens=happens)
             code = outcome_of(world.census.recover)
         assert code == ("STORE_FAILED" if calls.failed else "")
-        assert batches(world) == ([] if calls.failed else [(0, 0)])
+        assert batches(world) == ([(0, 0)] if calls.failed else [(0, 0), (BATCH, BATCH)])
         world.crash_census()
         assert world.census.recover() == []
         world.verify_honest_query()
         world.close()
         if not calls.reached:
             break
-    assert calls.made == ["mkdir", "open", "fsync", "open", "fsync"]
+    # What is left of the start before is wiped and removed; then the folder, the file and its name.
+    assert calls.made == ["fsync", "unlink", "mkdir", "open", "fsync", "open", "fsync"]
 
 
 @WAYS
@@ -372,7 +375,6 @@ def test_every_system_call_of_the_witness_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: World, happens: bool
 ) -> None:
     """Nothing is shown that the store may not hold, and whatever it holds the log goes on from it."""
-    world.census.recover()
     journal, log = world.census.journal, world.census_log.verifier
     for number in count():
         store = WitnessStore(tmp_path / f"witness {number}")

@@ -111,6 +111,11 @@ def unconfirmed(rules: Policy) -> Step:
     return adopted(rules)
 
 
+def released_under(note: str) -> Step:
+    """The release of the first answer under this checkpoint."""
+    return lambda state: released(state, checkpoint=note)
+
+
 @dataclass(frozen=True)
 class Forgery:
     """How an order that the operator did not give here comes to stand here."""
@@ -280,7 +285,7 @@ BREACHES = [
     Breach("RELEASED_TWICE", (*RELEASED, DELIVERY), released),
     # No checkpoint; one of another log; one from before the charge; one of a log that is longer than this one.
     *(
-        Breach("RELEASE_NOT_COSIGNED", CHARGED, lambda state, note=note: released(state, checkpoint=note))  # type: ignore[misc]
+        Breach("RELEASE_NOT_COSIGNED", CHARGED, released_under(note))
         for note in (
             "x",
             "x\n8\n\n",
