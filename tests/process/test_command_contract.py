@@ -231,7 +231,6 @@ def test_exit_2_for_usage(served: Deployment) -> None:
         (*ask, *both, "--wait", "inf"),
         (*ask, *both, "--again", "00" * 16),
         ("census", "policy"),
-        ("census", "shutdown", "--home", str(served.home("census"))),
         ("census", "reopen", "--home", str(served.home("census"))),
         *(("census", "policy", "propose", "--home", str(served.home("census")), *words) for words in WRONG_DRAFTS),
         ("census", "policy", "adopt", "--home", str(served.home("census"))),
