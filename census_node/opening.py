@@ -204,7 +204,7 @@ class CensusHome(AgencyHome[CensusState]):
         )
         log_service = LogService(node, witnessing, known, self.config.limits)
         await asyncio.to_thread(node.read_registry)
-        recovered = await asyncio.to_thread(node.recover)
+        recovered: list[str] = []
 
         def tls() -> TlsCredentials:
             return self.keyring.tls(known.own(), self._clock())
@@ -224,6 +224,10 @@ class CensusHome(AgencyHome[CensusState]):
             card_service_pb2_grpc.add_CardServiceServicer_to_server(cards, server)
             log_service_pb2_grpc.add_LogServiceServicer_to_server(log_service, server)
 
+        async def before_serving() -> None:
+            # Not earlier: a start that fails leaves nothing in the log, however often a supervisor tries.
+            recovered.extend(await asyncio.to_thread(node.recover))
+
         async def while_serving() -> None:
             service.release_recovered(recovered)
             await courier.run()
@@ -237,7 +241,13 @@ class CensusHome(AgencyHome[CensusState]):
             reflection=self.config.reflection,
         )
         try:
-            await server.run(add_services, stop=stop, on_ready=on_ready, while_serving=while_serving)
+            await server.run(
+                add_services,
+                stop=stop,
+                on_ready=on_ready,
+                before_serving=before_serving,
+                while_serving=while_serving,
+            )
         finally:
             await service.drain()
 

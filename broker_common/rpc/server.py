@@ -77,9 +77,13 @@ class NodeServer:
         *,
         stop: StopSignal,
         on_ready: Callable[[str], None],
+        before_serving: Callable[[], Awaitable[None]] | None = None,
         while_serving: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Serve until `stop`, then drain; raise the error that stopped the node, if one did."""
+        """Serve until `stop`, then drain; raise the error that stopped the node, if one did.
+
+        `before_serving` is done when nothing more can keep the node from being reached, and before the first call is taken.
+        """
         server = aio.server(
             interceptors=[_CallerInterceptor(self.peers, self.clock, stop)],
             options=[
@@ -112,6 +116,8 @@ class NodeServer:
             # The library has one error for all; the certificates may be at fault, too.
             _log.error("cannot listen", address=self.address, cause=str(error))
             raise RefusedError("PORT_TAKEN", address=self.address) from error
+        if before_serving is not None:
+            await before_serving()
         await server.start()
         await probe.begin()
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -33,6 +33,7 @@ _ANSWER = "answer"
 CALLS: dict[str, tuple[type, str]] = {
     "sample file": (SampleFolder, "write"),
     "wipe": (SampleFolder, "wipe"),
+    # Of a sample.
     "removal": (Path, "unlink"),
     "slot secrets": (SlotSecrets, "write"),
     "slot wipe": (SlotSecrets, "wipe"),
@@ -55,13 +56,18 @@ CALLS_FOR_A_QUESTION: dict[str, tuple[type, str]] = {
 }
 
 
+def _is_sample(path: Any) -> bool:
+    """Whether it is a sample that is removed."""
+    return not isinstance(path, Path) or path.suffix == ".sample"
+
+
 def _is_under_way(owner: Any) -> bool:
     """Whether a question is charged and not out, or taken and not settled: the census node's view, or the health node's."""
     state = owner._journal.state
     return bool(getattr(state, "unreleased", None) or getattr(state, "open_tickets", None))
 
 
-def _die_at_call(owner: type, name: str, when: str, condition: Callable[[Any], bool] = lambda _: True) -> None:
+def _die_at_call(owner: type, name: str, when: str, condition: Callable[[Any], bool]) -> None:
     call: Callable[..., Any] = getattr(owner, name)
 
     def called(*arguments: Any, **options: Any) -> Any:
@@ -123,7 +129,7 @@ def _die() -> NoReturn:
 
 if __name__ == "__main__":
     if sys.argv[1] in CALLS:
-        _die_at_call(*CALLS[sys.argv[1]], sys.argv[2])
+        _die_at_call(*CALLS[sys.argv[1]], sys.argv[2], _is_sample if sys.argv[1] == "removal" else lambda _: True)
     elif sys.argv[1] in CALLS_FOR_A_QUESTION:
         _die_at_call(*CALLS_FOR_A_QUESTION[sys.argv[1]], sys.argv[2], _is_under_way)
     elif sys.argv[1].startswith("."):

@@ -17,6 +17,9 @@ ALLOWED_NEW = {
     "census/journal.db-shm",
     "census/journal.db-wal",
     "census/serve.lock",
+    # Noise secrets of the one start, and what it has shown.
+    "census/slots/0000000000000000.slots",
+    "witness/checkpoint",
     "health/journal.db",
     "health/keys.lock",
     "health/journal.db-shm",
@@ -64,7 +67,7 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> tuple[Deployment, Path, st
 
 
 def test_nothing_is_written_outside_the_deployment(used: tuple[Deployment, Path, str, dict[str, int]]) -> None:
-    """Home, temporary folder and working directory stay empty; the deployment gains journals, answers and locks only."""
+    """Home, temporary folder and working directory stay empty; the deployment gains journals, answers, locks, noise secrets and a checkpoint only."""
     deployment, elsewhere, _, before = used
     assert list(elsewhere.iterdir()) == []
     new = files(deployment.directory).keys() - before.keys()
@@ -79,8 +82,8 @@ def test_what_holds_records_or_answers_is_for_its_owner_alone(
     """Keys, journals, answers and sources have mode 0600; whatever else there is lies in a folder that only its owner enters."""
     deployment, *_ = used
     modes = files(deployment.directory)
-    private = {name: mode for name, mode in modes.items() if name.endswith((".key", ".db", "people.csv"))}
-    assert len(private) >= 17
+    private = {name: mode for name, mode in modes.items() if name.endswith((".key", ".db", ".slots", "people.csv"))}
+    assert len(private) >= 18
     assert set(private.values()) == {0o600}
     for role in ("researcher", "health", "census"):
         assert stat.S_IMODE(deployment.home(role).stat().st_mode) == 0o700

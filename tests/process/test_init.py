@@ -53,7 +53,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 def test_init_makes_four_homes_with_both_nodes_loaded(made: Deployment) -> None:
     """After `init` nothing is left to do but `up`."""
-    assert sorted(path.name for path in made.directory.iterdir()) == ["auditor", "census", "health", "researcher"]
+    folders = ["auditor", "census", "health", "researcher", "witness"]
+    assert sorted(path.name for path in made.directory.iterdir()) == folders
     assert made.json("health", "status")["people"] == 50
     policy = made.json("census", "policy")
     assert (policy["max_belief"], policy["release_tick_ms"]) == ("0.75", 20)

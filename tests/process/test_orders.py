@@ -332,8 +332,8 @@ def test_an_order_that_is_killed_was_given_or_was_not(stopped: Deployment, step:
     }
     command: list[str | Path] = ["census", *commands[step], "--home", stopped.home("census")]
     command += ["--reason", "a drill", "--json"]
-    before = (log_of(stopped), stopped.json("census", "status"))
     with stopped.node("census"):
+        before = (log_of(stopped), stopped.json("census", "status"))
         killed = subprocess.run(
             [sys.executable, CRASHING_NODE, step, when, *command], capture_output=True, timeout=60, check=False
         )
