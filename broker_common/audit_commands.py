@@ -6,6 +6,7 @@ A role makes its export known through the entry points `tripartite.exports`; whi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -18,6 +19,7 @@ from broker_common.audit.export_folder import ExportFolder
 from broker_common.audit.handed_in import FolderPart, Part
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.log_export import ExportReport, Report
+from broker_common.audit.openings import OpenedOnSite
 from broker_common.audit.report import report_json, report_text
 from broker_common.cli import Progress, emit, home_option, json_option
 from broker_common.errors import ExitCode, InvalidRequestError
@@ -81,14 +83,16 @@ def verify(directory: Path, home: Path, as_json: bool) -> int:
 @audit.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @home_option
+@click.option("--openings", type=click.Path(path_type=Path, exists=True, file_okay=False), help=texts.OPENINGS_HELP)
 @json_option
-def replay(directory: Path, home: Path, as_json: bool) -> int:
+def replay(directory: Path, home: Path, openings: Path | None, as_json: bool) -> int:
     """Verify, replay both logs, and compare them and the receipts query by query.
 
     DIRECTORY holds the exports of the parties, DIRECTORY/census, DIRECTORY/health and DIRECTORY/researcher; --home is the
     auditor's home. Ends with exit code 1 if anything does not hold.
     """
-    return _audit(replay_parts, directory, home, as_json)
+    opened = None if openings is None else OpenedOnSite(FolderPart(openings), AuditorHome(home).oversight_key())
+    return _audit(partial(replay_parts, opened=opened), directory, home, as_json)
 
 
 def _audit(

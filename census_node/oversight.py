@@ -11,12 +11,10 @@ from pathlib import Path
 
 from broker_common.crypto.sealing import SealingKey
 from broker_common.errors import InternalError
-from broker_common.privacy.opening import Opening, seal_opening
+from broker_common.privacy.opening import OPENING_SUFFIX, Opening, seal_opening
 from broker_common.storage.durable import make_folder, replace_file
 
 __all__ = ["Oversight"]
-
-_SUFFIX = ".opening"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class Oversight:
         """
         try:
             make_folder(self.path)
-            replace_file(self.path / f"{opening.ticket}{_SUFFIX}", seal_opening(opening, self.key), mode=0o600)
+            replace_file(self.path / f"{opening.ticket}{OPENING_SUFFIX}", seal_opening(opening, self.key), mode=0o600)
         except OSError as error:
             raise InternalError("STORE_FAILED") from error
 
@@ -46,7 +44,7 @@ class Oversight:
             InternalError: STORE_FAILED.
         """
         try:
-            for path in self.path.glob(f"*{_SUFFIX}"):
+            for path in self.path.glob(f"*{OPENING_SUFFIX}"):
                 if path.stat().st_mtime_ns // 1_000_000 + self.retention_ms <= now_ms:
                     path.unlink()
         except OSError as error:

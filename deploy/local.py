@@ -242,7 +242,7 @@ def census_config(addresses: dict[str, str]) -> dict[str, Any]:
 def auditor_config(addresses: dict[str, str]) -> dict[str, Any]:
     """config.toml of the auditor's home, who calls nobody."""
     del addresses
-    return {"role": "auditor"}
+    return {"role": "auditor", "keys": {"oversight": "file:keys/oversight.key"}}
 
 
 def _write_config(home: Path, config: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The whole of an audit, offline: three parts that were handed in, and the auditor's own home.
 
 1. the census log, 2. the health log, each by itself (`log_audit`), 3. what each agency saw of the other's log, 4. receipts;
-on replay: 5. opened criteria, 6. both logs ticket by ticket (`reconciling`), 7. leakage, from the fold.
+on replay: 5. opened criteria and openings, 6. both logs ticket by ticket (`reconciling`), 7. leakage, from the fold.
 Nothing that is handed in is believed; everything that it says is signed, recomputed, or a problem.
 """
 
@@ -26,6 +26,7 @@ from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.audit.log_files import Report
 from broker_common.audit.notes import ANYBODY, CheckedNote, NoteError
 from broker_common.audit.opened_criteria import check_criteria, is_criteria
+from broker_common.audit.openings import OpenedOnSite, check_openings
 from broker_common.audit.receipts import ReceiptForms, Receipts
 from broker_common.audit.reconciling import Reconciling
 from broker_common.audit.spilled import Spill, SpilledMapping
@@ -61,6 +62,8 @@ class Audited:
     # Charged tickets that researchers handed in, and commitments to criteria that were opened.
     tickets: int = 0
     criteria: int = 0
+    # Answers whose noise was computed again; None where no openings were looked at.
+    noise: int | None = None
 
 
 def verify_parts(parts: Mapping[str, Part], home: AuditorHome, report: Callable[[str], Report]) -> Audited:
@@ -84,20 +87,26 @@ def verify_parts(parts: Mapping[str, Part], home: AuditorHome, report: Callable[
         return Audited(findings, {role: log.state.size for role, log in logs.items()})
 
 
-def replay_parts(parts: Mapping[str, Part], home: AuditorHome, report: Callable[[str], Report]) -> Audited:
-    """Everything that can be said without looking at anybody's records."""
+def replay_parts(
+    parts: Mapping[str, Part],
+    home: AuditorHome,
+    report: Callable[[str], Report],
+    opened: OpenedOnSite | None = None,
+) -> Audited:
+    """Everything that can be said without looking at anybody's records; with openings also of the noise."""
     findings = Findings()
     _require(parts, findings)
     if "census" not in parts:
         return Audited(findings, {})
     with ExitStack() as stack:
-        return _replay(parts, home, report, findings, stack)
+        return _replay(parts, home, report, opened, findings, stack)
 
 
 def _replay(
     parts: Mapping[str, Part],
     home: AuditorHome,
     report: Callable[[str], Report],
+    opened: OpenedOnSite | None,
     findings: Findings,
     stack: ExitStack,
 ) -> Audited:
@@ -141,12 +150,13 @@ def _replay(
         # A witness that cosigns is at work.
         census.alive_ms = max(census.alive_ms, 1000 * max(seen["health"].times.values()))
     # 4
-    receipts = Receipts(census, health, findings)
+    receipts = Receipts(census, health, spill.mapping(str.encode, bytes.decode), findings)
     if "researcher" in parts:
         receipts.read(parts["researcher"], report(texts.READING_RECEIPTS))
         receipts.finish()
     # 5
     criteria = 0 if health is None else check_criteria(parts["health"], health.audit.state, findings)
+    noise = None if opened is None else check_openings(opened, census, receipts.answers, findings)
     # 6
     Reconciling(
         census,
@@ -155,7 +165,7 @@ def _replay(
         witnessed_size=seen["health"].checkpoint.size if "health" in seen else 0,
         findings=findings,
     ).compare(charged, report(texts.RECONCILING))
-    _say_not_checked(findings, charged=len(charged), tickets=receipts.charged, criteria=criteria)
+    _say_not_checked(findings, charged=len(charged), tickets=receipts.charged, criteria=criteria, noise=noise)
     # 7
     return Audited(
         findings,
@@ -163,6 +173,7 @@ def _replay(
         _leakage(census_audit.state),
         receipts.charged,
         criteria,
+        noise,
     )
 
 
@@ -211,8 +222,11 @@ def _take_cosigned(role: str, log: LogAudit[Any], findings: Findings) -> None:
         log.note_cosigned(checked)
 
 
-def _say_not_checked(findings: Findings, *, charged: int, tickets: int, criteria: int) -> None:
-    findings.skip(texts.NOISE_NOT_CHECKED)
+def _say_not_checked(findings: Findings, *, charged: int, tickets: int, criteria: int, noise: int | None) -> None:
+    if noise is None:
+        findings.skip(texts.NOISE_NOT_CHECKED)
+    elif noise < charged:
+        findings.skip(texts.NOISE_OF_SOME_NOT_CHECKED.format(count=charged - noise, all=charged))
     findings.skip(texts.PERSONS_NOT_CHECKED)
     if tickets < charged:
         findings.skip(texts.TICKETS_NOT_CHECKED.format(count=charged - tickets, all=charged))

@@ -115,6 +115,9 @@ CODES: Final[Mapping[str, str]] = {
     "DELIVERY_UNCONFIRMED": "the log says delivered, and the researcher, who had later answers, does not have it",
     "CRITERIA_DIFFER": "opened criteria are not those that the ticket commits to",
     "CRITERIA_UNASKED": "criteria are opened for a ticket that was never accepted",
+    "OPENING_UNREADABLE": "what is kept as an opening is none that the oversight key opens for this ticket",
+    "OPENING_DIFFERS": "an opening is not of the slot, the sets or the load that its charge names",
+    "NOISE_WRONG": "an answer is not the one that follows from its opening",
     # --- the report ------------------------------------------------------------------------------------------------
     "TOO_MANY_PROBLEMS": "there are more problems than are listed",
 }
@@ -127,6 +130,7 @@ PENDING: Final[Mapping[str, str]] = {
     "OPEN": "tickets that the health agency has accepted and that are neither settled nor refused",
     "UNSEEN": "charges that are newer than what the health agency has handed in",
     "UNSETTLED": "answers that the health agency calls out and that are newer than what the census agency has handed in",
+    "OPENING": "openings of no charge that was handed in",
     "UNCONFIRMED": "deliveries that are newer than what the researcher has handed in",
 }
 """What is under way and no problem: code and sentence."""

@@ -14,11 +14,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from broker_common.audit import texts
 from broker_common.crypto.cards import SignedCard, VerifiedCard, verify_successor
 from broker_common.crypto.certificates import Role
+from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.durable import make_folder, replace_file
@@ -34,11 +35,20 @@ _TRUST = "trust"
 _SEEN = "seen"
 
 
+class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """References (`file:` or `env:`) to the auditor's keys."""
+
+    # Reads the openings that a census agency keeps. Empty: this auditor oversees no noise.
+    oversight: str = ""
+
+
 class AuditorConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """config.toml of an auditor's home."""
 
     # Says what kind of home this is.
     role: Literal["auditor"]
+    # [keys], see below.
+    keys: KeyConfig = field(default_factory=KeyConfig)
 
 
 class Trust:
@@ -81,8 +91,8 @@ class AuditorHome:
         Raises:
             InvalidRequestError: HOME_INVALID or CONFIG_INVALID; CARD_UNREADABLE or BAD_SIGNATURE.
         """
-        home = Home(path, _ROLE)
-        home.load_config(AuditorConfig)
+        self._home = Home(path, _ROLE)
+        self._keys = self._home.load_config(AuditorConfig).keys
         self.path = path
         cards = [read_card(file) for file in sorted((path / _TRUST).glob("*.card"))]
         for role in ("census", "health"):
@@ -112,6 +122,18 @@ class AuditorHome:
         if not isinstance(key, VerifyKey):
             raise TypeError("an identity key signs")
         return key
+
+    def oversight_key(self) -> OpeningKey:
+        """What reads openings.
+
+        Raises:
+            InvalidRequestError: INVALID_VALUE, this auditor has none; SECRET_MISSING.
+        """
+        if not self._keys.oversight:
+            raise InvalidRequestError(
+                "INVALID_VALUE", name="--openings", problem=texts.NO_OVERSIGHT_KEY, remedy=texts.NO_OVERSIGHT_KEY_REMEDY
+            )
+        return self._home.read_key(self._keys.oversight, OpeningKey.parse_text)
 
     def seen(self, role: Role) -> str:
         """The newest checkpoint of a log that an audit has verified; empty before the first.

@@ -8,6 +8,7 @@ agency had cosigned, 6. the health agency accepted the same criteria, 7. the rec
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 
 from tripartite.v1 import ticket_pb2
@@ -168,10 +169,14 @@ class _Researcher:
 class Receipts(ReceiptForms):
     """Steps 1 to 7."""
 
-    def __init__(self, census: CensusLog, health: HealthLog | None, findings: Findings) -> None:
+    def __init__(
+        self, census: CensusLog, health: HealthLog | None, answers: MutableMapping[str, str], findings: Findings
+    ) -> None:
         super().__init__(census.audit, findings)
         # Charged tickets that were handed in.
         self.charged = 0
+        # By ticket: the answer hash of its receipt.
+        self.answers = answers
         self._census = census
         self._health = health
         self._researchers: dict[str, _Researcher] = {}
@@ -215,6 +220,7 @@ class Receipts(ReceiptForms):
         researcher = self._researchers.setdefault(ticket.body.researcher_id, _Researcher())
         if receipt is not None:
             self._compare_receipt(receipt, charged)  # 7
+            self.answers[ticket.hash.hex()] = receipt.body.answer_hash.hex()
             researcher.seen_size = max(researcher.seen_size, receipt.body.log_index + 1)
         elif charged.delivered and not shown.receipt and len(researcher.unconfirmed) < _MOST_UNCONFIRMED:
             researcher.unconfirmed.append((self._census.delivered_at[ticket.hash.hex()], shown.query))

@@ -36,6 +36,7 @@ def report_json(audited: Audited) -> dict[str, Any]:
         "logs": dict(audited.entries),
         "tickets_shown": audited.tickets,
         "criteria_opened": audited.criteria,
+        "noise_proved": audited.noise,
         "problems_in_all": findings.count,
     }
 
@@ -70,6 +71,8 @@ def report_text(audited: Audited) -> str:
                 | {"tickets": audited.tickets, "worst_belief": _worst_belief(audited.leakage)}
             )
         )
+    if audited.noise is not None:
+        lines.append(texts.NOISE.format(noise=audited.noise))
     if findings.pending:
         lines += ["", texts.PENDING_HEAD]
         lines += [

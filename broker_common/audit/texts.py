@@ -17,7 +17,9 @@ __all__ = [
     "HAND_OVER_CARD",
     "ITEM",
     "LOG",
+    "NOISE",
     "NOISE_NOT_CHECKED",
+    "NOISE_OF_SOME_NOT_CHECKED",
     "NOTHING_CHARGED",
     "NOT_CHECKED_HEAD",
     "NOT_COSIGNED",
@@ -25,9 +27,12 @@ __all__ = [
     "NO_CARD",
     "NO_CRITERIA",
     "NO_CRITERIA_REMEDY",
+    "NO_OVERSIGHT_KEY",
+    "NO_OVERSIGHT_KEY_REMEDY",
     "NO_RECEIPTS",
     "OF_ALL",
     "OF_RESEARCHER",
+    "OPENINGS_HELP",
     "PENDING_HEAD",
     "PENDING_ITEM",
     "PERSONS_NOT_CHECKED",
@@ -54,6 +59,12 @@ EXPORTED = "{size} {what} of the {role} home are in {to}; {written} files are ne
 WHAT = {"census": "log entries", "health": "log entries", "researcher": "questions"}
 EXPORT_TO_HOME = "is a home, not a folder for an export"
 EXPORT_ELSEWHERE = "Give a folder of its own; it is made if it is not there."
+OPENINGS_HELP = (
+    "On site: the folder of openings in the census home. Its noise is computed again with the oversight key that the auditor's "
+    "config.toml names."
+)
+NO_OVERSIGHT_KEY = "needs the oversight key, and the auditor's config.toml names none"
+NO_OVERSIGHT_KEY_REMEDY = "Say where it is: oversight under [keys], 'file:PATH' or 'env:NAME'."
 CRITERIA_HELP = "Health homes, on site: also what opens the commitment of every ticket to its criteria."
 NO_CRITERIA = "is for health homes"
 NO_CRITERIA_REMEDY = "Nobody else can open a commitment to criteria."
@@ -79,6 +90,9 @@ UNKNOWN_ANSWER_KEYS = (
     "Receipts under answer keys that the census log, as far as it could be replayed, has not announced."
 )
 NOISE_NOT_CHECKED = "The noise of each answer: without the oversight key, replay proves its scale, its charge and the single use of its slot."
+NOISE_OF_SOME_NOT_CHECKED = (
+    "The noise of {count} of {all} charged answers: there is no opening of them, or no receipt to compare it with."
+)
 PERSONS_NOT_CHECKED = "Samples, linkage and counts: they are never handed in, and are looked at on site."
 TICKETS_NOT_CHECKED = "Tickets and receipts of {count} of {all} charged questions: they were not handed in."
 CRITERIA_NOT_CHECKED = "Criteria of {count} of {all} charged questions: their commitments were not opened."
@@ -90,6 +104,7 @@ FIGURES = """\
   answers    {answers} charged, {released} released, {tickets} shown by researchers
   leakage    {charged_units} of {cap} units of 2^-24 nat; no belief about anybody can have passed {worst_belief} ({max_belief} allowed)
   service    {state}, accounting {accounting}"""
+NOISE = "  noise      of {noise} answers computed again from what the log had committed to, and the same"
 NOTHING_CHARGED = "  leakage    none: no policy was ever in force"
 PENDING_HEAD = "Under way, and no problem:"
 NOT_CHECKED_HEAD = "Could not be checked:"

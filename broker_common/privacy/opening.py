@@ -22,12 +22,14 @@ from broker_common.errors import InvalidRequestError
 from broker_common.privacy.discrete_laplace import add_noise
 from broker_common.values import ExactCount
 
-__all__ = ["SEALED_OPENING_BYTES", "Opening", "make_opening", "open_opening", "seal_opening"]
+__all__ = ["OPENING_SUFFIX", "SEALED_OPENING_BYTES", "Opening", "make_opening", "open_opening", "seal_opening"]
 
 _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _PADDED_BYTES = 1024
 # More than the name of a load has, and little enough that every opening fits into its length.
 _MAX_LOAD_CHARACTERS = 64
+# Of a sealed opening's file; before it the ticket's hash.
+OPENING_SUFFIX = ".opening"
 SEALED_OPENING_BYTES = _PADDED_BYTES + SEALING_OVERHEAD_BYTES
 
 

@@ -1,0 +1,87 @@
+"""Openings, read on site with the oversight key: is the noise of every answer what the log had committed to?
+
+1. the file is the sealed opening of a charged ticket, 2. its slot secret is the one that the log committed to before the ticket
+was made, 3. its sets and load are those of the charge, 4. the answer that follows from all of it is the one on the receipt.
+What has been counted is looked at nowhere here: that takes the samples and the registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker_common.audit.census_log import CensusLog
+from broker_common.audit.findings import Findings
+from broker_common.audit.handed_in import Part, UnreadableError
+from broker_common.crypto.sealing import OpeningKey
+from broker_common.errors import InvalidRequestError
+from broker_common.privacy.opening import OPENING_SUFFIX, SEALED_OPENING_BYTES, Opening, open_opening
+from broker_common.tlog.census_state import ChargedTicket
+
+__all__ = ["OpenedOnSite", "check_openings"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedOnSite:
+    """The openings that a census agency keeps, and the key that reads them."""
+
+    part: Part
+    key: OpeningKey
+
+
+def check_openings(opened: OpenedOnSite, census: CensusLog, answers: Mapping[str, str], findings: Findings) -> int:
+    """Check every file; gives of how many answers the noise is proved. `answers` has the answer hash of every receipt."""
+    proved = 0
+    for name, is_file in opened.part.names():
+        ticket = name.removesuffix(OPENING_SUFFIX)
+        charged = census.audit.state.tickets.get(ticket) if is_file and ticket != name else None
+        if charged is None:
+            # Newer than the export, or no opening at all: either way it proves nothing of any charge here.
+            findings.wait("OPENING", "census")
+            continue
+        opening = _read(opened, name, ticket, charged, findings)
+        if opening is not None and _holds(opening, census, charged, findings):
+            proved += _verify_answer(opening, answers.get(ticket), charged, findings)
+    return proved
+
+
+def _read(opened: OpenedOnSite, name: str, ticket: str, charged: ChargedTicket, findings: Findings) -> Opening | None:
+    # 1
+    try:
+        return open_opening(opened.part.read(name, SEALED_OPENING_BYTES), ticket, opened.key)
+    except UnreadableError as error:
+        findings.problem(error.code, "census", charged.index, name)
+    except InvalidRequestError as error:
+        findings.problem("OPENING_UNREADABLE", "census", charged.index, error.text)
+    return None
+
+
+def _holds(opening: Opening, census: CensusLog, charged: ChargedTicket, findings: Findings) -> bool:
+    charge = charged.charge
+    committed = census.slot(charge.slot)
+    differing = [
+        what
+        for what, said, done in (
+            ("slot", opening.slot, charge.slot),
+            # 2
+            ("slot secret", opening.slot_commitment, "" if committed is None else committed[1]),
+            # 3
+            ("submitted set", opening.submitted, charge.submitted),
+            ("active set", opening.active, charge.active),
+            ("load", opening.load, charge.load),
+        )
+        if said != done
+    ]
+    if differing:
+        findings.problem("OPENING_DIFFERS", "census", charged.index, ", ".join(differing))
+    return not differing
+
+
+def _verify_answer(opening: Opening, answer_hash: str | None, charged: ChargedTicket, findings: Findings) -> bool:
+    # 4
+    if answer_hash is None:
+        return False
+    if opening.answer_hash(charged.charge.scale) != answer_hash:
+        findings.problem("NOISE_WRONG", "census", charged.index, f"query {charged.charge.query}")
+        return False
+    return True
