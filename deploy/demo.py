@@ -1,4 +1,4 @@
-"""`demo`: a real session on this machine, end to end, and the attack that drives the service to its cap.
+"""`demo`: a real session on this machine, end to end, the attack that drives the service to its cap, and its audit.
 
 Everything that happens here happens between the real node processes; the demo is a researcher with a script. Only the
 attackers' arithmetic reads the made-up census file: it stands for all that they are assumed to know already.
@@ -6,6 +6,7 @@ attackers' arithmetic reads the made-up census file: it stands for all that they
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import shutil
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from broker_common.privacy.belief import belief_from_log_odds, belief_of_units, 
 from broker_common.privacy.discrete_laplace import margin
 from census_node.opening import CensusHome
 from deploy import texts
+from deploy.audited import audit_deployment
 from deploy.local import PROJECT, Plan, lay_out
 from deploy.supervise import Nodes
 from researcher_node.answers import AskedQuestion
@@ -78,8 +80,9 @@ async def run_demo(directory: Path, population: int, *, say: Say, report: Any) -
     status = _status(deployment)
     shown = "shut down" if status["state"] == "shutdown" else status["state"]
     say(texts.DEMO_STATUS.format_map(status | {"state": shown}))
+    audit = await asyncio.to_thread(audit_deployment, deployment, directory, say=say)
     say(texts.DEMO_KEPT.format(directory=deployment))
-    return {"population": population, "studies": studies, "attack": attack, "status": status}
+    return {"population": population, "studies": studies, "attack": attack, "status": status, "audit": audit}
 
 
 class _Show:

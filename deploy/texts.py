@@ -47,4 +47,19 @@ DEMO_REFUSED = "\nQuestion {number}:\n  {text}\n  {hint}"
 DEMO_STATUS = """
 The census node's log, replayed: {log_size} entries, {answers} answers charged once each, worst belief {worst_belief}, \
 cap {max_belief}, service {state}."""
+DEMO_AUDIT = """
+The audit. The three parties hand in what they keep for it: both logs, and the researcher's receipts. The auditor, offline,
+with everybody's cards and the oversight key:
+"""
+DEMO_FLIPPED = """
+The same, with one bit of the last charge flipped in {file}:
+"""
+DEMO_AUDIT_AGAIN = """
+Again by hand: tripartite audit replay {exports} --home {deployment}/auditor
+"""
 DEMO_KEPT = "The deployment stands in {directory}; nothing is left running. Look around: tripartite census status --home {directory}/census"
+
+
+def indented(text: str) -> str:
+    """The text as a quotation."""
+    return "\n".join(f"  {line}".rstrip() for line in text.split("\n"))

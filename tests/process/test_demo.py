@@ -46,7 +46,7 @@ def test_the_demo_as_json_drives_the_service_to_its_cap_and_is_refused(tmp_path:
     assert stdout.count("\n") == 1
     assert "Question 42:" in stderr, "the story goes to stderr"
     result: dict[str, Any] = json.loads(stdout)
-    assert list(result) == ["population", "studies", "attack", "status"]
+    assert list(result) == ["population", "studies", "attack", "status", "audit"]
     assert result["population"] == int(POPULATION)
     assert [study["label"] for study in result["studies"]] == ["angioplasty", "no stay", "1 or 2 stays", "3 or more"]
     attack = result["attack"]
@@ -56,6 +56,14 @@ def test_the_demo_as_json_drives_the_service_to_its_cap_and_is_refused(tmp_path:
     status = deployment.json("census", "status")
     assert (status["state"], status["answers"]) == (result["status"]["state"], ANSWERS) == ("shutdown", ANSWERS)
     assert status["worst_belief"] == result["status"]["worst_belief"] <= 0.8
+    honest, flipped = result["audit"]["honest"], result["audit"]["one_bit_flipped"]
+    assert (honest["verified"], honest["answers"], honest["noise_proved"]) == (True, ANSWERS, ANSWERS)
+    assert honest["worst_belief"] == status["worst_belief"]
+    assert not flipped["verified"]
+    last_charge = [number for number, event in enumerate(deployment.events("census")) if event["type"] == "charged"][-1]
+    assert [(found["code"], found["log"], found["entry"]) for found in flipped["problems"]] == [
+        ("ENTRY_DAMAGED", "census", last_charge)
+    ]
     deployment.verify_ledger()
 
 
@@ -77,6 +85,10 @@ def test_the_demo_as_text_tells_the_story_in_order(tmp_path: Path) -> None:
         "Question 42:",
         "The service has shut down",
         "41 answers charged once each, worst belief 0.79685, cap 0.8",
+        "Everything that was handed in holds.",
+        "of 41 answers computed again",
+        "with one bit of the last charge flipped",
+        "NOT VERIFIED: 1 problem; the first is ENTRY_DAMAGED in census log",
         "nothing is left running",
     ]
     places = [stdout.find(part) for part in parts]
