@@ -23,7 +23,7 @@ from census_node.service import CensusService
 from health_node.config import LimitConfig
 from health_node.service import HealthService
 
-__all__ = ["STAGES", "Pair", "gone"]
+__all__ = ["PATIENCE_SECONDS", "STAGES", "Pair", "gone"]
 
 Requests = AsyncIterator[census_service_pb2.CountRequest]
 Responses = AsyncIterator[census_service_pb2.CountResponse]
@@ -39,7 +39,9 @@ def gone() -> AioRpcError:
 class Pair:
     """Both nodes and what goes on between them. Make it inside an event loop."""
 
-    def __init__(self, world: World, *, max_queries: int = 16, forward_deadline_ms: int = 30_000, **limits: int) -> None:
+    def __init__(
+        self, world: World, *, max_queries: int = 16, forward_deadline_ms: int = 30_000, **limits: int
+    ) -> None:
         """`limits` are settings of the census node."""
         self.world = world
         self.census_limits = CensusLimits(

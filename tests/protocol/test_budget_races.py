@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from fakes.links import InMemoryCensus
-from fakes.world import HEALTH, RESEARCHER, Order, Pseudonyms, World, charge_and_answer, make_policy, make_pseudonyms
+from fakes.world import HEALTH, Order, Pseudonyms, World, charge_and_answer, make_policy, make_pseudonyms
 from grpc.aio import AioRpcError
 from msgspec import structs
 from tripartite.v1 import census_service_pb2, sample_pb2

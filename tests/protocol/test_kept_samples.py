@@ -129,9 +129,7 @@ def test_sample_is_in_its_file_alone_while_its_answer_is_made(
 
 
 @pytest.mark.parametrize("people", [0, 1, 400, 20_000])
-def test_nothing_of_a_sample_is_left_once_its_answer_is_stored(
-    world: World, kept: Read, people: int
-) -> None:
+def test_nothing_of_a_sample_is_left_once_its_answer_is_stored(world: World, kept: Read, people: int) -> None:
     """At once, not at some later checkpoint: no byte of secret or pseudonyms in any file of the home."""
     sample = world.sample(world.order(), make_pseudonyms(people, seed=7))
     world.charge(sample.order, sample)
@@ -144,9 +142,7 @@ def test_nothing_of_a_sample_is_left_once_its_answer_is_stored(
     world.verify_honest_query()
 
 
-def test_answers_of_recovery_leave_nothing_either(
-    world: World, monkeypatch: pytest.MonkeyPatch, kept: Read
-) -> None:
+def test_answers_of_recovery_leave_nothing_either(world: World, monkeypatch: pytest.MonkeyPatch, kept: Read) -> None:
     """An answer that is made after a crash wipes what it was made of."""
     sample = world.sample(world.order(), make_pseudonyms(400, seed=7))
     charge_only(world, monkeypatch, sample)

@@ -17,6 +17,7 @@ from broker_common.storage.journal import Checkpointed
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Charged, Released
 from census_node.node import CensusNode
+from census_node.slots import Slot
 
 
 def test_another_set_for_a_charged_ticket_is_refused(world: World) -> None:
@@ -116,7 +117,7 @@ def test_retry_that_arrives_while_the_charge_commits_is_admitted(world: World, m
     first, retry = world.admit(world.messages(sample)), world.messages(sample)
     is_held = world.census.slots.is_held
 
-    def charged_just_before(slot: int, researcher: str, now_ms: int) -> bool:
+    def charged_just_before(slot: Slot, researcher: str, now_ms: int) -> bool:
         monkeypatch.setattr(world.census.slots, "is_held", is_held)
         charge_and_answer(world.census, first)
         return is_held(slot, researcher, now_ms)
