@@ -55,6 +55,17 @@ class Witnessing:
                 CosignedNotes(transaction.db).put(CosignedNote(checkpoint.origin, witness.name, checkpoint.size, note))
         return checkpoint
 
+    def is_ours(self, note: str) -> bool:
+        """True when our log was once as the note says, whoever signed that.
+
+        Raises:
+            InvalidRequestError: MALFORMED_MESSAGE.
+        """
+        checkpoint, _ = parse_note(note)
+        with self._journal.reading() as state:
+            fits = checkpoint.origin == state.origin and checkpoint.size <= state.size
+        return fits and self._journal.root(checkpoint.size) == checkpoint.root
+
     # --- a peer's log ----------------------------------------------------------------------------------------------
 
     def cosign(self, note: str, proof: Sequence[bytes], log: NoteVerifier) -> str:

@@ -23,7 +23,7 @@ from census_node.service import CensusService
 from health_node.config import LimitConfig
 from health_node.service import HealthService
 
-__all__ = ["STAGES", "Pair", "gone"]
+__all__ = ["PATIENCE_SECONDS", "STAGES", "Pair", "gone"]
 
 Requests = AsyncIterator[census_service_pb2.CountRequest]
 Responses = AsyncIterator[census_service_pb2.CountResponse]

@@ -62,6 +62,16 @@ class WitnessedPair(Pair):
         until = self.logs.answered + number
         await eventually(lambda: self.logs.answered >= until)
 
+    async def verify_usable(self) -> None:
+        """The same, as soon as a quote can be given; the witness runs."""
+        await eventually(self.is_cosigned)
+        await super().verify_usable()
+
+    def is_cosigned(self) -> bool:
+        """Whether everything that the census node shows has been cosigned by the health node."""
+        known = self.world.census.publication.cosigned(witness=HEALTH_ORIGIN)
+        return known is not None and self.world.census.publication.newer_than(known.size) is None
+
     # --- what each agency holds of the other's log -----------------------------------------------------------------
 
     @property
@@ -83,5 +93,5 @@ def _newest(journal: Journal[StateT], log: str, witness: str) -> CosignedNote | 
 async def eventually(holds: Callable[[], bool]) -> None:
     """Return as soon as it holds."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():  # noqa: ASYNC110 - what is waited for happens in threads of the product
+        while not holds():  # noqa: ASYNC110 - what a test waits for tells nobody
             await asyncio.sleep(0.005)

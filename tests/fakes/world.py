@@ -226,6 +226,7 @@ class World:
         people: int = 400,
         census_clock: Clock | None = None,
         health_clock: Clock | None = None,
+        witness_store: WitnessStore | None = None,
     ) -> None:
         self.directory = directory
         self.policy = make_policy() if policy is None else policy
@@ -252,8 +253,8 @@ class World:
         self.cosigning = True
         # Set before `open_census`: who openings are sealed for.
         self.oversight: Oversight | None = None
-        # The census agency's witness store, for whoever sets one before a start.
-        self.witness_store: WitnessStore | None = None
+        # The census agency's, as of the next start.
+        self.witness_store = witness_store
         # Every slot that was reserved, by its number.
         self.offered: dict[int, ticket_pb2.NoiseSlot] = {}
         self._copies = itertools.count(1)

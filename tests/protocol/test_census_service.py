@@ -337,6 +337,26 @@ async def test_sample_that_outlasts_the_delay_waits_for_a_tick(
     assert all(wait.until_ms >= wait.from_ms for wait in waits)
 
 
+@pytest.mark.parametrize("withheld_ms", [0, 1, 120, 199, 200, 201, 617, 5003])
+async def test_answer_leaves_at_the_first_tick_a_full_period_after_its_cosignature(
+    ticking: World, stop: StopSignal, waits: list[Wait], withheld_ms: int
+) -> None:
+    """However long the health agency withholds it: the answer leaves on a tick, and never within a period of it."""
+    ticking.cosigning = False
+    service = CensusService(ticking.census, PATIENT, stop)
+    order = ticking.order()
+    said = count(service, stream(ticking.messages(ticking.sample(order))), HEALTH)
+    assert [str((await anext(said)).WhichOneof("event")) for _ in range(2)] == EVENTS[:2]
+    ticking.clock.advance(withheld_ms)
+    waits.clear()
+    cosigned_ms = ticking.clock.now_ms
+    assert (await collect(service, order)) == NOTHING_YET
+    ticking.cosign()
+    assert (await anext(said)).HasField("released")
+    assert [wait.until_ms for wait in waits] == [next_tick(ticking.policy, cosigned_ms + TICK_MS)]
+    assert (await collect(service, order)).HasField("answer")
+
+
 @pytest.mark.parametrize("held_ms", [0, 20, 79, 80, 81, 200, 617, 5003])
 async def test_late_manifest_moves_outcomes_by_whole_ticks_only(
     ticking: World, stop: StopSignal, waits: list[Wait], held_ms: int

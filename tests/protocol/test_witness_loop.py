@@ -182,7 +182,8 @@ async def test_error_of_the_census_node_is_not_the_health_nodes_own(
     """Caught by the table of statuses: an error that would stop the node if it were ours is the census node's."""
 
     async def failing(_: log_service_pb2.WitnessRequest) -> Response:
-        raise ERRORS[what]()  # noqa: RSE102 - a function that makes the error
+        error = ERRORS[what]()
+        raise error
 
     await verify_backs_off(stage, pauses, failing)
 
