@@ -57,6 +57,14 @@ class Snapshots:
             subprocess.run(["cp", "-R", self._directory, folder], check=True)  # noqa: S607 - from the path, as anybody's
             for party in PARTIES:
                 self._keep(party, Path(folder) / self._directory.name / party, instant)
+            self._keep_store(Path(folder) / self._directory.name / "witness", instant)
+
+    def _keep_store(self, store: Path, instant: str) -> None:
+        """The census agency's, on what is another disk elsewhere."""
+        for path in sorted(store.iterdir()):
+            self.exhibits.append(
+                Exhibit(Place("census", "witness store"), f"{path.name}, {instant}", path.read_bytes())
+            )
 
     def keys(self, party: str, *names: str) -> set[bytes]:
         """Every form of every private key that a party held at one of the instants, of all files or of these."""

@@ -21,10 +21,11 @@ from typing import Any
 
 from fakes.deployment import FRENCH, Outcome, make, wait_until
 from fakes.homes import move, set_limits
+from fakes.ledger_rules import Note
 from fakes.marked_people import Row, health_and_census_rows, write_csv
 from fakes.recorded import Watched
 from fakes.wiretap import LINKS, Call, Link, Wiretap
-from tripartite.v1 import answer_pb2, health_service_pb2
+from tripartite.v1 import answer_pb2, health_service_pb2, log_service_pb2
 
 from broker_common.errors import BrokerError
 from researcher_node.asking import Precision, Session, Wanted
@@ -72,6 +73,8 @@ class Instants:
     stages: dict[int, int]
     # Of the charge, as its entry says, which the researcher reads in the receipt.
     entry: int
+    # When the health agency said that it had cosigned a checkpoint that covers the charge.
+    cosigned: int
 
 
 @dataclass
@@ -90,6 +93,9 @@ class World:
     receipts: list[Any] = field(default_factory=list)
     # What the health agency heard from the census node, and what it made of it.
     counts: list[Any] = field(default_factory=list)
+    # How long the census log was whenever it was shown, and the lengths of note and proof. How many rounds there were in
+    # between, in which nothing was shown, is chance.
+    shown: list[Any] = field(default_factory=list)
     health_events: list[Any] = field(default_factory=list)
     health_log: list[str] = field(default_factory=list)
     health_status: dict[str, Any] = field(default_factory=dict)
@@ -271,7 +277,7 @@ class _Life:
         calls = self._tap.calls()
         questions: dict[str, list[Call]] = {query: [] for query in self._order}
         for call in calls:
-            if call.method != "Exchange":
+            if call.method not in {"Exchange", "Witness"}:
                 questions.setdefault(call.query, []).append(call)
         for query, of_question in questions.items():
             seen = [call for link in _RESEARCHERS_LINKS for call in of_question if call.link == link]
@@ -279,6 +285,8 @@ class _Life:
             # Whoever does not wait looks once or twice, as the two nodes happen to be quick.
             self._world.links.append([form for form, _ in groupby(forms)] if query in self._left else forms)
             self._world.counts.append([call.form for call in of_question if call.link == _COUNTS])
+        rounds = [call for call in calls if call.method == "Witness"]
+        self._world.shown = list(_shown_in(rounds))
         exchanges = [call for call in calls if call.method == "Exchange"]
         self._world.cards = [(link, [call.form for call in exchanges if call.link == link]) for link in LINKS]
         self._world.receipts = list(self._receipts())
@@ -287,7 +295,7 @@ class _Life:
         self._world.health_log = [line.split(" ", 1)[1] for line in log]
         only_x = "nobody" if self._world.name in NOBODY_MATCHES else "one person"
         self._world.instants = [
-            _instants(cohort, questions[query], self._charge_time(query))
+            _instants(cohort, questions[query], self._charge_of(query), rounds)
             for cohort, query in zip((only_x, "everyone"), self._order[3:5], strict=True)
         ]
 
@@ -308,10 +316,9 @@ class _Life:
             events.setdefault(event.get("ticket", ""), []).append(kept)
         return list(events.values())
 
-    def _charge_time(self, query: str) -> int:
+    def _charge_of(self, query: str) -> dict[str, Any]:
         (entry,) = [each for each in self._charges() if each["event"]["query"] == query]
-        at_ms: int = entry["time_ms"]
-        return at_ms
+        return entry
 
     def _charges(self) -> Iterator[dict[str, Any]]:
         file = self._deployment.home("researcher") / "answers.db"
@@ -370,7 +377,26 @@ def _shape(name: str, value: Any) -> Any:
             return value
 
 
-def _instants(cohort: str, calls: list[Call], entry: int) -> Instants:
+def _shown_in(rounds: list[Call]) -> Iterator[Any]:
+    """What each round showed that was not shown before, with the lengths of what shows it."""
+    for call in rounds:
+        for response in call.responses:
+            if isinstance(response, log_service_pb2.WitnessResponse) and response.checkpoint:
+                sizes = [len(node) for node in response.consistency_proof]
+                yield Note(response.checkpoint).size, len(response.checkpoint), sizes
+
+
+def _cosigned_ms(rounds: list[Call], index: int) -> int:
+    """When a round first began with a cosigned checkpoint that covers an entry."""
+    for call in rounds:
+        for request, part in zip(call.requests, call.client.messages, strict=True):
+            note = request.cosigned if isinstance(request, log_service_pb2.WitnessRequest) else ""
+            if note and Note(note).size > index:
+                return part.at_ms
+    raise AssertionError("a charge that nobody cosigned")
+
+
+def _instants(cohort: str, calls: list[Call], entry: dict[str, Any], rounds: list[Call]) -> Instants:
     (submit,) = [call for call in calls if call.method == "Submit"]
     (count,) = [call for call in calls if call.method == "Count"]
     stages: dict[int, int] = {
@@ -378,4 +404,6 @@ def _instants(cohort: str, calls: list[Call], entry: int) -> Instants:
         for response, part in zip(submit.responses, submit.server.messages, strict=True)
         if isinstance(response, health_service_pb2.SubmitResponse)
     }
-    return Instants(cohort, submit.client.messages[0].at_ms, count.client.messages[0].at_ms, stages, entry)
+    cosigned = _cosigned_ms(rounds, entry["sequence"])
+    submitted, header = submit.client.messages[0].at_ms, count.client.messages[0].at_ms
+    return Instants(cohort, submitted, header, stages, entry["time_ms"], cosigned)

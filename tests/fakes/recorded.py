@@ -32,6 +32,7 @@ from fakes.parquet import HEALTH_TYPES, parquet_from_csv
 from fakes.wiretap import Link, Wiretap
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from census_node.slot_secrets import SLOT_SECRET_BYTES
 from researcher_node.asking import Precision, Session, Wanted
 
 __all__ = ["COLLEAGUES_CRITERIA", "KEYS", "TYPED_CRITERIA", "TYPED_QUESTION", "TYPOS", "Recorded", "Watched", "record"]
@@ -67,8 +68,8 @@ RETENTION_MS = 60_000
 # Every kind of key that a card lists, all of which are replaced. TLS is the last: for it peers must be handed the card.
 KEYS = {
     "researcher": ("identity", "ticket", "tls"),
-    "health": ("identity", "log", "manifest", "sampling", "tls"),
-    "census": ("identity", "log", "answer", "sample", "policy", "operator", "tls"),
+    "health": ("identity", "log", "witness", "manifest", "sampling", "tls"),
+    "census": ("identity", "log", "witness", "answer", "sample", "policy", "operator", "tls"),
 }
 _NOW = ("--in", "0s")
 # What was sealed to it before can be opened no more once it is replaced.
@@ -164,10 +165,11 @@ class Recorded:
     queries: dict[str, str] = field(default_factory=dict)
     # Large answers. One in 60 happens to be exact (P(noise is 0) at scale 30): then it says an exact count, rightly.
     noisy_counts: set[int] = field(default_factory=set)
-    slot_secrets: list[bytes] = field(default_factory=list)
+    slot_secrets: set[bytes] = field(default_factory=set)
     opening_keys: list[str] = field(default_factory=list)
-    # Second names of sample files, by which their content can be seen after they were removed.
+    # Second names of files of samples and of noise secrets, by which their content can be seen after they were removed.
     wiped_samples: list[Path] = field(default_factory=list)
+    wiped_slots: list[Path] = field(default_factory=list)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     @property
@@ -213,6 +215,8 @@ class _Life:
         self._load()
         self._deployment.start("census")
         self._deployment.start("health")
+        # Before any of them is used.
+        self._keep_slot_secrets()
         self._look_around()
         self._ask_at_once()
         self._ask_wrongly()
@@ -304,11 +308,12 @@ class _Life:
         asking = self._pool.submit(self._deployment.ask, where, "all", *words)
         wait_until(lambda: crashing.process.poll() is not None, "killed")
         self.recorded.snapshots.take(f"with a charge and no answer, {name}")
-        for sample in (self._directory / "census" / "samples").iterdir():
-            self.recorded.slot_secrets.append(sample.read_bytes()[:32])
-            second_name = self._directory.with_name(sample.name)
-            second_name.hardlink_to(sample)
-            self.recorded.wiped_samples.append(second_name)
+        for folder, wiped in (("samples", self.recorded.wiped_samples), ("slots", self.recorded.wiped_slots)):
+            for file in (self._directory / "census" / folder).iterdir():
+                second_name = self._directory.with_name(f"{name}-{file.name}")
+                second_name.hardlink_to(file)
+                wiped.append(second_name)
+        self._keep_slot_secrets()
         self._deployment.stop("census")
         meanwhile()
         self._deployment.start("census")
@@ -316,6 +321,13 @@ class _Life:
         wait_until(lambda: self._all_logged("released", [query]), "released")
         asking.result()
         self._keep_query(name, self._deployment.run_here("researcher", "ask", "--again", query, "--json"))
+
+    def _keep_slot_secrets(self) -> None:
+        """What nobody else may ever have: of slots that were used, and of those that never will be."""
+        for file in (self._directory / "census" / "slots").iterdir():
+            content = file.read_bytes()
+            secrets = [content[at : at + SLOT_SECRET_BYTES] for at in range(0, len(content), SLOT_SECRET_BYTES)]
+            self.recorded.slot_secrets.update(secret for secret in secrets if any(secret))
 
     # --- keys and parties ------------------------------------------------------------------------------------------
 
@@ -454,7 +466,8 @@ class _Life:
             ("--until", "2011-05-10T12:00:00"),
         ):
             assert self._deployment.both("researcher", "answers", *words).code == 0
-        self._deployment.both("researcher", "answers", "--collect")
+        for words in (("--collect",), ("--check",)):
+            assert self._deployment.both("researcher", "answers", *words).code == 0
         for role in ("health", "census"):
             self._deployment.both(role, "status")
 

@@ -31,7 +31,14 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
-from tripartite.v1 import card_service_pb2, census_service_pb2, health_service_pb2, inbox_service_pb2, ticket_pb2
+from tripartite.v1 import (
+    card_service_pb2,
+    census_service_pb2,
+    health_service_pb2,
+    inbox_service_pb2,
+    log_service_pb2,
+    ticket_pb2,
+)
 
 from broker_common.rpc.callers import ALLOWED_ROLES
 from broker_common.storage.clock import system_clock
@@ -68,9 +75,12 @@ LINKS = (
     Link("colleague", "census"),
 )
 _SERVICES = {
-    "health": health_service_pb2.DESCRIPTOR.services_by_name["HealthService"],
-    "census": census_service_pb2.DESCRIPTOR.services_by_name["CensusService"],
-    "researcher": inbox_service_pb2.DESCRIPTOR.services_by_name["InboxService"],
+    "health": [health_service_pb2.DESCRIPTOR.services_by_name["HealthService"]],
+    "census": [
+        census_service_pb2.DESCRIPTOR.services_by_name["CensusService"],
+        log_service_pb2.DESCRIPTOR.services_by_name["LogService"],
+    ],
+    "researcher": [inbox_service_pb2.DESCRIPTOR.services_by_name["InboxService"]],
 }
 _EXCHANGE: Any = card_service_pb2.DESCRIPTOR.services_by_name["CardService"].methods_by_name["Exchange"]
 _PROBE: Any = health_pb2.DESCRIPTOR.services_by_name["Health"].methods_by_name["Check"]
@@ -197,7 +207,8 @@ class Call:
     def _readings(self) -> list[tuple[str, tuple[list[Message], list[Message]]]]:
         readings = []
         asked = self.client.headers[0].data
-        methods = {_path(method): method for method in (*_SERVICES[self.link.server].methods, _EXCHANGE, _PROBE)}
+        own = [method for service in _SERVICES[self.link.server] for method in service.methods]
+        methods = {_path(method): method for method in (*own, _EXCHANGE, _PROBE)}
         named = [method for path, method in methods.items() if path.encode() in asked]
         allowed = [method for path, method in methods.items() if role_of(self.link.client) in ALLOWED_ROLES[path]]
         for method in named or allowed:
@@ -264,8 +275,19 @@ def _makes_sense(message: Message) -> bool:
             return message.card.startswith(b"{")
         case census_service_pb2.CollectRequest():
             return len(message.query_id) == QUERY_ID_BYTES
+        case log_service_pb2.WitnessRequest() | log_service_pb2.WitnessResponse():
+            return all(map(_is_note, (message.checkpoint, message.cosigned)))
+        case log_service_pb2.GetCheckpointResponse():
+            return _is_note(message.checkpoint)
+        case log_service_pb2.GetConsistencyProofRequest():
+            return message.size > 0
         case _:
-            return True
+            # Nobody asks for these; a consistency proof is asked for with the same two numbers.
+            return not isinstance(message, log_service_pb2.GetInclusionProofRequest)
+
+
+def _is_note(text: str) -> bool:
+    return not text or "\n\n\N{EM DASH} " in text
 
 
 # --- recording ---------------------------------------------------------------------------------------------------------

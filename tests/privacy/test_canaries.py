@@ -5,7 +5,7 @@ README's table that it belongs to, and where it lies. Where a row says `holds` i
 be, except where the row says `may`. To watch over a new feature, add a row; if it needs new events, add them to
 `fakes.recorded`. What is searched, and how likely chance is to find something: `fakes.evidence`, `fakes.canaries`.
 
-Places are `party: part`: parts of a home (`source, keys, config, loads, samples, store, other`), `output` (what the
+Places are `party: part`: parts of a home (`source, keys, config, loads, samples, slots, store, other`), `output` (what the
 party's commands print), `log` (what its nodes print), `process` (command line and environment of its nodes), and
 `from PEER` (what the peer told it, as decrypted bytes and as messages). `people.csv` and `people.parquet` are `source`:
 their own data, which they had before there was any deployment and have in the clear because that is what a load reads.
@@ -17,8 +17,10 @@ No row names a `log`: the logs of operators hold no contents at all.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import re
+import sqlite3
 from base64 import b64decode
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -37,6 +39,8 @@ from tripartite.v1 import health_service_pb2
 
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition_wire import condition_from_wire
+from census_node.slot_secrets import SLOT_SECRET_BYTES
+from census_node.slots import BATCH
 from health_node.dictionary import HEALTH_DICTIONARY
 
 pytestmark = pytest.mark.process
@@ -49,7 +53,19 @@ PARTS_OF = {
         *("from researcher", "from census", "from colleague"),
     },
     "census": {
-        *("source", "keys", "config", "loads", "samples", "store", "output", "log", "process"),
+        *(
+            "source",
+            "keys",
+            "config",
+            "loads",
+            "samples",
+            "slots",
+            "store",
+            "witness store",
+            "output",
+            "log",
+            "process",
+        ),
         *("from researcher", "from health", "from colleague"),
     },
     "auditor": {"config"},
@@ -203,6 +219,13 @@ def parts(key: bytes) -> list[bytes]:
 def new_answers(recorded: Recorded) -> set[bytes]:
     """Serialised keys of answers that nobody had read yet."""
     return {form for key in recorded.opening_keys for form in forms(b64decode(key.split()[-1]))}
+
+
+def answer_salts(recorded: Recorded) -> set[bytes]:
+    """Of every answer that was read; no two are alike."""
+    with contextlib.closing(sqlite3.connect(recorded.directory / "researcher" / "answers.db")) as db:
+        rows = db.execute("select answer_salt from questions where noisy_count is not null").fetchall()
+    return set(chain.from_iterable(forms(row[0]) for row in rows))
 
 
 # --- who may hold them -------------------------------------------------------------------------------------------------
@@ -369,9 +392,11 @@ TABLE = [
     Row(
         "secret of a noise slot",
         "",
-        holds=("census: samples",),
+        holds=("census: slots",),
         needles=lambda recorded: set(chain.from_iterable(map(forms, recorded.slot_secrets))),
     ),
+    # What a receipt promises is a hash of the noisy count; with this it can be tried out.
+    Row("salts of answers", NOISY, holds=("researcher: store",), may=("colleague: store",), needles=answer_salts),
 ]
 
 
@@ -452,7 +477,8 @@ def test_everything_was_searched(evidence: list[Exhibit]) -> None:
 # --- operators' logs, and what is left behind --------------------------------------------------------------------------
 
 LOG_LINE = re.compile(
-    r"timestamp=\S+ level=info event=(refused|\"inbox did not take an answer\"|\"cards were not exchanged\")"
+    r"timestamp=\S+ level=info event=(refused|\"inbox did not take an answer\"|\"cards were not exchanged\"|"
+    r"\"the census log was not cosigned\")"
     r"( rpc=/tripartite\.v1\.\w+/\w+)?( researcher=researcher-1)?( peer=\w+)?( code=[A-Z_]+)?( retry_seconds=[0-9.]+)?"
     # The transport's own words about a stranger.
     r"|I\d{4} \S+ +\d+ ssl_transport_security\.cc:\d+\] Handshake failed with error SSL_ERROR_SSL: error:[0-9a-f]+:"
@@ -500,12 +526,38 @@ def test_nothing_is_left_in_temporary_files(recorded: Recorded) -> None:
 
 
 def test_a_sample_is_overwritten_before_it_is_removed(recorded: Recorded) -> None:
-    """Under a second name of its file, a sample that was answered reads as zeros, its noise secret included."""
+    """Under a second name of its file, a sample that was answered reads as zeros."""
     for sample in recorded.wiped_samples:
         content = sample.read_bytes()
         assert len(content) > 1_000_000 // 4
         assert not any(content)
     assert list((recorded.directory / "census" / "samples").iterdir()) == []
+
+
+def test_noise_secrets_are_overwritten_when_they_are_used_and_when_they_never_will_be(recorded: Recorded) -> None:
+    """A file of a batch, seen under a second name, reads as zeros when the node has been started again twice."""
+    assert len(recorded.wiped_slots) == len(("killed", "rotated"))
+    for batch in recorded.wiped_slots:
+        content = batch.read_bytes()
+        assert len(content) == BATCH * SLOT_SECRET_BYTES
+        assert not any(content)
+    # Of the last batch, those that have not been used are there, and nowhere else.
+    (batch,) = (recorded.directory / "census" / "slots").iterdir()
+    used = [event["slot"] for event in recorded.deployment.events("census") if event["type"] == "charged"]
+    first, content = int(batch.stem), batch.read_bytes()
+    secrets = [content[at : at + SLOT_SECRET_BYTES] for at in range(0, len(content), SLOT_SECRET_BYTES)]
+    assert {first + place for place, secret in enumerate(secrets) if not any(secret)} == {
+        slot for slot in used if slot >= first
+    }
+
+
+def test_receipts_hold_no_count(evidence: list[Exhibit], recorded: Recorded) -> None:
+    """What a researcher may show to others says what was charged, and neither the answer nor what its hash is salted with."""
+    receipts = [exhibit for exhibit in evidence if exhibit.name.endswith(": questions.signed_receipt") and exhibit.data]
+    assert len({receipt.data for receipt in receipts}) >= len(recorded.outcomes) - 1
+    canary = Canary("", answer_salts(recorded), recorded.noisy_counts)
+    assert Searcher([canary]).search(receipts) == set()
+    assert recorded.noisy_counts
 
 
 def test_what_a_ticket_was_asked_of_is_what_was_recorded(recorded: Recorded) -> None:

@@ -56,8 +56,11 @@ LENGTHS: dict[str, tuple[int, ...]] = {
 }
 RPCS = {
     Link("researcher", "health"): {"GetDictionary", "Submit", "Exchange", "Check"},
-    Link("researcher", "census"): {"GetPolicy", "GetDictionary", "Quote", "Collect", "Exchange", "Check"},
-    Link("health", "census"): {"GetPolicy", "Count", "Exchange"},
+    Link("researcher", "census"): {
+        *("GetPolicy", "GetDictionary", "Quote", "Collect", "Exchange", "Check"),
+        *("GetCheckpoint", "GetConsistencyProof"),
+    },
+    Link("health", "census"): {"GetPolicy", "Count", "Witness", "Exchange"},
     Link("census", "researcher"): {"Deliver"},
     Link("colleague", "health"): {"GetDictionary", "Submit", "Exchange"},
     Link("colleague", "census"): {"GetPolicy", "GetDictionary", "Quote", "Collect", "Exchange"},
@@ -223,7 +226,7 @@ def test_criteria_have_a_place_in_one_message_only() -> None:
 
 CARD_FIELDS = {"format": int, "serial": int, "role": str, "organisation": str, "name": str, "origin": str, "keys": list}
 NAME = r"[a-z0-9][a-z0-9-]*"
-SIGNED_FOR = ("identity", "log", "answer", "policy", "operator", "manifest", "ticket")
+SIGNED_FOR = ("identity", "log", "witness", "answer", "policy", "operator", "manifest", "ticket")
 SIGNING = {purpose: (rf"ed25519-public {purpose} ([A-Za-z0-9+/=]{{44}})", 32) for purpose in SIGNED_FOR}
 KEY_FORMS = {
     **SIGNING,
