@@ -206,7 +206,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "stated_role": Target(
         parse=_role,
         covers=(stated_role,),
-        seeds=lambda: {"auditor": b'role = "auditor"\n', "other": b"x = 1\n", "bad": b"role = "},
+        seeds=lambda: {"auditor": b'role = "auditor"\n', "bad other": b"x = 1\n", "bad": b"role = "},
         codes=frozenset({"CONFIG_INVALID"}),
         mutations=300,
     ),

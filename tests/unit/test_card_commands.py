@@ -27,7 +27,7 @@ def code_of_list(home: Path) -> str:
         (b"x = " + b"[" * 20_000, "CONFIG_INVALID"),
         (b"x = " + b"9" * 5000, "CONFIG_INVALID"),
         (b"\xff", "CONFIG_INVALID"),
-        (b"role = 'auditor'", "CONFIG_INVALID"),
+        (b"role = 'nobody'", "CONFIG_INVALID"),
         (b"role = ['census']", "CONFIG_INVALID"),
         (None, "HOME_INVALID"),
     ],
