@@ -57,6 +57,7 @@ _HOMES = {"census": CensusHome, "health": HealthHome, "researcher": ResearcherHo
 _OPENINGS = {"census": census_node.opening, "health": health_node.opening, "researcher": researcher_node.opening}
 # A node that stopped by itself is started again after this long, as a supervisor does.
 _RESTART_SECONDS = 0.5
+_MINUTE_MS = 60_000
 _POPULATION = 120
 Fault: TypeAlias = Literal["lost", "stored"]
 When: TypeAlias = Literal["before", "after"]
@@ -153,7 +154,8 @@ class Simulation:
             self.parties[name] = Party(name, home)
         # On another disk: no kill takes it back, and no copy of a home has one of its own.
         shutil.copytree(template / "witness", folder / "witness")
-        self._began_ms = system_clock()
+        # On the minute, after everything in the template: ticks fall alike in every run of a sequence.
+        self._began_ms = (system_clock() // _MINUTE_MS + 1) * _MINUTE_MS
         # Time that passed without anything happening, and how far each party's wall clock is off.
         self.skipped_ms = 0
         self.shift_ms = dict.fromkeys(PARTIES, 0)
