@@ -18,6 +18,7 @@ from broker_common.storage.journal import Journal
 from broker_common.storage.registration import KnownPeers
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.health_state import HealthState
+from broker_common.tlog.note import NoteVerifier
 from health_node.census_link import CensusLink
 
 __all__ = ["CensusWitness"]
@@ -105,20 +106,11 @@ class CensusWitness:
             InternalError: ROLLED_BACK, our log is not the one that the census node has seen.
             PeerUnavailableError: PEER_MISBEHAVED.
         """
-        shown = 0
-        if response.cosigned:
-            try:
-                log, witness = self._known.own_log(), self._known.witness("census", self._census)
-                shown = self._witnessing.take(response.cosigned, log, witness).size
-            except InvalidRequestError as error:
-                raise PeerUnavailableError(
-                    "PEER_MISBEHAVED", peer="census", problem="a cosignature that does not hold"
-                ) from error
-        self._shown = shown
+        self._shown = self._heard_of_our_own(response.cosigned)
         if not response.checkpoint:
             return False
         log = self._known.log("census", self._census)
-        before = self._witnessing.seen(log.name)
+        before = self._seen_size(log)
         try:
             self._witnessing.cosign(response.checkpoint, response.consistency_proof, log)
         except InvalidRequestError as error:
@@ -128,4 +120,19 @@ class CensusWitness:
                 "PEER_MISBEHAVED", peer="census", problem="another history of its log than before"
             ) from error
         # What is shown again is no progress: a census node that shows nothing new at once must not keep us busy.
-        return self._witnessing.seen(log.name) != before
+        return self._seen_size(log) > before
+
+    def _seen_size(self, log: NoteVerifier) -> int:
+        seen = self._witnessing.seen(log.name)
+        return 0 if seen is None else seen.size
+
+    def _heard_of_our_own(self, note: str) -> int | None:
+        """How much of our own log the census node has cosigned; None if that cannot be read."""
+        if not note:
+            return 0
+        try:
+            return self._witnessing.take(note, self._known.own_log(), self._known.witness("census", self._census)).size
+        except InvalidRequestError as error:
+            # No reason to cosign nothing: it may be under a key whose card has not come yet.
+            _log.warning("the census node's cosignature of our log does not hold", code=error.code)
+            return None

@@ -1,7 +1,7 @@
 """The newest cosigned checkpoint of each log, by each witness: a node's own log as peers have seen it, and theirs as it has.
 
 Rows beside a node's log, never entries of it: two logs that noted each other's growth as entries would never come to rest.
-A row is only ever replaced by one of a larger log.
+A row is only ever replaced by one of a log that is as large or larger.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CosignedNotes:
     def put(self, cosigned: CosignedNote) -> None:
         """Keep a cosigned checkpoint unless a larger one is there."""
         known = self.newest(cosigned.log, cosigned.witness)
-        if known is None or known.size < cosigned.size:
+        if known is None or known.size <= cosigned.size:
             self._db.table("cosigned").upsert(
                 {"log": cosigned.log, "witness": cosigned.witness, "size": cosigned.size, "note": cosigned.note},
                 pk=("log", "witness"),

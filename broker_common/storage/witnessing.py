@@ -11,12 +11,13 @@ Neither side waits for the other: what cannot be cosigned is answered with what 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.storage.cosigned import CosignedNote, CosignedNotes
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import StoreStateT
-from broker_common.tlog.cosignature import CosignatureVerifier, Cosigner
+from broker_common.tlog.cosignature import CosignatureVerifier, Cosigner, note_lines
 from broker_common.tlog.merkle import verify_consistency
 from broker_common.tlog.note import Checkpoint, NoteVerifier, parse_note
 from broker_common.values import Clock
@@ -50,7 +51,8 @@ class Witnessing:
             # A peer says its last one until there is another, and its key may have ended meanwhile.
             return checkpoint
         witness.verify(note)
-        if known is None or known.size < checkpoint.size:
+        # Also the same one again under a key that has not signed it before: the one before may be honoured no longer.
+        if known is None or known.size < checkpoint.size or set(note_lines(note)) - set(note_lines(known.note)):
             with self._journal.transaction() as transaction:
                 CosignedNotes(transaction.db).put(CosignedNote(checkpoint.origin, witness.name, checkpoint.size, note))
         return checkpoint
@@ -84,7 +86,7 @@ class Witnessing:
             known = notes.newest(checkpoint.origin, cosigner.name)
             if known is not None and (checkpoint.size <= known.size or not proof):
                 _verify_not_beside(checkpoint, known)
-                return known.note
+                return self._in_present_hand(known, cosigner).note
             if known is not None:
                 _verify_grown(parse_note(known.note)[0], checkpoint, proof)
             cosigned = cosigner.cosign(note, self._clock() // 1000)
@@ -93,9 +95,17 @@ class Witnessing:
         return cosigned
 
     def seen(self, log: str) -> CosignedNote | None:
-        """The newest checkpoint of a peer's log that we have cosigned."""
+        """The newest checkpoint of a peer's log that we have cosigned, under the key that we cosign with now."""
+        cosigner = self._cosigner()
         with self._journal.reading():
-            return CosignedNotes(self._journal.db).newest(log, self._cosigner().name)
+            known = CosignedNotes(self._journal.db).newest(log, cosigner.name)
+        return None if known is None else self._in_present_hand(known, cosigner)
+
+    def _in_present_hand(self, known: CosignedNote, cosigner: Cosigner) -> CosignedNote:
+        """What we cosigned under a key that was replaced since, said again: nobody need honour that key any longer."""
+        if _holds(known.note, cosigner.verifier):
+            return known
+        return replace(known, note=cosigner.cosign(known.note, self._clock() // 1000))
 
 
 def verify_own_log(journal: Journal[StoreStateT], seen: Checkpoint, witness: str) -> None:
@@ -112,6 +122,14 @@ def verify_own_log(journal: Journal[StoreStateT], seen: Checkpoint, witness: str
     if journal.root(seen.size) != seen.root:
         problem = f"its first {seen.size} entries are not those that were seen"
         raise InternalError("ROLLED_BACK", witness=witness, problem=problem)
+
+
+def _holds(note: str, witness: CosignatureVerifier) -> bool:
+    try:
+        witness.verify(note)
+    except InvalidRequestError:
+        return False
+    return True
 
 
 def _verify_not_beside(checkpoint: Checkpoint, known: CosignedNote) -> None:

@@ -124,7 +124,8 @@ def stored_message(column: str) -> type[Message] | None:
 def witness_store(directory: Path) -> Path:
     """Where a deployment's census agency keeps what outlives its home."""
     home = directory / "census"
-    return (home / str(_config(home)["witness_store"])).resolve()
+    folder: str = _config(home)["witness_store"]
+    return (home / folder).resolve()
 
 
 def forget_witness_store(home: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from fakes.deployment import FRENCH, Deployment, make, wait_until
+from fakes.deployment import FRENCH, Deployment, make, run_here, wait_until
 from fakes.homes import set_limits
 from fakes.ledger_rules import Note
 
@@ -160,3 +160,17 @@ def test_each_agency_has_the_others_newest_checkpoint(deployment: Deployment) ->
         # Each has also been told how much the other has seen of its own log.
         wait_until(lambda: seen("health", "health").size >= sizes["health"], "told")
         wait_until(lambda: seen("census", "census").size == seen("health", "census").size, "told")
+
+
+@pytest.mark.parametrize("role", ["census", "health"])
+def test_a_witness_key_that_is_honoured_no_more_stops_nobody(deployment: Deployment, role: str, tmp_path: Path) -> None:
+    """Replaced at once, the card handed over: what was cosigned under it is said again under the new one; answers go on."""
+    home = ("--home", deployment.home(role))
+    with deployment.node("census"), deployment.node("health"):
+        assert isinstance(deployment.ask_all([QUESTION])[0], AskedQuestion)
+        assert run_here("keys", "rotate", "witness", *home, "--in", "0s", "--honour", "0s").code == 0
+        card = run_here("keys", "card", "--to", tmp_path / "card", *home, "--json").result
+        for peer in {"census", "health", "researcher"} - {role}:
+            words = (tmp_path / "card", "--fingerprint", card["fingerprint"])
+            assert deployment.run(peer, "register", *words).code == 0
+        wait_until(lambda: isinstance(deployment.ask_all([QUESTION])[0], AskedQuestion), "answered")
