@@ -888,7 +888,8 @@ def _() -> Exports:
 @damage("receipt_for_a_ticket_that_was_never_charged", ("ANSWER_NOT_CHARGED", "researcher", None))
 def _() -> Exports:
     history, asked = begun()
-    asked.charge, asked.index = history.asked[0].charge, history.asked[0].index
+    first = history.asked[0]
+    asked.charge, asked.index, asked.opening = first.charge, first.index, first.opening
     history.receive(asked)
     return history.exports()
 
