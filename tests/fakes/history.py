@@ -50,7 +50,7 @@ from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.tiles import CHECKPOINT_PATH, entry_bundles, hash_tiles
 from broker_common.values import ExactCount
 
-__all__ = ["Asked", "Exports", "History", "MemoryPart", "SignedLog", "auditor", "slot_secret", "write"]
+__all__ = ["RELEASE", "Asked", "Exports", "History", "MemoryPart", "SignedLog", "auditor", "slot_secret", "write"]
 
 Exports: TypeAlias = dict[str, dict[str, bytes]]
 START_MS = 1_800_000_000_000

@@ -130,6 +130,7 @@ def _opening_seeds() -> dict[str, bytes]:
         "sealed": b"\0" + sealed,
         "bad cut": b"\0" + sealed[:-1],
         "bad spelling": document.replace(b":", b": "),
+        "bad load": document.replace(b"load1", "é".encode()),
         "bad length": document.ljust(1025),
         "bad ticket": document.replace(_TICKET.encode(), b"cd" * 32),
     }

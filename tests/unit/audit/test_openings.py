@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from fakes import logs
 from fakes.damages import honest
 from fakes.deployment import run_here
-from fakes.history import Asked, Exports, History, MemoryPart, auditor, slot_secret, write
+from fakes.history import RELEASE, Asked, Exports, History, MemoryPart, auditor, slot_secret, write
 
 from broker_common.audit.audit import Audited, replay_parts
 from broker_common.audit.home import AuditorHome
@@ -143,6 +144,20 @@ def test_garbage_is_no_opening(make: Callable[[str], bytes], code: str, history:
     audit = audited(home, history.exports(), garbage)
     assert found(audit) == [(code, "census", CHARGED)]
     assert audit.noise == 2
+
+
+def test_a_load_that_no_noise_can_be_made_of_stops_nobody(home: AuditorHome) -> None:
+    """A log may name its loads as it likes; an opening that agrees with such a charge is unreadable, and the audit goes on."""
+    history = honest()
+    history.write_census(logs.loaded("é", release=RELEASE))
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked, load="é")
+    history.cosign()
+    audit = audited(home, history.exports(), history.openings(KEY.sealing_key))
+    assert found(audit) == [("OPENING_UNREADABLE", "census", history.census.size - 1)]
+    assert audit.noise == 1
 
 
 def test_what_is_sealed_to_another_key_proves_nothing(history: History, home: AuditorHome) -> None:
