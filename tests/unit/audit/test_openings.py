@@ -15,6 +15,7 @@ from fakes.deployment import run_here
 from fakes.history import RELEASE, Asked, Exports, History, MemoryPart, auditor, slot_secret, write
 
 from broker_common.audit.audit import Audited, replay_parts
+from broker_common.audit.handed_in import FolderPart
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.openings import OpenedOnSite
 from broker_common.audit.report import report_json, report_text
@@ -158,6 +159,17 @@ def test_a_load_that_no_noise_can_be_made_of_stops_nobody(home: AuditorHome) -> 
     audit = audited(home, history.exports(), history.openings(KEY.sealing_key))
     assert found(audit) == [("OPENING_UNREADABLE", "census", history.census.size - 1)]
     assert audit.noise == 1
+
+
+def test_a_link_in_the_place_of_an_opening_is_a_problem(history: History, home: AuditorHome, tmp_path: Path) -> None:
+    """On disk as in memory: what is no plain file is not followed."""
+    openings = write({"openings": history.openings(KEY.sealing_key)}, tmp_path) / "openings"
+    (openings / name_of(history.asked[1])).unlink()
+    (openings / name_of(history.asked[1])).symlink_to(openings / name_of(history.asked[0]))
+    parts = {role: MemoryPart(files) for role, files in history.exports().items()}
+    opened = OpenedOnSite(FolderPart(openings), KEY)
+    audit = replay_parts(parts, home, lambda _: lambda _done, _total: None, opened)
+    assert (found(audit), audit.noise) == ([("FILE_UNUSABLE", "census", CHARGED)], 2)
 
 
 def test_what_is_sealed_to_another_key_proves_nothing(history: History, home: AuditorHome) -> None:
