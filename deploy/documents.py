@@ -248,7 +248,7 @@ _BLOCKS: Mapping[str, Callable[[], str]] = {
     "settings-policy": lambda: _settings(broker_common.privacy.policy, "Policy"),
     "settings-census": lambda: _settings(census_node.config, "CensusConfig", "KeyConfig", "LimitConfig"),
     "settings-health": lambda: _settings(health_node.config, "HealthConfig", "KeyConfig", "LimitConfig", "CensusPeer"),
-    "settings-auditor": lambda: _settings(broker_common.audit.home, "AuditorConfig"),
+    "settings-auditor": lambda: _settings(broker_common.audit.home, "AuditorConfig", "KeyConfig"),
     "settings-researcher": lambda: _settings(researcher_node.config, "ResearcherConfig", "KeyConfig", "AgencyPeer"),
 }
 

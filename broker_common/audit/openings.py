@@ -32,9 +32,9 @@ class OpenedOnSite:
 def check_openings(opened: OpenedOnSite, census: CensusLog, answers: Mapping[str, str], findings: Findings) -> int:
     """Check every file; gives of how many answers the noise is proved. `answers` has the answer hash of every receipt."""
     proved = 0
-    for name, is_file in opened.part.names():
+    for name, _ in opened.part.names():
         ticket = name.removesuffix(OPENING_SUFFIX)
-        charged = census.audit.state.tickets.get(ticket) if is_file and ticket != name else None
+        charged = census.audit.state.tickets.get(ticket) if ticket != name else None
         if charged is None:
             # Newer than the export, or no opening at all: either way it proves nothing of any charge here.
             findings.wait("OPENING", "census")

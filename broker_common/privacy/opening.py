@@ -26,8 +26,9 @@ __all__ = ["OPENING_SUFFIX", "SEALED_OPENING_BYTES", "Opening", "make_opening", 
 
 _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _PADDED_BYTES = 1024
-# More than the name of a load has, and little enough that every opening fits into its length.
-_MAX_LOAD_CHARACTERS = 64
+# More than the name of a load has, little enough that every opening fits into its length, and nothing but ASCII: a log may
+# name its loads as it likes, the seed of noise is made of bytes.
+_Load = Annotated[str, Meta(pattern=r"\A[ -~]{1,64}\Z")]
 # Of a sealed opening's file; before it the ticket's hash.
 OPENING_SUFFIX = ".opening"
 SEALED_OPENING_BYTES = _PADDED_BYTES + SEALING_OVERHEAD_BYTES
@@ -41,7 +42,7 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     slot: Annotated[int, Meta(ge=0, lt=2**53)]
     secret: _Hash
     count: Annotated[int, Meta(ge=0, lt=2**53)]
-    load: Annotated[str, Meta(min_length=1, max_length=_MAX_LOAD_CHARACTERS)]
+    load: _Load
     submitted_set: _Hash
     submitted_salt: _Hash
     active_set: _Hash

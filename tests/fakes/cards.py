@@ -8,9 +8,12 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from broker_common.crypto.cards import (
     PURPOSES,
@@ -25,14 +28,14 @@ from broker_common.crypto.cards import (
     verify_card,
     with_new_key,
 )
-from broker_common.crypto.certificates import Identity, PeerCertificate, TlsCredentials, make_certificate
+from broker_common.crypto.certificates import Identity, PeerCertificate, TlsCredentials, _unsigned, make_certificate
 from broker_common.crypto.sampling import SamplingKey
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.storage.clock import system_clock
 from broker_common.values import Randomness
 
-__all__ = ["IDENTITY", "Party", "PrivateKey", "make_key", "public_text"]
+__all__ = ["IDENTITY", "Party", "PrivateKey", "lasting_certificate", "make_key", "public_text"]
 
 PrivateKey: TypeAlias = SigningKey | OpeningKey | SamplingKey | TlsCredentials
 KeyT = TypeVar("KeyT", SigningKey, OpeningKey, SamplingKey, TlsCredentials)
@@ -49,6 +52,17 @@ def make_key(purpose: str, identity: Identity, randomness: Randomness = os.urand
     if purpose == SAMPLING:
         return SamplingKey(randomness(32))
     return SigningKey.generate(Purpose(purpose), randomness)
+
+
+def lasting_certificate(identity: Identity, randomness: Randomness) -> TlsCredentials:
+    """A certificate of the product's form that is the same every time, for what is kept as files."""
+    key = ec.derive_private_key(1 + int.from_bytes(randomness(24), "big"), ec.SECP256R1())
+    begins, ends = datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC)
+    unsigned = _unsigned(identity, key.public_key(), 1 + int.from_bytes(randomness(8), "big"), begins, ends)
+    return TlsCredentials(
+        unsigned.sign(key, hashes.SHA256(), ecdsa_deterministic=True).public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
 
 
 def public_text(key: PrivateKey) -> str:

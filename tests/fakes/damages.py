@@ -1,12 +1,13 @@
 """Damaged exports by name: each with how it is made, and every problem that an audit has to find in it, no more and no less.
 
-`tests/unit/audit/test_damages.py` runs them; the same table can be written out as files, for whoever writes another verifier.
+A maker gives the same bytes every time: `tests/vectors/damaged_exports.py` writes them as files, for whoever writes another
+verifier. The part `seen` is nothing that is handed in: it is what stands in the auditor's home from before.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -17,16 +18,20 @@ from fakes.history import Asked, Exports, History, SignedLog
 from fakes.randomness import SeededRandomness
 from tripartite.v1 import answer_pb2
 
-from broker_common.audit.documents import ReceiptFile, parse_receipt_file
+from broker_common.audit.documents import MAX_DOCUMENT_BYTES, ReceiptFile, parse_receipt_file
 from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.crypto.base64_text import base64_text, parse_base64
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Delivered, Refused, Shutdown
 from broker_common.tlog.merkle import leaf_hash
+from broker_common.tlog.note import MAX_NOTE_BYTES, NoteSigner
 from broker_common.tlog.tiles import CHECKPOINT_PATH, encode_entry_bundle, hash_tiles, parse_entry_bundle
 
-__all__ = ["DAMAGES", "Damage"]
+__all__ = ["DAMAGES", "SEEN", "Damage"]
+
+# Checkpoints that this auditor, or another who told of it, has verified before.
+SEEN: Final = "seen"
 
 # Code, log, entry.
 Expected: TypeAlias = tuple[str, str, int | None]
@@ -54,7 +59,7 @@ def damage(name: str, *problems: Expected) -> Callable[[Callable[[], Exports]], 
     return put
 
 
-def honest(answers: int = 3) -> History:
+def honest(answers: int = 1) -> History:
     """A history in which everybody did what they should."""
     history = History().begin()
     for _ in range(answers):
@@ -295,7 +300,15 @@ def _() -> Exports:
 @damage("giant_checkpoint", ("FILE_TOO_LARGE", "census", None))
 def _() -> Exports:
     exports = honest().exports()
-    exports["census"][CHECKPOINT_PATH] += b"x" * 1_000_000
+    exports["census"][CHECKPOINT_PATH] += b"x" * MAX_NOTE_BYTES
+    return exports
+
+
+@damage("giant_line_in_checkpoint", ("LOG_NOT_TRUSTED", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    note = exports["census"][CHECKPOINT_PATH]
+    exports["census"][CHECKPOINT_PATH] = note.replace(b"\n", b"x" * (MAX_NOTE_BYTES - len(note)) + b"\n", 1)
     return exports
 
 
@@ -334,7 +347,7 @@ def _() -> Exports:
 @damage("giant_receipt", ("FILE_TOO_LARGE", "researcher", None))
 def _() -> Exports:
     exports = honest().exports()
-    exports["researcher"][receipt_of(exports)[0]] = b"x" * 1_000_000
+    exports["researcher"][receipt_of(exports)[0]] = b"x" * (MAX_DOCUMENT_BYTES + 1)
     return exports
 
 
@@ -383,16 +396,14 @@ def _() -> Exports:
 # --- the census agency lies ------------------------------------------------------------------------------------------
 
 
-@damage(
-    "truncated_tail", ("LOG_BEHIND", "census", None), ("LOG_BEHIND", "census", None), ("LOG_BEHIND", "census", None)
-)
+@damage("truncated_tail", *[("LOG_BEHIND", "census", None)] * 3)
 def _() -> Exports:
     history = honest()
-    exports = history.exports()
-    cut = SignedLog(history.census_party)
-    for entry in history.census.entries[:13]:
-        cut.append_bytes(entry)
-    return exports | {"census": cut.files()}
+    # Genuine, and so is its checkpoint, with both signatures.
+    before = history.exports()["census"]
+    history.answer()
+    history.cosign()
+    return history.exports() | {"census": before}
 
 
 @damage("two_histories", ("SPLIT_VIEW", "census", None), ("SPLIT_VIEW", "census", None))
@@ -411,12 +422,47 @@ def _() -> Exports:
     return exports | {"census": files}
 
 
-@damage("signed_with_another_key", ("BAD_SIGNATURE", "census", None))
+@damage("two_histories_to_two_auditors", ("SPLIT_VIEW", "census", None))
+def _() -> Exports:
+    history = honest(2)
+    other = SignedLog(history.census_party)
+    for entry in history.census.entries[:-1]:
+        other.append_bytes(entry)
+    other.policy = history.census.policy
+    other.append(Delivered(ticket=history.asked[-1].hash, by="collect"), history.now_ms)
+    # As long as this one, and nothing else is wrong with either.
+    return history.exports() | {SEEN: {"census": other.note().encode()}}
+
+
+@damage("back_from_an_old_backup", ("ROLLED_BACK", "census", None), ("ROLLED_BACK", "health", None))
+def _() -> Exports:
+    history = honest()
+    yesterday = history.exports()
+    history.answer()
+    history.cosign()
+    notes = {"census": history.census.note().encode(), "health": history.health.note().encode()}
+    return yesterday | {SEEN: notes}
+
+
+@damage("signed_with_an_unknown_key", ("BAD_SIGNATURE", "census", None))
 def _() -> Exports:
     exports = honest().exports()
-    other = Party(logs.CENSUS.identity, logs.ORIGIN, randomness=SeededRandomness("thief"))
+    other = logs.party(logs.CENSUS.identity, "thief", logs.ORIGIN)
     lines = exports["census"][CHECKPOINT_PATH].decode().split("\n")
     exports["census"][CHECKPOINT_PATH] = signed_text(other, lines).encode()
+    return exports
+
+
+@damage("signed_with_the_wrong_key", ("BAD_SIGNATURE", "census", None))
+def _() -> Exports:
+    history = honest()
+    exports = history.exports()
+    # A key of the agency's own, whose purpose is another.
+    wrong = SigningKey(Purpose.LOG, history.census_party.signing(Purpose.ANSWER).expose())
+    signer = NoteSigner(logs.ORIGIN, (wrong,))
+    exports["census"][CHECKPOINT_PATH] = signer.sign_checkpoint(
+        history.census.size, history.census.tree.root()
+    ).encode()
     return exports
 
 
@@ -431,10 +477,9 @@ def _() -> Exports:
     history = honest()
     exports = history.exports()
     party = history.census_party.copy()
-    party.renew("log")
+    party.renew("log", key=SigningKey.generate(Purpose.LOG, SeededRandomness("new log key")))
     exports["census"][CHECKPOINT_PATH] = (
-        SignedLog(party)
-        .signer.__class__(logs.ORIGIN, (party.signing(Purpose.LOG),))
+        NoteSigner(logs.ORIGIN, (party.signing(Purpose.LOG),))
         .sign_checkpoint(history.census.size, history.census.tree.root())
         .encode()
     )
@@ -446,7 +491,7 @@ def _() -> Exports:
     history = honest()
     exports = history.exports()
     party = history.census_party.copy()
-    party.renew("log")
+    party.renew("log", key=SigningKey.generate(Purpose.LOG, SeededRandomness("new log key")))
     lines = exports["census"][CHECKPOINT_PATH].decode().split("\n")
     exports["census"][CHECKPOINT_PATH] = signed_text(party, lines).encode()
     return exports
@@ -461,7 +506,7 @@ def _() -> Exports:
 )
 def _() -> Exports:
     history = History()
-    fake = Party(logs.HEALTH.identity, logs.HEALTH_ORIGIN, randomness=SeededRandomness("fake"))
+    fake = logs.party(logs.HEALTH.identity, "fake", logs.HEALTH_ORIGIN)
     beginning = list(logs.beginning("census"))
     beginning[2] = logs.registered(fake)
     return lied_from_the_start(history, beginning).exports()
@@ -484,7 +529,7 @@ def lied_from_the_start(history: History, beginning: list[Any]) -> History:
 
 def begun() -> tuple[History, Asked]:
     """Everything up to a sample that was sent."""
-    history = honest(1)
+    history = honest()
     asked = history.order()
     history.submit(asked)
     history.forward(asked)
@@ -568,7 +613,7 @@ def _() -> Exports:
 
 @damage("shutdown_nobody_ordered", ("ORDER_INVALID", "census", 10))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     key = logs.OPERATOR_KEY
     history.write_census(Shutdown(reason="operator", note="a drill", signature=key.sign_text(b"x"), key_id=key.key_id))
     return history.exports()
@@ -584,14 +629,14 @@ def _() -> Exports:
 
 @damage("slot_skipped", ("SLOT_SKIPPED", "census", 10))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     history.commit_slots(first=8)
     return history.exports()
 
 
 @damage("slot_reused", ("SLOT_NOT_OPEN", "census", 10))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     asked = history.order(slot=0)
     history.submit(asked)
     history.forward(asked)
@@ -601,7 +646,7 @@ def _() -> Exports:
 
 @damage("slot_committed_after_the_ticket", ("SLOT_LATE", "census", 11))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     early = history.cosigned["census"]
     history.commit_slots()
     history.cosign()
@@ -614,7 +659,7 @@ def _() -> Exports:
 
 @damage("slot_with_another_commitment", ("SLOT_WRONG", "census", 10))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     asked = history.order(commitment=bytes(32))
     history.submit(asked)
     history.forward(asked)
@@ -624,7 +669,7 @@ def _() -> Exports:
 
 @damage("slot_under_a_checkpoint_nobody_cosigned", ("NOT_COSIGNED", "census", 10))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     asked = history.order(checkpoint=history.census.note())
     history.submit(asked)
     history.forward(asked)
@@ -642,7 +687,7 @@ def _() -> Exports:
 
 @damage("weaker_policy_nobody_confirmed", ("CAP_RAISED", "census", 10))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     history.write_census(logs.adopted(logs.policy(max_belief="0.9")))
     return history.exports()
 
@@ -657,7 +702,7 @@ def _() -> Exports:
 
 @damage("unknown_entry_type", ("ENTRY_MALFORMED", "census", 10))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     entry = history.census.entries[-1].replace(b'"type":"delivered"', b'"type":"forgotten"').replace(b"9", b"9")
     history.census.append_bytes(entry)
     return history.exports()
@@ -673,21 +718,21 @@ def _() -> Exports:
 
 @damage("entry_in_other_json", ("ENTRY_MALFORMED", "census", 10))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     history.census.append_bytes(history.census.entries[-1].replace(b":", b": ", 1))
     return history.exports()
 
 
 @damage("broken_utf8_in_entry", ("ENTRY_MALFORMED", "census", 10))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     history.census.append_bytes(b'{"event":"\xff\xfe"}')
     return history.exports()
 
 
 @damage("giant_entry", ("ENTRY_MALFORMED", "census", 10))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     history.census.append_bytes(b"[" * 65_535)
     return history.exports()
 
@@ -763,7 +808,7 @@ def _() -> Exports:
 
 @damage("charge_for_a_ticket_nobody_submitted", ("CHARGE_NOT_SUBMITTED", "census", 10))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     asked = history.order()
     history.charge(asked)
     history.cosign()
@@ -772,7 +817,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("charge_for_another_sample", ("MANIFEST_DIFFERS", "census", 10))
+@damage("manifest_that_does_not_match_the_charge", ("MANIFEST_DIFFERS", "census", 10))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked, manifest=logs.hash_of(99))
@@ -843,7 +888,8 @@ def _() -> Exports:
 @damage("receipt_for_a_ticket_that_was_never_charged", ("ANSWER_NOT_CHARGED", "researcher", None))
 def _() -> Exports:
     history, asked = begun()
-    asked.charge, asked.index = history.asked[0].charge, history.asked[0].index
+    first = history.asked[0]
+    asked.charge, asked.index, asked.opening = first.charge, first.index, first.opening
     history.receive(asked)
     return history.exports()
 
@@ -908,7 +954,7 @@ def _() -> Exports:
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
-    thief = SignedLog(Party(logs.CENSUS.identity, logs.ORIGIN, randomness=SeededRandomness("thief")))
+    thief = SignedLog(logs.party(logs.CENSUS.identity, "thief", logs.ORIGIN))
     history.report_charge(asked, checkpoint=thief.signer.sign_checkpoint(99, bytes(32)))
     history.cosign()
     history.release(asked)
@@ -918,7 +964,7 @@ def _() -> Exports:
 
 @damage("other_query_for_one_ticket", ("CHARGE_DIFFERS", "census", 10))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     asked = history.order()
     history.submit(asked, query="e" * 32)
     history.forward(asked)
@@ -928,7 +974,7 @@ def _() -> Exports:
 
 @damage("other_criteria_than_the_ticket", ("TICKET_DIFFERS", "health", None))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     asked = history.order()
     history.submit(asked, criteria=logs.hash_of(1))
     history.forward(asked)
@@ -938,7 +984,7 @@ def _() -> Exports:
 
 @damage("linked_by_another_chain", ("LINKAGE_DIFFERS", "census", 10))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     history.write_health(logs.relinked())
     asked = history.order()
     history.submit(asked, load="load2")
@@ -949,7 +995,7 @@ def _() -> Exports:
 
 @damage("cosigned_what_it_never_saw", ("SPLIT_VIEW", "census", None))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     exports = history.exports()
     note = history.census.signer.sign_checkpoint(history.census.size, bytes(32))
     exports["health"][WITNESSED] = history.health.cosigner().cosign(note, history.now_ms // 1000).encode()
@@ -958,14 +1004,14 @@ def _() -> Exports:
 
 @damage("opened_other_criteria", ("CRITERIA_DIFFER", "health", None))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     history.asked[0].criteria = b"everybody"
     return history.exports(criteria=True)
 
 
 @damage("opened_criteria_of_no_ticket", ("CRITERIA_UNASKED", "health", None))
 def _() -> Exports:
-    history = honest(1)
+    history = honest()
     exports = history.exports(criteria=True)
     history.order()
     return history.exports(criteria=True) | {"census": exports["census"]}
@@ -973,7 +1019,7 @@ def _() -> Exports:
 
 @damage("opened_criteria_in_other_base64", ("DOCUMENT_MALFORMED", "health", None))
 def _() -> Exports:
-    exports = honest(1).exports(criteria=True)
+    exports = honest().exports(criteria=True)
     name = next(name for name in exports["health"] if name.startswith("criteria/"))
     exports["health"][name] = exports["health"][name].replace(b'"nonce":"', b'"nonce":" ')
     return exports
@@ -1003,13 +1049,8 @@ def _() -> Exports:
 
 @damage("receipt_signed_with_another_key", ("RECEIPT_UNSIGNED", "researcher", None))
 def _() -> Exports:
-    exports = honest(1).exports()
+    exports = honest().exports()
     signed = receipt_of(exports)[1].signed_receipt
     thief = SigningKey(Purpose.ANSWER, bytes(range(5, 37)))
     forged = answer_pb2.SignedReceipt(receipt=signed.receipt, signature=thief.sign(signed.receipt), key_id=thief.key_id)
     return with_receipt(exports, receipt=base64_text(forged.SerializeToString(deterministic=True)))
-
-
-def names() -> Mapping[str, Damage]:
-    """The table."""
-    return DAMAGES

@@ -23,10 +23,11 @@ from broker_common.audit.documents import OpenedCriteria, ReceiptFile
 from broker_common.audit.handed_in import UnreadableError
 from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.crypto.base64_text import base64_text
-from broker_common.crypto.commitments import commit_answer, commit_criteria, commit_slot, hash_bytes
-from broker_common.crypto.sealing import OpeningKey
+from broker_common.crypto.commitments import commit_criteria, commit_slot, hash_bytes
+from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import price_units
+from broker_common.privacy.opening import OPENING_SUFFIX, Opening, make_opening, seal_opening
 from broker_common.privacy.policy import Policy
 from broker_common.query.question import EVERYONE
 from broker_common.query.ticket import sign_ticket
@@ -47,14 +48,20 @@ from broker_common.tlog.entries import (
 from broker_common.tlog.merkle import MerkleTree, leaf_hash
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.tiles import CHECKPOINT_PATH, entry_bundles, hash_tiles
+from broker_common.values import ExactCount
 
-__all__ = ["Asked", "Exports", "History", "MemoryPart", "SignedLog", "auditor", "write"]
+__all__ = ["RELEASE", "Asked", "Exports", "History", "MemoryPart", "SignedLog", "auditor", "slot_secret", "write"]
 
 Exports: TypeAlias = dict[str, dict[str, bytes]]
 START_MS = 1_800_000_000_000
 RELEASE = "2021"
 # Made once: it costs more than everything else in a ticket.
 _ANSWER_KEY = OpeningKey.generate(SeededRandomness("answer")).sealing_key.raw
+
+
+def slot_secret(number: int) -> bytes:
+    """What the noise of a slot comes from."""
+    return hash_bytes(b"%d" % number)
 
 
 class MemoryPart:
@@ -136,6 +143,8 @@ class Asked:
     state: str = "pending"
     criteria: bytes = b""
     nonce: bytes = b""
+    # What the noise of its answer is made of.
+    opening: Opening | None = None
 
     @property
     def hash(self) -> str:
@@ -198,7 +207,7 @@ class History:
         """Commit to the next noise slots, as a start of the node does or in the middle."""
         first = self.next_slot if first is None else first
         numbers = range(first, first + self.slots_at_once)
-        self._commitments |= {number: commit_slot(hash_bytes(b"%d" % number), number) for number in numbers}
+        self._commitments |= {number: commit_slot(slot_secret(number), number) for number in numbers}
         self.next_slot = numbers.stop
         commitments = tuple(self._commitments[number].hex() for number in numbers)
         return self.write_census(Slots(first=first, void_below=first if starting else 0, commitments=commitments))
@@ -257,10 +266,20 @@ class History:
         scale = changes.get("scale", asked.ticket.scale)
         units = changes.get("units", price_units(scale))
         self.total += units
+        slot = asked.ticket.noise_slot.number
+        asked.opening = opening = make_opening(
+            ExactCount(40 + asked.number),
+            slot_secret(slot),
+            ticket=asked.hash,
+            slot=slot,
+            load=changes.get("load", "load1"),
+            submitted=(hash_bytes(b"submitted salt"), hash_bytes(b"submitted %d" % asked.number)),
+            active=(hash_bytes(b"active salt"), hash_bytes(b"active %d" % asked.number)),
+        )
         fields: dict[str, Any] = {
             "query": asked.query,
             "ticket": asked.hash,
-            "slot": asked.ticket.noise_slot.number,
+            "slot": slot,
             "scale": scale,
             "units": units,
             "question": "all",
@@ -268,8 +287,8 @@ class History:
             "health": "health-on",
             "load": "load1",
             "manifest": logs.hash_of(asked.number),
-            "submitted": logs.hash_of(3),
-            "active": logs.hash_of(4),
+            "submitted": opening.submitted,
+            "active": opening.active,
             "total": self.total,
         }
         asked.charge = Charged(**fields | changes)
@@ -301,14 +320,15 @@ class History:
 
     def receive(self, asked: Asked, **changes: Any) -> None:
         """The researcher's receipt, signed by the census agency."""
-        charge = asked.charge
+        charge, opening = asked.charge, asked.opening
         assert charge is not None
+        assert opening is not None
         size = asked.index + 1
         ticket_hash = bytes.fromhex(asked.hash)
         fields: dict[str, Any] = {
             "query_id": asked.ticket.query_id,
             "ticket_hash": ticket_hash,
-            "answer_hash": commit_answer(bytes(32), ticket_hash, 7),
+            "answer_hash": bytes.fromhex(opening.answer_hash(charge.scale)),
             "scale": charge.scale,
             "charged": charge.units,
             "policy_hash": bytes.fromhex(self.census.policy),
@@ -363,6 +383,11 @@ class History:
             file = ReceiptFile.of(asked.query, asked.state, asked.signed.SerializeToString(), asked.receipt)
             shown[file.name] = file.to_bytes()
         return {"census": census, "health": health, "researcher": shown}
+
+    def openings(self, key: SealingKey) -> dict[str, bytes]:
+        """What the census agency keeps for the holder of the oversight key: an opening of every charged ticket."""
+        charged = [asked.opening for asked in self.asked if asked.opening is not None]
+        return {f"{opening.ticket}{OPENING_SUFFIX}": seal_opening(opening, key) for opening in charged}
 
 
 def write(exports: Exports, directory: Path) -> Path:

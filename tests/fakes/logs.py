@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from fakes.cards import IDENTITY, Party
+from fakes.cards import IDENTITY, Party, lasting_certificate
 from fakes.randomness import SeededRandomness
 
+from broker_common.crypto.cards import TLS
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.privacy.accounting import price_units
@@ -57,6 +58,7 @@ __all__ = [
     "hash_of",
     "loaded",
     "opened",
+    "party",
     "policy",
     "registered",
     "released",
@@ -75,14 +77,24 @@ POLICY_KEY = SigningKey(Purpose.POLICY, bytes(range(32)))
 LOG_KEY = SigningKey(Purpose.LOG, bytes(range(1, 33)))
 OPERATOR_KEY = SigningKey(Purpose.OPERATOR, bytes(range(2, 34)))
 SIGNER = NoteSigner(ORIGIN, (LOG_KEY,))
-CENSUS = Party(
+
+
+def party(identity: Identity, seed: str, origin: str = "", **given: SigningKey) -> Party:
+    """A party that is the same in every process: what it signs may be kept as files."""
+    certificate = lasting_certificate(identity, SeededRandomness(f"{seed} tls"))
+    return Party(identity, origin, given={TLS: certificate, **given}, randomness=SeededRandomness(seed))
+
+
+CENSUS = party(
     Identity("census-ca", "census", "node"),
+    "census",
     ORIGIN,
-    given={"policy": POLICY_KEY, "operator": OPERATOR_KEY, "log": LOG_KEY},
-    randomness=SeededRandomness("census"),
+    policy=POLICY_KEY,
+    operator=OPERATOR_KEY,
+    log=LOG_KEY,
 )
-HEALTH = Party(Identity("health-on", "health", "node"), HEALTH_ORIGIN, randomness=SeededRandomness("health"))
-ALICE = Party(Identity("university", "researcher", "alice"), randomness=SeededRandomness("alice"))
+HEALTH = party(Identity("health-on", "health", "node"), "health", HEALTH_ORIGIN)
+ALICE = party(Identity("university", "researcher", "alice"), "alice")
 # What the health agency cosigns the census log with.
 WITNESS = Cosigner(HEALTH_ORIGIN, HEALTH.signing(Purpose.WITNESS))
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+import msgspec
 from fakes import logs
 from fakes.damages import honest
 from fakes.history import Exports, MemoryPart, auditor
+from fakes.randomness import SeededRandomness
 from fuzz.target import Cut, Target, fresh_path, joined, require
 
 from broker_common.audit.audit import Audited, replay_parts, verify_parts
@@ -26,11 +28,14 @@ from broker_common.audit.log_files import LogFiles
 from broker_common.audit.notes import CheckedNote, NoteChecker, NoteError
 from broker_common.audit.receipts import ReceiptForms
 from broker_common.audit.report import report_json, report_text
+from broker_common.crypto.sealing import OpeningKey, opening_info
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
+from broker_common.privacy.opening import SEALED_OPENING_BYTES, Opening, make_opening, open_opening, seal_opening
 from broker_common.storage.home import stated_role
 from broker_common.tlog.cosignature import CosignatureVerifier, Cosigner
 from broker_common.tlog.note import parse_checkpoint, parse_note
+from broker_common.values import ExactCount
 
 __all__ = ["TARGETS"]
 
@@ -82,6 +87,52 @@ def _note_seeds() -> dict[str, bytes]:
         "bad alone": note.encode(),
         "bad stranger": (cosigned + "\u2014 stranger AAAAAAAA\n").encode(),
         "bad twice": _WITNESS.cosign(cosigned, 1_800_000_001).encode(),
+    }
+
+
+# --- openings ----------------------------------------------------------------------------------------------------------
+
+_TICKET = "ab" * 32
+
+
+@cache
+def _oversight_key() -> OpeningKey:
+    return OpeningKey.generate(SeededRandomness("oversight"))
+
+
+def _opening(data: bytes) -> Opening:
+    """A file as it is, or anything that somebody who has the public key has sealed."""
+    if data.startswith(b"\0"):
+        return open_opening(data[1:], _TICKET, _oversight_key())
+    sealed = _oversight_key().sealing_key.seal(data.ljust(1024), opening_info(_TICKET))
+    return open_opening(sealed, _TICKET, _oversight_key())
+
+
+def _check_opening(opening: Opening, data: bytes) -> None:
+    require(opening.ticket == _TICKET, "an opening is of its ticket")
+    require(
+        len(seal_opening(opening, _oversight_key().sealing_key)) == SEALED_OPENING_BYTES, "openings have one length"
+    )
+    if not data.startswith(b"\0"):
+        require(msgspec.json.encode(opening, order="sorted") == data.rstrip(b" "), "an opening has one spelling")
+    require(len(opening.answer_hash(30)) == len(opening.slot_commitment), "whatever was read can be computed with")
+
+
+def _opening_seeds() -> dict[str, bytes]:
+    salted = (bytes(32), bytes(32))
+    opening = make_opening(
+        ExactCount(41), bytes(32), ticket=_TICKET, slot=7, load="load1", submitted=salted, active=salted
+    )
+    document = msgspec.json.encode(opening, order="sorted")
+    sealed = seal_opening(opening, _oversight_key().sealing_key)
+    return {
+        "usual": document,
+        "sealed": b"\0" + sealed,
+        "bad cut": b"\0" + sealed[:-1],
+        "bad spelling": document.replace(b":", b": "),
+        "bad load": document.replace(b"load1", "é".encode()),
+        "bad length": document.ljust(1025),
+        "bad ticket": document.replace(_TICKET.encode(), b"cd" * 32),
     }
 
 
@@ -184,6 +235,14 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(parse_checkpoint, parse_note),
         seeds=_note_seeds,
         errors=(NoteError,),
+    ),
+    "opening": Target(
+        parse=_opening,
+        check=_check_opening,
+        covers=(open_opening,),
+        seeds=_opening_seeds,
+        codes=frozenset({"SEALED_WRONGLY", "MALFORMED_MESSAGE"}),
+        mutations=500,
     ),
     "export": Target(
         parse=_damaged,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes.damages import DAMAGES, Damage
+from fakes.damages import DAMAGES, SEEN, Damage
 from fakes.history import MemoryPart, auditor
 
 from broker_common.audit.audit import replay_parts
@@ -22,7 +22,10 @@ def no_report(_: str) -> Callable[[int, int], None]:
 def test_damage_is_found(name: str, tmp_path: Path) -> None:
     """Every damaged export has exactly the problems that stand beside it."""
     damage: Damage = DAMAGES[name]
-    parts = {role: MemoryPart(files) for role, files in damage.make().items()}
-    audited = replay_parts(parts, AuditorHome(auditor(tmp_path / "auditor")), no_report)
+    exports = damage.make()
+    home = AuditorHome(auditor(tmp_path / "auditor"))
+    for name_of_log, note in exports.pop(SEEN, {}).items():
+        home.remember("health" if name_of_log == "health" else "census", note.decode())
+    audited = replay_parts({role: MemoryPart(files) for role, files in exports.items()}, home, no_report)
     found = [(problem.code, problem.log, problem.entry) for problem in audited.findings.problems]
     assert sorted(found, key=str) == sorted(damage.problems, key=str), [p.text for p in audited.findings.problems]

@@ -75,6 +75,10 @@ def test_nobody_else_opens_it(key: OpeningKey) -> None:
         msgspec.json.encode(make(), order="sorted").replace(TICKET.encode(), b"cd" * 32),
         msgspec.json.encode(make(), order="sorted").replace(b'"count":41', b'"count":-1'),
         msgspec.json.encode(make(), order="sorted").replace(b'"format":1', b'"format":2'),
+        # No seed of noise can be made of it.
+        msgspec.json.encode(make(), order="sorted").replace(LOAD.encode(), "é".encode()),
+        msgspec.json.encode(make(), order="sorted").replace(LOAD.encode(), b""),
+        msgspec.json.encode(make(), order="sorted").replace(LOAD.encode(), b"a" * 65),
     ],
 )
 def test_what_is_no_opening_of_the_ticket_is_refused(key: OpeningKey, document: bytes) -> None:
