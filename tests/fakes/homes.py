@@ -70,6 +70,7 @@ _PARTS = {
     "registries": "loads",
     "samples": "samples",
     "slots": "slots",
+    "openings": "openings",
     "proposals": "store",
     "journal.db": "store",
     "answers.db": "store",

@@ -60,6 +60,7 @@ PARTS_OF = {
             "loads",
             "samples",
             "slots",
+            "openings",
             "store",
             "witness store",
             "output",
@@ -68,7 +69,7 @@ PARTS_OF = {
         ),
         *("from researcher", "from health", "from colleague"),
     },
-    "auditor": {"config"},
+    "auditor": {"config", "keys"},
     "colleague": {"keys", "config", "store", "output", "from health", "from census"},
 }
 
@@ -386,6 +387,7 @@ TABLE = [
         Row(f"{name} keys of the {party}", "", holds=(f"{party}: keys",), needles=keys_named(name, party))
         for party, name in KEY_ROWS
     ),
+    Row("oversight key", EXACT, holds=("auditor: keys",), needles=keys_named("oversight", "auditor")),
     Row("keys of answers that are not read yet", NOISY, holds=("researcher: store",), needles=new_answers),
     Row("keys of frames", SAMPLE, needles=frame_keys),
     Row("salts of set commitments", SIZE, holds=("health: store", "census: store"), needles=set_salts),
@@ -506,10 +508,11 @@ def test_sources_of_either_kind_were_searched(findings: set[Finding]) -> None:
 def test_every_file_of_keys_has_a_row(recorded: Recorded) -> None:
     """Each kind of key that a home holds is looked for, and each was replaced on the way: old and new ones alike."""
     held = {(party, name) for party in PARTIES for name in recorded.snapshots.key_files(party)}
-    assert held == {*KEY_ROWS, ("health", "linkage"), ("census", "linkage")}
+    assert held == {*KEY_ROWS, ("health", "linkage"), ("census", "linkage"), ("auditor", "oversight")}
     forms_of_one = {"tls": 3}
     few = {each for each in held if len(recorded.snapshots.keys(*each)) < 2 * forms_of_one.get(each[1], 1)}
-    assert few == {each for each in held if each[0] == "colleague"}
+    # The oversight body's is on nobody's card.
+    assert few == {each for each in held if each[0] in {"colleague", "auditor"}}
 
 
 def test_keys_of_answers_are_gone_when_there_is_nothing_to_open(recorded: Recorded) -> None:

@@ -67,12 +67,15 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> tuple[Deployment, Path, st
 
 
 def test_nothing_is_written_outside_the_deployment(used: tuple[Deployment, Path, str, dict[str, int]]) -> None:
-    """Home, temporary folder and working directory stay empty; the deployment gains journals, answers, locks, noise secrets and a checkpoint only."""
+    """Home, temporary folder and working directory stay empty; the deployment gains stores, locks, noise secrets and what proves them."""
     deployment, elsewhere, _, before = used
     assert list(elsewhere.iterdir()) == []
     new = files(deployment.directory).keys() - before.keys()
     stores = {name for name in new if name.startswith("health/people/")}
-    assert new - stores <= ALLOWED_NEW
+    # Of every answer, sealed to the oversight key.
+    openings = {name for name in new if name.startswith("census/openings/") and name.endswith(".opening")}
+    assert len(openings) == len(deployment.tickets("census", "charged"))
+    assert new - stores - openings <= ALLOWED_NEW
     assert len(stores) == 1, "the second load replaced the first"
 
 
