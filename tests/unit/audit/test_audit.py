@@ -245,6 +245,22 @@ def test_a_log_that_shrank_since_the_last_audit_is_rolled_back(home: AuditorHome
     assert home.seen("census") == before
 
 
+def test_a_withheld_tail_with_new_keys_in_it_is_called_what_it_is(home: AuditorHome) -> None:
+    """What shows that the log is longer is signed by a key that is known as well: unknown keys beside it are no excuse."""
+    history = honest()
+    before = history.exports()
+    for party, purpose in ((history.census_party, "log"), (history.health_party, "witness")):
+        party.renew(purpose, now_ms=history.now_ms, until_ms=history.now_ms + 3_600_000)
+    history.write_census(logs.announced(history.census_party))
+    history.write_census(logs.registered(history.health_party))
+    history.write_health(logs.announced(history.health_party))
+    history.write_health(logs.registered(history.census_party))
+    history.answer()
+    history.cosign()
+    audited = replayed(history.exports() | {"census": before["census"]}, home)
+    assert set(codes(audited)) == {"LOG_BEHIND"}
+
+
 def test_two_auditors_who_are_shown_two_histories_find_out_by_their_notes(home: AuditorHome, tmp_path: Path) -> None:
     """Each history holds by itself; one auditor's note convicts the other history, by the log's own signature."""
     history = honest(1)
