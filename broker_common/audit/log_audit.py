@@ -47,6 +47,8 @@ class LogAudit(Generic[StateT]):
         # Whether every entry was folded in; and whether one could not be.
         self.is_complete = False
         self._is_cut = False
+        # Whether somebody has shown that the log is longer.
+        self.is_behind = False
         # Of the newest checkpoint that the other agency has cosigned, and when it did; none, 0.
         self.cosigned_size = 0
         self.cosigned_ms = 0
@@ -197,6 +199,7 @@ class LogAudit(Generic[StateT]):
 
     def _verify_not_longer(self, checkpoint: Checkpoint) -> None:
         if checkpoint.size > self.files.tree.size:
+            self.is_behind = True
             detail = f"of {checkpoint.size} entries, {self.files.tree.size} were handed in"
             raise NoteError("LOG_BEHIND", detail)
 

@@ -101,9 +101,7 @@ def rotate(deployment: Deployment) -> None:
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
-    """Questions of two researchers, exported while the nodes serve; new keys, a refused question and one that nobody
-    collects, a restart in between; exported again into the same folder.
-    """
+    """Exported while nodes serve; then a restart, a refusal, new keys, one answer left; exported to the same folder."""
     folder = tmp_path_factory.mktemp("audit")
     deployment, handed_in = make(folder / "deployment", population=200), folder / "handed_in"
     with deployment.node("census"), deployment.node("health"):
@@ -172,6 +170,8 @@ def test_everything_that_happened_holds_and_the_noise_of_every_answer_is_proved(
     assert report["noise_proved"] == ANSWERS - 1
     assert report["criteria_opened"] == ANSWERS + 1
     assert report["tickets_shown"] == ANSWERS
+    # The refused one was refused by its ticket alone.
+    assert report["uncharged_samples"] == 0
     pending = {(each["code"], each["log"]): each["count"] for each in report["pending"]}
     assert pending.pop(("RELEASED", "census")) == 1
     assert not {code for code, _ in pending} - {"ENTRIES"}
