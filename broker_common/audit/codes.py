@@ -117,7 +117,7 @@ CODES: Final[Mapping[str, str]] = {
     "CRITERIA_DIFFER": "opened criteria are not those that the ticket commits to",
     "CRITERIA_UNASKED": "criteria are opened for a ticket that was never accepted",
     "OPENING_UNREADABLE": "what is kept as an opening is none that the oversight key opens for this ticket",
-    "OPENING_DIFFERS": "an opening is not of the slot, the sets or the load that its charge names",
+    "OPENING_DIFFERS": "an opening is not of the slot, the sets or the load that its charge names, or its sets differ",
     "NOISE_WRONG": "an answer is not the one that follows from its opening",
     # --- the report ------------------------------------------------------------------------------------------------
     "TOO_MANY_PROBLEMS": "there are more problems than are listed",
