@@ -122,8 +122,8 @@ def _replay(
         trust,
         findings,
     )
-    stack.callback(census_audit.close)
     census = CensusLog(census_audit, spill.mapping(msgspec.msgpack.encode, _decoder(int)), findings)
+    stack.callback(census.close)
     census_audit.read(report, take=census.take)
     census_audit.verify_signed(home)
     logs: dict[str, LogAudit[Any]] = {"census": census_audit}
@@ -146,10 +146,11 @@ def _replay(
     # 3
     seen = _verify_seen(logs, home, findings)
     if health is not None and "census" in seen:
-        health.seen_size = max(health.seen_size, seen["census"].checkpoint.size)
+        health.cosigned_size = seen["census"].checkpoint.size
+        health.seen_size = max(health.seen_size, health.cosigned_size)
     if "health" in seen:
         # A witness that cosigns is at work.
-        census.alive_ms = max(census.alive_ms, 1000 * max(seen["health"].times.values()))
+        census.was_at_work(1000 * max(seen["health"].times.values()))
     # 4
     receipts = Receipts(census, health, spill.mapping(str.encode, bytes.decode), findings)
     if "researcher" in parts:
@@ -166,6 +167,8 @@ def _replay(
         witnessed_size=seen["health"].checkpoint.size if "health" in seen else 0,
         findings=findings,
     ).compare(charged, report(texts.RECONCILING))
+    if census_audit.ahead_at is not None:
+        findings.skip(texts.CLOCK_AHEAD.format(entry=census_audit.ahead_at))
     _say_not_checked(findings, charged=len(charged), tickets=receipts.charged, criteria=criteria, noise=noise)
     # 7
     return Audited(
@@ -224,6 +227,7 @@ def _take_cosigned(role: str, log: LogAudit[Any], findings: Findings) -> None:
         log.report(error, role, None, COSIGNED)
     else:
         log.note_cosigned(checked)
+        log.shown = checked
 
 
 def _say_not_checked(findings: Findings, *, charged: int, tickets: int, criteria: int, noise: int | None) -> None:

@@ -2,27 +2,131 @@
 
 The fold says that a release names a checkpoint of this log that covers its charge; here that checkpoint is held against the
 tree, the log's own key, and the witness key of the agency whose sample it was, as the log had registered it by then.
+
+Whether an answer is held back is told in two ways. Of time, only that counts in which the node was at work: between entries
+that nothing but a serving node writes, and not between the last of one start and the next start. And whoever is passed by
+again and again is held back however short the time: an answer whose cosignature is there goes out at the first tick a full
+period after, so that no question that is charged later can be answered two ticks before it.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import MutableMapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from broker_common.audit.findings import Findings
-from broker_common.audit.log_audit import LogAudit
+from broker_common.audit.log_audit import MOST_SKEW_MS, LogAudit
 from broker_common.audit.notes import NoteError
+from broker_common.audit.spilled import SpilledTimes
 from broker_common.tlog.census_state import CensusState, ChargedTicket
-from broker_common.tlog.entries import Charged, Delivered, Entry, Loaded, Released, Relinked, Slots, parse_entry
+from broker_common.tlog.entries import (
+    Adopted,
+    Charged,
+    Delivered,
+    Entry,
+    Expired,
+    Loaded,
+    Released,
+    Relinked,
+    Slots,
+    parse_entry,
+)
 
-__all__ = ["MOST_SKEW_MS", "SUPPRESSED_AFTER_MS", "CensusLog"]
+__all__ = ["SUPPRESSED_AFTER_MS", "CensusLog"]
 
-# Between the clocks of two agencies. A cosignature says when it was made by the witness's clock.
-MOST_SKEW_MS: Final = 3_600_000
 # A cosigned answer goes out within two ticks, and a tick is a minute at most; after a start of the node as well.
 SUPPRESSED_AFTER_MS: Final = 600_000
+# Rounds of questions, each charged after an answer of the round before was released. An answer that was cosigned before the
+# first of them is out before the last.
+_SUPPRESSED_AFTER_ROUNDS: Final = 3
+
+
+class _WorkClock:
+    """How long the node had been at work at every instant, all its starts taken together, by its own clock."""
+
+    def __init__(self) -> None:
+        # Of every entry that a serving node wrote: when, and how long it had worked by then.
+        self._times = SpilledTimes()
+        self._worked = SpilledTimes()
+        # Since the last of them.
+        self._tail_ms = 0
+
+    def take(self, entry: Entry) -> None:
+        """Take in an entry of the log. What an operator may write while nothing serves says nothing of work."""
+        match entry.event:
+            case Slots(first=first, void_below=void_below):
+                # Every start of a node begins so.
+                self._append(entry.time_ms, worked=void_below != first)
+            case Charged() | Released() | Delivered() | Expired():
+                self._append(entry.time_ms, worked=True)
+            case _:
+                pass
+
+    def _append(self, time_ms: int, *, worked: bool) -> None:
+        before_ms = self._worked[len(self._worked) - 1] if len(self._worked) else 0
+        since_ms = time_ms - self._times[len(self._times) - 1] if worked and len(self._times) else 0
+        self._times.append(time_ms)
+        self._worked.append(before_ms + since_ms)
+
+    def extend(self, time_ms: int) -> None:
+        """It was at work at this time as well, which no entry says."""
+        if len(self._times):
+            self._tail_ms = max(self._tail_ms, time_ms - self._times[len(self._times) - 1])
+
+    def total_ms(self) -> int:
+        """How long in all."""
+        return self._worked[len(self._worked) - 1] + self._tail_ms if len(self._worked) else 0
+
+    def until_ms(self, time_ms: int) -> int:
+        """How long up to a time."""
+        place = bisect_right(self._times, time_ms)
+        if place == 0:
+            return 0
+        last = place == len(self._times)
+        next_ms = self._tail_ms if last else self._worked[place] - self._worked[place - 1]
+        return self._worked[place - 1] + min(time_ms - self._times[place - 1], next_ms)
+
+    def close(self) -> None:
+        self._times.close()
+        self._worked.close()
+
+
+@dataclass(slots=True)
+class _Cosignatures:
+    """What the log shows of one agency's cosignatures: when the node can have had which, at the latest."""
+
+    # Sizes of the checkpoints that releases name, each larger than the ones before; the time of the first release that names
+    # one of at least this size, and how many rounds there had been by then.
+    sizes: array[int] = field(default_factory=lambda: array("Q"))
+    times: array[int] = field(default_factory=lambda: array("Q"))
+    rounds_by_then: array[int] = field(default_factory=lambda: array("Q"))
+    rounds: int = 0
+    # The first of those under the policy in force.
+    _first_round: int = 0
+    # The entry that ended the last one.
+    _round_entry: int = -1
+
+    def take(self, entry: Entry, *, charged_at: int, size: int) -> None:
+        """Take in the release of what was charged at an entry, under a checkpoint of this size."""
+        if charged_at > self._round_entry:
+            self.rounds, self._round_entry = self.rounds + 1, entry.sequence
+        if not self.sizes or size > self.sizes[-1]:
+            self.sizes.append(size)
+            self.times.append(entry.time_ms)
+            self.rounds_by_then.append(self.rounds)
+
+    def begin_policy(self) -> None:
+        """Ticks may be shorter from now on, and what waits for one of before is not held back by what overtakes it."""
+        self.rounds += 1
+        self._first_round = self.rounds
+
+    def is_overtaken(self, place: int) -> bool:
+        """Whether rounds have passed by an answer whose cosignature stands at this place."""
+        by_then = self.rounds_by_then[place]
+        return by_then >= self._first_round and self.rounds - by_then >= _SUPPRESSED_AFTER_ROUNDS
 
 
 class CensusLog:
@@ -34,35 +138,35 @@ class CensusLog:
         self.audit = audit
         # By ticket: the entry that says that the researcher has the answer.
         self.delivered_at = delivered_at
-        # The last instant at which the census node is known to have been at work, by its own clock.
-        self.alive_ms = 0
         self._findings = findings
         # Of every commitment to noise slots: the first slot, and the entry.
         self._first_slots = array("Q")
         self._slot_entries = array("Q")
-        self._started_ms = 0
+        self._work = _WorkClock()
         # The commitments that were looked at last, with their entry.
         self._slots: tuple[int, tuple[str, ...]] = (-1, ())
         # By load: the census release that it is of.
         self._releases: dict[str, str] = {}
-        # By agency: sizes of the cosigned checkpoints that releases name, each larger than the ones before, and
-        # the time of the first release that names one of at least this size.
-        self._cosigned: dict[str, tuple[array[int], array[int]]] = {}
+        self._cosigned: dict[str, _Cosignatures] = {}
+
+    def close(self) -> None:
+        self.audit.close()
+        self._work.close()
 
     def take(self, entry: Entry) -> None:
         """Take in an entry that keeps the rules of the log."""
-        self.alive_ms = entry.time_ms
+        self._work.take(entry)
         match entry.event:
-            case Slots(first=first, void_below=void_below):
+            case Slots(first=first):
                 self._first_slots.append(first)
                 self._slot_entries.append(entry.sequence)
-                if void_below == first:
-                    # Every start of a node begins so.
-                    self._started_ms = entry.time_ms
             case Charged(health=agency):
                 if agency not in self.audit.trusted:
                     # SECURITY: of its own making, it cosigns whatever it is shown.
                     self._findings.problem("AGENCY_UNTRUSTED", "census", entry.sequence, agency)
+            case Adopted():
+                for theirs in self._cosigned.values():
+                    theirs.begin_policy()
             case Loaded() | Relinked():
                 self._releases[entry.event.load] = self.audit.state.release
             case Released():
@@ -94,20 +198,48 @@ class CensusLog:
             return ()
         return event.commitments if isinstance(event, Slots) else ()
 
+    def was_at_work(self, time_ms: int) -> None:
+        """The node did something at this time, by its own clock, that no entry says."""
+        self._work.extend(time_ms)
+
+    def is_told(self, ticket: ChargedTicket) -> bool:
+        """Whether the census agency itself shows to have had the cosignature that a charged answer waits for."""
+        return self._told_ms(ticket) is not None
+
     def is_suppressed(self, ticket: ChargedTicket) -> bool:
         """Whether a charged answer that is not released should have been long ago."""
-        sizes, times = self._cosigned.get(ticket.charge.health, (array("Q"), array("Q")))
-        place = bisect_right(sizes, ticket.index)
-        if place < len(sizes):
-            since_ms = times[place]
-        elif ticket.index < self.audit.cosigned_size:
-            since_ms = self.audit.cosigned_ms
-        else:
+        told_ms = self._told_ms(ticket)
+        if told_ms is None:
             return False
-        return self.alive_ms - max(since_ms, self._started_ms) > SUPPRESSED_AFTER_MS
+        theirs = self._cosigned.get(ticket.charge.health, _Cosignatures())
+        place = bisect_right(theirs.sizes, ticket.index)
+        if place < len(theirs.sizes) and theirs.is_overtaken(place):
+            return True
+        return self._judged_ms(theirs) - self._work.until_ms(told_ms) > SUPPRESSED_AFTER_MS
+
+    def _told_ms(self, ticket: ChargedTicket) -> int | None:
+        """When the census node had the cosignature, at the latest, by its own clock; None if it shows none."""
+        agency, shown = ticket.charge.health, self.audit.shown
+        theirs = self._cosigned.get(agency, _Cosignatures())
+        place = bisect_right(theirs.sizes, ticket.index)
+        if place < len(theirs.sizes):
+            return theirs.times[place]
+        if shown is None or agency not in shown.times or ticket.index >= shown.checkpoint.size:
+            return None
+        # The witness's clock says when, and may be behind. If it is by more, ages are not judged by it, see `_judged_ms`.
+        return 1000 * shown.times[agency] + MOST_SKEW_MS
+
+    def _judged_ms(self, theirs: _Cosignatures) -> int:
+        """How long the node had worked when last its clock is known to have been right."""
+        ahead_at = self.audit.ahead_at
+        if ahead_at is None:
+            return self._work.total_ms()
+        place = bisect_left(theirs.sizes, ahead_at + 1)
+        return self._work.until_ms(self.audit.times[theirs.sizes[place - 1] - 1]) if place else 0
 
     def _take_release(self, entry: Entry, event: Released) -> None:
-        agency = self.audit.state.tickets[event.ticket].charge.health
+        charged = self.audit.state.tickets[event.ticket]
+        agency = charged.charge.health
         try:
             checked = self.audit.verify_past(event.checkpoint, cosigned_by=agency)
         except NoteError as error:
@@ -117,7 +249,5 @@ class CensusLog:
             return
         if 1000 * checked.times[agency] > entry.time_ms + MOST_SKEW_MS:
             self._findings.problem("COSIGNED_LATER", "census", entry.sequence)
-        sizes, times = self._cosigned.setdefault(agency, (array("Q"), array("Q")))
-        if not sizes or checked.checkpoint.size > sizes[-1]:
-            sizes.append(checked.checkpoint.size)
-            times.append(entry.time_ms)
+        theirs = self._cosigned.setdefault(agency, _Cosignatures())
+        theirs.take(entry, charged_at=charged.index, size=checked.checkpoint.size)

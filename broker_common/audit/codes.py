@@ -127,6 +127,7 @@ CODES: Final[Mapping[str, str]] = {
 PENDING: Final[Mapping[str, str]] = {
     "ENTRIES": "entries after the last cosigned checkpoint",
     "CHARGED": "answers that are charged and not released yet",
+    "WITNESSED": "charged answers that the health agency says that it has cosigned, and the census agency shows no cosignature of",
     "RELEASED": "answers that are released and not delivered yet",
     "OPEN": "tickets that the health agency has accepted and that are neither settled nor refused",
     "UNSEEN": "charges that are newer than what the health agency has handed in",

@@ -38,6 +38,8 @@ class HealthLog:
         self.sent = sent
         # How long the census log was when the health agency last saw it, as far as what is handed in shows.
         self.seen_size = 0
+        # And of the newest checkpoint that it says that it has cosigned.
+        self.cosigned_size = 0
         # Tickets that were refused after a sample was sent, and that the census log does not charge.
         self._refused_samples = 0
         self._census = census

@@ -9,7 +9,7 @@ announced, 5. it goes on from what earlier audits have seen, 6. what others say 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import Part
@@ -26,10 +26,12 @@ from broker_common.tlog.membership import peer_name
 from broker_common.tlog.note import Checkpoint, parse_checkpoint
 from broker_common.tlog.replay import LogState, ReplayError
 
-__all__ = ["ANYBODY", "LogAudit"]
+__all__ = ["ANYBODY", "MOST_SKEW_MS", "LogAudit"]
 
 # Instead of an agency's name: any that the auditor trusts.
-ANYBODY = ""
+ANYBODY: Final = ""
+# Between the clocks of two agencies. A cosignature says when it was made by the witness's clock.
+MOST_SKEW_MS: Final = 3_600_000
 
 StateT = TypeVar("StateT", bound=LogState)
 # What is said of a note after the log's own signature was found to hold.
@@ -52,9 +54,12 @@ class LogAudit(Generic[StateT]):
         self._is_cut = False
         # Whether somebody has shown that the log is longer.
         self.is_behind = False
-        # Of the newest checkpoint that the other agency has cosigned, and when it did; none, 0.
+        # Of the newest checkpoint that the other agency has cosigned; none, 0.
         self.cosigned_size = 0
-        self.cosigned_ms = 0
+        # The newest of them that the log's own node shows to have.
+        self.shown: CheckedNote | None = None
+        # The first entry at which the log's clock is known to have been ahead of a witness's; None if it never was.
+        self.ahead_at: int | None = None
         # Agencies that this log has registered and that the auditor has a card of.
         self.trusted: set[str] = set()
         self._trust = trust
@@ -166,9 +171,8 @@ class LogAudit(Generic[StateT]):
 
     def note_cosigned(self, checked: CheckedNote) -> None:
         """Take in what a witness has cosigned of this log."""
-        if checked.times and checked.checkpoint.size >= self.cosigned_size:
-            self.cosigned_size = checked.checkpoint.size
-            self.cosigned_ms = 1000 * max(checked.times.values())
+        if checked.times:
+            self.cosigned_size = max(self.cosigned_size, checked.checkpoint.size)
 
     # --- what others saw -------------------------------------------------------------------------------------------
 
@@ -207,7 +211,20 @@ class LogAudit(Generic[StateT]):
         self._verify_not_longer(checkpoint)
         if tree.root(checkpoint.size) != checkpoint.root:
             raise NoteError("SPLIT_VIEW", f"at {checkpoint.size} entries")
+        self._compare_clocks(checked)
         return checked
+
+    def _compare_clocks(self, checked: CheckedNote) -> None:
+        """Nobody cosigns an entry before it is made: where a witness's time says so, one of the two clocks is wrong."""
+        last = checked.checkpoint.size - 1
+        cosigned_ms = [1000 * time_s for agency, time_s in checked.times.items() if agency in self.trusted]
+        if (
+            0 <= last < len(self.times)
+            and cosigned_ms
+            and self.times[last] > min(cosigned_ms) + MOST_SKEW_MS
+            and (self.ahead_at is None or last < self.ahead_at)
+        ):
+            self.ahead_at = last
 
     def _verify_not_longer(self, checkpoint: Checkpoint) -> None:
         if checkpoint.size > self.files.tree.size:

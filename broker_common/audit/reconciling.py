@@ -66,6 +66,9 @@ class Reconciling:
             pass
         elif self._census.is_suppressed(charged):
             self._findings.problem("ANSWER_SUPPRESSED", "census", charged.index, f"query {charged.charge.query}")
+        elif self._is_cosigned(charged) and not self._census.is_told(charged):
+            # What the health agency alone says that it has cosigned proves nothing of what the census agency was told.
+            self._findings.wait("WITNESSED", "census")
         else:
             self._findings.wait("CHARGED", "census")
         settled_at = self._sent(ticket).settled_at
@@ -76,6 +79,11 @@ class Reconciling:
                 self._findings.problem("SETTLED_NOT_RELEASED", "", None, detail)
             else:
                 self._findings.wait("UNSETTLED", "health")
+
+    def _is_cosigned(self, charged: ChargedTicket) -> bool:
+        """Whether the health agency says that it has cosigned a charge of its own."""
+        health, charge = self._health, charged.charge
+        return health is not None and charge.health == self._agency and charged.index < health.cosigned_size
 
     def _compare_sample(self, health: HealthLog, ticket: str, charged: ChargedTicket) -> None:
         accepted = health.audit.state.tickets.get(ticket)

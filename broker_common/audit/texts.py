@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "CLOCK_AHEAD",
     "COUNTS_NOT_CHECKED",
     "CRITERIA_HELP",
     "CRITERIA_NOT_CHECKED",
@@ -97,6 +98,9 @@ UNKNOWN_ANSWER_KEYS = (
 NOISE_NOT_CHECKED = "The noise of each answer: without the oversight key, replay proves its scale, its charge and the single use of its slot."
 NOISE_OF_SOME_NOT_CHECKED = (
     "The noise of {count} of {all} charged answers: there is no opening of them, or no receipt to compare it with."
+)
+CLOCK_AHEAD = (
+    "Expiries and ages from entry {entry} of the census log on: its clock was more than an hour ahead of its witness's."
 )
 COUNTS_NOT_CHECKED = "The exact count inside each opening: it is the census agency's word until samples and registry are looked at on site."
 PERSONS_NOT_CHECKED = "Samples, linkage and counts: they are never handed in, and are looked at on site."

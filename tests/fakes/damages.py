@@ -28,7 +28,7 @@ from broker_common.tlog.merkle import leaf_hash
 from broker_common.tlog.note import MAX_NOTE_BYTES, NoteSigner
 from broker_common.tlog.tiles import CHECKPOINT_PATH, encode_entry_bundle, hash_tiles, parse_entry_bundle
 
-__all__ = ["DAMAGES", "SEEN", "Damage"]
+__all__ = ["DAMAGES", "SEEN", "Damage", "begun_with_neighbour"]
 
 # Checkpoints that this auditor, or another who told of it, has verified before.
 SEEN: Final = "seen"
@@ -527,7 +527,7 @@ def lied_from_the_start(history: History, beginning: list[Any]) -> History:
     return history
 
 
-def with_neighbour() -> tuple[History, Asked]:
+def begun_with_neighbour() -> tuple[History, Asked]:
     """As `begun`, in a census log that has registered another health agency before."""
     history = honest()
     history.write_census(logs.registered(logs.NEIGHBOUR))
@@ -546,7 +546,7 @@ def cosigned_by_neighbour(history: History) -> str:
 
 @damage("charged_to_an_agency_of_its_own", ("AGENCY_UNTRUSTED", "census", 11))
 def _() -> Exports:
-    history, _ = with_neighbour()
+    history, _ = begun_with_neighbour()
     asked = history.order()
     # No health agency that the auditor knows has ever heard of it.
     history.charge(asked, health="health-x")
@@ -559,7 +559,7 @@ def _() -> Exports:
 
 @damage("ticket_of_one_agency_charged_to_another", ("AGENCY_UNTRUSTED", "census", 11), ("CHARGE_DIFFERS", "census", 11))
 def _() -> Exports:
-    history, asked = with_neighbour()
+    history, asked = begun_with_neighbour()
     history.charge(asked, health="health-x")
     history.report_charge(asked)
     history.release(asked, checkpoint=cosigned_by_neighbour(history))
@@ -572,7 +572,7 @@ def _() -> Exports:
 
 @damage("slot_under_a_checkpoint_of_an_agency_of_its_own", ("NOT_COSIGNED", "census", 11))
 def _() -> Exports:
-    history, _ = with_neighbour()
+    history, _ = begun_with_neighbour()
     asked = history.order(checkpoint=cosigned_by_neighbour(history))
     history.submit(asked)
     history.forward(asked)
@@ -582,7 +582,7 @@ def _() -> Exports:
 
 @damage("released_under_the_cosignature_of_another_agency", ("RELEASE_NOT_COSIGNED", "census", 12))
 def _() -> Exports:
-    history, asked = with_neighbour()
+    history, asked = begun_with_neighbour()
     history.charge(asked)
     history.release(asked, checkpoint=cosigned_by_neighbour(history))
     return history.exports()
@@ -863,6 +863,34 @@ def _() -> Exports:
     history.answer()
     history.pass_time(86_400_000)
     history.answer()
+    history.cosign()
+    return history.exports()
+
+
+@damage("suppressed_answer_behind_a_start", ("ANSWER_SUPPRESSED", "census", 10))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    history.report_charge(asked)
+    history.answer()
+    history.pass_time(700_000)
+    history.commit_slots()
+    # As if the node had only now come up.
+    history.commit_slots(starting=True)
+    history.cosign()
+    return history.exports()
+
+
+@damage("suppressed_answer_that_others_pass_by", ("ANSWER_SUPPRESSED", "census", 10))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    history.report_charge(asked)
+    for _ in range(4):
+        # Never at work for long, if one believes it.
+        history.commit_slots(starting=True)
+        history.cosign()
+        history.answer(slot=history.next_slot - 1)
     history.cosign()
     return history.exports()
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from fakes import logs
 from fakes.cards import Party
-from fakes.damages import DAMAGES, honest
-from fakes.history import Exports, History, MemoryPart, SignedLog, auditor, write
+from fakes.damages import DAMAGES, begun_with_neighbour, honest
+from fakes.history import Asked, Exports, History, MemoryPart, SignedLog, auditor, write
 from fakes.randomness import SeededRandomness
 
 from broker_common.audit.audit import Audited, replay_parts, verify_parts
@@ -18,12 +18,15 @@ from broker_common.audit.codes import CODES, REPLAY
 from broker_common.audit.findings import MOST_PROBLEMS, Findings
 from broker_common.audit.handed_in import FolderPart
 from broker_common.audit.home import AuditorHome
+from broker_common.audit.log_export import COSIGNED
 from broker_common.audit.report import report_json, report_text
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price_units
-from broker_common.tlog.entries import Delivered, Refused
+from broker_common.tlog.cosignature import Cosigner
+from broker_common.tlog.entries import Delivered, Expired, Refused
 
+DAY_MS = 86_400_000
 TLOG = Path(__file__).parents[3] / "broker_common" / "tlog"
 
 
@@ -283,6 +286,186 @@ def test_where_two_parties_contradict_each_other_neither_is_blamed(name: str, ho
     text = report_text(audited)
     assert "in what was handed in." in text.splitlines()[0]
     assert "of the census log" in text
+
+
+# --- answers that are held back ----------------------------------------------------------------------------------------
+
+
+def held_back(history: History) -> Asked:
+    """A charge that was cosigned, as both agencies show, and whose answer is not out."""
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked)
+    history.report_charge(asked)
+    history.cosign()
+    return asked
+
+
+def test_while_the_node_is_down_nothing_is_held_back(home: AuditorHome) -> None:
+    """A month between two starts is no work, whatever an operator writes meanwhile; ten minutes after the start are."""
+    history = honest(1)
+    held_back(history)
+    history.answer()
+    history.pass_time(30 * DAY_MS)
+    history.write_census(logs.loaded("load2", release="2021"))
+    history.pass_time(30 * DAY_MS)
+    history.commit_slots(starting=True)
+    history.cosign()
+    audited = replayed(history.exports(), home)
+    assert codes(audited) == []
+    assert audited.findings.pending["CHARGED", "census"] == 1
+    history.pass_time(700_000)
+    history.commit_slots()
+    assert codes(replayed(history.exports(), home)) == ["ANSWER_SUPPRESSED"]
+
+
+def test_work_is_added_up_over_all_starts(home: AuditorHome) -> None:
+    """Whoever starts again every nine minutes works as long as anybody."""
+    history = honest(1)
+    held_back(history)
+    history.answer()
+    for expected in ([], ["ANSWER_SUPPRESSED"]):
+        history.commit_slots(starting=True)
+        history.pass_time(540_000)
+        history.commit_slots()
+        history.cosign()
+        assert codes(replayed(history.exports(), home)) == expected
+
+
+def test_a_witness_that_cosigns_is_at_work(home: AuditorHome) -> None:
+    """A census node that writes nothing, and cosigns the health log half an hour later, was there all the time."""
+    history = honest(1)
+    held_back(history)
+    history.answer()
+    history.pass_time(1_800_000)
+    history.write_health(logs.loaded("load2", release="2021"))
+    history.cosign()
+    assert codes(replayed(history.exports(), home)) == ["ANSWER_SUPPRESSED"]
+
+
+def test_where_only_the_witness_says_when_its_clock_may_be_wrong(home: AuditorHome) -> None:
+    """Nothing in the census log says when the cosignature came: half an hour after its time is no problem, two hours are."""
+    history = honest(1)
+    held_back(history)
+    history.pass_time(1_800_000)
+    history.commit_slots()
+    assert codes(replayed(history.exports(), home)) == []
+    history.pass_time(5_400_000)
+    history.commit_slots()
+    assert codes(replayed(history.exports(), home)) == ["ANSWER_SUPPRESSED"]
+
+
+def test_a_cosignature_that_is_dated_back_accuses_nobody(home: AuditorHome) -> None:
+    """The health agency cosigns this very second, and dates it in 1970: nothing was cosigned before it was written."""
+    history = honest(1)
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked)
+    history.pass_time(700_000)
+    history.commit_slots()
+    history.cosign(time_s=1)
+    audited = replayed(history.exports(), home)
+    assert codes(audited) == []
+    assert audited.findings.pending["CHARGED", "census"] == 1
+
+
+def test_what_the_health_agency_alone_has_cosigned_accuses_nobody(home: AuditorHome) -> None:
+    """It cosigned and died, or never meant to tell: an answer waits for what the census agency has not heard of."""
+    history = honest(1)
+    before = history.cosigned["census"].encode()
+    held_back(history)
+    history.pass_time(30 * DAY_MS)
+    history.commit_slots()
+    exports = history.exports()
+    exports["census"][COSIGNED] = before
+    audited = replayed(exports, home)
+    assert codes(audited) == []
+    assert audited.findings.pending["WITNESSED", "census"] == 1
+    assert ("CHARGED", "census") not in audited.findings.pending
+    assert "shows no cosignature of" in report_text(audited)
+
+
+def test_whoever_is_passed_by_twice_is_not_held_back_yet(home: AuditorHome) -> None:
+    """Answers of one tick are written in any order, and exports are made in between: only a third round is too much."""
+    history = honest(1)
+    held_back(history)
+    for expected in ([], [], [], ["ANSWER_SUPPRESSED"]):
+        history.commit_slots()
+        history.cosign()
+        history.answer(slot=history.next_slot - 1)
+        history.cosign()
+        assert codes(replayed(history.exports(), home)) == expected
+
+
+def test_ticks_that_become_shorter_hold_nothing_back(home: AuditorHome) -> None:
+    """Questions under a policy of short ticks overtake one that waits for a long one: no problem, until time says so."""
+    history = honest(1)
+    held_back(history)
+    history.answer()
+    history.write_census(logs.adopted(logs.policy(quote_lifetime_ms=50_000)))
+    for _ in range(4):
+        history.commit_slots()
+        history.cosign()
+        history.answer(slot=history.next_slot - 1)
+    history.cosign()
+    assert codes(replayed(history.exports(), home)) == []
+
+
+def test_ages_are_not_judged_by_a_clock_that_was_ahead(home: AuditorHome) -> None:
+    """An answer that expired because the clock ran ahead: no problem, and said. What is only old by that clock is not old."""
+    history = honest(1)
+    asked = held_back(history)
+    history.release(asked)
+    held_back(history)
+    now_s = history.now_ms // 1000
+    history.pass_time(40 * DAY_MS)
+    at = history.write_census(Expired(ticket=asked.hash))
+    asked.state = "expired"
+    history.cosign(time_s=now_s + 2)
+    audited = replayed(history.exports(), home)
+    assert codes(audited) == []
+    assert audited.findings.pending["CHARGED", "census"] == 1
+    said = f"Expiries and ages from entry {at} of the census log on: its clock was more than an hour ahead"
+    assert any(text.startswith(said) for text in audited.findings.not_checked)
+
+
+def test_what_was_held_back_before_the_clock_ran_ahead_is_found(home: AuditorHome) -> None:
+    """A wrong clock is no excuse for what was old by the right one."""
+    history = honest(1)
+    held_back(history)
+    history.answer()
+    history.pass_time(DAY_MS)
+    history.answer()
+    now_s = history.now_ms // 1000
+    history.pass_time(40 * DAY_MS)
+    history.commit_slots()
+    history.cosign(time_s=now_s)
+    audited = replayed(history.exports(), home)
+    assert codes(audited) == ["ANSWER_SUPPRESSED"]
+    assert any("ahead" in text for text in audited.findings.not_checked)
+
+
+def test_honest_clocks_are_not_said_to_be_ahead(home: AuditorHome) -> None:
+    """A witness half an hour behind is nothing to be said."""
+    history = honest(1)
+    history.cosign(time_s=history.now_ms // 1000 - 1800)
+    audited = replayed(history.exports(), home)
+    assert codes(audited) == []
+    assert not any("ahead" in text for text in audited.findings.not_checked)
+
+
+def test_the_clock_of_an_agency_that_nobody_knows_says_nothing(home: AuditorHome) -> None:
+    """A health agency of the census agency's own making cannot make ages uncertain."""
+    history, _ = begun_with_neighbour()
+    cosigner = Cosigner(logs.NEIGHBOUR.card.card.origin, logs.NEIGHBOUR.signing(Purpose.WITNESS))
+    history.cosigned["census"] = cosigner.cosign(history.cosigned["census"], 1)
+    history.answer()
+    history.cosign()
+    audited = replayed(history.exports(), home)
+    assert codes(audited) == []
+    assert not any("ahead" in text for text in audited.findings.not_checked)
 
 
 # --- audits in a row ---------------------------------------------------------------------------------------------------
