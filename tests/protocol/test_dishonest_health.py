@@ -95,6 +95,7 @@ async def test_withheld_cosignature(world: World, restart: bool) -> None:
     if restart:
         pair.restart_census()
         assert await pair.collect(orders[0]) == b""
+    pair.be_patient()
     async with pair.witnessing():
         for order in orders:
             await eventually(lambda order=order: _is_out(world, order))  # type: ignore[misc]

@@ -288,6 +288,7 @@ async def test_health_node_disappears_between_charge_and_cosignature(
     assert world.events(Released) == []
     if health_restarts:
         await pair.restart_health()
+    pair.be_patient()
     async with pair.witnessing():
         await eventually(lambda: bool(world.events(Released)))
         assert isinstance(await pair.collect(order), bytes)
