@@ -485,8 +485,9 @@ REASONS: Mapping[str, Reason] = {
     ),
     "NOT_WITNESSED": Reason(
         PeerUnavailableError,
-        "The census node waits for the health agency to cosign its log, and gives no quotes meanwhile.",
-        "Check that the health node is running and can reach the census node; then try again. Nothing was charged.",
+        "The census node waits for the health agency to cosign its log, and lets no quote and no answer out meanwhile.",
+        "Check that the health node is running and can reach the census node; then try again. A question that was charged is "
+        "answered when it has: 'tripartite researcher answers --collect'.",
     ),
     "PROMISE_BROKEN": Reason(
         PeerUnavailableError,

@@ -26,7 +26,7 @@ from broker_common.crypto.cards import (
     verify_successor,
 )
 from broker_common.crypto.certificates import Identity, PeerCertificate, Role
-from broker_common.crypto.signing import Purpose, VerifyKey
+from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.query.ticket import Researcher
 from broker_common.storage.journal import Journal, StateT, Transaction
@@ -258,9 +258,8 @@ class KnownPeers:
 
     def own_log(self) -> NoteVerifier:
         """What checks checkpoints of the node's own log, whenever they were signed."""
-        own = self.own()
-        keys = tuple(key for _, key in own.listed(Purpose.LOG.value) if isinstance(key, VerifyKey))
-        return NoteVerifier(own.card.origin, keys)
+        with self._journal.reading() as state:
+            return NoteVerifier(own_card(state.membership).card.origin, state.membership.own_log_keys)
 
     def log(self, role: Role, name: str) -> NoteVerifier:
         """What checks a peer's checkpoints. Raises NOT_REGISTERED."""

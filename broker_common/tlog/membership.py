@@ -57,13 +57,15 @@ class Membership:
         # The root of everything the node says of itself.
         self._identity_key = identity_key
         self.own: VerifiedCard | None = None
+        # Every key that the node's log was ever signed with: what was signed under one that ended since is still ours.
+        self.own_log_keys: tuple[VerifyKey, ...] = ()
         self._peers: dict[tuple[str, str], Registration] = {}
 
     @classmethod
     def copy_of(cls, other: Membership) -> Membership:
         """One that can be changed without changing the other."""
         copy = cls(other._identity_key)
-        copy.own, copy._peers = other.own, dict(other._peers)
+        copy.own, copy.own_log_keys, copy._peers = other.own, other.own_log_keys, dict(other._peers)
         return copy
 
     def announce(self, event: Announced, role: str, origin: str) -> None:
@@ -81,6 +83,8 @@ class Membership:
         if (card.card.role, card.card.origin) != (role, origin):
             raise InvalidRequestError("WRONG_ORGANISATION", subject="card")
         self.own = card
+        listed = [key for _, key in card.listed(Purpose.LOG.value) if isinstance(key, VerifyKey)]
+        self.own_log_keys = tuple(dict.fromkeys((*self.own_log_keys, *listed)))
 
     def register(self, event: Registered, role: str) -> None:
         """Take a peer's card at a node of this role.
