@@ -26,6 +26,8 @@ __all__ = ["CensusWitness"]
 _log = structlog.get_logger()
 # How long the census node is asked to hold a call open until there is something to cosign.
 _WAIT_MS = 10_000
+# What a round fails with when one side has a card that the other has not heard of.
+_OF_A_KEY = frozenset({"BAD_SIGNATURE", "PEER_MISBEHAVED"})
 # For the rest of a call.
 _CALL_SECONDS = 10.0
 # After a round that came to nothing: doubled every time, up to the longest.
@@ -67,12 +69,16 @@ class CensusWitness:
 
     async def _tried(self) -> bool:
         """One round; True if something was cosigned."""
+        news = self._link.news
         try:
             return await self._round()
         except BrokerError as error:
             if error.stops_node:
                 raise
             _log.info("the census log was not cosigned", code=error.code)
+            if error.code in _OF_A_KEY:
+                # A key of ours that they have not heard of, or one of theirs: every answer waits until they have.
+                await self._link.has_news(news)
         except Exception as error:  # noqa: BLE001 - SECURITY: nothing that a peer sends may stop the node
             log_unforeseen(error)
         return False

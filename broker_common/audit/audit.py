@@ -64,6 +64,8 @@ class Audited:
     criteria: int = 0
     # Answers whose noise was computed again; None where no openings were looked at.
     noise: int | None = None
+    # Tickets whose sample was sent and that were never charged; None where that cannot be told.
+    uncharged_samples: int | None = None
 
 
 def verify_parts(parts: Mapping[str, Part], home: AuditorHome, report: Callable[[str], Report]) -> Audited:
@@ -174,6 +176,7 @@ def _replay(
         receipts.charged,
         criteria,
         noise,
+        None if health is None else health.uncharged_samples,
     )
 
 

@@ -41,6 +41,8 @@ class HealthLog:
         self.sent = sent
         # How long the census log was when the health agency last saw it, as far as what is handed in shows.
         self.seen_size = 0
+        # Tickets that were refused after a sample was sent, and that the census log does not charge.
+        self._refused_samples = 0
         self._census = census
         self._findings = findings
 
@@ -57,8 +59,23 @@ class HealthLog:
             case Refused(ticket=ticket):
                 if ticket in self._census.audit.state.tickets:
                     self._findings.problem("REFUSED_BUT_CHARGED", "health", entry.sequence)
+                elif self.audit.state.tickets[ticket].attempts:
+                    self._refused_samples += 1
             case _:
                 pass
+
+    @property
+    def uncharged_samples(self) -> int | None:
+        """How many samples the census agency was sent and never charged; None if too little of the logs is known to say."""
+        census, own = self._census.audit, self.audit
+        if census.is_behind or not (census.is_complete and own.is_complete):
+            return None
+        under_way = sum(
+            1
+            for ticket in own.state.open_tickets
+            if own.state.tickets[ticket].attempts and ticket not in census.state.tickets
+        )
+        return self._refused_samples + under_way
 
     def _take_report(self, entry: Entry, event: ReportedCharge) -> None:
         census = self._census.audit

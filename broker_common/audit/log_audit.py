@@ -29,6 +29,8 @@ from broker_common.tlog.replay import LogState, ReplayError
 __all__ = ["LogAudit"]
 
 StateT = TypeVar("StateT", bound=LogState)
+# What is said of a note after the log's own signature was found to hold.
+_SIGNED = frozenset({"NOT_COSIGNED", "UNKNOWN_SIGNATURE"})
 
 
 class LogAudit(Generic[StateT]):
@@ -45,6 +47,8 @@ class LogAudit(Generic[StateT]):
         # Whether every entry was folded in; and whether one could not be.
         self.is_complete = False
         self._is_cut = False
+        # Whether somebody has shown that the log is longer.
+        self.is_behind = False
         # Of the newest checkpoint that the other agency has cosigned, and when it did; none, 0.
         self.cosigned_size = 0
         self.cosigned_ms = 0
@@ -181,15 +185,23 @@ class LogAudit(Generic[StateT]):
         except NoteError as error:
             if self._is_cut:
                 raise NoteError("UNTOLD") from error
+            if error.code in _SIGNED and self.files.is_whole:
+                # The log's own signature holds; the other keys may stand in the entries that are not there.
+                self._verify_not_longer(parse_checkpoint(note))
             raise
         tree, checkpoint = self.files.tree, checked.checkpoint
         if not self.files.is_whole:
             raise NoteError("UNTOLD")
-        if checkpoint.size > tree.size:
-            raise NoteError("LOG_BEHIND", f"of {checkpoint.size} entries, {tree.size} were handed in")
+        self._verify_not_longer(checkpoint)
         if tree.root(checkpoint.size) != checkpoint.root:
             raise NoteError("SPLIT_VIEW", f"at {checkpoint.size} entries")
         return checked
+
+    def _verify_not_longer(self, checkpoint: Checkpoint) -> None:
+        if checkpoint.size > self.files.tree.size:
+            self.is_behind = True
+            detail = f"of {checkpoint.size} entries, {self.files.tree.size} were handed in"
+            raise NoteError("LOG_BEHIND", detail)
 
     def report(self, error: NoteError, log: str, entry: int | None, where: str = "") -> None:
         """Note that a note on this log does not hold, or that it cannot be told whether it does."""

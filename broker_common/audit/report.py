@@ -37,6 +37,7 @@ def report_json(audited: Audited) -> dict[str, Any]:
         "tickets_shown": audited.tickets,
         "criteria_opened": audited.criteria,
         "noise_proved": audited.noise,
+        "uncharged_samples": audited.uncharged_samples,
         "problems_in_all": findings.count,
     }
 
@@ -71,6 +72,8 @@ def report_text(audited: Audited) -> str:
                 | {"tickets": audited.tickets, "worst_belief": _worst_belief(audited.leakage)}
             )
         )
+    if audited.uncharged_samples is not None:
+        lines.append(texts.SAMPLES.format(count=audited.uncharged_samples))
     if audited.noise is not None:
         lines.append(texts.NOISE.format(noise=audited.noise))
     if findings.pending:

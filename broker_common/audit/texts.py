@@ -42,6 +42,7 @@ __all__ = [
     "PROBLEM_WORD",
     "READING_RECEIPTS",
     "RECONCILING",
+    "SAMPLES",
     "SEVERAL_CARDS",
     "TICKETS_NOT_CHECKED",
     "TO_HELP",
@@ -104,6 +105,7 @@ FIGURES = """\
   answers    {answers} charged, {released} released, {tickets} shown by researchers
   leakage    {charged_units} of {cap} units of 2^-24 nat; no belief about anybody can have passed {worst_belief} ({max_belief} allowed)
   service    {state}, accounting {accounting}"""
+SAMPLES = "  samples    {count} handed over and never charged"
 NOISE = "  noise      of {noise} answers computed again from what the log had committed to, and the same"
 NOTHING_CHARGED = "  leakage    none: no policy was ever in force"
 PENDING_HEAD = "Under way, and no problem:"

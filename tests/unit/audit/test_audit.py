@@ -22,7 +22,7 @@ from broker_common.audit.report import report_json, report_text
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price_units
-from broker_common.tlog.entries import Delivered
+from broker_common.tlog.entries import Delivered, Refused
 
 TLOG = Path(__file__).parents[3] / "broker_common" / "tlog"
 
@@ -184,6 +184,40 @@ def test_what_is_under_way_is_pending_and_no_problem(home: AuditorHome) -> None:
     assert seen[-1] == set()
 
 
+def test_samples_that_were_never_charged_are_counted(home: AuditorHome) -> None:
+    """A census node that computes and then throws the question away leaves this: counted, and no problem by itself."""
+    history = honest()
+    assert report_json(replayed(history.exports(), home))["uncharged_samples"] == 0
+    refused, unsent, waiting = history.order(), history.order(), history.order()
+    for asked in (refused, unsent, waiting):
+        history.submit(asked)
+    for asked in (refused, refused, waiting):
+        history.forward(asked)
+    assert report_json(replayed(history.exports(), home))["uncharged_samples"] == 2
+    for asked in (refused, unsent):
+        history.write_health(Refused(ticket=asked.hash, code="BUDGET_EXHAUSTED"))
+    audited = replayed(history.exports(), home)
+    assert codes(audited) == []
+    assert report_json(audited)["uncharged_samples"] == 2
+    assert "2 handed over and never charged" in report_text(audited)
+    history.charge(waiting)
+    assert report_json(replayed(history.exports(), home))["uncharged_samples"] == 1
+
+
+def test_without_all_of_both_logs_uncharged_samples_are_not_counted(home: AuditorHome) -> None:
+    """A charge could stand in what is not there; then the report has no figure, and no line."""
+    history = honest()
+    before = history.exports()
+    history.answer()
+    cut = history.exports() | {"census": before["census"]}
+    history.health.append_bytes(b"{}")
+    damaged = DAMAGES["unknown_entry_type"].make()
+    for exports in (cut, damaged, before | {"health": history.health.files()}, {"census": before["census"]}):
+        audited = replayed(exports, home)
+        assert report_json(audited)["uncharged_samples"] is None
+        assert "never charged" not in report_text(audited)
+
+
 def test_what_one_party_has_not_handed_in_yet_is_pending(home: AuditorHome) -> None:
     """A charge that is newer than what the health agency, as its export shows, had seen is no problem."""
     history = honest(1)
@@ -243,6 +277,22 @@ def test_a_log_that_shrank_since_the_last_audit_is_rolled_back(home: AuditorHome
     before = home.seen("census")
     assert sorted(codes(replayed(yesterday, home))) == ["ROLLED_BACK", "ROLLED_BACK"]
     assert home.seen("census") == before
+
+
+def test_a_withheld_tail_with_new_keys_in_it_is_called_what_it_is(home: AuditorHome) -> None:
+    """What shows that the log is longer is signed by a key that is known as well: unknown keys beside it are no excuse."""
+    history = honest()
+    before = history.exports()
+    for party, purpose in ((history.census_party, "log"), (history.health_party, "witness")):
+        party.renew(purpose, now_ms=history.now_ms, until_ms=history.now_ms + 3_600_000)
+    history.write_census(logs.announced(history.census_party))
+    history.write_census(logs.registered(history.health_party))
+    history.write_health(logs.announced(history.health_party))
+    history.write_health(logs.registered(history.census_party))
+    history.answer()
+    history.cosign()
+    audited = replayed(history.exports() | {"census": before["census"]}, home)
+    assert set(codes(audited)) == {"LOG_BEHIND"}
 
 
 def test_two_auditors_who_are_shown_two_histories_find_out_by_their_notes(home: AuditorHome, tmp_path: Path) -> None:
