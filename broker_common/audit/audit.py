@@ -21,10 +21,10 @@ from broker_common.audit.handed_in import Part
 from broker_common.audit.health_log import HealthLog, Sent
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.key_state import KeyState
-from broker_common.audit.log_audit import LogAudit
+from broker_common.audit.log_audit import ANYBODY, LogAudit
 from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.audit.log_files import Report
-from broker_common.audit.notes import ANYBODY, CheckedNote, NoteError
+from broker_common.audit.notes import CheckedNote, NoteError
 from broker_common.audit.opened_criteria import check_criteria, is_criteria
 from broker_common.audit.openings import OpenedOnSite, check_openings
 from broker_common.audit.receipts import ReceiptForms, Receipts
@@ -32,7 +32,6 @@ from broker_common.audit.reconciling import Reconciling
 from broker_common.audit.spilled import Spill, SpilledMapping
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
-from broker_common.tlog.membership import peer_name
 
 __all__ = ["Audited", "Leakage", "replay_parts", "verify_parts"]
 
@@ -82,7 +81,7 @@ def verify_parts(parts: Mapping[str, Part], home: AuditorHome, report: Callable[
                 log.read(report, others=is_criteria if role == "health" else _none)
                 log.verify_signed(home)
                 logs[role] = log
-        _verify_seen(logs, findings)
+        _verify_seen(logs, home, findings)
         if "researcher" in parts and "census" in logs:
             ReceiptForms(logs["census"], findings).read(parts["researcher"], report(texts.READING_RECEIPTS))
         findings.skip(texts.NOT_REPLAYED)
@@ -145,7 +144,7 @@ def _replay(
         health_audit.verify_signed(home)
         logs["health"] = health_audit
     # 3
-    seen = _verify_seen(logs, findings)
+    seen = _verify_seen(logs, home, findings)
     if health is not None and "census" in seen:
         health.seen_size = max(health.seen_size, seen["census"].checkpoint.size)
     if "health" in seen:
@@ -163,7 +162,7 @@ def _replay(
     Reconciling(
         census,
         health,
-        agency=peer_name(home.card("health").card.identity),
+        agency=home.agency("health"),
         witnessed_size=seen["health"].checkpoint.size if "health" in seen else 0,
         findings=findings,
     ).compare(charged, report(texts.RECONCILING))
@@ -188,7 +187,7 @@ def _require(parts: Mapping[str, Part], findings: Findings) -> None:
         findings.skip(texts.NO_RECEIPTS)
 
 
-def _verify_seen(logs: Mapping[str, LogAudit[Any]], findings: Findings) -> dict[str, CheckedNote]:
+def _verify_seen(logs: Mapping[str, LogAudit[Any]], home: AuditorHome, findings: Findings) -> dict[str, CheckedNote]:
     """Step 3; gives, by log, the newest checkpoint that the other agency says itself that it has cosigned."""
     seen: dict[str, CheckedNote] = {}
     for role, log in logs.items():
@@ -199,10 +198,12 @@ def _verify_seen(logs: Mapping[str, LogAudit[Any]], findings: Findings) -> dict[
         if not other.is_complete:
             findings.skip(texts.WITNESS_UNKNOWN.format(role=role))
             continue
-        witness = other.parties.own_witness(0)
         try:
-            note = other.files.read_note(WITNESSED)
-            seen[role] = log.verify_past(note, cosigned_by=witness.name, witness=witness)
+            seen[role] = log.verify_past(
+                other.files.read_note(WITNESSED),
+                cosigned_by=home.agency(other.role),
+                witness=other.parties.own_witness(0),
+            )
         except NoteError as error:
             log.report(error, other.role, None, WITNESSED)
         else:

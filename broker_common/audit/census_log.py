@@ -15,7 +15,7 @@ from broker_common.audit.findings import Findings
 from broker_common.audit.log_audit import LogAudit
 from broker_common.audit.notes import NoteError
 from broker_common.tlog.census_state import CensusState, ChargedTicket
-from broker_common.tlog.entries import Delivered, Entry, Loaded, Released, Relinked, Slots, parse_entry
+from broker_common.tlog.entries import Charged, Delivered, Entry, Loaded, Released, Relinked, Slots, parse_entry
 
 __all__ = ["MOST_SKEW_MS", "SUPPRESSED_AFTER_MS", "CensusLog"]
 
@@ -45,7 +45,7 @@ class CensusLog:
         self._slots: tuple[int, tuple[str, ...]] = (-1, ())
         # By load: the census release that it is of.
         self._releases: dict[str, str] = {}
-        # By the witness's name: sizes of the cosigned checkpoints that releases name, each larger than the ones before, and
+        # By agency: sizes of the cosigned checkpoints that releases name, each larger than the ones before, and
         # the time of the first release that names one of at least this size.
         self._cosigned: dict[str, tuple[array[int], array[int]]] = {}
 
@@ -59,6 +59,10 @@ class CensusLog:
                 if void_below == first:
                     # Every start of a node begins so.
                     self._started_ms = entry.time_ms
+            case Charged(health=agency):
+                if agency not in self.audit.trusted:
+                    # SECURITY: of its own making, it cosigns whatever it is shown.
+                    self._findings.problem("AGENCY_UNTRUSTED", "census", entry.sequence, agency)
             case Loaded() | Relinked():
                 self._releases[entry.event.load] = self.audit.state.release
             case Released():
@@ -92,8 +96,7 @@ class CensusLog:
 
     def is_suppressed(self, ticket: ChargedTicket) -> bool:
         """Whether a charged answer that is not released should have been long ago."""
-        origin = self.audit.parties.origin_of(ticket.charge.health)
-        sizes, times = self._cosigned.get(origin, (array("Q"), array("Q")))
+        sizes, times = self._cosigned.get(ticket.charge.health, (array("Q"), array("Q")))
         place = bisect_right(sizes, ticket.index)
         if place < len(sizes):
             since_ms = times[place]
@@ -104,18 +107,17 @@ class CensusLog:
         return self.alive_ms - max(since_ms, self._started_ms) > SUPPRESSED_AFTER_MS
 
     def _take_release(self, entry: Entry, event: Released) -> None:
-        charged = self.audit.state.tickets[event.ticket]
-        origin = self.audit.parties.origin_of(charged.charge.health)
+        agency = self.audit.state.tickets[event.ticket].charge.health
         try:
-            checked = self.audit.verify_past(event.checkpoint, cosigned_by=origin)
+            checked = self.audit.verify_past(event.checkpoint, cosigned_by=agency)
         except NoteError as error:
             if error.code == "NOT_COSIGNED":
                 error = NoteError("RELEASE_NOT_COSIGNED", f"not {error.detail}")
             self.audit.report(error, "census", entry.sequence)
             return
-        if 1000 * checked.times[origin] > entry.time_ms + MOST_SKEW_MS:
+        if 1000 * checked.times[agency] > entry.time_ms + MOST_SKEW_MS:
             self._findings.problem("COSIGNED_LATER", "census", entry.sequence)
-        sizes, times = self._cosigned.setdefault(origin, (array("Q"), array("Q")))
+        sizes, times = self._cosigned.setdefault(agency, (array("Q"), array("Q")))
         if not sizes or checked.checkpoint.size > sizes[-1]:
             sizes.append(checked.checkpoint.size)
             times.append(entry.time_ms)

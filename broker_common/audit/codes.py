@@ -93,9 +93,10 @@ CODES: Final[Mapping[str, str]] = {
     "ROLLED_BACK": "the log is shorter than an earlier audit has verified",
     **REPLAY,
     # --- one question in all that was handed in --------------------------------------------------------------------
+    "AGENCY_UNTRUSTED": "a charge names a health agency of which the auditor has no card",
     "COSIGNED_LATER": "an answer is released before the time of the cosignature that releases it",
     "CHARGE_NOT_SUBMITTED": "a ticket is charged that the health agency never accepted",
-    "CHARGE_DIFFERS": "the two agencies' logs name different questions for one ticket",
+    "CHARGE_DIFFERS": "the two agencies' logs name different questions, or different health agencies, for one ticket",
     "MANIFEST_DIFFERS": "a charge is for a sample that the health agency did not send",
     "LINKAGE_DIFFERS": "the two agencies' records were not linked by the same chain at a charge",
     "REPORT_WRONG": "the charge that the health agency was shown is not in the census log",

@@ -47,6 +47,9 @@ class AuditorConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     # Says what kind of home this is.
     role: Literal["auditor"]
+    # Whose health log is looked at, by organisation. Empty: of whom trust/ holds the only card of a health agency. What a
+    # census log says of other health agencies holds only if trust/ has their cards as well.
+    health: str = ""
     # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)
 
@@ -92,11 +95,17 @@ class AuditorHome:
             InvalidRequestError: HOME_INVALID or CONFIG_INVALID; CARD_UNREADABLE or BAD_SIGNATURE.
         """
         self._home = Home(path, _ROLE)
-        self._keys = self._home.load_config(AuditorConfig).keys
+        config = self._home.load_config(AuditorConfig)
+        self._keys = config.keys
         self.path = path
         cards = [read_card(file) for file in sorted((path / _TRUST).glob("*.card"))]
-        for role in ("census", "health"):
-            names = {card.card.identity for card in cards if card.card.role == role}
+        # By role: the cards of the agency whose log is looked at.
+        self._audited: dict[Role, list[VerifiedCard]] = {}
+        wanted_by_role: dict[Role, str] = {"census": "", "health": config.health}
+        for role, wanted in wanted_by_role.items():
+            theirs = [card for card in cards if card.card.role == role and wanted in ("", card.card.organisation)]
+            self._audited[role] = theirs
+            names = {card.card.identity for card in theirs}
             if len(names) != 1:
                 problem = texts.NO_CARD if not names else texts.SEVERAL_CARDS
                 raise InvalidRequestError(
@@ -113,8 +122,12 @@ class AuditorHome:
         return Trust(self._cards)
 
     def card(self, role: Role) -> VerifiedCard:
-        """The oldest trusted card of an agency."""
-        return min((card for card in self._cards if card.card.role == role), key=lambda card: card.card.serial)
+        """The oldest trusted card of the agency whose log is looked at."""
+        return min(self._audited[role], key=lambda card: card.card.serial)
+
+    def agency(self, role: Role) -> str:
+        """The name that an agency is known by."""
+        return peer_name(self.card(role).card.identity)
 
     def root(self, role: Role) -> VerifyKey:
         """The identity key that an agency's first card is signed with: the first that its oldest trusted card lists."""

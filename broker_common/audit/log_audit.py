@@ -26,7 +26,10 @@ from broker_common.tlog.membership import peer_name
 from broker_common.tlog.note import Checkpoint, parse_checkpoint
 from broker_common.tlog.replay import LogState, ReplayError
 
-__all__ = ["LogAudit"]
+__all__ = ["ANYBODY", "LogAudit"]
+
+# Instead of an agency's name: any that the auditor trusts.
+ANYBODY = ""
 
 StateT = TypeVar("StateT", bound=LogState)
 # What is said of a note after the log's own signature was found to hold.
@@ -52,6 +55,8 @@ class LogAudit(Generic[StateT]):
         # Of the newest checkpoint that the other agency has cosigned, and when it did; none, 0.
         self.cosigned_size = 0
         self.cosigned_ms = 0
+        # Agencies that this log has registered and that the auditor has a card of.
+        self.trusted: set[str] = set()
         self._trust = trust
         self._findings = findings
 
@@ -108,8 +113,11 @@ class LogAudit(Generic[StateT]):
             self._findings.skip(
                 f"Whether the {role} {name} is who the {self.role} agency says: there is no card of it in trust/."
             )
-        elif not self._trust.take(card):
+            return
+        if not self._trust.take(card):
             self._findings.problem("CARD_UNTRUSTED", self.role, index, f"{role} {name}")
+        if role != "researcher":
+            self.trusted.add(name)
 
     # --- who signed ------------------------------------------------------------------------------------------------
 
@@ -169,8 +177,8 @@ class LogAudit(Generic[StateT]):
     ) -> CheckedNote:
         """A note on this log that stands somewhere else: signed by the log, cosigned by nobody but its witnesses, and of it.
 
-        `cosigned_by` is as in `NoteChecker.check`. Where `witness` is given, it is the only one: who hands a note in says
-        itself under which keys it cosigned it.
+        `cosigned_by` is the agency that has to have cosigned it, or `ANYBODY`. Where `witness` is given, it is the only one:
+        who hands a note in says itself under which keys it cosigned it.
 
         Raises:
             NoteError: what does not hold.
@@ -179,9 +187,13 @@ class LogAudit(Generic[StateT]):
             since = self._since(parse_checkpoint(note))
         except ValueError as error:
             raise NoteError("CHECKPOINT_MALFORMED", str(error)) from error
-        witnesses = self.parties.witnesses(since) if witness is None else (witness,)
+        # SECURITY: by agency. Whoever may register a peer can give it the name that another one cosigns under.
+        witnesses = self.parties.witnesses(since) if witness is None else {cosigned_by or ANYBODY: witness}
+        one_of: set[str] | None = None
+        if cosigned_by is not None:
+            one_of = self.trusted if cosigned_by == ANYBODY else {cosigned_by}
         try:
-            checked = self.notes.check(note, self.parties.log(since), witnesses, cosigned_by=cosigned_by)
+            checked = self.notes.check(note, self.parties.log(since), witnesses, cosigned_by=one_of)
         except NoteError as error:
             if self._is_cut:
                 raise NoteError("UNTOLD") from error

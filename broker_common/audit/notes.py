@@ -9,7 +9,7 @@ is a problem: nothing in an export is without meaning.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,14 +19,12 @@ from broker_common.errors import InvalidRequestError
 from broker_common.tlog.cosignature import CosignatureVerifier
 from broker_common.tlog.note import KEY_HASH_BYTES, Checkpoint, NoteVerifier, key_hash, parse_note
 
-__all__ = ["ANYBODY", "CheckedNote", "KeyHistory", "NoteChecker", "NoteError"]
+__all__ = ["CheckedNote", "KeyHistory", "NoteChecker", "NoteError"]
 
 # Later than any time on a card.
 _NEVER = 2**63
 # Notes that were checked last.
 _MOST_KEPT = 256
-# Instead of a witness's name.
-ANYBODY = ""
 # What C2SP assigns.
 _ED25519 = b"\x01"
 _TIMESTAMPED_ED25519 = b"\x04"
@@ -71,11 +69,11 @@ class CheckedNote:
     """A checkpoint whose every signature line holds."""
 
     checkpoint: Checkpoint
-    # When each witness cosigned it, in seconds, by the witness's name.
+    # When each witness cosigned it, in seconds, by agency: a name is whatever somebody writes on a card.
     times: Mapping[str, int]
 
 
-_Asked: TypeAlias = tuple[str, NoteVerifier, tuple[CosignatureVerifier, ...], str | None]
+_Asked: TypeAlias = tuple[str, NoteVerifier, tuple[tuple[str, CosignatureVerifier], ...], frozenset[str] | None]
 
 
 class NoteChecker:
@@ -88,18 +86,19 @@ class NoteChecker:
         self,
         note: str,
         log: NoteVerifier,
-        witnesses: Sequence[CosignatureVerifier] = (),
+        witnesses: Mapping[str, CosignatureVerifier] | None = None,
         *,
-        cosigned_by: str | None = None,
+        cosigned_by: Collection[str] | None = None,
     ) -> CheckedNote:
-        """The checkpoint of a note that the log signed, and that nobody cosigned but these witnesses.
+        """The checkpoint of a note that the log signed, and that nobody cosigned but these agencies' witnesses.
 
-        `cosigned_by` names the witness that has to have cosigned it; `ANYBODY` is enough for it.
+        `cosigned_by` names the agencies one of which has to have cosigned it.
 
         Raises:
             NoteError: CHECKPOINT_MALFORMED, BAD_SIGNATURE, NOT_COSIGNED or UNKNOWN_SIGNATURE.
         """
-        asked = (note, log, tuple(witnesses), cosigned_by)
+        one_of = None if cosigned_by is None else frozenset(cosigned_by)
+        asked = (note, log, tuple((witnesses or {}).items()), one_of)
         kept = self._kept.get(asked)
         if kept is None:
             kept = self._kept[asked] = _check(*asked)
@@ -109,7 +108,10 @@ class NoteChecker:
 
 
 def _check(
-    note: str, log: NoteVerifier, witnesses: Sequence[CosignatureVerifier], cosigned_by: str | None
+    note: str,
+    log: NoteVerifier,
+    witnesses: tuple[tuple[str, CosignatureVerifier], ...],
+    cosigned_by: frozenset[str] | None,
 ) -> CheckedNote:
     # 1. Its form.
     try:
@@ -125,16 +127,16 @@ def _check(
     # 3. Every cosignature that says that it is by a known witness.
     explained = _lines_of(log)
     times: dict[str, int] = {}
-    for witness in witnesses:
+    for agency, witness in witnesses:
         theirs = _lines_of(witness)
         explained |= theirs
         if not theirs.isdisjoint(lines):
             try:
-                times[witness.name] = witness.verify(note).time_s
+                times[agency] = witness.verify(note).time_s
             except InvalidRequestError as error:
-                raise NoteError("NOT_COSIGNED", f"by {witness.name}") from error
-    if cosigned_by is not None and not (cosigned_by in times or (cosigned_by == ANYBODY and times)):
-        raise NoteError("NOT_COSIGNED", f"by {cosigned_by or 'anybody'}")
+                raise NoteError("NOT_COSIGNED", f"by {agency}") from error
+    if cosigned_by is not None and cosigned_by.isdisjoint(times):
+        raise NoteError("NOT_COSIGNED", f"by {' or '.join(sorted(cosigned_by)) or 'anybody'}")
     # 4. Nothing else, and nothing twice.
     for name, key in lines:
         if (name, key) not in explained:

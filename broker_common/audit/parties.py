@@ -66,16 +66,12 @@ class Parties:
         """Who may have cosigned for the node whose log this is."""
         return CosignatureVerifier(self.own.origin, self.own.keys(Purpose.WITNESS, since_ms))
 
-    def witnesses(self, since_ms: int) -> tuple[CosignatureVerifier, ...]:
-        """Who may have cosigned this log for each of the agencies that it has registered."""
-        return tuple(
-            CosignatureVerifier(keys.origin, keys.keys(Purpose.WITNESS, since_ms)) for keys in self._agencies.values()
-        )
-
-    def origin_of(self, agency: str) -> str:
-        """The name that an agency cosigns under; empty for one that was never registered."""
-        keys = self._agencies.get(agency)
-        return "" if keys is None else keys.origin
+    def witnesses(self, since_ms: int) -> dict[str, CosignatureVerifier]:
+        """By agency, of those that this log has registered: who may have cosigned it for that agency."""
+        return {
+            agency: CosignatureVerifier(keys.origin, keys.keys(Purpose.WITNESS, since_ms))
+            for agency, keys in self._agencies.items()
+        }
 
     def researcher(self, name: str, entry: int) -> KnownResearcher | None:
         """What the log said of a researcher when this entry was made."""

@@ -19,9 +19,9 @@ from broker_common.audit.documents import MAX_DOCUMENT_BYTES, RECEIPTS, ReceiptF
 from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import Part, UnreadableError
 from broker_common.audit.health_log import HealthLog
-from broker_common.audit.log_audit import LogAudit
+from broker_common.audit.log_audit import ANYBODY, LogAudit
 from broker_common.audit.log_files import Report
-from broker_common.audit.notes import ANYBODY, NoteError
+from broker_common.audit.notes import NoteError
 from broker_common.audit.parties import KnownResearcher
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.signing import Purpose

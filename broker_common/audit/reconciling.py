@@ -46,9 +46,11 @@ class Reconciling:
             if done % 256 == 0:
                 report(done, len(tickets))
             self._compare_release(ticket, charged)
-            if charged.charge.health != self._agency:
+            is_theirs = charged.charge.health == self._agency
+            if not is_theirs:
                 self._others[charged.charge.health] += 1
-            elif self._health is not None:
+            # SECURITY: what a ticket's own agency says of it counts, whomever the charge names.
+            if self._health is not None and (is_theirs or ticket in self._health.audit.state.tickets):
                 self._compare_sample(self._health, ticket, charged)
         report(1, 1)
         for agency, count in sorted(self._others.items()):
@@ -88,7 +90,7 @@ class Reconciling:
 
     def _compare_question(self, health: HealthLog, accepted: AcceptedTicket, charged: ChargedTicket) -> None:
         submission, charge = accepted.submission, charged.charge
-        if (submission.query, submission.researcher) != (charge.query, charge.researcher):
+        if (submission.query, submission.researcher, self._agency) != (charge.query, charge.researcher, charge.health):
             self._findings.problem("CHARGE_DIFFERS", "census", charged.index, f"query {charge.query}")
         theirs = health.audit.state.linkages.get(submission.load)
         if theirs != self._census.audit.state.linkages.get(charge.load):

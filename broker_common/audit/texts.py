@@ -74,9 +74,12 @@ DIRECTORY_MISSING = "holds neither a census nor a health export"
 DIRECTORY_REMEDY = "Export to DIR/census, DIR/health and DIR/researcher with 'tripartite audit export', and give DIR."
 # --- the auditor's home --------------------------------------------------------------------------------------------
 NO_CARD = "there is no card of a {role} agency in trust/"
-SEVERAL_CARDS = "there are cards of several {role} agencies in trust/"
+SEVERAL_CARDS = (
+    "there are cards of several {role} agencies in trust/, and config.toml does not say whose log is audited"
+)
 HAND_OVER_CARD = (
-    "Put the card of the {role} agency that is audited there, as it handed it over, and compare fingerprints."
+    "Put the card of the {role} agency that is audited there, as it handed it over, and compare fingerprints. Which of "
+    "several health agencies it is, 'health' in config.toml says."
 )
 # --- progress ------------------------------------------------------------------------------------------------------
 READING_RECEIPTS = "Verifying receipts"

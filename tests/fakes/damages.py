@@ -527,6 +527,67 @@ def lied_from_the_start(history: History, beginning: list[Any]) -> History:
     return history
 
 
+def with_neighbour() -> tuple[History, Asked]:
+    """As `begun`, in a census log that has registered another health agency before."""
+    history = honest()
+    history.write_census(logs.registered(logs.NEIGHBOUR))
+    history.cosign()
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    return history, asked
+
+
+def cosigned_by_neighbour(history: History) -> str:
+    """The census log's newest checkpoint, which nobody else has cosigned."""
+    cosigner = Cosigner(logs.NEIGHBOUR.card.card.origin, logs.NEIGHBOUR.signing(Purpose.WITNESS))
+    return cosigner.cosign(history.census.note(), history.now_ms // 1000)
+
+
+@damage("charged_to_an_agency_of_its_own", ("AGENCY_UNTRUSTED", "census", 11))
+def _() -> Exports:
+    history, _ = with_neighbour()
+    asked = history.order()
+    # No health agency that the auditor knows has ever heard of it.
+    history.charge(asked, health="health-x")
+    history.release(asked, checkpoint=cosigned_by_neighbour(history))
+    history.deliver(asked)
+    history.receive(asked)
+    history.cosign()
+    return history.exports()
+
+
+@damage("ticket_of_one_agency_charged_to_another", ("AGENCY_UNTRUSTED", "census", 11), ("CHARGE_DIFFERS", "census", 11))
+def _() -> Exports:
+    history, asked = with_neighbour()
+    history.charge(asked, health="health-x")
+    history.report_charge(asked)
+    history.release(asked, checkpoint=cosigned_by_neighbour(history))
+    history.deliver(asked)
+    history.settle(asked)
+    history.receive(asked)
+    history.cosign()
+    return history.exports()
+
+
+@damage("slot_under_a_checkpoint_of_an_agency_of_its_own", ("NOT_COSIGNED", "census", 11))
+def _() -> Exports:
+    history, _ = with_neighbour()
+    asked = history.order(checkpoint=cosigned_by_neighbour(history))
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked)
+    return finished(history, asked)
+
+
+@damage("released_under_the_cosignature_of_another_agency", ("RELEASE_NOT_COSIGNED", "census", 12))
+def _() -> Exports:
+    history, asked = with_neighbour()
+    history.charge(asked)
+    history.release(asked, checkpoint=cosigned_by_neighbour(history))
+    return history.exports()
+
+
 def begun() -> tuple[History, Asked]:
     """Everything up to a sample that was sent."""
     history = honest()

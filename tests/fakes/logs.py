@@ -41,6 +41,7 @@ __all__ = [
     "HEALTH",
     "HEALTH_ORIGIN",
     "LOG_KEY",
+    "NEIGHBOUR",
     "OPERATOR_KEY",
     "ORIGIN",
     "POLICY_KEY",
@@ -95,6 +96,8 @@ CENSUS = party(
 )
 HEALTH = party(Identity("health-on", "health", "node"), "health", HEALTH_ORIGIN)
 ALICE = party(Identity("university", "researcher", "alice"), "alice")
+# A second health agency, which nobody but a census agency may ever have heard of.
+NEIGHBOUR = party(Identity("health-x", "health", "node"), "neighbour", "neighbour.test/log")
 # What the health agency cosigns the census log with.
 WITNESS = Cosigner(HEALTH_ORIGIN, HEALTH.signing(Purpose.WITNESS))
 

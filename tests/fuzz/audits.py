@@ -76,7 +76,9 @@ def _check_criteria(opened: OpenedCriteria, data: bytes) -> None:
 
 def _check_note(data: bytes) -> CheckedNote:
     verifier: CosignatureVerifier = _WITNESS.verifier
-    return NoteChecker().check(data.decode("utf-8", "replace"), logs.SIGNER.verifier, (verifier,), cosigned_by="")
+    return NoteChecker().check(
+        data.decode("utf-8", "replace"), logs.SIGNER.verifier, {"witness": verifier}, cosigned_by=("witness",)
+    )
 
 
 def _note_seeds() -> dict[str, bytes]:

@@ -378,6 +378,25 @@ def test_parties_whose_cards_the_auditor_lacks_are_named(tmp_path: Path) -> None
     assert any("researcher alice" in text for text in audited.findings.not_checked)
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("charged_to_an_agency_of_its_own", []),
+        # A ticket that one agency accepted is no ticket of the other's.
+        ("ticket_of_one_agency_charged_to_another", ["CHARGE_DIFFERS"]),
+    ],
+)
+def test_an_auditor_may_trust_several_health_agencies(name: str, expected: list[str], tmp_path: Path) -> None:
+    """The log of one is looked at; of the other's charges it is said that its log was not handed in."""
+    path = auditor(tmp_path / "auditor", (logs.CENSUS, logs.HEALTH, logs.NEIGHBOUR, logs.ALICE))
+    with pytest.raises(InvalidRequestError, match="several health agencies"):
+        AuditorHome(path)
+    (path / "config.toml").write_text('role = "auditor"\nhealth = "health-on"\n')
+    audited = replayed(DAMAGES[name].make(), AuditorHome(path))
+    assert codes(audited) == expected
+    assert "1 charges for health-x: its log was not handed in." in audited.findings.not_checked
+
+
 # --- codes and texts ---------------------------------------------------------------------------------------------------
 
 

@@ -234,5 +234,5 @@ def test_revoked_agencies_stay_known_for_what_they_cosigned(journal: Journal[Cen
     home = AuditorHome(auditor(tmp_path / "auditor"))
     audit = LogAudit("census", FolderPart(tmp_path / "census"), logs.census_state(), home.trust(), findings)
     audit.read(lambda _: lambda _done, _total: None)
-    assert audit.verify_past(note).times == {logs.HEALTH_ORIGIN: 1_800_000_000}
+    assert audit.verify_past(note).times == {"health-on": 1_800_000_000}
     audit.close()
