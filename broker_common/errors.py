@@ -280,6 +280,12 @@ REASONS: Mapping[str, Reason] = {
         "Nothing was changed. Compare its fingerprint with its owner on another way; if the card is theirs, register it with "
         "--replace, at an agency also with --reason.",
     ),
+    "LOG_NAME_TAKEN": Reason(
+        InvalidRequestError,
+        "The card of {party} says that its log is called {log}, and that is the log of {owner}.",
+        "Nothing was changed. Cosignatures are known by a log's name, so no two parties share one, not even after a "
+        "revocation. Ask for the card of a home whose log has a name of its own.",
+    ),
     "CARD_MISSING": Reason(
         InvalidRequestError,
         "This home has announced no card, so nobody can know its keys.",

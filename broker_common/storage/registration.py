@@ -118,7 +118,7 @@ def register(
 
     Raises:
         InvalidRequestError: CARD_OUTDATED, CARD_UNRELATED or WRONG_ORGANISATION, a known peer's card does not follow the one
-            that is known, and no reason to replace it is given.
+            that is known, and no reason to replace it is given; LOG_NAME_TAKEN, it names somebody else's log as its own.
     """
     identity = card.card.identity
     with journal.transaction() as transaction:
@@ -174,7 +174,7 @@ def _verify_event(state: StateT, event: Registered) -> None:
             remedy="Projects have 1 to 64 characters, a hundred of them at most; an inbox is HOST:PORT.",
         ) from error
     trial = Membership.copy_of(state.membership)
-    trial.register(event, state.role)
+    trial.register(event, state.role, state.origin)
 
 
 def revoke(journal: Journal[StateT], role: Role, name: str, note: str) -> None:

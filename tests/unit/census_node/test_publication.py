@@ -246,7 +246,9 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("note", FOREIGN.values(), ids=list(FOREIGN))
-def test_what_is_no_checkpoint_of_this_log_is_not_our_store(journal: Journal[CensusState], store: WitnessStore, note: str) -> None:
+def test_what_is_no_checkpoint_of_this_log_is_not_our_store(
+    journal: Journal[CensusState], store: WitnessStore, note: str
+) -> None:
     """The store of another log, or one that somebody wrote into: it cannot say that the log is whole."""
     store.put(note)
     error = refusal(lambda: verify(journal, store))
