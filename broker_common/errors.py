@@ -280,6 +280,12 @@ REASONS: Mapping[str, Reason] = {
         "Nothing was changed. Compare its fingerprint with its owner on another way; if the card is theirs, register it with "
         "--replace, at an agency also with --reason.",
     ),
+    "COSIGNED_AHEAD": Reason(
+        InvalidRequestError,
+        "The cosignature by {witness} says a time that has not come.",
+        "It is not kept. One of the two clocks is wrong by an hour or more: see 'When the clock was wrong' in "
+        "deploy/README.md.",
+    ),
     "LOG_NAME_TAKEN": Reason(
         InvalidRequestError,
         "The card of {party} says that its log is called {log}, and that is the log of {owner}.",

@@ -96,11 +96,12 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
         try:
             seen = self._witnessing.take(note, self._known.own_log(), self._known.witness("health", agency))
         except InvalidRequestError as error:
-            # It may have been signed or cosigned with keys that have ended since. It is not kept and lets no answer out,
-            # but the next proof has to start from there: refused, the caller could never cosign again.
-            if error.code != "BAD_SIGNATURE" or not self._witnessing.is_ours(note):
+            # It may have been signed or cosigned with keys that have ended since, or with a clock that was wrong. It is
+            # not kept and lets no answer out, but the next proof has to start from there: refused, the caller could never
+            # cosign again.
+            if error.code not in {"BAD_SIGNATURE", "COSIGNED_AHEAD"} or not self._witnessing.is_ours(note):
                 raise
-            _log.info("the health agency's cosignature is not one of its keys of now", agency=agency)
+            _log.warning("the health agency's cosignature is not kept", agency=agency, code=error.code)
             return parse_note(note)[0].size
         if seen.size > self._heard.get(agency, 0):
             # What is said again is no news, and whoever says it often wakes nobody.

@@ -15,12 +15,11 @@ from broker_common.audit.findings import Findings
 from broker_common.audit.log_audit import LogAudit
 from broker_common.audit.notes import NoteError
 from broker_common.tlog.census_state import CensusState, ChargedTicket
+from broker_common.tlog.cosignature import MOST_SKEW_MS
 from broker_common.tlog.entries import Charged, Delivered, Entry, Loaded, Released, Relinked, Slots, parse_entry
 
-__all__ = ["MOST_SKEW_MS", "SUPPRESSED_AFTER_MS", "CensusLog"]
+__all__ = ["SUPPRESSED_AFTER_MS", "CensusLog"]
 
-# Between the clocks of two agencies. A cosignature says when it was made by the witness's clock.
-MOST_SKEW_MS: Final = 3_600_000
 # A cosigned answer goes out within two ticks, and a tick is a minute at most; after a start of the node as well.
 SUPPRESSED_AFTER_MS: Final = 600_000
 
