@@ -17,16 +17,13 @@ from broker_common.tlog.health_state import HealthState
 
 __all__ = ["HealthLog", "Sent"]
 
-# Attempts to hand one sample over, of which the manifests are remembered.
-_MOST_MANIFESTS = 64
-
 
 @dataclass(frozen=True, slots=True)
 class Sent:
     """What a health log says of one ticket's way."""
 
-    # Of every attempt.
-    manifests: tuple[str, ...] = ()
+    # Whether the sample that the census log charges for was handed over, in whichever attempt.
+    has_charged: bool = False
     # The entry that says that the answer is out.
     settled_at: int | None = None
 
@@ -50,8 +47,9 @@ class HealthLog:
         """Take in an entry that keeps the rules of the log."""
         match entry.event:
             case Forwarded(ticket=ticket, manifest=manifest):
-                sent = self.sent.get(ticket, Sent())
-                self.sent[ticket] = replace(sent, manifests=(*sent.manifests, manifest)[-_MOST_MANIFESTS:])
+                charged = self._census.audit.state.tickets.get(ticket)
+                if charged is not None and charged.charge.manifest == manifest:
+                    self.sent[ticket] = replace(self.sent.get(ticket, Sent()), has_charged=True)
             case ReportedCharge():
                 self._take_report(entry, entry.event)
             case Settled(ticket=ticket):

@@ -71,20 +71,25 @@ class Reconciling:
         settled_at = self._sent(ticket).settled_at
         if settled_at is not None and not charged.answer and self._census.audit.is_complete:
             if settled_at < self._witnessed_size:
-                detail = f"query {charged.charge.query}, entry {settled_at} of the health log"
-                self._findings.problem("SETTLED_NOT_RELEASED", "census", charged.index, detail)
+                # One of them lies, and nothing here says which: a settlement names no proof of the release.
+                detail = f"{_where(charged)}, entry {settled_at} of the health log"
+                self._findings.problem("SETTLED_NOT_RELEASED", "", None, detail)
             else:
                 self._findings.wait("UNSETTLED", "health")
 
     def _compare_sample(self, health: HealthLog, ticket: str, charged: ChargedTicket) -> None:
         accepted = health.audit.state.tickets.get(ticket)
         sent = self._sent(ticket)
-        if accepted is None or charged.charge.manifest not in sent.manifests:
+        if accepted is None or not sent.has_charged:
             if charged.index >= health.seen_size:
                 self._findings.wait("UNSEEN", "health")
             elif health.audit.is_complete:
-                code = "CHARGE_NOT_SUBMITTED" if accepted is None else "MANIFEST_DIFFERS"
-                self._findings.problem(code, "census", charged.index, f"query {charged.charge.query}")
+                if accepted is None:
+                    self._findings.problem(
+                        "CHARGE_NOT_SUBMITTED", "census", charged.index, f"query {charged.charge.query}"
+                    )
+                else:
+                    self._findings.problem("MANIFEST_DIFFERS", "", None, _where(charged))
         if accepted is not None:
             self._compare_question(health, accepted, charged)
 
@@ -98,3 +103,7 @@ class Reconciling:
 
     def _sent(self, ticket: str) -> Sent:
         return Sent() if self._health is None else self._health.sent.get(ticket, Sent())
+
+
+def _where(charged: ChargedTicket) -> str:
+    return f"query {charged.charge.query}, entry {charged.index} of the census log"

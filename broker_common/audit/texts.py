@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "COUNTS_NOT_CHECKED",
     "CRITERIA_HELP",
     "CRITERIA_NOT_CHECKED",
     "DIRECTORY_MISSING",
@@ -97,6 +98,7 @@ NOISE_NOT_CHECKED = "The noise of each answer: without the oversight key, replay
 NOISE_OF_SOME_NOT_CHECKED = (
     "The noise of {count} of {all} charged answers: there is no opening of them, or no receipt to compare it with."
 )
+COUNTS_NOT_CHECKED = "The exact count inside each opening: it is the census agency's word until samples and registry are looked at on site."
 PERSONS_NOT_CHECKED = "Samples, linkage and counts: they are never handed in, and are looked at on site."
 TICKETS_NOT_CHECKED = "Tickets and receipts of {count} of {all} charged questions: they were not handed in."
 CRITERIA_NOT_CHECKED = "Criteria of {count} of {all} charged questions: their commitments were not opened."

@@ -262,19 +262,21 @@ class History:
     def forward(self, asked: Asked, **changes: Any) -> int:
         return self.write_health(Forwarded(**{"ticket": asked.hash, "manifest": logs.hash_of(asked.number)} | changes))
 
-    def charge(self, asked: Asked, **changes: Any) -> int:
+    def charge(self, asked: Asked, *, counted: bytes | None = None, **changes: Any) -> int:
+        """`counted` is the hash of the set that is counted, where that is not the one that was submitted."""
         scale = changes.get("scale", asked.ticket.scale)
         units = changes.get("units", price_units(scale))
         self.total += units
         slot = asked.ticket.noise_slot.number
+        submitted = hash_bytes(b"submitted %d" % asked.number)
         asked.opening = opening = make_opening(
             ExactCount(40 + asked.number),
             slot_secret(slot),
             ticket=asked.hash,
             slot=slot,
             load=changes.get("load", "load1"),
-            submitted=(hash_bytes(b"submitted salt"), hash_bytes(b"submitted %d" % asked.number)),
-            active=(hash_bytes(b"active salt"), hash_bytes(b"active %d" % asked.number)),
+            submitted=(hash_bytes(b"submitted salt"), submitted),
+            active=(hash_bytes(b"active salt"), submitted if counted is None else counted),
         )
         fields: dict[str, Any] = {
             "query": asked.query,

@@ -253,6 +253,38 @@ def test_without_receipts_their_absence_is_said(home: AuditorHome) -> None:
     assert any("2 of 2 charged questions" in text for text in audited.findings.not_checked)
 
 
+def test_attempts_after_the_charge_do_not_push_its_sample_out(home: AuditorHome) -> None:
+    """However often a health agency says afterwards that it sent something else: it had sent what was charged."""
+    history = honest(1)
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked)
+    for number in range(5000, 5100):
+        history.forward(asked, manifest=logs.hash_of(number))
+    history.report_charge(asked)
+    history.cosign()
+    history.release(asked)
+    history.deliver(asked)
+    history.settle(asked)
+    history.receive(asked)
+    history.cosign()
+    assert codes(replayed(history.exports(), home)) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["settled_and_never_released", "manifest_that_does_not_match_the_charge", "delivered_and_never_received"],
+)
+def test_where_two_parties_contradict_each_other_neither_is_blamed(name: str, home: AuditorHome) -> None:
+    """Either may lie: the problem is one of everything that was handed in, and its text names the entries."""
+    audited = replayed(DAMAGES[name].make(), home)
+    assert [problem["log"] for problem in report_json(audited)["problems"]] == [""]
+    text = report_text(audited)
+    assert "in what was handed in." in text.splitlines()[0]
+    assert "of the census log" in text
+
+
 # --- audits in a row ---------------------------------------------------------------------------------------------------
 
 

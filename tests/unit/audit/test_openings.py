@@ -91,6 +91,30 @@ def test_without_openings_nothing_is_claimed(history: History, home: AuditorHome
     assert any("oversight key" in text for text in audit.findings.not_checked)
 
 
+def test_noise_that_was_chosen_by_choosing_the_set_is_found(history: History, home: AuditorHome) -> None:
+    """A census agency that tries sets until the noise suits it, charges that set and opens it truly: no proof."""
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    index = history.charge(asked, counted=hash_bytes(b"tried until it suited"))
+    history.report_charge(asked)
+    history.cosign()
+    history.release(asked)
+    history.deliver(asked)
+    history.settle(asked)
+    history.receive(asked)
+    history.cosign()
+    audit = audited(home, history.exports(), history.openings(KEY.sealing_key))
+    assert found(audit) == [("OPENING_DIFFERS", "census", index)]
+    assert audit.noise == 3
+
+
+def test_the_count_in_an_opening_is_said_to_be_the_agencys_word(history: History, home: AuditorHome) -> None:
+    """Everybody who reads that the noise is proved reads also what is not."""
+    audit = audited(home, history.exports(), history.openings(KEY.sealing_key))
+    assert any("the census agency's word" in text for text in audit.findings.not_checked)
+
+
 @pytest.mark.parametrize(
     ("changes", "code", "what"),
     [
@@ -99,9 +123,9 @@ def test_without_openings_nothing_is_claimed(history: History, home: AuditorHome
         ({"slot": 2}, "OPENING_DIFFERS", "slot, slot secret"),
         ({"slot": 2, "secret": slot_secret(2).hex()}, "OPENING_DIFFERS", ": slot, slot secret"),
         ({"secret": hash_bytes(b"drawn again").hex()}, "OPENING_DIFFERS", ": slot secret"),
-        ({"submitted_set": "ab" * 32}, "OPENING_DIFFERS", ": submitted set"),
+        ({"submitted_set": "ab" * 32}, "OPENING_DIFFERS", ": submitted set, set that was counted"),
         ({"submitted_salt": "ab" * 32}, "OPENING_DIFFERS", ": submitted set"),
-        ({"active_set": "ab" * 32}, "OPENING_DIFFERS", ": active set"),
+        ({"active_set": "ab" * 32}, "OPENING_DIFFERS", ": active set, set that was counted"),
         ({"active_salt": "ab" * 32}, "OPENING_DIFFERS", ": active set"),
         ({"load": "load2"}, "OPENING_DIFFERS", ": load"),
     ],
