@@ -280,6 +280,18 @@ REASONS: Mapping[str, Reason] = {
         "Nothing was changed. Compare its fingerprint with its owner on another way; if the card is theirs, register it with "
         "--replace, at an agency also with --reason.",
     ),
+    "COSIGNED_AHEAD": Reason(
+        InvalidRequestError,
+        "The cosignature by {witness} says a time that has not come.",
+        "It is not kept. One of the two clocks is wrong by an hour or more: see 'When the clock was wrong' in "
+        "deploy/README.md.",
+    ),
+    "LOG_NAME_TAKEN": Reason(
+        InvalidRequestError,
+        "The card of {party} says that its log is called {log}, and that is the log of {owner}.",
+        "Nothing was changed. Cosignatures are known by a log's name, so no two parties share one, not even after a "
+        "revocation. Ask for the card of a home whose log has a name of its own.",
+    ),
     "CARD_MISSING": Reason(
         InvalidRequestError,
         "This home has announced no card, so nobody can know its keys.",
@@ -485,8 +497,9 @@ REASONS: Mapping[str, Reason] = {
     ),
     "NOT_WITNESSED": Reason(
         PeerUnavailableError,
-        "The census node waits for the health agency to cosign its log, and gives no quotes meanwhile.",
-        "Check that the health node is running and can reach the census node; then try again. Nothing was charged.",
+        "The census node waits for the health agency to cosign its log, and lets no quote and no answer out meanwhile.",
+        "Check that the health node is running and can reach the census node; then try again. A question that was charged is "
+        "answered when it has: 'tripartite researcher answers --collect'.",
     ),
     "PROMISE_BROKEN": Reason(
         PeerUnavailableError,

@@ -57,7 +57,6 @@ def seal_answer(
         ticket_hash=ticket_hash,
         submitted_set=pending.submitted_set,
         active_set=pending.active_set,
-        load=pending.load,
         scale=charge.scale,
     )
     exact = registry.count(registry.rows_of(pseudonyms), question_from_wire(body.question, CENSUS_DICTIONARY))

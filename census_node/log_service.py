@@ -36,6 +36,8 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
         self._witnessing = witnessing
         self._known = known
         self._limits = limits
+        # How much of our log each agency has cosigned, as far as we have been told.
+        self._heard: dict[str, int] = {}
         self._news = News()
         self._publication.on_news(self._news.tell)
 
@@ -94,13 +96,17 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
         try:
             seen = self._witnessing.take(note, self._known.own_log(), self._known.witness("health", agency))
         except InvalidRequestError as error:
-            # It may have been signed or cosigned with keys that have ended since. It is not kept and lets no answer out,
-            # but the next proof has to start from there: refused, the caller could never cosign again.
-            if error.code != "BAD_SIGNATURE" or not self._witnessing.is_ours(note):
+            # It may have been signed or cosigned with keys that have ended since, or with a clock that was wrong. It is
+            # not kept and lets no answer out, but the next proof has to start from there: refused, the caller could never
+            # cosign again.
+            if error.code not in {"BAD_SIGNATURE", "COSIGNED_AHEAD"} or not self._witnessing.is_ours(note):
                 raise
-            _log.info("the health agency's cosignature is not one of its keys of now", agency=agency)
+            _log.warning("the health agency's cosignature is not kept", agency=agency, code=error.code)
             return parse_note(note)[0].size
-        self._publication.announce()
+        if seen.size > self._heard.get(agency, 0):
+            # What is said again is no news, and whoever says it often wakes nobody.
+            self._heard[agency] = seen.size
+            self._publication.announce()
         return seen.size
 
     def _cosign(self, agency: str, request: log_service_pb2.WitnessRequest) -> str:
@@ -124,7 +130,7 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
         deadline = loop.time() + wait_ms / 1000
         while True:
             news = self._news.next()
-            newer = self._publication.newer_than(size)
+            newer = await asyncio.to_thread(self._publication.newer_than, size)
             left = deadline - loop.time()
             if newer is not None or left <= 0:
                 return newer

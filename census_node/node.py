@@ -177,12 +177,14 @@ class CensusNode:
             if not (afresh or self.slots.is_low):
                 # Somebody else has just done it.
                 return
-            secrets = [self._randomness(SLOT_SECRET_BYTES) for _ in range(BATCH)]
             with self.journal.reading() as state:
                 first = state.next_slot
+                pending = {slot for _, _, slot in Outbox(self.journal.db).all_pending()}
+            void_below = first if afresh else self.slots.lowest(self.journal.now(), self._reservations.tickets())
+            self._slot_secrets.sweep({*pending, *range(void_below, first)})
+            secrets = [self._randomness(SLOT_SECRET_BYTES) for _ in range(BATCH)]
             self._slot_secrets.write(first, secrets)
             commitments = tuple(commit_slot(secret, first + place) for place, secret in enumerate(secrets))
-            void_below = first if afresh else self.slots.lowest(self.journal.now(), self._reservations.tickets())
             with self.journal.transaction() as transaction:
                 entry = transaction.append(
                     Slots(first=first, void_below=void_below, commitments=tuple(each.hex() for each in commitments))
@@ -349,7 +351,6 @@ class CensusNode:
         with self.journal.reading():
             pending = Outbox(self.journal.db).all_pending()
         self._samples.sweep({sample for _, sample, _ in pending})
-        self._slot_secrets.sweep({slot for _, _, slot in pending})
         for ticket_hash, _, _ in pending:
             try:
                 self.answer(ticket_hash)

@@ -189,7 +189,7 @@ class CensusHome(AgencyHome[CensusState]):
         store = self._witness_store
         if store is not None:
             # SECURITY: before anything else is done. An older copy of this home forgets charges, and acts on old cards.
-            verify_witnessed(journal, store, known.own_log())
+            verify_witnessed(journal, store)
         own = self.own_card()
         with self.keyring.changing():
             self.keyring.forget_ended(own, self._clock(), log_ms=journal.state.time_ms)

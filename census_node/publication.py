@@ -19,7 +19,7 @@ from broker_common.storage.witness_store import WitnessStore
 from broker_common.storage.witnessing import verify_own_log
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import merge_cosignatures
-from broker_common.tlog.note import NoteVerifier
+from broker_common.tlog.note import parse_note
 
 __all__ = ["Publication", "verify_witnessed"]
 
@@ -32,7 +32,6 @@ class Publication:
         self._store = store
         self._lock = threading.Lock()
         self._size = 0
-        self._note = ""
         self._listeners: list[Callable[[], object]] = []
 
     def on_news(self, tell: Callable[[], object]) -> None:
@@ -57,13 +56,14 @@ class Publication:
             if self._store is not None:
                 self._store.put(note)
             # CRASH: the store may be ahead of what anybody else has seen, and never is of the log.
-            self._size, self._note = size, note
+            self._size = size
         self.announce()
 
     def newer_than(self, size: int) -> tuple[int, str] | None:
-        """Size and note of what is shown, if it is more than `size` entries."""
-        with self._lock:
-            return (self._size, self._note) if self._size > size else None
+        """Size and note of what is shown, if it is more than `size` entries; signed with the keys of now."""
+        # Read without the lock, which is held while a checkpoint goes to a disk that may be far away.
+        shown = self._size
+        return (shown, self._journal.checkpoint(shown)) if shown > size else None
 
     def cosigned(self, index: int = 0, *, witness: str | None = None) -> CosignedNote | None:
         """The newest cosigned checkpoint that covers entry `index`, by one witness or by any; None before there is one."""
@@ -85,7 +85,7 @@ class Publication:
         return merge_cosignatures([each.note for each in notes if each.size == size])
 
 
-def verify_witnessed(journal: Journal[CensusState], store: WitnessStore, log: NoteVerifier) -> None:
+def verify_witnessed(journal: Journal[CensusState], store: WitnessStore) -> None:
     """Return only if the log goes on from what the witness store has seen of it; the store of a new log begins here.
 
     Raises:
@@ -102,8 +102,10 @@ def verify_witnessed(journal: Journal[CensusState], store: WitnessStore, log: No
         store.put(journal.checkpoint())
         return
     try:
-        seen = log.verify_checkpoint(note)
+        seen, _ = parse_note(note)
     except InvalidRequestError as error:
-        problem = "what stands there is not signed by a key that this log knows"
-        raise InternalError("ROLLED_BACK", witness=name, problem=problem) from error
+        raise InternalError("ROLLED_BACK", witness=name, problem="what stands there is no checkpoint") from error
+    # Whoever signed it: what stands there was put there by this agency, and keys end.
+    if seen.origin != journal.state.origin:
+        raise InternalError("ROLLED_BACK", witness=name, problem="what stands there is of another log")
     verify_own_log(journal, seen, name)

@@ -245,6 +245,11 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
 
     async def _release(self, ticket_hash: str) -> None:
         """Wait for the cosignature of the charge, then for the first tick that is a full period later."""
+        while not await self._released_when_cosigned(ticket_hash):
+            # Its health agency was replaced in between: the cosignature of another one is waited for.
+            continue
+
+    async def _released_when_cosigned(self, ticket_hash: str) -> bool:
         while True:
             news = self._cosigned.next()
             if await asyncio.to_thread(self._node.cosigned_for, ticket_hash) is not None:
@@ -252,7 +257,13 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             await asyncio.wait([news])
         policy = (await asyncio.to_thread(self._node.in_force)).policy
         await sleep_until_tick(policy, next_tick(policy, self._node.clock() + policy.release_tick_ms), self._node.clock)
-        await asyncio.to_thread(self._node.release, ticket_hash)
+        try:
+            await asyncio.to_thread(self._node.release, ticket_hash)
+        except PeerUnavailableError as error:
+            if error.code != "NOT_WITNESSED":
+                raise
+            return False
+        return True
 
     async def _bring_to_charge(self, walk: _Walk) -> str:
         """Receive, charge and answer, and show the log up to the charge; gives the ticket's hash.

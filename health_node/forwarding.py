@@ -19,12 +19,13 @@ from broker_common.crypto.signing import SigningKey
 from broker_common.errors import BrokerError, PeerUnavailableError
 from broker_common.privacy.accounting import price_units
 from broker_common.query.ticket import VerifiedTicket
+from broker_common.tlog.cosignature import only_lines_of
 from broker_common.tlog.entries import Charged, parse_entry
 from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import NoteVerifier
 from broker_common.values import Randomness
 
-__all__ = ["Attempt", "Sample", "Sender", "VerifiedCharge", "verify_charged"]
+__all__ = ["Attempt", "HandedOver", "Sample", "Sender", "VerifiedCharge", "verify_charged"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,10 +48,19 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True)
+class HandedOver:
+    """What our log says of a sample: whose it is, and the hex hash of the manifest of every attempt."""
+
+    organisation: str
+    manifests: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class VerifiedCharge:
     """The census node proved that it charged our ticket for our sample."""
 
     log_index: int
+    # With the census log's own signatures, and nothing else that the census node may have put there.
     checkpoint: str
 
 
@@ -98,9 +108,14 @@ class Attempt:
 
 
 def verify_charged(
-    charged: sample_pb2.Charged, ticket: VerifiedTicket, sample: Sample, census_log: NoteVerifier
+    charged: sample_pb2.Charged,
+    ticket: VerifiedTicket,
+    sample: Sample,
+    *,
+    handed_over: HandedOver,
+    census_log: NoteVerifier,
 ) -> VerifiedCharge:
-    """The charge, if the census node's signed log holds it for exactly this ticket and this set.
+    """The charge, if the census node's signed log holds it for exactly this ticket and this set, as handed over by us.
 
     Raises:
         PeerUnavailableError: PEER_MISBEHAVED, naming what does not hold.
@@ -116,13 +131,19 @@ def verify_charged(
         raise _misbehaved("a charge that is not in its log")
     if event.ticket != ticket.hash.hex() or event.submitted != sample.set_commitment.hex():
         raise _misbehaved("the charge of another ticket or sample")
+    # SECURITY: the release takes the cosignature of the agency that is named here. In another name the census node could
+    # let the answer out without ours.
+    if event.health != handed_over.organisation:
+        raise _misbehaved("a charge in another health agency's name")
+    if event.manifest not in handed_over.manifests:
+        raise _misbehaved("a charge for a manifest that was never sent")
     if event.scale != ticket.body.scale:
         raise _misbehaved("a charge at another scale than the ticket's")
     if event.units != price_units(event.scale):
         raise _misbehaved("a charge at another price than its scale has")
     if event.slot != ticket.body.noise_slot.number:
         raise _misbehaved("a charge for another noise slot than the ticket's")
-    return VerifiedCharge(charged.log_index, charged.checkpoint)
+    return VerifiedCharge(charged.log_index, only_lines_of(charged.checkpoint, census_log))
 
 
 def _misbehaved(problem: str) -> PeerUnavailableError:

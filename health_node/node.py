@@ -25,11 +25,12 @@ from broker_common.query.messages import parse_message
 from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
+from broker_common.storage.registration import own_card
 from broker_common.tlog.entries import Event, Forwarded, Refused, ReportedCharge, Settled, Submitted
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
 from broker_common.values import Clock, Randomness
 from health_node.dictionary import HEALTH_DICTIONARY
-from health_node.forwarding import Sample, VerifiedCharge
+from health_node.forwarding import HandedOver, Sample, VerifiedCharge
 from health_node.people_store import PeopleStore
 from health_node.questions import KeptQuestion, Questions
 from health_node.sampling import draw_sample
@@ -221,6 +222,12 @@ class HealthNode:
     def log_attempt(self, ticket_hash: str, manifest_hash: bytes) -> None:
         """Log that a sample is being handed over."""
         self._log(Forwarded(ticket=ticket_hash, manifest=manifest_hash.hex()))
+
+    def handed_over(self, ticket_hash: str) -> HandedOver:
+        """What the log says of an open ticket's sample. The charge may be for any attempt, also one of before a start."""
+        with self.journal.reading() as state:
+            manifests = frozenset(state.open_tickets.get(ticket_hash, ()))
+            return HandedOver(own_card(state.membership).card.organisation, manifests)
 
     def log_charge(self, ticket_hash: str, charge: VerifiedCharge) -> None:
         """Log the census node's proof of its charge."""

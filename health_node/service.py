@@ -294,7 +294,8 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         await _write(call, manifest)
         await call.done_writing()
         charged = (await _expect(call, "charged")).charged
-        charge = verify_charged(charged, accepted.ticket, sample, census.log)
+        handed_over = await asyncio.to_thread(self._node.handed_over, ticket_hash)
+        charge = verify_charged(charged, accepted.ticket, sample, handed_over=handed_over, census_log=census.log)
         await asyncio.to_thread(self._node.log_charge, ticket_hash, charge)
         await walk.reach(health_service_pb2.STAGE_CHARGED)
         await _expect(call, "released")

@@ -18,7 +18,7 @@ from broker_common.storage.journal import Journal
 from broker_common.storage.registration import KnownPeers
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.health_state import HealthState
-from broker_common.tlog.note import NoteVerifier
+from broker_common.tlog.note import NoteVerifier, parse_note
 from health_node.census_link import CensusLink
 
 __all__ = ["CensusWitness"]
@@ -139,6 +139,9 @@ class CensusWitness:
         try:
             return self._witnessing.take(note, self._known.own_log(), self._known.witness("census", self._census)).size
         except InvalidRequestError as error:
-            # No reason to cosign nothing: it may be under a key whose card has not come yet.
-            _log.warning("the census node's cosignature of our log does not hold", code=error.code)
-            return None
+            # No reason to cosign nothing: it may be under a key whose card has not come yet, or of a clock that is wrong.
+            _log.warning("the census node's cosignature of our log is not kept", code=error.code)
+            if error.code != "COSIGNED_AHEAD" or not self._witnessing.is_ours(note):
+                return None
+            # The next proof has to start from there: without one the census node could never cosign at the right time.
+            return parse_note(note)[0].size

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker_common.audit.findings import Findings
-from broker_common.audit.log_audit import MOST_SKEW_MS, LogAudit
+from broker_common.audit.log_audit import LogAudit
 from broker_common.audit.notes import NoteError
 from broker_common.audit.spilled import SpilledTimes
 from broker_common.tlog.census_state import CensusState, ChargedTicket
+from broker_common.tlog.cosignature import MOST_SKEW_MS
 from broker_common.tlog.entries import (
     Adopted,
     Charged,

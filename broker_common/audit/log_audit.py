@@ -20,18 +20,16 @@ from broker_common.audit.parties import Parties
 from broker_common.audit.spilled import SpilledTimes
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Role
-from broker_common.tlog.cosignature import CosignatureVerifier
+from broker_common.tlog.cosignature import MOST_SKEW_MS, CosignatureVerifier
 from broker_common.tlog.entries import Entry, parse_entry
 from broker_common.tlog.membership import peer_name
 from broker_common.tlog.note import Checkpoint, parse_checkpoint
 from broker_common.tlog.replay import LogState, ReplayError
 
-__all__ = ["ANYBODY", "MOST_SKEW_MS", "LogAudit"]
+__all__ = ["ANYBODY", "LogAudit"]
 
 # Instead of an agency's name: any that the auditor trusts.
 ANYBODY: Final = ""
-# Between the clocks of two agencies. A cosignature says when it was made by the witness's clock.
-MOST_SKEW_MS: Final = 3_600_000
 
 StateT = TypeVar("StateT", bound=LogState)
 # What is said of a note after the log's own signature was found to hold.

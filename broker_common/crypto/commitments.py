@@ -86,17 +86,18 @@ def verify_commitment(claimed: bytes, opened: bytes, *, subject: str) -> None:
         raise InvalidRequestError("COMMITMENT_MISMATCH", subject=subject)
 
 
-def noise_seed(
-    slot_secret: bytes, *, ticket_hash: bytes, submitted_set: bytes, active_set: bytes, load: str, scale: int
-) -> bytes:
-    """The seed of one answer's noise (DESIGN 6): fixed by the slot's secret and by everything that was charged."""
+def noise_seed(slot_secret: bytes, *, ticket_hash: bytes, submitted_set: bytes, active_set: bytes, scale: int) -> bytes:
+    """The seed of one answer's noise: the slot's secret, and what others than the census agency have fixed.
+
+    SECURITY: nothing in it may be the census agency's to choose once it knows the sample. The id of a load would be: it
+    could load again under one id after the other until it likes the noise.
+    """
     return _commit(
         b"tripartite/noise/v1\0",
         slot_secret,
         ticket_hash,
         submitted_set,
         active_set,
-        load.encode("ascii"),
         scale.to_bytes(8, "big"),
         b"count",
     )

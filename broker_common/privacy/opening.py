@@ -79,7 +79,6 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             ticket_hash=ticket_hash,
             submitted_set=bytes.fromhex(self.submitted_set),
             active_set=bytes.fromhex(self.active_set),
-            load=self.load,
             scale=scale,
         )
         noisy = add_noise(ExactCount(self.count), scale, NoiseStream(seed))

@@ -26,7 +26,7 @@ from broker_common.crypto.cards import (
     verify_successor,
 )
 from broker_common.crypto.certificates import Identity, PeerCertificate, Role
-from broker_common.crypto.signing import Purpose, VerifyKey
+from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.query.ticket import Researcher
 from broker_common.storage.journal import Journal, StateT, Transaction
@@ -118,7 +118,7 @@ def register(
 
     Raises:
         InvalidRequestError: CARD_OUTDATED, CARD_UNRELATED or WRONG_ORGANISATION, a known peer's card does not follow the one
-            that is known, and no reason to replace it is given.
+            that is known, and no reason to replace it is given; LOG_NAME_TAKEN, it names somebody else's log as its own.
     """
     identity = card.card.identity
     with journal.transaction() as transaction:
@@ -174,7 +174,7 @@ def _verify_event(state: StateT, event: Registered) -> None:
             remedy="Projects have 1 to 64 characters, a hundred of them at most; an inbox is HOST:PORT.",
         ) from error
     trial = Membership.copy_of(state.membership)
-    trial.register(event, state.role)
+    trial.register(event, state.role, state.origin)
 
 
 def revoke(journal: Journal[StateT], role: Role, name: str, note: str) -> None:
@@ -258,9 +258,8 @@ class KnownPeers:
 
     def own_log(self) -> NoteVerifier:
         """What checks checkpoints of the node's own log, whenever they were signed."""
-        own = self.own()
-        keys = tuple(key for _, key in own.listed(Purpose.LOG.value) if isinstance(key, VerifyKey))
-        return NoteVerifier(own.card.origin, keys)
+        with self._journal.reading() as state:
+            return NoteVerifier(own_card(state.membership).card.origin, state.membership.own_log_keys)
 
     def log(self, role: Role, name: str) -> NoteVerifier:
         """What checks a peer's checkpoints. Raises NOT_REGISTERED."""

@@ -1,7 +1,8 @@
 """Witnessing between two nodes: each cosigns what it has seen of the other's log, and hears what was seen of its own.
 
-    ours    a peer shows a checkpoint of our log, with our own signature and its cosignature. It is kept. If it is larger
-            than our log, or beside it, our log has been rolled back: nobody but us can have signed it.
+    ours    a peer shows a checkpoint of our log, with our own signature and its cosignature. It is kept, with these lines
+            and no other. If it is larger than our log, or beside it, our log has been rolled back: nobody but us can have
+            signed it.
     theirs  a peer shows a checkpoint of its log and a proof that it goes on from the last one that we cosigned. It is
             cosigned, durably, before anybody hears of it. A smaller one, or one beside the last, never is.
 
@@ -17,7 +18,14 @@ from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.storage.cosigned import CosignedNote, CosignedNotes
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import StoreStateT
-from broker_common.tlog.cosignature import CosignatureVerifier, Cosigner, note_lines
+from broker_common.tlog.cosignature import (
+    MOST_SKEW_MS,
+    CosignatureVerifier,
+    Cosigned,
+    Cosigner,
+    note_lines,
+    only_lines_of,
+)
 from broker_common.tlog.merkle import verify_consistency
 from broker_common.tlog.note import Checkpoint, NoteVerifier, parse_note
 from broker_common.values import Clock
@@ -40,6 +48,7 @@ class Witnessing:
 
         Raises:
             InvalidRequestError: MALFORMED_MESSAGE or BAD_SIGNATURE: it is not ours, or not cosigned by this peer.
+            InvalidRequestError: COSIGNED_AHEAD, by the peer's clock, which is an hour ahead of ours or more.
             InternalError: ROLLED_BACK, it is ours, and our log is not the one that it was.
         """
         # The log's own signature first: what we did not sign proves nothing about us.
@@ -50,12 +59,22 @@ class Witnessing:
         if known is not None and known.note == note:
             # A peer says its last one until there is another, and its key may have ended meanwhile.
             return checkpoint
-        witness.verify(note)
+        self._verify_time(witness.name, witness.verify(note))
+        # SECURITY: we answer for every line that we keep and pass on. What else a peer puts there, nobody can explain.
+        note = only_lines_of(note, log, witness)
         # Also the same one again under a key that has not signed it before: the one before may be honoured no longer.
         if known is None or known.size < checkpoint.size or set(note_lines(note)) - set(note_lines(known.note)):
             with self._journal.transaction() as transaction:
                 CosignedNotes(transaction.db).put(CosignedNote(checkpoint.origin, witness.name, checkpoint.size, note))
         return checkpoint
+
+    def _verify_time(self, witness: str, cosigned: Cosigned) -> None:
+        # The log's time is the one that auditors compare with. It goes on where our clock was set back.
+        with self._journal.reading() as state:
+            now_ms = max(self._clock(), state.time_ms)
+        if 1000 * cosigned.time_s > now_ms + MOST_SKEW_MS:
+            # SECURITY: kept, it would stand in our log under an earlier entry, and we would seem to have made it up.
+            raise InvalidRequestError("COSIGNED_AHEAD", witness=witness)
 
     def is_ours(self, note: str) -> bool:
         """True when our log was once as the note says, whoever signed that.
@@ -89,7 +108,7 @@ class Witnessing:
                 return self._in_present_hand(known, cosigner).note
             if known is not None:
                 _verify_grown(parse_note(known.note)[0], checkpoint, proof)
-            cosigned = cosigner.cosign(note, self._clock() // 1000)
+            cosigned = cosigner.cosign(only_lines_of(note, log), self._clock() // 1000)
             notes.put(CosignedNote(checkpoint.origin, cosigner.name, checkpoint.size, cosigned))
             # SECURITY: said only after the commit; a witness that forgets may cosign two histories.
         return cosigned

@@ -16,13 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.tlog.note import (
+    ED25519,
     KEY_HASH_BYTES,
     MAX_NOTE_BYTES,
     Checkpoint,
+    NoteVerifier,
     Signature,
     claimed_by,
     join_note,
@@ -32,10 +35,21 @@ from broker_common.tlog.note import (
     vkeys,
 )
 
-__all__ = ["MAX_TIME_S", "CosignatureVerifier", "Cosigned", "Cosigner", "merge_cosignatures", "note_lines"]
+__all__ = [
+    "MAX_TIME_S",
+    "MOST_SKEW_MS",
+    "CosignatureVerifier",
+    "Cosigned",
+    "Cosigner",
+    "merge_cosignatures",
+    "note_lines",
+    "only_lines_of",
+]
 
 _TIMESTAMPED_ED25519 = b"\x04"
 _TIME_BYTES = 8
+# Between the clocks of two agencies. A cosignature says when it was made by the witness's clock.
+MOST_SKEW_MS: Final = 3_600_000
 # What C2SP allows.
 MAX_TIME_S = 2**63 - 1
 
@@ -116,6 +130,31 @@ def note_lines(note: str) -> list[tuple[str, bytes]]:
     """
     _, signatures = parse_note(note)
     return [(name, blob[:KEY_HASH_BYTES]) for name, blob in signatures]
+
+
+def only_lines_of(note: str, log: NoteVerifier, *witnesses: CosignatureVerifier) -> str:
+    """The note with the lines of these keys alone, one for each: a witness's latest. Whatever else stands there is left out.
+
+    A note that is kept or passed on is one's own word for every line in it. No signature is verified; verify first.
+
+    Raises:
+        InvalidRequestError: MALFORMED_MESSAGE, or BAD_SIGNATURE: no line is left.
+    """
+    checkpoint, signatures = parse_note(note)
+    known = {(log.name, key_hash(log.name, ED25519, key)) for key in log.keys} | {
+        (witness.name, key_hash(witness.name, _TIMESTAMPED_ED25519, key))
+        for witness in witnesses
+        for key in witness.keys
+    }
+    lines: dict[tuple[str, bytes], bytes] = {}
+    for name, blob in signatures:
+        signer = name, blob[:KEY_HASH_BYTES]
+        if signer in known:
+            # A cosignature's time is its first bytes, so that the latest is the greatest.
+            lines[signer] = max(blob, lines.get(signer, b""))
+    if not lines:
+        raise InvalidRequestError("BAD_SIGNATURE", subject="checkpoint")
+    return join_note(checkpoint.to_text(), [(name, blob) for (name, _), blob in lines.items()])
 
 
 def merge_cosignatures(notes: Sequence[str]) -> str:

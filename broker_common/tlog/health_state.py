@@ -56,8 +56,9 @@ class HealthState(StoreState):
         """`tickets` and `ticket_of_query`, both empty, are where to keep what grows with the log, if not in memory."""
         super().__init__(identity_key)
         self.tickets: MutableMapping[str, AcceptedTicket] = {} if tickets is None else tickets
-        # Accepted and neither settled nor refused. Ordered, and small however old the log is.
-        self.open_tickets: dict[str, None] = {}
+        # Accepted and neither settled nor refused: the manifest of every attempt to hand the sample over. Ordered, and small
+        # however old the log is.
+        self.open_tickets: dict[str, list[str]] = {}
         self._ticket_of_query: MutableMapping[str, str] = {} if ticket_of_query is None else ticket_of_query
 
     def ticket_of_query(self, query: str) -> str | None:
@@ -84,11 +85,12 @@ class HealthState(StoreState):
                     "the researcher is not registered",
                 )
                 self.tickets[event.ticket] = AcceptedTicket(event)
-                self.open_tickets[event.ticket] = None
+                self.open_tickets[event.ticket] = []
                 self._ticket_of_query[event.query] = event.ticket
             case Forwarded():
                 ticket = self._open_ticket(entry, event.ticket)
                 self.tickets[event.ticket] = replace(ticket, attempts=ticket.attempts + 1)
+                self.open_tickets[event.ticket].append(event.manifest)
             case ReportedCharge():
                 ticket = self._open_ticket(entry, event.ticket)
                 self._require(entry, ticket.attempts > 0, "CHARGE_WITHOUT_SAMPLE", "no sample was forwarded")

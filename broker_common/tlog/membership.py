@@ -1,7 +1,8 @@
 """Who a node is and whom it knows: the part of every log's state that its `announced`, `registered` and `revoked` make.
 
 A peer is known by its organisation (an agency) or by its id (a researcher), one card at a time. Whoever is revoked is
-unknown from that entry on; registering again is an operator's act like the first time.
+unknown from that entry on; registering again is an operator's act like the first time. The name of a log belongs to the
+party that had it first, for ever: checkpoints and cosignatures are known by it.
 """
 
 from __future__ import annotations
@@ -57,13 +58,18 @@ class Membership:
         # The root of everything the node says of itself.
         self._identity_key = identity_key
         self.own: VerifiedCard | None = None
+        # Every key that the node's log was ever signed with: what was signed under one that ended since is still ours.
+        self.own_log_keys: tuple[VerifyKey, ...] = ()
         self._peers: dict[tuple[str, str], Registration] = {}
+        # Whose log has a name, of everybody who was ever registered.
+        self._owners: dict[str, tuple[str, str]] = {}
 
     @classmethod
     def copy_of(cls, other: Membership) -> Membership:
         """One that can be changed without changing the other."""
         copy = cls(other._identity_key)
-        copy.own, copy._peers = other.own, dict(other._peers)
+        copy.own, copy.own_log_keys = other.own, other.own_log_keys
+        copy._peers, copy._owners = dict(other._peers), dict(other._owners)
         return copy
 
     def announce(self, event: Announced, role: str, origin: str) -> None:
@@ -81,13 +87,16 @@ class Membership:
         if (card.card.role, card.card.origin) != (role, origin):
             raise InvalidRequestError("WRONG_ORGANISATION", subject="card")
         self.own = card
+        listed = [key for _, key in card.listed(Purpose.LOG.value) if isinstance(key, VerifyKey)]
+        self.own_log_keys = tuple(dict.fromkeys((*self.own_log_keys, *listed)))
 
-    def register(self, event: Registered, role: str) -> None:
-        """Take a peer's card at a node of this role.
+    def register(self, event: Registered, role: str, origin: str) -> None:
+        """Take a peer's card at a node of this role, whose log has this name.
 
         Raises:
             InvalidRequestError: it does not agree with itself, is of nobody whom such a node knows, hides a certificate
-                from TLS, or does not follow the card that is known without a reason being given.
+                from TLS, does not follow the card that is known without a reason being given, or (LOG_NAME_TAKEN) names
+                somebody else's log as its own.
         """
         card = verify_card(event.card)
         identity = card.card.identity
@@ -99,7 +108,20 @@ class Membership:
         if follows == bool(event.note):
             raise InvalidRequestError("BAD_SIGNATURE", subject="card")
         _verify_subjects(card, [peer.card for name, peer in self._peers.items() if name != key])
+        self._verify_log_name(card, key, origin)
         self._peers[key] = Registration(card, event.projects, event.inbox)
+        if card.card.origin:
+            self._owners[card.card.origin] = key
+
+    def _verify_log_name(self, card: VerifiedCard, key: tuple[str, str], origin: str) -> None:
+        # SECURITY: also of those who are revoked. A cosignature counts as the agency's whose log has the name beside it:
+        # with a name that two parties share, either could let out what only the other may.
+        name = card.card.origin
+        owner = self._owners.get(name, key)
+        if name == origin:
+            raise InvalidRequestError("LOG_NAME_TAKEN", party=card.card.identity.uri, log=name, owner="this node")
+        if owner != key:
+            raise InvalidRequestError("LOG_NAME_TAKEN", party=card.card.identity.uri, log=name, owner=" ".join(owner))
 
     def revoke(self, event: Revoked) -> None:
         """Forget a peer.

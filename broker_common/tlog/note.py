@@ -24,6 +24,7 @@ from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 
 __all__ = [
+    "ED25519",
     "KEY_HASH_BYTES",
     "MAX_NOTE_BYTES",
     "Checkpoint",
@@ -42,7 +43,8 @@ __all__ = [
 Signature: TypeAlias = tuple[str, bytes]
 
 _SIGNATURE_PREFIX = "\u2014 "
-_ED25519 = b"\x01"
+# What C2SP calls a log's own signature.
+ED25519 = b"\x01"
 KEY_HASH_BYTES = 4
 _ROOT_BYTES = 32
 # A newline is the only one in a note.
@@ -89,7 +91,7 @@ class NoteVerifier:
 
     def to_text(self) -> str:
         """The C2SP vkeys, a line each: name+hash+base64(type || key)."""
-        return vkeys(self.name, _ED25519, self.keys)
+        return vkeys(self.name, ED25519, self.keys)
 
     def verify_checkpoint(self, note: str) -> Checkpoint:
         """The checkpoint of `note`, if one of these keys signed it, none of them wrongly, and its origin is this name.
@@ -98,7 +100,7 @@ class NoteVerifier:
             InvalidRequestError: BAD_SIGNATURE or MALFORMED_MESSAGE.
         """
         checkpoint, signatures = parse_note(note)
-        claimed = claimed_by(self.name, _ED25519, self.keys, signatures)
+        claimed = claimed_by(self.name, ED25519, self.keys, signatures)
         for key, signature in claimed:
             key.verify_signature(checkpoint.to_text().encode(), signature)
         if not claimed or checkpoint.origin != self.name:
@@ -125,7 +127,7 @@ class NoteSigner:
         text = Checkpoint(self.name, size, root).to_text()
         return join_note(
             text,
-            [(self.name, key_hash(self.name, _ED25519, key.verify_key) + key.sign(text.encode())) for key in self.keys],
+            [(self.name, key_hash(self.name, ED25519, key.verify_key) + key.sign(text.encode())) for key in self.keys],
         )
 
 

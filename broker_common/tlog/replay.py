@@ -80,7 +80,7 @@ class LogState(ABC):
                 case Announced():
                     self.membership.announce(event, self.role, self.origin)
                 case Registered():
-                    self.membership.register(event, self.role)
+                    self.membership.register(event, self.role, self.origin)
                 case Revoked():
                     self.membership.revoke(event)
         except InvalidRequestError as error:

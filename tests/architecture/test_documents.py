@@ -13,6 +13,7 @@ import pytest
 import tomli_w
 
 from broker_common.audit.codes import CODES
+from broker_common.crypto.cards import PURPOSES
 from broker_common.errors import REASONS
 from broker_common.storage.home import Home
 from census_node.config import CensusConfig
@@ -27,6 +28,24 @@ CONFIGS: dict[str, type[msgspec.Struct]] = {
     "health": HealthConfig,
     "researcher": ResearcherConfig,
 }
+
+
+@pytest.mark.parametrize("name", ["DECISIONS.md", "SECURITY.md"])
+def test_numbered_items_have_a_number_and_a_title_of_their_own(name: str) -> None:
+    """Others refer to them by number; whoever merges two lists must not leave a number or an item in twice."""
+    text = (ROOT / name).read_text()
+    items = re.findall(r"(?m)^(\d+)\. (?:\*\*(.+?)\*\*)?", text.replace("\n   ", " "))
+    assert [int(number) for number, _ in items] == list(range(1, len(items) + 1))
+    titles = [title for _, title in items if title]
+    assert len(set(titles)) == len(titles) > len(items) / 2
+    assert {int(number) for number in re.findall(r"\((\d+)\)", text)} <= set(range(1, len(items) + 1))
+
+
+def test_the_log_format_names_the_keys_of_every_card() -> None:
+    """Whoever writes another reader refuses cards whose keys are not those."""
+    text = " ".join((ROOT / "broker_common" / "tlog" / "FORMAT.md").read_text().split())
+    for role, purposes in PURPOSES.items():
+        assert f"{role}: {' '.join(purposes)}" in text
 
 
 def test_documents_are_in_step_with_the_code() -> None:

@@ -41,6 +41,8 @@ DETAILS = frozenset(
             "home",
             "address",
             "file",
+            "log",
+            "owner",
             "reference",
             "chain",
             "package",

@@ -275,4 +275,5 @@ def contents(state: LogState) -> dict[str, Any]:
         "root": membership._identity_key,
         "own": membership.own and membership.own.signed,
         "peers": {name: (peer.card.signed, peer.projects, peer.inbox) for name, peer in membership._peers.items()},
+        "owners": dict(membership._owners),
     }

@@ -12,6 +12,7 @@ from fakes.links import NO_CONTEXT, LyingCensus, health_service
 from fakes.world import HEALTH, RESEARCHER, Order, World
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
+from msgspec.structs import replace
 from tripartite.v1 import census_service_pb2, health_service_pb2
 
 from broker_common.crypto.certificates import Identity
@@ -63,6 +64,11 @@ class Pair:
     def _health_service(self) -> HealthService:
         limits = LimitConfig(max_queries=self.max_queries, forward_deadline_ms=self.forward_deadline_ms)
         return health_service(self.world, self.node, self.link, limits, self.health_stop)
+
+    def be_patient(self) -> None:
+        """From here on the census node waits for cosignatures as long as it does by default."""
+        self.census_limits = replace(self.census_limits, cosignature_wait_ms=CensusLimits().cosignature_wait_ms)
+        self.census._limits = self.census_limits
 
     async def watched(self, requests: Requests) -> Responses:
         """The link: everything passes, and `passing` is told before it does; after `said X` it has."""

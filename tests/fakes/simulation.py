@@ -439,7 +439,6 @@ class Simulation:
                 ticket_hash=bytes.fromhex(row["ticket"]),
                 submitted_set=row["submitted_set"],
                 active_set=row["active_set"],
-                load=row["load"],
                 scale=body.scale,
             )
             question = question_from_wire(body.question, CENSUS_DICTIONARY)

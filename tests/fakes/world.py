@@ -388,7 +388,7 @@ class World:
         journal = self._census_journal()
         known, party = self.known(journal), self.parties[CENSUS]
         if self.witness_store is not None:
-            verify_witnessed(journal, self.witness_store, known.own_log())
+            verify_witnessed(journal, self.witness_store)
 
         def answer() -> SigningKey:
             key = known.own().in_use("answer", self.census_clock())

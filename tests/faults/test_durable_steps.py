@@ -388,7 +388,7 @@ def test_every_system_call_of_the_witness_store(
         assert (publication.newer_than(0) is None) == calls.failed
         held = log.verify_checkpoint(store.read() or "")
         assert held.size in ({2, 5} if calls.failed else {5})
-        verify_witnessed(journal, store, log)
+        verify_witnessed(journal, store)
         publication.publish(5)
         assert store.read() == journal.checkpoint(5)
         if not calls.reached:

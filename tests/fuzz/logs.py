@@ -28,6 +28,7 @@ from broker_common.tlog.cosignature import (
     Cosigner,
     merge_cosignatures,
     note_lines,
+    only_lines_of,
 )
 from broker_common.tlog.entries import (
     Adopted,
@@ -138,6 +139,12 @@ def _check_cosigned(verified: tuple[Cosigned, str], data: bytes) -> None:
     merged = merge_cosignatures([note, note])
     require(set(note_lines(merged)) == set(lines), "merging loses and adds nothing")
     require(_WITNESS.verifier.verify(merged) == cosigned, "merging changes nothing that is said")
+    only = only_lines_of(note, logs.SIGNER.verifier, _WITNESS.verifier)
+    kept = note_lines(only)
+    require(len(set(kept)) == len(kept) <= 2, "one line for each known key")
+    require(set(parse_note(only)[1]) <= set(parse_note(note)[1]), "nothing is made up")
+    require(_WITNESS.verifier.verify(only) == cosigned, "leaving lines out changes nothing that is said")
+    require(only_lines_of(only, logs.SIGNER.verifier, _WITNESS.verifier) == only, "what is left is left")
 
 
 def _cosigned_seeds() -> dict[str, bytes]:
@@ -563,7 +570,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "cosigned": Target(
         parse=_parse_cosigned,
         check=_check_cosigned,
-        covers=(CosignatureVerifier.verify, Cosigner.cosign, merge_cosignatures, note_lines, parse_note),
+        covers=(CosignatureVerifier.verify, Cosigner.cosign, merge_cosignatures, note_lines, only_lines_of, parse_note),
         seeds=_cosigned_seeds,
         codes=frozenset({"BAD_SIGNATURE", "MALFORMED_MESSAGE"}),
         words=("\u2014 ".encode(), b"\n\n", b"=", b"00", b"\xff", _COSIGNED.split("\n")[-2].encode() + b"\n"),

@@ -45,7 +45,7 @@ from broker_common.tlog.note import NoteSigner, NoteVerifier, parse_note
 from broker_common.values import QUERY_ID_BYTES
 from census_node.admission import Admission, AdmittedSample, Gate, verify_linkage
 from census_node.dictionary import CENSUS_DICTIONARY
-from health_node.forwarding import Sample, VerifiedCharge, verify_charged
+from health_node.forwarding import HandedOver, Sample, VerifiedCharge, verify_charged
 from researcher_node.answers import Answers, AskedQuestion, CensusKeys
 from researcher_node.census_log import CensusLog
 from researcher_node.slots import verify_slot
@@ -322,7 +322,8 @@ def _parse_charge(data: bytes) -> VerifiedCharge:
         charged = parse_message(sample_pb2.Charged, rest)
     sample = Sample(_PEOPLE, _SALT, _set_commitment())
     ticket = VerifiedTicket(_body(), _honest_ticket().ticket)
-    return verify_charged(charged, ticket, sample, _NOTES.verifier)
+    handed_over = HandedOver(HEALTH.organisation, frozenset({bytes(32).hex()}))
+    return verify_charged(charged, ticket, sample, handed_over=handed_over, census_log=_NOTES.verifier)
 
 
 def _charge_seeds() -> dict[str, bytes]:
@@ -333,6 +334,8 @@ def _charge_seeds() -> dict[str, bytes]:
         "message": b"c" + whole.SerializeToString(),
         "bad checkpoint": b"k" + note.encode(),
         "bad scale": b"e" + _charge(scale=31),
+        "bad agency": b"e" + _charge(health="health-x"),
+        "bad manifest": b"e" + _charge(manifest=bytes(31).hex() + "ff"),
     }
 
 

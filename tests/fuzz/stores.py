@@ -327,7 +327,7 @@ def _parse_witness(data: bytes) -> int:
     (folder / "checkpoint").write_bytes(content)
     store = WitnessStore(folder)
     try:
-        verify_witnessed(_witnessed_journal(), store, logs.SIGNER.verifier)
+        verify_witnessed(_witnessed_journal(), store)
         return parse_note(store.read() or "")[0].size
     finally:
         shutil.rmtree(folder)

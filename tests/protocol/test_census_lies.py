@@ -6,11 +6,11 @@ The liar here holds every key of the census agency and writes whatever log it li
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
-from fakes.world import OTHER_RESEARCHER, Order, OrderedSample, World, charge_and_answer
+from fakes.world import HEALTH, OTHER_RESEARCHER, Order, OrderedSample, World, charge_and_answer
 from msgspec import structs
 from tripartite.v1 import answer_pb2, sample_pb2
 
@@ -23,7 +23,7 @@ from broker_common.query.answer import SEALED_ANSWER_BYTES, pad_answer
 from broker_common.tlog.entries import Charged, Entry, Event, Expired, Released, encode_entry, parse_entry
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner
-from health_node.forwarding import VerifiedCharge, verify_charged
+from health_node.forwarding import HandedOver, VerifiedCharge, verify_charged
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,14 @@ def charge_of(world: World, order: Order, sample: OrderedSample) -> Charged:
     return world.charges()[-1]
 
 
-def believe(world: World, message: sample_pb2.Charged, sample: OrderedSample) -> VerifiedCharge:
-    """What an honest health node makes of the message."""
-    return verify_charged(message, sample.order.verified, sample.sample, world.census_log.verifier)
+def believe(
+    world: World, message: sample_pb2.Charged, sample: OrderedSample, manifests: Sequence[str] = ()
+) -> VerifiedCharge:
+    """What an honest health node makes of the message, which has sent these manifests beside the one that was charged."""
+    handed_over = HandedOver(HEALTH.organisation, frozenset([*manifests, *(each.manifest for each in world.charges())]))
+    return verify_charged(
+        message, sample.order.verified, sample.sample, handed_over=handed_over, census_log=world.census_log.verifier
+    )
 
 
 # --- to the health node: a charge ------------------------------------------------------------------------------------
@@ -86,19 +91,40 @@ FALSE_CHARGES: dict[str, Callable[[Charged], Event]] = {
     "another scale": lambda charge: structs.replace(charge, scale=charge.scale - 1),
     "another price": lambda charge: structs.replace(charge, units=charge.units - 1),
     "another noise slot": lambda charge: structs.replace(charge, slot=charge.slot + 1),
+    "in another agency's name": lambda charge: structs.replace(charge, health="health-x"),
+    "another manifest": lambda charge: structs.replace(charge, manifest=OTHER_HASH),
     "no charge at all": lambda charge: Released(ticket=charge.ticket, answer=OTHER_HASH, checkpoint="none"),
 }
 
 
 @pytest.mark.parametrize("what", FALSE_CHARGES)
 def test_charge_of_something_else_is_found_out(world: World, what: str) -> None:
-    """A charge in the log counts only if it is of this ticket, set and noise slot, at its scale and the price of that."""
+    """A charge counts only if it is of this ticket, set, manifest and noise slot, in our name, at its scale and price."""
     order = world.order()
     sample = world.sample(order)
     forged = forge(world, FALSE_CHARGES[what](charge_of(world, order, sample)))
     with pytest.raises(PeerUnavailableError) as caught:
         believe(world, forged.message, sample)
     assert caught.value.code == "PEER_MISBEHAVED"
+
+
+def test_charge_for_any_attempt_is_believed(world: World) -> None:
+    """The census node may have charged an attempt that ended before its word came through: its retry is answered with it."""
+    order = world.order()
+    sample = world.sample(order)
+    forged = forge(world, structs.replace(charge_of(world, order, sample), manifest=OTHER_HASH))
+    assert believe(world, forged.message, sample, [OTHER_HASH]).log_index == 2
+
+
+def test_of_a_charge_the_census_logs_own_lines_are_kept(world: World) -> None:
+    """Whatever else the census node writes below it would stand in our log, and be ours to explain."""
+    order = world.order()
+    sample = world.sample(order)
+    message = forge(world, charge_of(world, order, sample)).message
+    honest = message.checkpoint
+    line = honest.splitlines(keepends=True)[-1]
+    message.checkpoint = f"{honest}{line}\u2014 {world.census_log.name} AAAAAA==\n\u2014 health.example/x AAAAAAAA\n"
+    assert believe(world, message, sample).checkpoint == honest
 
 
 def _other_key(world: World) -> NoteSigner:

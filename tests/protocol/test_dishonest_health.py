@@ -23,7 +23,8 @@ from broker_common.errors import InternalError, InvalidRequestError, PeerUnavail
 from broker_common.rpc.callers import set_caller
 from broker_common.storage.cosigned import CosignedNotes
 from broker_common.storage.registration import revoke
-from broker_common.tlog.cosignature import Cosigner
+from broker_common.tlog.cosignature import MOST_SKEW_MS, Cosigner
+from broker_common.tlog.entries import Released
 from broker_common.tlog.note import MAX_NOTE_BYTES, NoteSigner, parse_note
 from census_node.config import LimitConfig
 from census_node.log_service import LogService
@@ -95,6 +96,7 @@ async def test_withheld_cosignature(world: World, restart: bool) -> None:
     if restart:
         pair.restart_census()
         assert await pair.collect(orders[0]) == b""
+    pair.be_patient()
     async with pair.witnessing():
         for order in orders:
             await eventually(lambda order=order: _is_out(world, order))  # type: ignore[misc]
@@ -164,12 +166,17 @@ def _with_another_size(world: World) -> str:
     return note.replace(f"\n{size}\n", f"\n{size + 1}\n", 1)
 
 
+def _ahead_of_time(world: World) -> str:
+    return world.cosigner(HEALTH).cosign(shown(world), (world.clock() + MOST_SKEW_MS) // 1000 + 1)
+
+
 FALSE_COSIGNATURES: dict[str, tuple[Callable[[World], str], str]] = {
     # About a log that was once like that, which is a place for the next proof to start from and nothing else.
     "a key of its own making": (_by_stranger, ""),
     "the cosignature of another agency": (_by_the_other_agency, ""),
     "its own key under another name": (_under_the_other_name, ""),
     "no cosignature at all": (shown, ""),
+    "a time that has not come": (_ahead_of_time, ""),
     "a census note of its own making": (_invented, "BAD_SIGNATURE"),
     "a note of its own log": (_of_its_own_log, "BAD_SIGNATURE"),
     "a note with another size": (_with_another_size, "BAD_SIGNATURE"),
@@ -193,6 +200,25 @@ async def test_false_cosignature(world: World, service: LogService, what: str) -
     assert said == code
     assert kept_notes(world) == before
     verify_waits(world, order)
+
+
+async def test_what_a_health_agency_adds_to_a_note_goes_nowhere(world: World, service: LogService) -> None:
+    """Not into the release, which the census log would have to explain, nor into the notes that all researchers are shown.
+
+    A note padded to the last byte would leave no room for another agency's line, and its researchers without quotes.
+    """
+    order = waiting(world)
+    honest = world.cosigner(HEALTH).cosign(shown(world), 7)
+    line = f"\u2014 x.example/{'x' * 400} AAAAAA==\n"
+    padded = honest + line * ((MAX_NOTE_BYTES - len(honest.encode())) // len(line.encode()))
+    await say(service, cosigned=padded)
+    await say(service, OTHER_HEALTH, cosigned=world.cosigner(OTHER_HEALTH).cosign(shown(world), 8))
+    whole = world.census.publication.cosigned_by_most(0)
+    assert whole is not None
+    assert world.cosigner(OTHER_HEALTH).verifier.verify(whole).time_s == 8
+    assert line not in whole
+    world.census.release(order.hash.hex())
+    assert [event.checkpoint for event in world.events(Released)] == [honest]
 
 
 def kept_notes(world: World) -> list[object]:

@@ -16,15 +16,15 @@ import pytest
 from fakes.links import WitnessScript
 from fakes.pair import STAGES
 from fakes.witnessed import WitnessedPair, eventually
-from fakes.world import CENSUS, CENSUS_ORIGIN, HEALTH_ORIGIN, World
+from fakes.world import CENSUS, CENSUS_ORIGIN, HEALTH_ORIGIN, RESEARCHER, World
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 from tripartite.v1 import log_service_pb2
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InternalError, StateUnknownError
-from broker_common.storage.cosigned import CosignedNote
-from broker_common.tlog.cosignature import Cosigner
+from broker_common.storage.cosigned import CosignedNote, CosignedNotes
+from broker_common.tlog.cosignature import MOST_SKEW_MS, Cosigner
 from broker_common.tlog.note import MAX_NOTE_BYTES, NoteSigner
 from census_node.node import CensusNode
 
@@ -186,6 +186,30 @@ async def test_error_of_the_census_node_is_not_the_health_nodes_own(
         raise error
 
     await verify_backs_off(stage, pauses, failing)
+
+
+async def test_cosignature_of_a_time_to_come_is_a_place_to_prove_from(stage: Stage, pauses: list[float]) -> None:
+    """It is not kept; but a census node whose clock was ahead could never cosign at the right time without the next proof."""
+    del pauses
+    world, pair, journal = stage.world, stage.pair, stage.pair.node.journal
+    shown_size = journal.state.size
+    late_s = (world.health_clock() + MOST_SKEW_MS) // 1000 + 1
+    note = world.cosigner(CENSUS).cosign(journal.checkpoint(), late_s)
+
+    async def ahead(_: log_service_pb2.WitnessRequest) -> Response:
+        return Response(cosigned=note)
+
+    pair.logs.script = ahead
+    async with pair.witnessing():
+        await pair.rounds(2)
+        order = world.order()
+        pair.node.accept(order.submission, pair.node.verify(order.submission, RESEARCHER, world.policy))
+        await pair.rounds(2)
+    size = journal.state.size
+    assert size > shown_size
+    assert list(pair.logs.requests[-1].consistency_proof) == journal.consistency_proof(shown_size, size)
+    with journal.reading():
+        assert note not in [each.note for each in CosignedNotes(journal.db).of(HEALTH_ORIGIN)]
 
 
 async def test_census_node_that_never_answers_is_given_up(

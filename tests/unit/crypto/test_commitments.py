@@ -31,7 +31,6 @@ SEED: dict[str, Any] = {
     "ticket_hash": b"t" * 32,
     "submitted_set": b"s" * 32,
     "active_set": b"a" * 32,
-    "load": "load1",
     "scale": 30,
 }
 
@@ -56,7 +55,6 @@ def test_commitments_are_the_published_formulas() -> None:
         b"t" * 32,
         b"s" * 32,
         b"a" * 32,
-        b"load1",
         (30).to_bytes(8, "big"),
         b"count",
     )
@@ -104,7 +102,6 @@ def test_every_part_is_bound() -> None:
         {"ticket_hash": b"T" * 32},
         {"submitted_set": b"S" * 32},
         {"active_set": b"A" * 32},
-        {"load": "load2"},
         {"scale": 31},
         {"submitted_set": b"a" * 32, "active_set": b"s" * 32},
     ],

@@ -295,6 +295,18 @@ def test_a_card_that_the_log_would_refuse_is_the_callers_mistake(journal: Journa
     assert register(journal, BOB.card).card.signed == BOB.card.signed
 
 
+def test_a_card_with_somebody_elses_log_is_said_before_anything_is_logged(journal: Journal[CensusState]) -> None:
+    """Ours or another agency's, which stays its own when it is revoked: the operator reads whose it is and what to ask for."""
+    revoke(journal, "health", "health-on", "a drill")
+    for origin, owner in ((CENSUS.card.card.origin, "this node"), (HEALTH.card.card.origin, "health health-on")):
+        puppet = Party(Identity("health-x", "health", "node"), origin)
+        with unchanged(journal), pytest.raises(InvalidRequestError) as caught:
+            register(journal, puppet.card)
+        assert caught.value.code == "LOG_NAME_TAKEN"
+        assert f"called {origin}, and that is the log of {owner}." in caught.value.text
+        assert "has a name of its own" in caught.value.hint
+
+
 def test_revoking_is_an_entry_of_the_log(journal: Journal[CensusState]) -> None:
     """From there on the peer is not known; nobody is revoked twice, or without having been known."""
     revoke(journal, "researcher", "alice", "the study is over")

@@ -28,7 +28,7 @@ from broker_common.storage.cosigned import CosignedNote, CosignedNotes
 from broker_common.storage.journal import Journal
 from broker_common.storage.witnessing import Witnessing, verify_own_log
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.cosignature import Cosigner
+from broker_common.tlog.cosignature import MOST_SKEW_MS, Cosigner
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner, parse_note
 
@@ -186,6 +186,44 @@ def test_a_cosignature_that_was_kept_outlives_its_key(journal: Journal[CensusSta
     assert witnessing.take(note, SIGNER.verifier, ROTATED.verifier).size == SIZE
 
 
+def test_of_a_peers_note_our_lines_and_its_own_are_kept(
+    file: Path, journal: Journal[CensusState], witnessing: Witnessing
+) -> None:
+    """Nothing else goes into our log, wherever it stands, however often; not even a second cosignature by the same key."""
+    honest = shown(journal, SIZE)
+    text, signatures = honest.split("\n\n")
+    ours, theirs = signatures.splitlines(keepends=True)
+    stranger = shown(journal, SIZE, OTHER_WITNESS).splitlines(keepends=True)[-1]
+    rubbish = f"\u2014 {HEALTH_ORIGIN} AAAAAA==\n\u2014 {ORIGIN} AAAAAAAA\n\u2014 x AAAAAA==\n"
+    earlier = WITNESS.cosign(journal.checkpoint(SIZE), 5).splitlines(keepends=True)[-1]
+    for lines in (rubbish + ours + theirs, ours + stranger + theirs + rubbish, ours + ours + theirs + earlier + theirs):
+        assert take(witnessing, f"{text}\n\n{lines}") == SIZE
+        assert stored(file) == {(ORIGIN, HEALTH_ORIGIN, SIZE, honest)}
+        with journal.transaction() as transaction:
+            transaction.db.execute("delete from cosigned")
+
+
+def test_a_cosignature_of_a_time_to_come_is_not_kept(
+    file: Path, journal: Journal[CensusState], witnessing: Witnessing
+) -> None:
+    """More than an hour ahead of our clock it would make us a liar: the entry that names it would be older than it."""
+    for ahead_s in (MOST_SKEW_MS // 1000 + 1, 10**9, 2**63 - 1 - NOW_S):
+        note = WITNESS.cosign(journal.checkpoint(SIZE), NOW_S + ahead_s)
+        assert code_of(lambda note=note: take(witnessing, note)) == ("COSIGNED_AHEAD", False)  # type: ignore[misc]
+        assert stored(file) == set()
+    last = WITNESS.cosign(journal.checkpoint(SIZE), NOW_S + MOST_SKEW_MS // 1000)
+    assert take(witnessing, last) == SIZE
+    assert stored(file) == {(ORIGIN, HEALTH_ORIGIN, SIZE, last)}
+
+
+def test_a_clock_behind_our_log_refuses_no_cosignature(journal: Journal[CensusState]) -> None:
+    """After a start with the clock set back the log's time goes on, and it is what an auditor compares with."""
+    late = Witnessing(journal, cosigner=lambda: OWN, clock=FakeClock(0))
+    log_s = journal.state.time_ms // 1000
+    assert log_s > MOST_SKEW_MS
+    assert take(late, WITNESS.cosign(journal.checkpoint(SIZE), log_s)) == SIZE
+
+
 @pytest.mark.parametrize("size", range(1, SIZE + 1))
 def test_our_log_is_what_was_seen_or_goes_on_from_it(journal: Journal[CensusState], size: int) -> None:
     """Every checkpoint that the log has ever had is one of its own."""
@@ -225,6 +263,14 @@ def test_the_first_checkpoint_of_a_log_is_cosigned_as_it_is(file: Path, witnessi
     assert (said.checkpoint, said.time_s) == (parse_note(HONEST.note(5))[0], NOW_S)
     assert stored(file) == {(HEALTH_ORIGIN, ORIGIN, 5, note)}
     assert witnessing.seen(HEALTH_ORIGIN) == CosignedNote(HEALTH_ORIGIN, ORIGIN, 5, note)
+
+
+def test_of_a_peers_checkpoint_its_own_lines_are_cosigned(file: Path, witnessing: Witnessing) -> None:
+    """What else stands there would be in our export, and nobody could explain it."""
+    padded = HONEST.note(5) + f"\u2014 {HEALTH_ORIGIN} AAAAAA==\n\u2014 x AAAAAAAA\n"
+    note = witnessing.cosign(padded, [], PEER.verifier)
+    assert note == OWN.cosign(HONEST.note(5), NOW_S)
+    assert stored(file) == {(HEALTH_ORIGIN, ORIGIN, 5, note)}
 
 
 def test_a_log_that_has_grown_is_cosigned_again(witnessing: Witnessing) -> None:

@@ -22,8 +22,9 @@ from broker_common.tlog.cosignature import (
     Cosigner,
     merge_cosignatures,
     note_lines,
+    only_lines_of,
 )
-from broker_common.tlog.note import MAX_NOTE_BYTES, Checkpoint, join_note
+from broker_common.tlog.note import MAX_NOTE_BYTES, Checkpoint, NoteVerifier, join_note
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 VECTOR = json.loads((VECTORS / "cosignature.json").read_text())
@@ -203,6 +204,7 @@ def test_what_is_no_note_of_a_checkpoint_is_neither_cosigned_nor_verified(note: 
         lambda: WITNESS.cosign(note, TIME_S),
         lambda: note_lines(note),
         lambda: merge_cosignatures([NOTE, note]),
+        lambda: only_lines_of(note, SIGNER.verifier, WITNESS.verifier),
     ):
         with pytest.raises(InvalidRequestError) as caught:
             call()
@@ -246,6 +248,29 @@ def test_cosignatures_are_merged_each_once() -> None:
     assert merge_cosignatures([NOTE]) == NOTE
     assert WITNESS.verifier.verify(both) == Cosigned(CHECKPOINT, TIME_S)
     assert OTHER.verifier.verify(both) == Cosigned(CHECKPOINT, 2)
+
+
+def test_of_a_note_the_lines_of_known_keys_are_left() -> None:
+    """In their order, each key once: names that another key has, unknown names and earlier words of a witness go."""
+    rubbish = f"\u2014 {ORIGIN} AAAAAA==\n\u2014 {NAME} AAAAAAAA\n\u2014 x AAAAAA==\n"
+    log = SIGNER.verifier
+    assert only_lines_of(COSIGNED + rubbish, log, WITNESS.verifier) == COSIGNED
+    assert only_lines_of(OTHER.cosign(COSIGNED, 2), log, WITNESS.verifier) == COSIGNED
+    assert only_lines_of(COSIGNED, log) == NOTE
+    assert only_lines_of(OTHER.cosign(COSIGNED, 2), log, OTHER.verifier) == OTHER.cosign(NOTE, 2)
+    for times in ((3, TIME_S), (TIME_S, 3), (TIME_S, TIME_S)):
+        note = NOTE
+        for time_s in times:
+            note = WITNESS.cosign(note, time_s)
+        assert only_lines_of(note, log, WITNESS.verifier) == COSIGNED
+
+
+def test_a_note_that_no_known_key_signed_is_none() -> None:
+    """What would be left has no signature, which is no note."""
+    stranger = NoteVerifier(ORIGIN, (SigningKey(Purpose.LOG, bytes(32)).verify_key,))
+    with pytest.raises(InvalidRequestError) as caught:
+        only_lines_of(COSIGNED, stranger, OTHER.verifier)
+    assert caught.value.code == "BAD_SIGNATURE"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from broker_common.crypto.cards import TLS, SignedCard
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Announced, Entry, Event, Registered, encode_entry, parse_entry
+from broker_common.tlog.entries import Announced, Entry, Event, Registered, Revoked, encode_entry, parse_entry
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.membership import Membership, peer_name
 from broker_common.tlog.replay import LogState, ReplayError, replay
@@ -281,6 +281,54 @@ def test_an_entry_that_breaks_a_rule_is_refused_and_changes_nothing(breach: Brea
     assert refusal(state_after(breach.role, *breach.after), breach.event) == breach.code
 
 
+PUPPET = Identity("health-x", "health", "node")
+# By the role whose log it is: a peer of it, and the organisation that wants to have that one's log.
+RIVALS = {"census": (HEALTH, PUPPET), "health": (CENSUS, Identity("census-x", "census", "node"))}
+
+
+def test_two_agencies_never_share_the_name_of_a_log() -> None:
+    """A puppet that cosigns under another agency's name could let that one's answers out, or keep its own from coming."""
+    for role, (peer, rival) in RIVALS.items():
+        state = state_after(role, *beginning(role))
+        assert refusal(state, registered(Party(rival, peer.card.card.origin))) == "CARD_INVALID"
+        own = Party(rival, state.origin)
+        assert refusal(state, registered(own)) == "CARD_INVALID"
+        state.apply(entry_after(state, registered(Party(rival, "free.test/log"))))
+
+
+def test_nobody_takes_the_logs_own_name() -> None:
+    """Not under the name of a known peer either, whatever reason is given: its cosignatures would be taken for our own."""
+    for role, (peer, _) in RIVALS.items():
+        state = state_after(role, *beginning(role))
+        replaced = Party(peer.identity, state.origin)
+        assert refusal(state, registered(replaced, note="a new machine")) == "CARD_INVALID"
+        begun = state_after(role, opened(role))
+        assert refusal(begun, registered(replaced)) == "CARD_INVALID"
+
+
+def test_the_name_of_a_log_is_its_first_owners_for_ever() -> None:
+    """After a revocation, and after a replacement by a card with another log: what was cosigned under it stays in the log."""
+    rival, free = Party(PUPPET, HEALTH.card.card.origin), Party(PUPPET, "free.test/log")
+    moved = Party(HEALTH.identity, "moved.test/log")
+    for change in (revoked(HEALTH), registered(moved, note="a new home")):
+        state = state_after("census", *beginning(), change)
+        assert refusal(state, registered(rival)) == "CARD_INVALID"
+        state.apply(entry_after(state, registered(free)))
+        # It may not come to it by a replacement either.
+        assert refusal(state, registered(rival, note="a new home")) == "CARD_INVALID"
+        # Whose it was may have it again.
+        note = "" if isinstance(change, Revoked) else "the old home again"
+        state.apply(entry_after(state, registered(HEALTH, note=note)))
+
+
+def test_researchers_have_no_log_and_share_nothing() -> None:
+    """Any number of them: an empty name belongs to nobody."""
+    state = state_after("census", *beginning(), registered(BOB))
+    assert list(state.membership.peers("researcher")) == ["alice", "bob"]
+    named = BOB.changed(origin="bob.test/log")
+    assert refusal(state_after("census", *beginning()), card_of(named)) == "CARD_INVALID"
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_peer_is_known_from_its_entry_until_it_is_revoked(role: str) -> None:
     """By its name, with studies and inbox, and its certificate is recognised for as long."""
@@ -391,7 +439,8 @@ def test_a_copy_goes_its_own_way() -> None:
     state = state_after("census", *beginning())
     before = contents(state)
     copy = Membership.copy_of(state.membership)
-    copy.register(registered(BOB), "census")
+    copy.register(registered(BOB), "census", ORIGIN)
+    copy.register(registered(OTHER_HEALTH), "census", ORIGIN)
     copy.revoke(revoked(ALICE))
     copy.announce(Announced(card=CENSUS.successor("log").signed), "census", ORIGIN)
     assert contents(state) == before
