@@ -12,7 +12,7 @@ from broker_common.errors import ExitCode
 from deploy import texts
 from deploy.demo import run_demo
 from deploy.local import PROJECT, RESEARCHER_ID, Plan, lay_out
-from deploy.supervise import ChildFailedError, Nodes
+from deploy.supervise import ChildFailedError, Nodes, told_to_stop
 
 __all__ = ["demo", "init", "up"]
 
@@ -80,8 +80,10 @@ def up(directory: Path) -> int:
     """Run the nodes of DIRECTORY as separate processes until Ctrl-C or SIGTERM."""
 
     async def run() -> None:
-        async with Nodes(directory, say=click.echo) as nodes:
-            await nodes.wait()
+        # Before the first node is ready: whoever reads that may stop us at once.
+        told = told_to_stop()
+        async with Nodes(directory, say=click.echo):
+            await told.wait()
 
     try:
         asyncio.run(run())

@@ -17,12 +17,20 @@ from typing import Self
 from broker_common.errors import ExitCode, InternalError
 from deploy import texts
 
-__all__ = ["ROLES", "ChildFailedError", "Nodes"]
+__all__ = ["ROLES", "ChildFailedError", "Nodes", "told_to_stop"]
 
 ROLES = ("census", "health", "researcher")
 _RESTART_SECONDS = 0.5
 _STOP_SECONDS = 20.0
 _READY_SECONDS = 120.0
+
+
+def told_to_stop() -> asyncio.Event:
+    """Set on SIGINT or SIGTERM from here on."""
+    told = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    return told
 
 
 class Nodes:
@@ -51,13 +59,6 @@ class Nodes:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
-
-    async def wait(self) -> None:
-        """Return on SIGINT or SIGTERM."""
-        stopped = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        await stopped.wait()
 
     async def stop(self) -> None:
         """Stop every child, politely first."""

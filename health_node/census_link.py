@@ -112,6 +112,11 @@ class CensusLink:
         async with self._exchanging:
             return await self._try_exchange()
 
+    async def tell_card(self) -> None:
+        """Exchange cards if ours is not the one that the census node was told last."""
+        if await asyncio.to_thread(self._own_card) != self._told:
+            await self.exchange_cards()
+
     async def has_news(self, since: int) -> bool:
         """Whether either side has heard of a new card since `news` was `since`, if need be by an exchange now."""
         async with self._exchanging:

@@ -84,6 +84,8 @@ class CensusWitness:
         return False
 
     async def _round(self) -> bool:
+        # What is cosigned under a key that the census node has not heard of lets no answer out.
+        await self._link.tell_card()
         census = await self._link.now()
         request = await asyncio.to_thread(self._request)
         self._shown = None

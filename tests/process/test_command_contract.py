@@ -31,7 +31,7 @@ ANSWER_KEYS = [
 ]
 AUDIT_KEYS = [
     *("verified", "entries", "answers", "problems", "worst_belief", "not_checked", "pending", "leakage", "logs"),
-    *("tickets_shown", "criteria_opened", "noise_proved", "problems_in_all"),
+    *("tickets_shown", "criteria_opened", "noise_proved", "uncharged_samples", "problems_in_all"),
 ]
 SENIORS = "age >= 65"
 
