@@ -15,6 +15,7 @@ from tripartite.v1 import log_service_pb2, log_service_pb2_grpc
 from broker_common.errors import InvalidRequestError
 from broker_common.rpc.callers import caller
 from broker_common.rpc.news import News
+from broker_common.rpc.server import StopSignal
 from broker_common.storage.registration import KnownPeers
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.note import parse_note
@@ -25,12 +26,16 @@ __all__ = ["LogService"]
 
 Context = ServicerContext[object, object]
 _log = structlog.get_logger()
+# A stop waits for this long at most for a call that is held open.
+_LONGEST_HOLD_SECONDS = 0.5
 
 
 class LogService(log_service_pb2_grpc.LogServiceServicer):
     """tripartite.v1.LogService."""
 
-    def __init__(self, node: CensusNode, witnessing: Witnessing, known: KnownPeers, limits: LimitConfig) -> None:
+    def __init__(
+        self, node: CensusNode, witnessing: Witnessing, known: KnownPeers, limits: LimitConfig, stop: StopSignal
+    ) -> None:
         self._node = node
         self._publication = node.publication
         self._witnessing = witnessing
@@ -38,6 +43,7 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
         self._limits = limits
         # How much of our log each agency has cosigned, as far as we have been told.
         self._heard: dict[str, int] = {}
+        self._stop = stop
         self._news = News()
         self._publication.on_news(self._news.tell)
 
@@ -132,6 +138,7 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
             news = self._news.next()
             newer = await asyncio.to_thread(self._publication.newer_than, size)
             left = deadline - loop.time()
-            if newer is not None or left <= 0:
+            if newer is not None or left <= 0 or self._stop.is_set:
                 return newer
-            await asyncio.wait([news], timeout=left)
+            # In pieces: a call that is held open must not hold up a stop.
+            await asyncio.wait([news], timeout=min(left, _LONGEST_HOLD_SECONDS))

@@ -28,6 +28,7 @@ from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Delivered, Expired, Released, Slots, encode_entry
+from broker_common.tlog.note import parse_note
 from broker_common.values import Clock, Randomness
 from census_node.admission import AdmittedSample, Gate
 from census_node.answering import seal_answer
@@ -197,6 +198,9 @@ class CensusNode:
         """Reserve a slot for a quote, with the instant at which the quote expires; None while none is cosigned."""
         if self.slots.is_low:
             self.commit_slots()
+        index = self.slots.next_index
+        note = None if index is None else self.publication.cosigned_by_most(index)
+        size = 0 if note is None else parse_note(note)[0].size
         now_ms = self.journal.now()
         expires_ms = now_ms + policy.quote_lifetime_ms
         offered = self.slots.reserve(
@@ -204,7 +208,8 @@ class CensusNode:
             now_ms=now_ms,
             expires_ms=expires_ms,
             limit=policy.open_quotes,
-            covering=self.publication.cosigned_by_most,
+            # The next slot may be another one by now, of a later batch.
+            covering=lambda index: note if size > index else None,
         )
         return None if offered is None else (offered, expires_ms)
 

@@ -202,7 +202,7 @@ class CensusHome(AgencyHome[CensusState]):
         witnessing = Witnessing(
             journal, cosigner=lambda: self.keyring.cosigner(known.own(), self._clock()), clock=self._clock
         )
-        log_service = LogService(node, witnessing, known, self.config.limits)
+        log_service = LogService(node, witnessing, known, self.config.limits, stop)
         await asyncio.to_thread(node.read_registry)
         recovered: list[str] = []
 

@@ -94,6 +94,12 @@ class SlotBook:
             free = self._free[0][0] if self._free else self._next
             return min([free, *self._held])
 
+    @property
+    def next_index(self) -> int | None:
+        """The entry that commits to the next free slot; None while there is no free one."""
+        with self._lock:
+            return self._free[0][1].index if self._free else None
+
     def reserve(
         self,
         researcher: str,
@@ -105,7 +111,7 @@ class SlotBook:
     ) -> OfferedSlot | None:
         """The next free slot, held for `researcher`; None while no cosigned checkpoint covers one.
 
-        `covering` gives the cosigned checkpoint that covers an entry. Beyond `limit` open quotes the researcher's oldest
+        `covering` gives the cosigned checkpoint that covers an entry, and waits for nobody: it is asked under the lock. Beyond `limit` open quotes the researcher's oldest
         gives way: refusing the new quote instead would lock people out by their own abandoned quotes.
         """
         with self._lock:

@@ -48,6 +48,10 @@ class StopSignal:
         self.error = self.error or error
         self._event.set()
 
+    @property
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
     async def wait(self) -> None:
         await self._event.wait()
 

@@ -318,7 +318,7 @@ def census_witness(world: World, node: HealthNode, link: LogLink) -> CensusWitne
 def log_service(world: World, node: CensusNode, limits: CensusLimits) -> LogService:
     """The census node's log service."""
     witnessing = Witnessing(node.journal, cosigner=lambda: world.cosigner(CENSUS), clock=world.census_clock)
-    return LogService(node, witnessing, world.known(node.journal), limits)
+    return LogService(node, witnessing, world.known(node.journal), limits, StopSignal())
 
 
 class LyingCensus(InMemoryCensus):

@@ -208,7 +208,7 @@ class Loopback:
         """What the census node shows of its log."""
         journal = self.world.census.journal
         witnessing = Witnessing(journal, cosigner=lambda: self.world.cosigner(CENSUS), clock=self.clock)
-        return LogService(self.world.census, witnessing, self.world.known(journal), self.census_limits)
+        return LogService(self.world.census, witnessing, self.world.known(journal), self.census_limits, StopSignal())
 
     def health_service(self, kind: type[HealthService]) -> HealthService:
         """The health node's service, or one that differs from it, in front of the census node."""
