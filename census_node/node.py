@@ -178,10 +178,12 @@ class CensusNode:
             if not (afresh or self.slots.is_low):
                 # Somebody else has just done it.
                 return
+            # Before the charges are looked at: a slot that is charged in between is in one of the two.
+            lowest = self.slots.lowest(self.journal.now(), self._reservations.tickets())
             with self.journal.reading() as state:
                 first = state.next_slot
                 pending = {slot for _, _, slot in Outbox(self.journal.db).all_pending()}
-            void_below = first if afresh else self.slots.lowest(self.journal.now(), self._reservations.tickets())
+            void_below = first if afresh else lowest
             self._slot_secrets.sweep({*pending, *range(void_below, first)})
             secrets = [self._randomness(SLOT_SECRET_BYTES) for _ in range(BATCH)]
             self._slot_secrets.write(first, secrets)
