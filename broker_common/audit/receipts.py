@@ -1,9 +1,10 @@
 """What a researcher hands in: tickets and receipts, each verified and held against both logs.
 
 1. the file is canonical and named as its query, 2. the ticket is signed by a researcher who was registered for its project at
-the charge, 3. the receipt is signed by the census agency, is of this ticket, and proves that a charge is in the log; then,
-on replay: 4. the charge is what the ticket orders, 5. its noise slot was committed to before, under a checkpoint that a health
-agency had cosigned, 6. the health agency accepted the same criteria, 7. the receipt is of this charge, which was released.
+the charge; one that came to nothing may name what was not registered, 3. the receipt is signed by the census agency, is of
+this ticket, and proves that a charge is in the log; then, on replay: 4. the charge is what the ticket orders, 5. its noise
+slot was committed to before, under a checkpoint that a health agency had cosigned, 6. the health agency accepted the same
+criteria, 7. the receipt is of this charge, which was released.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ __all__ = ["ReceiptForms", "Receipts"]
 _LOG = "researcher"
 # Deliveries that are compared with what the researcher has; more than there can be under way.
 _MOST_UNCONFIRMED = 10_000
+# What a census node refuses a ticket for when its researcher, key or project is not registered.
+_REFUSED_FOR = frozenset({"UNKNOWN_KEY", "UNKNOWN_PROJECT"})
 
 
 class ReceiptForms:
@@ -100,7 +103,8 @@ class ReceiptForms:
         self, shown: ReceiptFile, signed: ticket_pb2.SignedTicket, body: ticket_pb2.Ticket
     ) -> VerifiedTicket | None:
         known = self._researchers_of(signed.ticket, body)
-        if not known and (shown.state != "answered" or not self._log.is_complete):
+        came_to_nothing = shown.state != "answered" and not self._is_charged(signed.ticket)
+        if not known and (came_to_nothing or not self._log.is_complete):
             # Nothing was asked of the census agency for somebody whom it does not know.
             self._findings.skip(texts.UNKNOWN_RESEARCHERS)
             return None
@@ -111,7 +115,10 @@ class ReceiptForms:
         try:
             ticket = verify_ticket(signed, researchers=researchers, caller=None)
         except BrokerError as error:
-            self._findings.problem("TICKET_UNSIGNED", _LOG, None, f"{shown.query}, {error.text}")
+            if came_to_nothing and error.code in _REFUSED_FOR:
+                self._findings.skip(texts.UNKNOWN_RESEARCHERS)
+            else:
+                self._findings.problem("TICKET_UNSIGNED", _LOG, None, f"{shown.query}, {error.text}")
             return None
         if ticket.query_id.hex() != shown.query:
             self._findings.problem("TICKET_DIFFERS", _LOG, None, f"{shown.query}, the ticket is of another query")
@@ -123,6 +130,11 @@ class ReceiptForms:
         del ticket
         ever = self._log.parties.researcher_ever(body.researcher_id)
         return [] if ever is None else [(ever, 0)]
+
+    def _is_charged(self, ticket: bytes) -> bool:
+        """False: whether anything came of a ticket is for replay."""
+        del ticket
+        return False
 
     def _verify_receipt(self, shown: ReceiptFile, ticket: VerifiedTicket) -> VerifiedReceipt | None:
         log = self._log
@@ -206,6 +218,9 @@ class Receipts(ReceiptForms):
         entries = (min(max(size - 1, 0), charged.index), charged.index)
         known = [(log.parties.researcher(body.researcher_id, entry), log.times[entry]) for entry in entries]
         return [(one, time_ms) for one, time_ms in known if one is not None]
+
+    def _is_charged(self, ticket: bytes) -> bool:
+        return self._charged(ticket) is not None
 
     def _charged(self, ticket: bytes) -> ChargedTicket | None:
         return self._census.audit.state.tickets.get(hash_bytes(ticket).hex())

@@ -22,7 +22,6 @@ __all__ = [
     "NOISE",
     "NOISE_NOT_CHECKED",
     "NOISE_OF_SOME_NOT_CHECKED",
-    "NOTHING_CHARGED",
     "NOT_CHECKED_HEAD",
     "NOT_COSIGNED",
     "NOT_REPLAYED",
@@ -91,7 +90,9 @@ NOT_REPLAYED = "Whether the entries keep the rules, and agree with each other: t
 NO_RECEIPTS = "Receipts: no researcher handed any in."
 NOT_COSIGNED = "The {role} log was not cosigned by the other agency yet: nobody else vouches for any of it."
 WITNESS_UNKNOWN = "What the other agency has seen of the {role} log: its witness keys are not all known."
-UNKNOWN_RESEARCHERS = "Tickets of researchers whom the census log, as far as it could be replayed, has not registered."
+UNKNOWN_RESEARCHERS = (
+    "Tickets of researchers, keys or projects that the census log, as far as it could be replayed, has not registered."
+)
 UNKNOWN_ANSWER_KEYS = (
     "Receipts under answer keys that the census log, as far as it could be replayed, has not announced."
 )
@@ -116,7 +117,6 @@ FIGURES = """\
   service    {state}, accounting {accounting}"""
 SAMPLES = "  samples    {count} handed over and never charged"
 NOISE = "  noise      of {noise} answers computed again from what the log had committed to, and the same"
-NOTHING_CHARGED = "  leakage    none: no policy was ever in force"
 PENDING_HEAD = "Under way, and no problem:"
 NOT_CHECKED_HEAD = "Could not be checked:"
 PROBLEMS_HEAD = "Problems:"

@@ -13,6 +13,7 @@ from fakes.damages import DAMAGES, begun_with_neighbour, honest
 from fakes.history import Asked, Exports, History, MemoryPart, SignedLog, auditor, write
 from fakes.randomness import SeededRandomness
 
+from broker_common.audit import texts
 from broker_common.audit.audit import Audited, replay_parts, verify_parts
 from broker_common.audit.codes import CODES, REPLAY
 from broker_common.audit.findings import MOST_PROBLEMS, Findings
@@ -155,6 +156,27 @@ def test_a_ticket_under_a_key_that_had_ended_long_before_is_not(home: AuditorHom
     history.forward(asked)
     history.charge(asked)
     assert codes(replayed(history.exports(), home)) == ["TICKET_UNSIGNED"]
+
+
+def test_a_ticket_refused_for_its_key_or_project_is_nobodys_fault(home: AuditorHome) -> None:
+    """Nothing was asked of the census agency by it; charged, the same ticket is a charge that must not be."""
+    history = honest(1)
+    renewed = history.researcher.copy()
+    refused = [history.order(project_id="of-somebody-else")]
+    renewed.renew("ticket", now_ms=history.now_ms, until_ms=history.now_ms + 1)
+    history.researcher, known = renewed, history.researcher
+    refused.append(history.order())
+    history.researcher = known
+    for asked in refused:
+        asked.state = "refused"
+    verdict = replayed(history.exports(), home)
+    assert codes(verdict) == []
+    assert texts.UNKNOWN_RESEARCHERS in verdict.findings.not_checked
+    for asked in refused:
+        history.submit(asked)
+        history.forward(asked)
+        history.charge(asked)
+    assert codes(replayed(history.exports(), home)) == ["TICKET_UNSIGNED", "TICKET_UNSIGNED"]
 
 
 # --- under way ---------------------------------------------------------------------------------------------------------
