@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from broker_common.cli import (
     ReleaseName,
     emit,
     home_option,
+    instant,
     json_option,
     lifeline_option,
     linkage_key_options,
@@ -124,9 +124,8 @@ def _status_text(state: CensusState, result: dict[str, Any]) -> str:
     release = state.release or texts.STATUS_NOTHING_LOADED
     parts = [texts.STATUS.format_map(result | {"param": odds_text(result["param"]), "release": release})]
     if state.shut_down:
-        time = datetime.fromtimestamp(state.shutdown_ms / 1000, UTC).isoformat(timespec="seconds")
         by = texts.STATUS_SHUT_BY[state.shutdown_reason]
-        parts.append(texts.STATUS_SHUT.format(time=time, by=by, note=state.shutdown_note))
+        parts.append(texts.STATUS_SHUT.format(time=instant(state.shutdown_ms), by=by, note=state.shutdown_note))
     if state.charged_units > policy_in_force(state).cap:
         parts.append(texts.STATUS_WARNING.format(sentence=texts.WARN_CHARGED))
     return "\n".join(parts)

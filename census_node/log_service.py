@@ -26,8 +26,6 @@ __all__ = ["LogService"]
 
 Context = ServicerContext[object, object]
 _log = structlog.get_logger()
-# A stop waits for this long at most for a call that is held open.
-_LONGEST_HOLD_SECONDS = 0.5
 
 
 class LogService(log_service_pb2_grpc.LogServiceServicer):
@@ -46,6 +44,7 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
         self._stop = stop
         self._news = News()
         self._publication.on_news(self._news.tell)
+        stop.on_stop(self._news.tell)
 
     # --- for everybody ---------------------------------------------------------------------------------------------
 
@@ -131,7 +130,7 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
             return "" if seen is None else seen.note
 
     async def _newer_than(self, size: int, wait_ms: int) -> tuple[int, str] | None:
-        """What is shown, as soon as it is more than `size` entries; None when the wait is over."""
+        """What is shown, as soon as it is more than `size` entries; None when the wait is over, or the node stops."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
         while True:
@@ -140,5 +139,4 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
             left = deadline - loop.time()
             if newer is not None or left <= 0 or self._stop.is_set:
                 return newer
-            # In pieces: a call that is held open must not hold up a stop.
-            await asyncio.wait([news], timeout=min(left, _LONGEST_HOLD_SECONDS))
+            await asyncio.wait([news], timeout=left)

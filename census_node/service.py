@@ -74,9 +74,11 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         # Whoever waits for an answer waits for the next release, whosever it is, and looks again.
         self._released = News()
         node.on_release(self._released.tell)
+        stop.on_stop(self._released.tell)
         # The same for whoever waits for a cosignature.
         self._cosigned = News()
         node.publication.on_news(self._cosigned.tell)
+        stop.on_stop(self._cosigned.tell)
 
     # --- what may be asked -----------------------------------------------------------------------------------------
 
@@ -124,7 +126,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             if offered is not None:
                 return offered
             left = deadline - self._loop.time()
-            if left <= 0:
+            if left <= 0 or self._stop.is_set:
                 raise PeerUnavailableError("NOT_WITNESSED")
             await asyncio.wait([news], timeout=left)
 
@@ -250,6 +252,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             continue
 
     async def _released_when_cosigned(self, ticket_hash: str) -> bool:
+        """False where the cosignature that was waited for does not count any more."""
         while True:
             news = self._cosigned.next()
             if await asyncio.to_thread(self._node.cosigned_for, ticket_hash) is not None:
@@ -328,7 +331,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             news = self._released.next()
             answer = await asyncio.to_thread(self._node.released_answer, query, researcher)
             left = deadline - self._loop.time()
-            if answer is not None or left <= 0:
+            if answer is not None or left <= 0 or self._stop.is_set:
                 break
             await asyncio.wait([news], timeout=left)
         if answer is None:

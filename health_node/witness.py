@@ -26,13 +26,13 @@ __all__ = ["CensusWitness"]
 _log = structlog.get_logger()
 # How long the census node is asked to hold a call open until there is something to cosign.
 _WAIT_MS = 10_000
-# What a round fails with when one side has a card that the other has not heard of.
-_OF_A_KEY = frozenset({"BAD_SIGNATURE", "PEER_MISBEHAVED"})
 # For the rest of a call.
 _CALL_SECONDS = 10.0
 # After a round that came to nothing: doubled every time, up to the longest.
 _FIRST_PAUSE_SECONDS = 0.1
 _MAX_PAUSE_SECONDS = 2.0
+# What a round fails with when one side has a card that the other has not heard of.
+_OF_A_KEY = frozenset({"BAD_SIGNATURE", "PEER_MISBEHAVED"})
 
 
 class CensusWitness:

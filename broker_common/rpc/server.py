@@ -42,11 +42,18 @@ class StopSignal:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._listeners: list[Callable[[], object]] = []
         self.error: BrokerError | None = None
 
     def stop(self, error: BrokerError | None = None) -> None:
         self.error = self.error or error
         self._event.set()
+        for tell in self._listeners:
+            tell()
+
+    def on_stop(self, tell: Callable[[], object]) -> None:
+        """Call `tell` at the stop: whoever holds a call open ends it then, instead of having it cut off."""
+        self._listeners.append(tell)
 
     @property
     def is_set(self) -> bool:
