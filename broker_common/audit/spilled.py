@@ -147,12 +147,12 @@ class SpilledMapping(MutableMapping[str, ValueT], Generic[ValueT]):
         self._size = 0
         db.execute(f"create table {table} (place integer primary key, name text unique, value blob)")
         # The table's name is ours. Whoever is put there again keeps its place.
-        self._select = f"select value from {table} where name = ?"  # noqa: S608
+        self._select = f"select value from {table} where name = ?"  # noqa: S608 - our own table
         self._upsert = (
-            f"insert into {table} (name, value) values (?, ?) "  # noqa: S608
+            f"insert into {table} (name, value) values (?, ?) "  # noqa: S608 - our own table
             "on conflict (name) do update set value = excluded.value"
         )
-        self._all = f"select place, name, value from {table} where place > ? order by place limit 1000"  # noqa: S608
+        self._all = f"select place, name, value from {table} where place > ? order by place limit 1000"  # noqa: S608 - our own table
 
     def __len__(self) -> int:
         return self._size

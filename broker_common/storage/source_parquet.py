@@ -184,8 +184,7 @@ def _selection(texts: Sequence[str], names: Sequence[str]) -> str:
     named = ", ".join(f'{text} as "{name}"' for text, name in zip(texts, names, strict=True))
     size = " + ".join(f'strlen("{name}")' for name in names)
     kept = ", ".join(f'case when _size <= {MAX_LINE_BYTES} then "{name}" end' for name in names)
-    # S608: made of our own column names and of fixed text.
-    return f"select {kept} from (select *, {size} as _size from (select {named} from {_FILE}))"  # noqa: S608
+    return f"select {kept} from (select *, {size} as _size from (select {named} from {_FILE}))"  # noqa: S608 - own columns
 
 
 def _chunk(names: Sequence[str], before: int, rows: Sequence[tuple[str | None, ...]], rejected: RejectedRows) -> Chunk:
