@@ -7,6 +7,7 @@ fixed times that make timing say nothing. Whoever holds the hash knows exactly w
 from __future__ import annotations
 
 import hashlib
+import math
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Literal, NamedTuple
@@ -42,12 +43,15 @@ MAX_SCALES = 1000
 MAX_SCALE = 1_000_000
 # A day: of everything that is waited for.
 _MAX_DELAY_MS = 86_400_000
-# Of a sealed answer: a leap year.
+# Of a sealed answer: a leap year. Of a sample: ten.
 _MAX_RETENTION_MS = 366 * 86_400_000
+_MAX_SAMPLE_RETENTION_MS = 10 * _MAX_RETENTION_MS
 _Milliseconds = Annotated[int, Meta(ge=0, le=_MAX_DELAY_MS)]
 _Scale = Annotated[int, Meta(ge=1, le=MAX_SCALE)]
 # Ways of accounting, from the one that charges everybody for an answer to those that charge fewer people.
-_ACCOUNTINGS = ("strict",)
+_ACCOUNTINGS = ("strict", "per_person")
+# Whose budget a person's language counts for, from the one that charges most for an answer.
+_UNITS = ("household", "person")
 # What keeps timing from telling; longer is safer. Tick 0 voids the others.
 _DELAYS = ("forward_delay_ms", "answer_delay_ms", "release_tick_ms")
 
@@ -63,11 +67,15 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One policy. Field by field in deploy/README.md."""
 
     # Version of this list of fields.
-    format: Annotated[int, Meta(ge=1, le=1)] = 1
-    # What is charged for an answer: everyone (`strict`).
-    accounting: Literal["strict"]
+    format: Annotated[int, Meta(ge=2, le=2)] = 2
+    # Who is charged for an answer: everyone (`strict`), or the people in its sample (`per_person`).
+    accounting: Literal["strict", "per_person"]
+    # Whose language one budget protects under `per_person`: a person's, or that of all who share a household.
+    unit: Literal["person", "household"] = "person"
     # No belief about one person, starting from 1/2, may pass this. Exact decimal.
     max_belief: Annotated[str, Meta(max_length=MAX_BELIEF_CHARS)]
+    # After so many answers, all questions and studies together, the service is shut down; 0: no such end.
+    max_answers: Annotated[int, Meta(ge=0, lt=2**32)] = 0
     # Noise scales that may be asked for, ascending.
     scales: Annotated[tuple[_Scale, ...], Meta(min_length=1, max_length=MAX_SCALES)]
     # The health node opens Count this long after Submit, whatever the cohort.
@@ -85,6 +93,9 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_sample: Annotated[int, Meta(ge=1, le=2**32 - 1)]
     # How long a sealed answer waits for its researcher.
     answer_retention_ms: Annotated[int, Meta(ge=60_000, le=_MAX_RETENTION_MS)]
+    # How long the census agency keeps who was in a sample, for an audit on site, under `per_person`. Afterwards one number
+    # per person is left.
+    sample_retention_ms: Annotated[int, Meta(ge=0, le=_MAX_SAMPLE_RETENTION_MS)] = 90 * 86_400_000
 
     @property
     def param(self) -> Fraction:
@@ -120,6 +131,12 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 f"'{before.accounting}'"
             )
             found.append(Weakness("CHARGE_LOWERED", text))
+        elif _UNITS.index(self.unit) > _UNITS.index(before.unit):
+            text = f"it lowers the charge of an answer: a budget per {self.unit} instead of one per {before.unit}"
+            found.append(Weakness("CHARGE_LOWERED", text))
+        if (self.max_answers or math.inf) > (before.max_answers or math.inf):
+            text = f"it allows {self.max_answers or 'any number of'} answers instead of {before.max_answers}"
+            found.append(Weakness("ANSWERS_RAISED", text))
         for name in _DELAYS:
             old, new = getattr(before, name), getattr(self, name)
             if new < old:
@@ -181,6 +198,8 @@ def verify_policy(policy: Policy) -> None:
         raise _invalid("lists scales that are not ascending and distinct")
     if price_units(policy.scales[-1]) > cap:
         raise _invalid("admits no scale that its own cap pays for")
+    if policy.accounting == "strict" and policy.unit != "person":
+        raise _invalid("names a unit, but strict accounting charges everyone alike")
 
 
 @lru_cache(maxsize=16)

@@ -1,8 +1,9 @@
 """What the census node's log means: the policy in force, what was charged to whom, what was released, whether it is shut.
 
-Ledger invariants held here (DESIGN 5): a release has a charge before it; the sum of charges never passes the cap; one
-ticket has one charge and one answer; nothing is charged while the service is shut down, while answers charged before
-still go out. Nothing lowers a charge: neither a policy nor a reopening. What would let more be learned than before, a
+Ledger invariants held here (DESIGN 5): a release has a charge before it; under strict accounting the sum of charges never
+passes the cap; one ticket has one charge and one answer; nothing is charged while the service is shut down, while answers
+charged before still go out. What single persons were charged stands in no log: per-person accounting adds, for everybody,
+to what strict accounting has charged before, and the ledgers of persons are the census node's own. Nothing lowers a charge: neither a policy nor a reopening. What would let more be learned than before, a
 reopening or a weaker policy, takes an order that the operator signed for this very entry. An
 answer that nobody fetched is kept as long as the policy under which it was released promised.
 """
@@ -56,7 +57,7 @@ class ChargedTicket:
 
 
 class CensusState(StoreState):
-    """Replay of a census log under strict accounting: one counter for the whole service."""
+    """Replay of a census log."""
 
     role = "census"
 
@@ -71,7 +72,9 @@ class CensusState(StoreState):
         super().__init__(identity_key)
         self.policy: Policy | None = None
         self.adopted: Adopted | None = None
+        # Of all answers together, and of those that everybody was charged for, which strict accounting does.
         self.charged_units = 0
+        self.common_units = 0
         # Of the charges whose answers are out: what may be told to researchers at any instant.
         self.released_units = 0
         self.shut_down = False
@@ -95,14 +98,28 @@ class CensusState(StoreState):
 
     @property
     def must_shut_down(self) -> bool:
-        """True when the next entry must be a shutdown, because no admissible scale fits any more."""
+        """True when the next entry must be a shutdown, because nothing fits any more."""
         return self._must_shut_down
 
     @property
+    def everyones_units(self) -> int:
+        """What everybody's charges come to, whoever was in whichever sample.
+
+        SECURITY: strict accounting counts every answer there ever was, those under per-person accounting included.
+        """
+        strict = self.policy is None or self.policy.accounting == "strict"
+        return self.charged_units if strict else self.common_units
+
+    @property
     def anything_fits(self) -> bool:
-        """True when some scale that the policy in force admits fits beside what has been charged."""
+        """True when the policy in force admits one more answer: a scale fits, and there may be more answers at all.
+
+        SECURITY: what single persons were charged has no part in it. That they are exhausted shuts nothing down.
+        """
         policy = self.policy
-        return policy is not None and any_fits(policy.cap, self.charged_units, policy.scales)
+        if policy is None or 0 < policy.max_answers <= self.answers:
+            return False
+        return any_fits(policy.cap, self.everyones_units, policy.scales)
 
     def order(self, act: Act, note: str, *, adopting: Policy | None = None) -> Order:
         """What the operator has to sign so that the next entry of this log may do `act`."""
@@ -123,6 +140,7 @@ class CensusState(StoreState):
             **super().summary(),
             "answers": self.answers,
             "charged_units": self.charged_units,
+            "common_units": self.common_units,
             "load": self.load,
             "shut_down": int(self.shut_down),
         }
@@ -132,7 +150,7 @@ class CensusState(StoreState):
             entry,
             not self._must_shut_down or isinstance(entry.event, Shutdown),
             "SHUTDOWN_MISSING",
-            "no admissible scale fits any more, so a shutdown must follow",
+            "nothing fits any more, so a shutdown must follow",
         )
         super().apply(entry)
 
@@ -189,7 +207,7 @@ class CensusState(StoreState):
             entry,
             (event.reason == "budget") == self._must_shut_down,
             "SHUTDOWN_REASON",
-            "the budget shuts the service down exactly when no admissible scale fits",
+            "the budget shuts the service down exactly when nothing fits",
         )
         if event.reason == "budget":
             self._require(
@@ -202,7 +220,7 @@ class CensusState(StoreState):
 
     def _reopen(self, entry: Entry, event: Reopened) -> None:
         self._require(entry, self.shut_down, "REOPENED_WHILE_OPEN", "the service is not shut down")
-        self._require(entry, self.anything_fits, "NOTHING_FITS", "no admissible scale fits what has been charged")
+        self._require(entry, self.anything_fits, "NOTHING_FITS", "nothing fits beside what has been charged")
         self._verify_order(entry, self.order("reopen", event.note), event.signature, event.key_id)
         self.shut_down, self.shutdown_reason, self.shutdown_note, self.shutdown_ms = False, "", "", 0
 
@@ -235,8 +253,19 @@ class CensusState(StoreState):
         self._require(
             entry, event.units == price_units(event.scale), "CHARGE_WRONG", "the charge is not the price of the scale"
         )
-        total = self.charged_units + event.units
-        self._require(entry, total <= policy.cap, "CAP_PASSED", "the sum of charges passes the cap")
+        strict, total = policy.accounting == "strict", self.charged_units + event.units
+        self._require(
+            entry, self.everyones_units + event.units <= policy.cap, "CAP_PASSED", "the sum of charges passes the cap"
+        )
+        self._require(
+            entry,
+            not 0 < policy.max_answers <= self.answers,
+            "ANSWERS_PASSED",
+            "there are more answers than the policy allows",
+        )
+        self._require(
+            entry, strict == (not event.ledger), "LEDGER_UNNAMED", "exactly a charge to persons names their ledgers"
+        )
         self._require(entry, event.total == total, "TOTAL_WRONG", "the stated total is not the sum of charges")
         self._require(entry, event.ticket not in self.tickets, "TICKET_CHARGED_TWICE", "one ticket, one charge")
         self._require(entry, event.query not in self._ticket_of_query, "QUERY_REUSED", "one query id, one ticket")
@@ -246,6 +275,8 @@ class CensusState(StoreState):
         self._ticket_of_query[event.query] = event.ticket
         del self.open_slots[event.slot]
         self.charged_units = total
+        if strict:
+            self.common_units += event.units
         self._must_shut_down = not self.anything_fits
 
     def _commit_slots(self, entry: Entry, event: Slots) -> None:
