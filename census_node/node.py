@@ -32,7 +32,7 @@ from broker_common.tlog.note import parse_note
 from broker_common.values import Clock, Randomness
 from census_node.admission import AdmittedSample, Gate
 from census_node.answering import seal_answer
-from census_node.ledger import charge, verify_affordable
+from census_node.charging import charge, verify_affordable
 from census_node.outbox import Outbox, WaitingAnswer
 from census_node.oversight import Oversight
 from census_node.publication import Publication
@@ -164,8 +164,8 @@ class CensusNode:
         with self._reserving:
             with self.journal.reading() as state:
                 if ticket_hash not in state.tickets:
-                    reserved = self._reservations.units(charged=state.tickets, but=ticket_hash)
-                    verify_affordable(state, body.scale, reserved_units=reserved, lost=self.lost)
+                    reserved = self._reservations.reserved(charged=state.tickets, but=ticket_hash)
+                    verify_affordable(state, body.scale, reserved=reserved, lost=self.lost)
                     if not self.slots.claim(_slot_of(ticket), body.researcher_id, ticket_hash, now_ms):
                         raise InvalidRequestError("SLOT_UNUSABLE")
             self._reservations.hold(ticket_hash, price_units(body.scale))

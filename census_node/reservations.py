@@ -11,7 +11,18 @@ import threading
 from collections.abc import Container
 from dataclasses import dataclass
 
-__all__ = ["Reservations"]
+__all__ = ["NOTHING_RESERVED", "Reservations", "Reserved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What others hold."""
+
+    answers: int
+    units: int
+
+
+NOTHING_RESERVED = Reserved(0, 0)
 
 
 @dataclass(slots=True)
@@ -51,7 +62,8 @@ class Reservations:
         with self._lock:
             return frozenset(self._held)
 
-    def units(self, *, charged: Container[str], but: str) -> int:
-        """Units held by tickets that are not charged yet, other than `but`."""
+    def reserved(self, *, charged: Container[str], but: str) -> Reserved:
+        """What is held by tickets that are not charged yet, other than `but`."""
         with self._lock:
-            return sum(held.units for name, held in self._held.items() if name != but and name not in charged)
+            units = [held.units for name, held in self._held.items() if name != but and name not in charged]
+        return Reserved(len(units), sum(units))

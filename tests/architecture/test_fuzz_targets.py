@@ -24,7 +24,7 @@ EXEMPT = {
     "broker_common.card_commands:verify_card_role": "takes a card that was verified",
     "broker_common.rpc.callers:verify_role": "takes an identity and the name of an RPC",
     "broker_common.storage.source_values:ColumnReader.read": "texts of a source: reached through both loaders",
-    "census_node.ledger:verify_affordable": "takes a state and a scale",
+    "census_node.charging:verify_affordable": "takes a state and a scale",
     "census_node.opening:CensusHome.read": "gives a view of the log, which the journal's targets read",
     "census_node.node:CensusNode.read_registry": "LoadFolder.verify, then Registry.read",
 }

@@ -70,7 +70,7 @@ def test_a_failure_prints_what_does_it_again(template: Path, monkeypatch: pytest
         wrong = {"slot": int(str(fields["slot"])) + 1} if fields["scale"] != 50 else {}
         return Charged(**fields | wrong)  # type: ignore[arg-type]  # as the product calls it
 
-    monkeypatch.setattr("census_node.ledger.Charged", astray)
+    monkeypatch.setattr("census_node.charging.Charged", astray)
     with pytest.raises(SequenceError, match="the ticket says") as caught:
         run_sequence(template, 7)
     call = str(caught.value).partition("\n")[2]

@@ -90,7 +90,7 @@ async def test_redrawing_noise_with_another_slot_than_the_quoted_one(
     pair, answers, order = WitnessedPair(world), world.open_answers(), world.order()
     query = world.remember(answers, order)
     async with pair.witnessing():
-        monkeypatch.setattr("census_node.ledger.Charged", charged_otherwise(slot=lambda slot: slot + 1))
+        monkeypatch.setattr("census_node.charging.Charged", charged_otherwise(slot=lambda slot: slot + 1))
         assert await pair.submit(order) == "PEER_MISBEHAVED"
         await eventually(lambda: bool(world.events(Released)))
     assert world.charges()[0].slot == order.body.noise_slot.number + 1
@@ -105,7 +105,7 @@ def test_redrawing_noise_with_the_slot_of_another_ticket(world: World, monkeypat
     world.answer(used)
     order = world.order()
     admitted = world.admit(world.messages(world.sample(order)))
-    monkeypatch.setattr("census_node.ledger.Charged", charged_otherwise(slot=used.body.noise_slot.number))
+    monkeypatch.setattr("census_node.charging.Charged", charged_otherwise(slot=used.body.noise_slot.number))
     with world.unchanged(), pytest.raises(InternalError, match="SLOT_NOT_OPEN"):
         charge_and_answer(world.census, admitted)
 
@@ -117,7 +117,7 @@ def test_redrawing_noise_with_a_slot_that_nobody_may_use(
     """Caught by the replay of the log: what a restart has made void, or nobody has committed to, is SLOT_NOT_OPEN."""
     world.crash_census().recover()
     admitted = world.admit(world.messages(world.sample(world.order())))
-    monkeypatch.setattr("census_node.ledger.Charged", charged_otherwise(slot=slot))
+    monkeypatch.setattr("census_node.charging.Charged", charged_otherwise(slot=slot))
     with world.unchanged(), pytest.raises(InternalError, match="SLOT_NOT_OPEN"):
         charge_and_answer(world.census, admitted)
 
@@ -524,7 +524,7 @@ def test_charging_less_than_the_price(world: World, monkeypatch: pytest.MonkeyPa
     """Caught by the replay of the log: CHARGE_WRONG; the totals are recomputed from the scales."""
     admitted = world.admit(world.messages(world.sample(world.order())))
     cheaper = charged_otherwise(units=lambda units: units - 1, total=lambda total: total - 1)
-    monkeypatch.setattr("census_node.ledger.Charged", cheaper)
+    monkeypatch.setattr("census_node.charging.Charged", cheaper)
     with world.unchanged(), pytest.raises(InternalError, match="CHARGE_WRONG"):
         charge_and_answer(world.census, admitted)
 
@@ -536,7 +536,7 @@ async def test_charging_less_than_the_price_without_the_rules_of_the_log(
     pair, answers, order = WitnessedPair(world), world.open_answers(), world.order()
     query = world.remember(answers, order)
     monkeypatch.setattr("broker_common.tlog.census_state.price_units", lambda _: 1)
-    monkeypatch.setattr("census_node.ledger.Charged", charged_otherwise(units=1, total=1))
+    monkeypatch.setattr("census_node.charging.Charged", charged_otherwise(units=1, total=1))
     async with pair.witnessing():
         assert await pair.submit(order) == "PEER_MISBEHAVED"
         await eventually(lambda: bool(world.events(Released)))

@@ -17,7 +17,7 @@ from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import BrokerError, InternalError, RefusedError, StateUnknownError
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Released
-from census_node.ledger import quotable_answers
+from census_node.charging import quotable_answers
 from census_node.node import CensusNode
 from census_node.samples import SampleFolder
 from census_node.slot_secrets import SlotSecrets

@@ -24,7 +24,7 @@ from broker_common.errors import RefusedError
 from broker_common.privacy.accounting import answers_left, price_units
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry, Event, Shutdown
-from census_node.ledger import quotable_answers, verify_affordable
+from census_node.charging import quotable_answers, verify_affordable
 
 RULES = policy(scales=(30,))
 PRICE = price_units(30)

@@ -19,11 +19,14 @@ from broker_common.tlog.entries import Charged, Shutdown
 from broker_common.values import Randomness
 from census_node.admission import AdmittedSample, verify_linkage
 from census_node.outbox import Outbox, Pending
+from census_node.reservations import NOTHING_RESERVED, Reserved
 
 __all__ = ["charge", "quotable_answers", "verify_affordable"]
 
 
-def verify_affordable(state: CensusState, scale: int, *, reserved_units: int = 0, lost: Collection[str] = ()) -> None:
+def verify_affordable(
+    state: CensusState, scale: int, *, reserved: Reserved = NOTHING_RESERVED, lost: Collection[str] = ()
+) -> None:
     """Return only if one more answer at `scale` may be charged beside what others have reserved.
 
     SECURITY: charged and reserved units count alike, and a shutdown for want of budget is told when the answers before
@@ -38,12 +41,20 @@ def verify_affordable(state: CensusState, scale: int, *, reserved_units: int = 0
         raise RefusedError("NOTHING_LOADED", what="policy", role="census")
     if _is_seen_shut(state, lost):
         raise RefusedError("SERVICE_SHUT_DOWN")
-    if state.shut_down or not fits(state.policy.cap, state.charged_units + reserved_units, scale):
+    if state.shut_down or not _admits(state, state.policy, scale, reserved):
         raise RefusedError("BUDGET_EXHAUSTED", scale=scale)
 
 
-def quotable_answers(state: CensusState, policy: Policy, scale: int, *, lost: Collection[str] = ()) -> int:
-    """How many more answers at `scale` a researcher may be told of; at least one.
+def _admits(state: CensusState, policy: Policy, scale: int, reserved: Reserved) -> bool:
+    if 0 < policy.max_answers <= state.answers + reserved.answers:
+        return False
+    # Under per-person accounting what others have reserved falls on the people of their samples alone.
+    others = reserved.units if policy.accounting == "strict" else 0
+    return fits(policy.cap, state.everyones_units + others, scale)
+
+
+def quotable_answers(state: CensusState, policy: Policy, scale: int, *, lost: Collection[str] = ()) -> int | None:
+    """How many more answers at `scale` a researcher may be told of; at least one, and None under per-person accounting.
 
     SECURITY: told from the answers that are out, not from the charges. A charge shows at its answer's tick and not
     before, or whoever keeps asking for quotes would see how long the work before it took.
@@ -54,11 +65,18 @@ def quotable_answers(state: CensusState, policy: Policy, scale: int, *, lost: Co
     if _is_seen_shut(state, lost):
         raise RefusedError("SERVICE_SHUT_DOWN")
     # Charges whose answers can never be made will never be out; they are spent all the same.
-    spent = state.released_units + sum(state.tickets[ticket_hash].charge.units for ticket_hash in lost)
-    left = answers_left(policy.cap, spent, scale)
-    if left == 0:
+    out = state.answers - len(state.unreleased) + len(lost)
+    left = policy.max_answers - out if policy.max_answers else None
+    if policy.accounting == "strict":
+        spent = state.released_units + sum(state.tickets[ticket_hash].charge.units for ticket_hash in lost)
+        fitting = answers_left(policy.cap, spent, scale)
+        left = fitting if left is None else min(left, fitting)
+    elif not fits(policy.cap, state.common_units, scale):
+        left = 0
+    if left is not None and left <= 0:
         raise RefusedError("BUDGET_EXHAUSTED", scale=scale)
-    return left
+    # SECURITY: how many answers some person's budget still allows is nobody's to know.
+    return left if policy.accounting == "strict" else None
 
 
 def _is_seen_shut(state: CensusState, lost: Collection[str]) -> bool:
