@@ -25,9 +25,9 @@ from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.storage.journal import Checkpointed
 from broker_common.tlog.note import parse_note
 from census_node.admission import Admission, AdmittedSample, scales_text
+from census_node.charging import quotable_answers
 from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.charging import quotable_answers
 from census_node.node import CensusNode
 from census_node.slots import OfferedSlot
 from census_node.timing import charge_time, next_tick, outcome_time, sleep_until, sleep_until_tick

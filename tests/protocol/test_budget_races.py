@@ -29,8 +29,8 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Entry, Event, Released, Shutdown
 from census_node import operating
 from census_node.admission import Admission, Gate
-from census_node.config import LimitConfig
 from census_node.charging import quotable_answers, verify_affordable
+from census_node.config import LimitConfig
 from census_node.node import CensusNode
 from census_node.operating import Confirmation
 from census_node.proposals import make_proposal
