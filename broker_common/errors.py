@@ -157,6 +157,7 @@ _ENDS_TICKET = frozenset(
         "BUDGET_EXHAUSTED",
         "LINKAGE_MISMATCH",
         "POLICY_MISMATCH",
+        "PSEUDONYMS_EXHAUSTED",
         "QUESTION_SYNTAX",
         "RELEASE_MISMATCH",
         "SCALE_REFUSED",
@@ -365,6 +366,11 @@ REASONS: Mapping[str, Reason] = {
         "The two agencies are changing the key that links their records, and only one of them has done so yet. Nothing was "
         "charged.",
         "Ask again when both have done so; their operators know when.",
+    ),
+    "PSEUDONYMS_EXHAUSTED": Reason(
+        RefusedError,
+        "The health agency has submitted more people in all than the {limit} whose budgets are kept for it.",
+        "Tell the census agency's operator; the limit stands in its configuration.",
     ),
     "SLOT_UNUSABLE": Reason(
         InvalidRequestError,

@@ -31,18 +31,18 @@ __all__ = ["seal_answer"]
 
 def seal_answer(
     pending: Pending,
-    pseudonyms: npt.NDArray[np.uint8],
+    active: npt.NDArray[np.uint8],
     slot_secret: bytes,
     ticket: ChargedTicket,
     proof: Checkpointed,
     registry: Registry,
     key: SigningKey,
-    salts: tuple[bytes, bytes] | None,
+    *,
+    overseen: bool,
 ) -> tuple[bytes, Opening | None]:
     """The sealed answer to a charged ticket, readable by the researcher alone, and the opening that checks it.
 
-    `salts` are those of the charge's commitments, to the submitted set and to the active one; None where nobody oversees
-    the noise, and no opening is made.
+    `active` are those who are to be counted where they are linked. Where nobody oversees the noise no opening is made.
     """
     if registry.load != pending.load:
         raise InternalError("INTEGRITY", problem=f"load {pending.load} is needed for a charged answer")
@@ -59,7 +59,7 @@ def seal_answer(
         active_set=pending.active_set,
         scale=charge.scale,
     )
-    exact = registry.count(registry.rows_of(pseudonyms), question_from_wire(body.question, CENSUS_DICTIONARY))
+    exact = registry.count(registry.rows_of(active), question_from_wire(body.question, CENSUS_DICTIONARY))
     noisy = add_noise(exact, charge.scale, NoiseStream(seed))
     salt = answer_salt(slot_secret, ticket_hash)
     receipt = answer_pb2.Receipt(
@@ -77,7 +77,7 @@ def seal_answer(
     signed = answer_pb2.SignedReceipt(receipt=receipt, signature=key.sign(receipt), key_id=key.key_id)
     answer = answer_pb2.SignedAnswer(receipt=signed, noisy_count=noisy.value, answer_salt=salt)
     sealed = SealingKey(body.answer_key).seal(pad_answer(answer), answer_info(ticket_hash))
-    if salts is None:
+    if not overseen:
         return sealed, None
     opening = make_opening(
         exact,
@@ -85,7 +85,7 @@ def seal_answer(
         ticket=pending.ticket_hash,
         slot=pending.slot,
         load=pending.load,
-        submitted=(salts[0], pending.submitted_set),
-        active=(salts[1], pending.active_set),
+        submitted=(pending.submitted_salt, pending.submitted_set),
+        active=(pending.active_salt, pending.active_set),
     )
     return sealed, opening

@@ -35,6 +35,8 @@ from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.census_state import CensusState
 from census_node.config import CensusConfig
 from census_node.delivery import Courier
+from census_node.ledger_book import LedgerBook
+from census_node.ledger_steps import LedgerSteps
 from census_node.loading import LoadReport, read_registry
 from census_node.log_service import LogService
 from census_node.node import CensusNode, Keys, forget_old_loads
@@ -47,12 +49,14 @@ from census_node.relinking import relink_registry
 from census_node.samples import SampleFolder
 from census_node.service import CensusService
 from census_node.slot_secrets import SlotSecrets
+from census_node.snapshots import SnapshotFolder
 
 __all__ = ["CensusHome"]
 
 _JOURNAL = "journal.db"
 _LOADS = "registries"
 _SAMPLES = "samples"
+_LEDGERS = "ledgers"
 _SLOTS = "slots"
 _OPENINGS = "openings"
 _PROPOSALS = "proposals"
@@ -251,6 +255,15 @@ class CensusHome(AgencyHome[CensusState]):
         finally:
             await service.drain()
 
+    def _book(self, journal: Journal[CensusState]) -> LedgerBook:
+        return LedgerBook(
+            journal,
+            samples=SampleFolder(self.home.path / _SAMPLES),
+            snapshots=SnapshotFolder(self.home.path / _LEDGERS),
+            most_pseudonyms=self.config.limits.max_pseudonyms,
+            randomness=os.urandom,
+        )
+
     def _node(self, journal: Journal[CensusState]) -> CensusNode:
         known = KnownPeers(journal, self._clock)
 
@@ -272,6 +285,7 @@ class CensusHome(AgencyHome[CensusState]):
             ),
             loads=self.loads,
             samples=SampleFolder(self.home.path / _SAMPLES),
+            book=self._book(journal),
             slot_secrets=SlotSecrets(self.home.path / _SLOTS),
             publication=Publication(journal, self._witness_store),
             oversight=self._oversight(),
@@ -282,5 +296,6 @@ class CensusHome(AgencyHome[CensusState]):
 
 def _create_tables(db: Database) -> None:
     CosignedNotes.create_tables(db)
+    LedgerSteps.create_tables(db)
     Outbox.create_tables(db)
     LoadFolder.create_tables(db)

@@ -71,6 +71,14 @@ class Registry:
         linked: npt.NDArray[np.uint32] = at[found].astype(np.uint32)
         return linked
 
+    def link(self, pseudonyms: npt.NDArray[np.uint8]) -> Linked:
+        """The sample with the units of its pseudonyms."""
+        high, low = halves_of(pseudonyms)
+        at, found = locate(self.high, self.low, self.longest_run, high, low)
+        persons, households = (np.full(len(at), NOBODY, np.uint32) for _ in range(2))
+        persons[found], households[found] = self.persons[at[found]], self.households[at[found]]
+        return Linked(pseudonyms, persons, households)
+
     def count(self, rows: npt.NDArray[np.uint32], question: Question) -> ExactCount:
         """SECURITY: the only place where language is counted. Call it after the charge is durable, never before."""
         if question.variable is None:

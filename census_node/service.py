@@ -281,10 +281,10 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             finally:
                 due_ms = outcome_time(walk.policy, header_ms=walk.header_ms, received_ms=clock())
             # From here on the query no longer depends on the connection.
-            kept_as = await asyncio.to_thread(self._node.keep, sample)
+            kept = await asyncio.to_thread(self._node.keep, sample)
             charge_ms = charge_time(walk.policy, header_ms=walk.header_ms, kept_ms=clock())
             await sleep_until(charge_ms, clock)
-            proof = await asyncio.to_thread(self._node.charge_and_answer, sample, kept_as)
+            proof = await asyncio.to_thread(self._node.charge_and_answer, sample, kept)
         finally:
             await sleep_until_tick(walk.policy, due_ms, clock)
         ticket_hash = sample.ticket.hash.hex()

@@ -16,6 +16,7 @@ __all__ = [
     "SET_DOMAIN",
     "answer_salt",
     "commit_answer",
+    "commit_charge",
     "commit_criteria",
     "commit_load",
     "commit_set",
@@ -51,6 +52,14 @@ def commit_criteria(nonce: bytes, canonical_criteria: bytes) -> bytes:
 def commit_set(salt: bytes, ticket_hash: bytes, set_hash: bytes) -> bytes:
     """What a manifest and a charge say of a set of pseudonyms."""
     return _commit(b"tripartite/commit-set/v1\0", salt, ticket_hash, set_hash)
+
+
+def commit_charge(salt: bytes, ticket_hash: bytes, units_hash: bytes, fits: bytes, active: bytes) -> bytes:
+    """What the digest of the ledgers says of one charge: who was charged and who was counted, of which census units.
+
+    Salted, because a small sample could be guessed from its digest after it was erased.
+    """
+    return _commit(b"tripartite/commit-charge/v1\0", salt, ticket_hash, units_hash, fits, active)
 
 
 def commit_load(salt: bytes, content_hash: bytes) -> bytes:
