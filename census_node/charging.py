@@ -134,6 +134,7 @@ def charge(journal: Journal[CensusState], sample: AdmittedSample, kept_as: str, 
                 submitted=sample.set_commitment.hex(),
                 # Everyone who was submitted is active; a salt of its own keeps that from showing.
                 active=commit_set(active_salt, ticket.hash, sample.set_hash).hex(),
+                ledger="",
                 total=state.charged_units + units,
             )
         )
