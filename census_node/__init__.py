@@ -1,7 +1,7 @@
 """The census agency's node: prices questions, takes samples, charges, answers, and shuts down before the cap.
 
 config      what an operator sets            registry    language by pseudonym, in columns
-admission   is this sample what it claims?   ledger      the charge: durable before anything is counted
+admission   is this sample what it claims?   charging    the charge: durable before anything is counted
 answering   count, noise, signature, seal    outbox      sealed answers until they are fetched
 reservations  budget held by tickets on their way
 samples     files between charge and answer  delivery    pushes answers to inboxes

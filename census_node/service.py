@@ -1,6 +1,6 @@
 """The census node's RPCs: wire messages in, wire messages out, and the fixed instants between them.
 
-What is decided, and in which order, stands in `admission`, `ledger` and `node`; here is only who hears of it, and when.
+What is decided, and in which order, stands in `admission`, `charging` and `node`; here is only who hears of it, and when.
 A query goes on to its release whatever becomes of the connection that brought it.
 """
 

@@ -291,6 +291,7 @@ class History:
             "manifest": logs.hash_of(asked.number),
             "submitted": opening.submitted,
             "active": opening.active,
+            "ledger": "",
             "total": self.total,
         }
         asked.charge = Charged(**fields | changes)

@@ -199,6 +199,7 @@ class ShownLog:
             manifest="00" * 32,
             submitted="00" * 32,
             active="00" * 32,
+            ledger="",
             total=price_units(SCALE),
         )
         index = self.log(charge)

@@ -180,7 +180,7 @@ def test_charge_names_what_the_ticket_and_the_manifest_say(world: World) -> None
     assert charge.active != charge.submitted
     assert set(Charged.__struct_fields__) == {
         *("query", "ticket", "slot", "scale", "units", "question", "researcher", "health", "load"),
-        *("manifest", "submitted", "active", "total"),
+        *("manifest", "submitted", "active", "ledger", "total"),
     }
 
 
