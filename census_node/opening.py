@@ -6,13 +6,14 @@ import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from grpc import aio
 from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc, log_service_pb2_grpc
 
 from broker_common.crypto.certificates import TlsCredentials
+from broker_common.crypto.commitments import SALT_BYTES
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
@@ -23,7 +24,7 @@ from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.cosigned import CosignedNotes
 from broker_common.storage.home import Home
-from broker_common.storage.journal import Journal
+from broker_common.storage.journal import Journal, Transaction
 from broker_common.storage.keyring import Keyring, log_signer
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
@@ -33,6 +34,7 @@ from broker_common.storage.source import Progress
 from broker_common.storage.witness_store import WitnessStore
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Entry
 from census_node.config import CensusConfig
 from census_node.delivery import Courier
 from census_node.loading import LoadReport, read_registry
@@ -47,8 +49,9 @@ from census_node.relinking import relink_registry
 from census_node.samples import SampleFolder
 from census_node.service import CensusService
 from census_node.slot_secrets import SlotSecrets
+from census_node.units import Carry, Known, Names
 
-__all__ = ["CensusHome"]
+__all__ = ["Carried", "CensusHome"]
 
 _JOURNAL = "journal.db"
 _LOADS = "registries"
@@ -59,6 +62,9 @@ _PROPOSALS = "proposals"
 # The unit that the retention of openings is given in.
 _DAY_MS = 86_400_000
 ResultT = TypeVar("ResultT")
+
+Carried: TypeAlias = Callable[[Carry, Transaction[CensusState], Entry], None]
+"""Called with a load's carry, in the transaction that logs it, and its entry."""
 
 
 class CensusHome(AgencyHome[CensusState]):
@@ -131,16 +137,47 @@ class CensusHome(AgencyHome[CensusState]):
         return journal
 
     def load(
-        self, source: Path, release: str, *, progress: Progress | None = None, max_rejected: int | None = None
+        self,
+        source: Path,
+        release: str,
+        *,
+        carried: Carried | None = None,
+        progress: Progress | None = None,
+        max_rejected: int | None = None,
     ) -> LoadReport:
-        """Load the registry from a source and put it in force; a serving node takes it at the next question."""
+        """Load the registry from a source and put it in force; a serving node takes it at the next question.
+
+        `carried` is called in the transaction that logs the load, with what its units inherit.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED, SECRET_MISSING, LINKAGE_KEY_MISSING.
+            RefusedError: LOADING.
+            InternalError: STORE_FAILED; INTEGRITY, the load in force, which knows the units, is not the one that was
+                loaded.
+        """
         with self.journal() as journal, self.loads.loading(os.urandom) as load:
             with journal.reading() as state:
-                in_force = state.linkage
+                before, in_force, commitments = state.load, state.linkage, dict(state.commitments)
             linkage = self.linkage_keys.chain(in_force)
-            registry, report = read_registry(source, load, linkage, progress=progress, max_rejected=max_rejected)
-            registry.write(self.loads.file(load))
-            self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
+            if before:
+                # SECURITY: whoever could change the numbers of units could let charges fall on others.
+                self.loads.verify(journal, before, commitments)
+                names = Names.read(self.loads.file(before), before)
+            else:
+                names = Names.none(os.urandom(SALT_BYTES))
+            registry, names, report = read_registry(
+                source, load, linkage, names, progress=progress, max_rejected=max_rejected
+            )
+            # Not earlier: beside the rows of a source it would be a third of the memory.
+            known = Known.read(self.loads.file(before), before) if before else Known.none()
+            registry.write(self.loads.file(load), names, known.former_after(registry.cards))
+            carry = Carry.between(known, registry.cards, registry.person_count, registry.household_count)
+
+            def with_entry(transaction: Transaction[CensusState], entry: Entry) -> None:
+                if carried is not None:
+                    carried(carry, transaction, entry)
+
+            self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom, with_entry=with_entry)
             forget_old_loads(journal, self.loads)
         return report
 

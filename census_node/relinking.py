@@ -1,4 +1,7 @@
-"""Changing the linkage key at the census agency: the registry in force, sorted anew under its people's next pseudonyms."""
+"""Changing the linkage key at the census agency: the registry in force, sorted anew under its people's next pseudonyms.
+
+Former cards step along: whoever comes back under the next key is known.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.values import Randomness
 from census_node.node import forget_old_loads
 from census_node.registry import Registry
+from census_node.units import Known, Names
 
 __all__ = ["relink_registry"]
 
@@ -27,12 +31,14 @@ def relink_registry(
     *,
     progress: Progress | None = None,
 ) -> RelinkReport:
-    """Put the next linkage key in force; see `broker_common.storage.relinking`. Needs about 70 bytes a person."""
+    """Put the next linkage key in force; see `broker_common.storage.relinking`. Needs about 130 bytes a person."""
 
     def write_store(replaced: str, load: str, added: Sequence[LinkageKey]) -> int:
-        registry = Registry.read(loads.file(replaced), replaced)
+        path = loads.file(replaced)
+        registry, names = Registry.read(path, replaced), Names.read(path, replaced)
         rekeyed = rekey(registry.high, registry.low, added, progress)
-        registry.relinked(load, rekeyed).write(loads.file(load))
+        former = Known.read(path, replaced).former.relinked(added)
+        registry.relinked(load, rekeyed).write(loads.file(load), names, former)
         return registry.size
 
     return relink(
