@@ -59,7 +59,8 @@ def seal_answer(
         active_set=pending.active_set,
         scale=charge.scale,
     )
-    exact = registry.count(registry.rows_of(active), question_from_wire(body.question, CENSUS_DICTIONARY))
+    people = registry.people_of(registry.rows_of(active))
+    exact = registry.count(people, question_from_wire(body.question, CENSUS_DICTIONARY))
     noisy = add_noise(exact, charge.scale, NoiseStream(seed))
     salt = answer_salt(slot_secret, ticket_hash)
     receipt = answer_pb2.Receipt(

@@ -22,7 +22,8 @@ from broker_common.values import Randomness
 from census_node.admission import AdmittedSample, verify_linkage
 from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps, Step, charge_digest
-from census_node.ledgers import Decision, Linked, Room
+from census_node.ledgers import Decision, Room
+from census_node.linked import Linked
 from census_node.outbox import Outbox, Pending
 from census_node.reservations import NOTHING_RESERVED, Reserved
 

@@ -23,10 +23,11 @@ from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import InternalError, RefusedError
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState, ChargedTicket
-from broker_common.tlog.entries import Charged
+from broker_common.tlog.entries import Charged, Entry
 from broker_common.values import Randomness
 from census_node.ledger_steps import LedgerSteps, Step, charge_digest
-from census_node.ledgers import Decision, Ledgers, Linked, digest_after
+from census_node.ledgers import Decision, Ledgers, digest_after
+from census_node.linked import Linked
 from census_node.samples import SampleFolder
 from census_node.snapshots import SnapshotFolder
 from census_node.units import Carry
@@ -158,7 +159,9 @@ class LedgerBook:
             sample = self._samples.read(step.file)
             decision = Decision.of_bits(step.fits, step.active, len(sample.pseudonyms))
         except (InternalError, ValueError) as error:
-            raise InternalError("INTEGRITY", problem=f"the sample of step {step.place} of the ledgers is damaged") from error
+            raise InternalError(
+                "INTEGRITY", problem=f"the sample of step {step.place} of the ledgers is damaged"
+            ) from error
         verify_sample(step, sample, ticket.charge)
         self._ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
         self._charges += 1
@@ -212,29 +215,25 @@ class LedgerBook:
 
     # --- loads and linkage keys ------------------------------------------------------------------------------------
 
-    def put_load(self, carry: Carry) -> Callable[[Transaction[CensusState]], None]:
+    def put_load(self, carry: Carry) -> Callable[[Transaction[CensusState], Entry], None]:
         """Write down what a new load takes over; gives what puts it into the transaction of the load's log entry."""
         name, content = self._snapshots.write_carry(carry, self._randomness)
 
-        def put(transaction: Transaction[CensusState]) -> None:
+        def put(transaction: Transaction[CensusState], entry: Entry) -> None:
+            del entry
             steps = LedgerSteps(transaction.db)
             digest = digest_after(steps.digest_at(steps.newest), "load", content)
             steps.put(Step("load", digest, name, content))
 
         return put
 
-    def put_relinked(self, keys: Sequence[LinkageKey]) -> Callable[[Transaction[CensusState]], None]:
-        """What puts the ledgers under the pseudonyms of the next keys, in the transaction of the log entry."""
-
-        def put(transaction: Transaction[CensusState]) -> None:
-            steps = LedgerSteps(transaction.db)
-            # The transaction keeps everybody else from charging; this process charges nobody.
-            ledgers = self.current(transaction.db, transaction.state)
-            name, content = self._snapshots.write(ledgers.relinked(keys), self._randomness)
-            digest = digest_after(ledgers.digest, "relink", content)
-            steps.put(Step("relink", digest, name, content, covers=steps.newest + 1))
-
-        return put
+    def put_relinked(self, transaction: Transaction[CensusState], keys: Sequence[LinkageKey]) -> None:
+        """Put the ledgers under the pseudonyms that follow through `keys`. The transaction keeps everybody from charging."""
+        steps = LedgerSteps(transaction.db)
+        ledgers = self.current(transaction.db, transaction.state)
+        name, content = self._snapshots.write(ledgers.relinked(keys), self._randomness)
+        digest = digest_after(ledgers.digest, "relink", content)
+        steps.put(Step("relink", digest, name, content, covers=steps.newest + 1))
 
 
 def verify_sample(step: Step, sample: Linked, charge: Charged) -> None:

@@ -162,9 +162,7 @@ class LedgerSteps:
         needed = {newest.place} if base is None else {newest.place, base.place}
         begin = newest.covers if base is None else base.covers
         steps = self._steps("where kind != 'charge' and file != '' order by place")
-        return [
-            step for step in steps if (step.place not in needed if step.kind in _OF_ALL else step.place <= begin)
-        ]
+        return [step for step in steps if (step.place not in needed if step.kind in _OF_ALL else step.place <= begin)]
 
     def erase(self, step: Step) -> None:
         """Forget who was in the sample of a charge. Its file is the caller's to wipe, afterwards."""

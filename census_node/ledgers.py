@@ -19,39 +19,19 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from broker_common.crypto.commitments import hash_set
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.storage.relinking import rekey
+from census_node.linked import NOBODY, Linked
 from census_node.submitted_ledger import Column, SubmittedLedger
-from census_node.unit_ledger import NOBODY, Numbers, Unit, UnitLedger
+from census_node.unit_ledger import Unit, UnitLedger
 from census_node.units import Carry
 
-__all__ = ["EMPTY_DIGEST", "Decision", "Ledgers", "Linked", "Room", "digest_after"]
+__all__ = ["EMPTY_DIGEST", "Decision", "Ledgers", "Room", "digest_after"]
 
 Pseudonyms = npt.NDArray[np.uint8]
 Chosen = npt.NDArray[np.bool_]
 # Of ledgers that nothing has happened to.
 EMPTY_DIGEST = bytes(32)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Linked:
-    """A sample and the census units of its pseudonyms on one load; `NOBODY` where nobody in the registry has one."""
-
-    pseudonyms: Pseudonyms
-    persons: Numbers
-    households: Numbers
-
-    @property
-    def set_hash(self) -> bytes:
-        return hash_set(np.ascontiguousarray(self.pseudonyms).data.cast("B"))
-
-    @property
-    def units_hash(self) -> bytes:
-        digest = hashlib.sha256(b"tripartite/sample-units/v1\0")
-        digest.update(np.ascontiguousarray(self.persons, dtype="<u4").data)
-        digest.update(np.ascontiguousarray(self.households, dtype="<u4").data)
-        return digest.digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +64,9 @@ class Decision:
     def of_bits(cls, fits: bytes, active: bytes, size: int) -> Decision:
         """What `bits` was made of, for a sample of `size`; ValueError for bits of another one."""
         chosen = [np.unpackbits(np.frombuffer(bits, np.uint8), count=size).astype(np.bool_) for bits in (fits, active)]
-        if any(len(each) != size or len(bits) != -(-size // 8) for each, bits in zip(chosen, (fits, active), strict=True)):
+        if any(
+            len(each) != size or len(bits) != -(-size // 8) for each, bits in zip(chosen, (fits, active), strict=True)
+        ):
             raise ValueError("there are bits for another sample")
         return cls(*chosen)
 

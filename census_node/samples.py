@@ -18,7 +18,7 @@ import numpy as np
 from broker_common.errors import InternalError
 from broker_common.storage.durable import make_folder, sync_directory
 from broker_common.values import PSEUDONYM_BYTES, Randomness
-from census_node.ledgers import Linked
+from census_node.linked import Linked
 
 __all__ = ["SampleFolder"]
 

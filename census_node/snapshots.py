@@ -71,7 +71,12 @@ class SnapshotFolder:
         Raises:
             InternalError: INTEGRITY, the file is missing or not the one that was written.
         """
-        self._verify(name, content_hash)
+        try:
+            with (self.path / name).open("rb") as file:
+                if hashlib.file_digest(file, "sha256").digest() != content_hash:
+                    raise _damaged(name)
+        except OSError as error:
+            raise _damaged(name) from error
         with (self.path / name).open("rb") as file:
             high, low, submitted, persons, households, introduced = _mapped(file)
         return Ledgers(
@@ -85,11 +90,11 @@ class SnapshotFolder:
         name = randomness(_NAME_BYTES).hex() + _CARRY_SUFFIX
         try:
             make_folder(self.path)
-            # CRASH: as above.
-            carry.write(self.path / name)
-            return name, self._hash(name)
         except OSError as error:
             raise InternalError("STORE_FAILED") from error
+        # CRASH: as above.
+        carry.write(self.path / name)
+        return name, carry.content_hash
 
     def read_carry(self, name: str, content_hash: bytes) -> Carry:
         """What a load took over.
@@ -97,8 +102,10 @@ class SnapshotFolder:
         Raises:
             InternalError: INTEGRITY, the file is missing or not the one that was written.
         """
-        self._verify(name, content_hash)
-        return Carry.read(self.path / name)
+        carry = Carry.read(self.path / name)
+        if carry.content_hash != content_hash:
+            raise _damaged(name)
+        return carry
 
     def remove(self, name: str) -> None:
         """Remove a file; nothing happens if it is gone."""
@@ -114,17 +121,9 @@ class SnapshotFolder:
                 if path.name not in kept:
                     self.remove(path.name)
 
-    def _verify(self, name: str, content_hash: bytes) -> None:
-        try:
-            unchanged = self._hash(name) == content_hash
-        except OSError:
-            unchanged = False
-        if not unchanged:
-            raise InternalError("INTEGRITY", problem=f"{name}, a file of the ledgers, is damaged or missing")
 
-    def _hash(self, name: str) -> bytes:
-        with (self.path / name).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
+def _damaged(name: str) -> InternalError:
+    return InternalError("INTEGRITY", problem=f"{name}, a file of the ledgers, is damaged or missing")
 
 
 def _arrays(ledgers: Ledgers) -> Iterator[npt.NDArray[np.generic]]:

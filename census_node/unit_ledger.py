@@ -16,13 +16,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["NOBODY", "Unit", "UnitCharge", "UnitLedger"]
+__all__ = ["Numbers", "Unit", "UnitCharge", "UnitLedger"]
 
 Unit: TypeAlias = Literal["person", "household"]
 Numbers: TypeAlias = npt.NDArray[np.uint32]
 _MOST = 2**32 - 1
-# The number of no unit: of a pseudonym that nobody in the registry has.
-NOBODY = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +44,9 @@ class UnitLedger:
         self.persons = _grown(self.persons, person_count)
         self.households = _grown(self.households, household_count)
 
-    def fitting(self, persons: Numbers, households: Numbers, *, price: int, room: int, unit: Unit) -> npt.NDArray[np.bool_]:
+    def fitting(
+        self, persons: Numbers, households: Numbers, *, price: int, room: int, unit: Unit
+    ) -> npt.NDArray[np.bool_]:
         """Which of these linked cards, given by their units, may be counted: those whose whole unit fits.
 
         `room` is what a unit may be charged in all, this answer included.

@@ -14,6 +14,7 @@ from broker_common.errors import InvalidRequestError
 __all__ = [
     "SALT_BYTES",
     "SET_DOMAIN",
+    "UNIT_HASH_BYTES",
     "answer_salt",
     "commit_answer",
     "commit_charge",
@@ -23,6 +24,7 @@ __all__ = [
     "commit_slot",
     "hash_bytes",
     "hash_set",
+    "hash_unit",
     "noise_seed",
     "verify_commitment",
 ]
@@ -30,6 +32,7 @@ __all__ = [
 SALT_BYTES = 32
 # What the hash of a set of pseudonyms begins with; frames hash the set as they are opened.
 SET_DOMAIN = b"tripartite/set/v1\0"
+UNIT_HASH_BYTES = 16
 
 
 def hash_bytes(data: bytes) -> bytes:
@@ -65,6 +68,14 @@ def commit_charge(salt: bytes, ticket_hash: bytes, units_hash: bytes, fits: byte
 def commit_load(salt: bytes, content_hash: bytes) -> bytes:
     """What a log entry says of a loaded store: no size, no content, yet the store cannot be swapped."""
     return _commit(b"tripartite/commit-load/v1\0", salt, content_hash)
+
+
+def hash_unit(salt: bytes, kind: bytes, unit_id: str) -> bytes:
+    """By what a load remembers a person or a household whose id it does not keep, cut to 16 bytes.
+
+    At 2^27 units two of them collide with probability below 2^-74. Whoever holds the salt can try ids.
+    """
+    return _commit(b"tripartite/unit/v1\0", salt, kind, unit_id.encode())[:UNIT_HASH_BYTES]
 
 
 def commit_slot(secret: bytes, slot: int) -> bytes:

@@ -23,6 +23,7 @@ import pytest
 from fakes import logs
 from fakes.cards import Party, PrivateKey
 from fakes.clock import FakeClock
+from fakes.registries import made_registry, write_registry
 from sqlite_utils import Database
 from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sample_pb2, ticket_pb2
 
@@ -307,7 +308,7 @@ class World:
         self.census_folder.mkdir(parents=True)
         loads = LoadFolder(self.census_folder / "registries", ".npz")
         loads.path.mkdir()
-        self.make_registry(_LOAD).write(loads.file(_LOAD))
+        write_registry(self.make_registry(_LOAD), loads.file(_LOAD))
         journal = self._census_journal(create=True)
         self._introduce(journal, CENSUS, HEALTH, OTHER_HEALTH, OWNER, OTHER)
         self._adopt(journal, self.policy)
@@ -365,7 +366,7 @@ class World:
             column.name: (np.arange(len(self.in_census)) % len(column.codes)).astype(np.uint8)
             for column in CENSUS_DICTIONARY.columns
         }
-        return Registry(load, halves[:, 0].copy(), halves[:, 1].copy(), columns)
+        return made_registry(load, halves[:, 0].copy(), halves[:, 1].copy(), columns)
 
     def _census_journal(self, *, create: bool = False) -> Journal[CensusState]:
         def tables(db: Database) -> None:
@@ -455,7 +456,7 @@ class World:
         loads = LoadFolder(self.census_folder / "registries", ".npz")
         journal = self._census_journal()
         with loads.loading(os.urandom) as load:
-            self.make_registry(load).write(loads.file(load))
+            write_registry(self.make_registry(load), loads.file(load))
             loads.put_in_force(journal, load, release, self.linkage, os.urandom)
         census_loads.forget_old_loads(journal, loads)
         journal.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes.registries import write_registry
 from fakes.world import RELEASE, OrderedSample, Pseudonyms, World, charge_and_answer, make_policy, make_pseudonyms, rows
 
 from broker_common.crypto.commitments import commit_set, hash_set
@@ -199,7 +200,7 @@ def other_policy(world: World) -> None:
 def other_registry(world: World, load: str = "f" * 16, release: str = "2016") -> None:
     """The operator loads another census."""
     loads = LoadFolder(world.census_folder / "registries", ".npz")
-    world.make_registry(load).write(loads.file(load))
+    write_registry(world.make_registry(load), loads.file(load))
     loads.put_in_force(world.census.journal, load, release, world.linkage, world.randomness)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from fakes.registries import write_registry
 from fakes.world import HEALTH, OTHER_HEALTH, RESEARCHER, World, charge_and_answer, make_policy
 
 from broker_common.crypto.commitments import SALT_BYTES
@@ -195,7 +196,7 @@ def expire(world: World) -> None:
 def reload_census(world: World) -> None:
     """The operator loads another census, under another release."""
     loads = LoadFolder(world.census_folder / "registries", ".npz")
-    world.make_registry("f" * 16).write(loads.file("f" * 16))
+    write_registry(world.make_registry("f" * 16), loads.file("f" * 16))
     loads.put_in_force(world.census.journal, "f" * 16, "2016", world.linkage, os.urandom)
 
 
