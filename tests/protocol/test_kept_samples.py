@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from fakes.world import RELEASE, OrderedSample, Pseudonyms, World, charge_and_answer, make_policy, make_pseudonyms, rows
 
-from broker_common.crypto.commitments import commit_set, hash_set
+from broker_common.crypto.commitments import SlotSecret, commit_set, hash_set
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import BrokerError, InternalError, RefusedError, StateUnknownError
 from broker_common.storage.loads import LoadFolder
@@ -51,7 +51,7 @@ def files_holding(world: World, secret: bytes, people: Pseudonyms) -> list[str]:
 def slot_secret(world: World, sample: OrderedSample) -> bytes:
     """The secret that the noise of its answer is to be made from."""
     slot = sample.order.body.noise_slot
-    return SlotSecrets(world.census_folder / "slots").read(slot.number, slot.commitment)
+    return SlotSecrets(world.census_folder / "slots").read(slot.number, slot.commitment).expose()
 
 
 @dataclass
@@ -72,9 +72,10 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Read:
         seen.samples.append(read_sample(samples, name, set_hash))
         return seen.samples[-1]
 
-    def secret(secrets: SlotSecrets, slot: int, commitment: bytes) -> bytes:
-        seen.secrets.append(read_secret(secrets, slot, commitment))
-        return seen.secrets[-1]
+    def secret(secrets: SlotSecrets, slot: int, commitment: bytes) -> SlotSecret:
+        read = read_secret(secrets, slot, commitment)
+        seen.secrets.append(read.expose())
+        return read
 
     monkeypatch.setattr(SampleFolder, "read", sample)
     monkeypatch.setattr(SlotSecrets, "read", secret)
