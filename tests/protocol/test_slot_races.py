@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fakes.links import NO_CONTEXT, log_service
 from fakes.witnessed import eventually
-from fakes.world import FRENCH, HEALTH, OWNER, OrderedSample, World, charge_and_answer
+from fakes.world import FRENCH, HEALTH, OWNER, Order, OrderedSample, World, charge_and_answer
 from tripartite.v1 import census_service_pb2, log_service_pb2
 
 from broker_common.errors import InternalError, PeerUnavailableError
@@ -31,6 +31,17 @@ from census_node.slots import SlotBook
 
 # Longer than any test waits: a call that is held open for so long ends for another reason, or the test fails.
 HOUR_MS = 3_600_000
+
+
+def hand_over(world: World, order: Order, *, meanwhile: Callable[[], object]) -> None:
+    """One whole attempt of a health node, up to the stored answer; `meanwhile` happens between header and sample."""
+    messages = world.messages(world.sample(order))
+    admission = Admission(messages[0].header, HEALTH, world.census.gate())
+    meanwhile()
+    for message in messages[1:-1]:
+        admission.add_frame(message.frame)
+    charge_and_answer(world.census, admission.finish(messages[-1].manifest))
+    world.census.let_go(admission.ticket_hash)
 
 
 # --- locks -----------------------------------------------------------------------------------------------------------
@@ -96,12 +107,7 @@ def test_no_two_locks_of_a_census_node_are_taken_in_two_orders(world: World) -> 
     order = watched(world.census)
     world.use_up_slots()
     batches, asked = len(world.events(Slots)), world.order()
-    messages = world.messages(world.sample(asked))
-    admission = Admission(messages[0].header, HEALTH, world.census.gate())
-    for message in messages[1:-1]:
-        admission.add_frame(message.frame)
-    charge_and_answer(world.census, admission.finish(messages[-1].manifest))
-    world.census.let_go(admission.ticket_hash)
+    hand_over(world, asked, meanwhile=lambda: None)
     world.census.release(asked.hash.hex())
     # What was looked at has happened: a batch was committed to, and a header claimed its slot.
     assert len(world.events(Slots)) == batches + 1
@@ -202,6 +208,22 @@ def test_charge_amid_the_wiping_of_others_keeps_its_noise_secret(
     assert world.open(order, world.sealed(order)).scale == 30
     with pytest.raises(InternalError, match="SAMPLE_LOST"):
         secrets.read(slot.number, slot.commitment)
+    world.verify_honest_query()
+
+
+def test_sample_under_way_keeps_its_slot_when_its_quote_ends(world: World) -> None:
+    """A batch that is committed to meanwhile makes void what expired, and nothing of an accepted header: it is in hand."""
+    expired, order = world.reserve(), world.order()
+
+    def next_batch() -> None:
+        world.clock.advance(world.policy.quote_lifetime_ms)
+        world.use_up_slots()
+        world.census.commit_slots()
+
+    hand_over(world, order, meanwhile=next_batch)
+    assert world.events(Slots)[-1].void_below == order.body.noise_slot.number == expired + 1
+    world.census.release(order.hash.hex())
+    assert world.open(order, world.sealed(order)).scale == 30
     world.verify_honest_query()
 
 
