@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from tripartite.v1 import answer_pb2, ticket_pb2
 
-from broker_common.crypto.commitments import answer_salt, commit_answer, noise_seed
+from broker_common.crypto.commitments import SlotSecret, answer_salt, commit_answer, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.sealing import SealingKey, answer_info
 from broker_common.crypto.signing import SigningKey
@@ -32,7 +32,7 @@ __all__ = ["seal_answer"]
 def seal_answer(
     pending: Pending,
     active: npt.NDArray[np.uint8],
-    slot_secret: bytes,
+    slot_secret: SlotSecret,
     ticket: ChargedTicket,
     proof: Checkpointed,
     registry: Registry,

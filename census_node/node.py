@@ -19,7 +19,7 @@ import structlog
 from tripartite.v1 import policy_pb2
 
 from broker_common.crypto.base64_text import parse_base64
-from broker_common.crypto.commitments import commit_slot, hash_bytes, hash_set
+from broker_common.crypto.commitments import SlotSecret, commit_slot, hash_bytes, hash_set
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import SigningKey, VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
@@ -192,7 +192,7 @@ class CensusNode:
                 pending = {slot for _, _, slot in Outbox(self.journal.db).all_pending()}
             void_below = first if afresh else lowest
             self._slot_secrets.sweep({*pending, *range(void_below, first)})
-            secrets = [self._randomness(SLOT_SECRET_BYTES) for _ in range(BATCH)]
+            secrets = [SlotSecret(self._randomness(SLOT_SECRET_BYTES)) for _ in range(BATCH)]
             self._slot_secrets.write(first, secrets)
             commitments = tuple(commit_slot(secret, first + place) for place, secret in enumerate(secrets))
             with self.journal.transaction() as transaction:

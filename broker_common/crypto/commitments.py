@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 
+from broker_common.crypto.secret import Secret
 from broker_common.errors import InvalidRequestError
 
 __all__ = [
     "SALT_BYTES",
     "SET_DOMAIN",
     "UNIT_HASH_BYTES",
+    "SlotSecret",
     "answer_salt",
     "commit_answer",
     "commit_charge",
@@ -33,6 +35,13 @@ SALT_BYTES = 32
 # What the hash of a set of pseudonyms begins with; frames hash the set as they are opened.
 SET_DOMAIN = b"tripartite/set/v1\0"
 UNIT_HASH_BYTES = 16
+
+
+class SlotSecret(Secret):
+    """What the noise of one slot's answer comes from: whoever has it before the answer is out can take the noise off."""
+
+    def __init__(self, secret: bytes) -> None:
+        super().__init__(secret, exact_bytes=SALT_BYTES)
 
 
 def hash_bytes(data: bytes) -> bytes:
@@ -78,17 +87,17 @@ def hash_unit(salt: bytes, kind: bytes, unit_id: str) -> bytes:
     return _commit(b"tripartite/unit/v1\0", salt, kind, unit_id.encode())[:UNIT_HASH_BYTES]
 
 
-def commit_slot(secret: bytes, slot: int) -> bytes:
+def commit_slot(secret: SlotSecret, slot: int) -> bytes:
     """What the log says of a noise slot's secret before anybody asks for the slot."""
-    return _commit(b"tripartite/commit-slot/v1\0", secret, slot.to_bytes(8, "big"))
+    return _commit(b"tripartite/commit-slot/v1\0", secret.expose(), slot.to_bytes(8, "big"))
 
 
-def answer_salt(secret: bytes, ticket_hash: bytes) -> bytes:
+def answer_salt(secret: SlotSecret, ticket_hash: bytes) -> bytes:
     """What salts the hash of an answer: nobody can guess the answer from it.
 
     Another function of the slot's secret, so that an auditor who is shown the secret can check the receipt.
     """
-    return _commit(b"tripartite/answer-salt/v1\0", secret, ticket_hash)
+    return _commit(b"tripartite/answer-salt/v1\0", secret.expose(), ticket_hash)
 
 
 def commit_answer(salt: bytes, ticket_hash: bytes, noisy_count: int) -> bytes:
@@ -106,7 +115,9 @@ def verify_commitment(claimed: bytes, opened: bytes, *, subject: str) -> None:
         raise InvalidRequestError("COMMITMENT_MISMATCH", subject=subject)
 
 
-def noise_seed(slot_secret: bytes, *, ticket_hash: bytes, submitted_set: bytes, active_set: bytes, scale: int) -> bytes:
+def noise_seed(
+    slot_secret: SlotSecret, *, ticket_hash: bytes, submitted_set: bytes, active_set: bytes, scale: int
+) -> bytes:
     """The seed of one answer's noise: the slot's secret, and what others than the census agency have fixed.
 
     SECURITY: nothing in it may be the census agency's to choose once it knows the sample. The id of a load would be: it
@@ -114,7 +125,7 @@ def noise_seed(slot_secret: bytes, *, ticket_hash: bytes, submitted_set: bytes, 
     """
     return _commit(
         b"tripartite/noise/v1\0",
-        slot_secret,
+        slot_secret.expose(),
         ticket_hash,
         submitted_set,
         active_set,

@@ -578,6 +578,11 @@ class World:
         )
         return slot.number
 
+    def use_up_slots(self) -> None:
+        """Quote until the next quote needs another batch."""
+        while not self.census.slots.is_low:
+            self.reserve()
+
     def hold(self, node: CensusNode, number: int) -> None:
         """Another node on the same journal holds a slot that was reserved at this one, as no honest node does."""
         entries = [(entry, entry.event) for entry in self.entries() if isinstance(entry.event, Slots)]

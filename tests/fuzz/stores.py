@@ -33,7 +33,7 @@ from fuzz.stored_source import REFUSED as LOAD_REFUSED
 from fuzz.target import Cut, Target, fresh_path, require
 from sqlite_utils import Database
 
-from broker_common.crypto.commitments import commit_slot, hash_set
+from broker_common.crypto.commitments import SlotSecret, commit_slot, hash_set
 from broker_common.storage.journal import Journal
 from broker_common.storage.source_parquet import ParquetSource
 from broker_common.storage.witness_store import WitnessStore
@@ -333,10 +333,10 @@ def _sample_seeds() -> dict[str, bytes]:
 
 
 _BATCH = 3
-_SLOT_SECRETS = [bytes([slot + 1]) * SLOT_SECRET_BYTES for slot in range(2 * _BATCH)]
+_SLOT_SECRETS = [SlotSecret(bytes([slot + 1]) * SLOT_SECRET_BYTES) for slot in range(2 * _BATCH)]
 
 
-def _parse_slots(data: bytes) -> tuple[int, bytes]:
+def _parse_slots(data: bytes) -> tuple[int, SlotSecret]:
     """Which slot; and what stands where the first of two batches was. Then it is wiped, and all others are swept."""
     slot, folder = data[0] % (2 * _BATCH) if data else 0, fresh_path()
     secrets = SlotSecrets(folder)
@@ -359,15 +359,15 @@ def _parse_slots(data: bytes) -> tuple[int, bytes]:
         shutil.rmtree(folder)
 
 
-def _check_slots(read: tuple[int, bytes], data: bytes) -> None:
+def _check_slots(read: tuple[int, SlotSecret], data: bytes) -> None:
     slot, secret = read
     require(secret == _SLOT_SECRETS[slot], "a secret is the one that the log has committed to")
     at = 1 + slot * SLOT_SECRET_BYTES
-    require(slot >= _BATCH or data[at : at + SLOT_SECRET_BYTES] == secret, "a secret stands in its place")
+    require(slot >= _BATCH or data[at : at + SLOT_SECRET_BYTES] == secret.expose(), "a secret stands in its place")
 
 
 def _slot_seeds() -> dict[str, bytes]:
-    whole = b"".join(_SLOT_SECRETS[:_BATCH])
+    whole = b"".join(secret.expose() for secret in _SLOT_SECRETS[:_BATCH])
     return {
         "first": b"\0" + whole,
         "last": b"\2" + whole,
