@@ -148,8 +148,9 @@ def charge(
 
 
 def _verify_admitted(state: CensusState, sample: AdmittedSample) -> Policy:
-    """The policy in force. What was good at admission must be good still: an operator may have adopted a policy, loaded or
-    relinked a registry, or revoked somebody since.
+    """The policy in force, if what was good at admission is good still.
+
+    An operator may have adopted a policy, loaded or relinked a registry, or revoked somebody since.
     """
     ticket, body = sample.ticket, sample.ticket.body
     if state.shut_down:

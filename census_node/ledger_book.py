@@ -156,7 +156,7 @@ class LedgerBook:
         if ticket is None or ticket.charge.ledger != step.digest.hex():
             raise InternalError("INTEGRITY", problem=f"step {step.place} of the ledgers is not the one that was logged")
         try:
-            sample = self._samples.read(step.file)
+            sample = self._samples.read_unverified(step.file)
             decision = Decision.of_bits(step.fits, step.active, len(sample.pseudonyms))
         except (InternalError, ValueError) as error:
             raise InternalError(

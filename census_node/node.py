@@ -330,9 +330,7 @@ class CensusNode:
 
     def _active(self, pending: Pending, step: Step | None) -> npt.NDArray[np.uint8]:
         """Those of a charged sample who are to be counted where they are linked."""
-        sample = self._samples.read(pending.sample)
-        if sample.set_hash != pending.submitted_set:
-            raise InternalError("SAMPLE_LOST")
+        sample = self._samples.read(pending.sample, pending.submitted_set)
         if step is None:
             return sample.pseudonyms
         active = sample.pseudonyms[Decision.of_bits(step.fits, step.active, len(sample.pseudonyms)).active]

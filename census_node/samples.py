@@ -53,7 +53,18 @@ class SampleFolder:
             raise InternalError("STORE_FAILED") from error
         return name
 
-    def read(self, name: str) -> Linked:
+    def read(self, name: str, set_hash: bytes) -> Linked:
+        """The sample that was charged.
+
+        Raises:
+            InternalError: SAMPLE_LOST, it is missing or not the set of this hash.
+        """
+        sample = self.read_unverified(name)
+        if sample.set_hash != set_hash:
+            raise InternalError("SAMPLE_LOST")
+        return sample
+
+    def read_unverified(self, name: str) -> Linked:
         """The sample as it lies there; whether it is the one that was charged is for whoever knows its commitment.
 
         Raises:

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -136,9 +136,9 @@ def _arrays(ledgers: Ledgers) -> Iterator[npt.NDArray[np.generic]]:
     yield np.frombuffer(msgspec.json.encode(ledgers.introduced, order="sorted"), np.uint8)
 
 
-def _mapped(file: BinaryIO) -> list[npt.NDArray[np.generic]]:
+def _mapped(file: BinaryIO) -> list[npt.NDArray[Any]]:
     """The arrays of a file that we wrote, left where they are."""
-    arrays: list[npt.NDArray[np.generic]] = []
+    arrays: list[npt.NDArray[Any]] = []
     for _ in range(_ARRAYS):
         np.lib.format.read_magic(file)
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
