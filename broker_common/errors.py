@@ -407,6 +407,11 @@ REASONS: Mapping[str, Reason] = {
         'Propose something stricter, or, if it is meant, give --confirm --reason "..." where the operator\'s key is. Nothing '
         "was changed.",
     ),
+    "UNIT_LATE": Reason(
+        RefusedError,
+        "A budget per household cannot begin after answers under strict accounting.",
+        "Those answers did not note how many people of a household were counted. Choose a budget per person.",
+    ),
     "NOTHING_FITS": Reason(
         RefusedError,
         "The service stays shut down: no scale that the policy admits fits what has been charged.",

@@ -36,6 +36,7 @@ REPLAY: Final[Mapping[str, str]] = {
     "SHUTDOWN_REPEATED": "a service is shut down twice",
     "SHUTDOWN_REASON": "the budget shuts a service down that something fits in, or the operator one that nothing does",
     "REOPENED_WHILE_OPEN": "a service is reopened that is not shut down",
+    "UNIT_LATE": "a budget per household begins after answers under strict accounting",
     "NOTHING_FITS": "a service is reopened that nothing fits in",
     "CHARGE_WITHOUT_POLICY": "something is charged before there is a policy",
     "CHARGE_AFTER_SHUTDOWN": "something is charged while the service is shut down",

@@ -195,6 +195,13 @@ class CensusState(StoreState):
             self._require(entry, not any(unasked), "ORDER_UNASKED", "this policy needs no confirmation")
         else:
             self._verify_confirmed(entry, event, policy, weaker)
+        # Of a household strict accounting has not noted how many people were counted.
+        self._require(
+            entry,
+            policy.unit == "person" or not self.common_units,
+            "UNIT_LATE",
+            "a budget per household cannot begin after answers under strict accounting",
+        )
         self.policy, self.policy_hash, self.adopted = policy, policy.hash.hex(), event
         # A service that is shut stays shut; a policy alone never reopens it.
         self._must_shut_down = not self.shut_down and not self.anything_fits
