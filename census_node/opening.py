@@ -16,6 +16,7 @@ from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
+from broker_common.privacy.report import Charges
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal
@@ -161,6 +162,12 @@ class CensusHome(AgencyHome[CensusState]):
         """What `view` makes of the log as it is now; works with the node up or down."""
         with self.journal() as journal, journal.reading() as state:
             return view(state)
+
+    def charges(self) -> Charges | None:
+        """What the ledgers hold for each person; None under strict accounting, which charges everybody alike."""
+        if self.read(lambda state: state.policy is None or state.policy.accounting == "strict"):
+            return None
+        raise NotImplementedError  # replaced at merge by the reading of the ledgers
 
     def adopt(self, proposal: Proposal, confirmation: Confirmation | None = None) -> Done:
         """Put a proposed policy in force; see `operating.adopt`."""
