@@ -11,5 +11,5 @@ loading     source to registry               operating   adopt, shut down, reope
 proposals   signed policies not yet in force cli         the commands (policy_commands: those about rules)
 dictionary  what may be asked                relinking   change of the linkage key
 texts       what the commands say            opening     from a home folder to all of these
-exporting   what an auditor is handed
+exporting   what an auditor is handed      belief_report  what `census status` says (belief_plot: its picture)
 """

@@ -131,7 +131,8 @@ def status(home: Path, as_json: bool, report: bool, plot: Path | None) -> None:
             # Imported here: the plotting library takes a second that no other command has to spend.
             from census_node.belief_plot import draw  # noqa: PLC0415
 
-            replace_file(plot, draw(found, facts.policy))
+            # SECURITY: what it shows stays inside the agency, as the ledgers do.
+            replace_file(plot, draw(found, facts.policy), mode=0o600)
             alternative = plot_text(found, facts.policy)
             result["report"]["plot"] = {"file": str(plot), "text": alternative}
             parts.append(texts.PLOTTED.format(file=plot, text=alternative))

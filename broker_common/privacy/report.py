@@ -8,7 +8,7 @@ into bands by units, whose edges are budgets of their own (`accounting.cap_units
 bracket. Nobody is named: the report holds numbers of people, never their order.
 
 Left to others: reading the ledgers, words, and keeping the report inside the census agency. It depends on who was in
-samples; a researcher or a health agency that saw it would learn of language (ARGUMENT.md).
+samples; a researcher or a health agency that saw it would learn of language.
 """
 
 from __future__ import annotations
