@@ -37,6 +37,7 @@ MAX_TYPICAL_ANSWERS = 4096
 
 _Law = npt.NDArray[np.float64]
 _DIGITS = 40
+# Of a lattice: some megabytes, and less than a second.
 _MAX_POINTS = 1 << 18
 # One rounding of a float, as a part of it, doubled: so that parts may be added up where they multiply.
 _ULP = Fraction(1, 1 << 52)

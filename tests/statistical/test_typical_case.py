@@ -4,8 +4,8 @@ Noise is drawn here by another method than the product's (the difference of two 
 belief is computed from the answers themselves, and half of the runs have the person out.
 
 Error rate. A correct report fails this file with probability at most `FALSE_ALARM_RATE`: exact binomial tests, an equal
-share each. Seeds are fixed, so that it fails always or never. Power: of a chance of 2e-5 a third more is seen one time in
-three, of a chance of 5 % a hundredth more nearly always.
+share each. Seeds are fixed, so that it fails always or never. Power: three times a chance of 2e-5 is seen nearly always, and
+so is a twentieth more than a chance of 5 %.
 """
 
 from __future__ import annotations

@@ -65,6 +65,36 @@ def test_the_brackets_hold_the_law_that_is_enumerated(exp_series: ExpSeries, sca
             assert high - low < Fraction(1, 10**12)
 
 
+def exact_chance_above(groups: Sequence[Answers], nats: float, exp_series: ExpSeries) -> Between:
+    """P(evidence > nats) in fractions, between what a little more and a little less noise would give."""
+
+    def chance(end: int) -> Fraction:
+        law = {Fraction(0): Fraction(1)}
+        for group in groups:
+            # Forty digits of it: what follows moves the chance by less than the bracket that is examined is wide.
+            q = Fraction(math.floor(exp_series(Fraction(-1, group.scale))[0] * 10**40) + end, 10**40)
+            wider: dict[Fraction, Fraction] = defaultdict(Fraction)
+            for hits in range(group.count + 1):
+                weight = math.comb(group.count, hits) * q ** (group.count - hits) / (1 + q) ** group.count
+                for says, before in law.items():
+                    wider[says + Fraction(2 * hits - group.count, group.scale)] += before * weight
+            law = wider
+        return sum((p for says, p in law.items() if says > nats), Fraction(0))
+
+    return Between(chance(1), chance(0))
+
+
+@pytest.mark.parametrize("groups", [PAPER, (Answers(12, 7), Answers(9, 5)), (Answers(60, 3),), (Answers(3, 2),)])
+@pytest.mark.parametrize("belief", [HALF, Fraction(3, 5), Fraction(7, 10)])
+def test_the_bracket_holds_the_exact_fraction_without_any_allowance(
+    exp_series: ExpSeries, groups: tuple[Answers, ...], belief: Fraction
+) -> None:
+    """What floats lose is added to the bracket: its ends are on either side of the number itself."""
+    low, high = evidence_of(groups).belief_above(belief)
+    exact = exact_chance_above(groups, math.log(belief / (1 - belief)), exp_series)
+    assert low < exact.low <= exact.high < high
+
+
 @pytest.mark.parametrize("points", [40, 400, 4000])
 def test_a_lattice_that_is_too_coarse_widens_the_brackets(
     exp_series: ExpSeries, monkeypatch: pytest.MonkeyPatch, points: int
