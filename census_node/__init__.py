@@ -16,5 +16,5 @@ columns     files of arrays                  pseudonyms  finding them in ascendi
 ledgers     who of a sample still fits       ledger_book the ledgers a process works with: folded, charged, compacted
 submitted_ledger  charges by pseudonym       unit_ledger charges by person and household
 ledger_steps  the history that they are the fold of      snapshots   their files
-linked      a sample with its census units
+linked      a sample with its census units   belief_report  what `census status` says (belief_plot: its picture)
 """

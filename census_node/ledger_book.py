@@ -21,6 +21,7 @@ from sqlite_utils import Database
 from broker_common.crypto.commitments import commit_charge, commit_set
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import InternalError, RefusedError
+from broker_common.privacy.report import Charges
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Charged, Entry
@@ -103,6 +104,14 @@ class LedgerBook:
 
     def _note_charge(self, sample: Linked) -> None:
         self._charges, self._people = self._charges + 1, self._people + len(sample.pseudonyms)
+
+    def charges(self) -> Charges | None:
+        """What the ledgers hold now; None under strict accounting, which charges everybody alike."""
+        with self._lock, self._journal.reading() as state:
+            if state.policy is None or state.policy.accounting == "strict":
+                return None
+            frozen, floor = self.current(self._journal.db, state).frozen(), state.everyones_units
+        return Charges(frozen.submitted.all_units(), frozen.units.persons, frozen.units.households, floor)
 
     # --- folding ---------------------------------------------------------------------------------------------------
 

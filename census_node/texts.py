@@ -20,6 +20,22 @@ __all__ = [
     "MAX_BELIEF_HELP",
     "NO_REASON",
     "NO_VALUE",
+    "PLOTTED",
+    "PLOT_ALONE",
+    "PLOT_EVERYBODY",
+    "PLOT_HELP",
+    "PLOT_HOUSEHOLDS",
+    "PLOT_LIMIT",
+    "PLOT_PERSONS",
+    "PLOT_TEXT",
+    "PLOT_TEXT_BARS",
+    "PLOT_TEXT_COUNT",
+    "PLOT_TEXT_STRICT",
+    "PLOT_TEXT_UNKNOWN",
+    "PLOT_TITLE",
+    "PLOT_TYPICAL",
+    "PLOT_X",
+    "PLOT_Y",
     "POLICY",
     "PROPOSAL",
     "PROPOSAL_AGAIN",
@@ -30,7 +46,43 @@ __all__ = [
     "REASON_HELP",
     "RELEASE_HELP",
     "RELINKED",
+    "RELINKING",
     "REOPENED",
+    "REPORT_ABOVE",
+    "REPORT_ABOVE_NOTE",
+    "REPORT_AT_REST",
+    "REPORT_AT_SCALE",
+    "REPORT_AT_SCALES",
+    "REPORT_BAND",
+    "REPORT_CEILING",
+    "REPORT_CEILINGS",
+    "REPORT_CHANCE",
+    "REPORT_CHANCE_NONE",
+    "REPORT_COLUMN",
+    "REPORT_FORECAST",
+    "REPORT_FORECAST_BEYOND",
+    "REPORT_FORECAST_NONE",
+    "REPORT_FORECAST_NOTE",
+    "REPORT_FORECAST_REACHED",
+    "REPORT_FORECAST_ROW",
+    "REPORT_FORECAST_SHARE",
+    "REPORT_FROM_TO",
+    "REPORT_HELP",
+    "REPORT_NOBODY",
+    "REPORT_PASSES",
+    "REPORT_QUANTILE",
+    "REPORT_QUANTILES",
+    "REPORT_QUANTILE_ALL",
+    "REPORT_QUANTILE_ROW",
+    "REPORT_QUANTILE_SHARE",
+    "REPORT_SPREAD",
+    "REPORT_SPREAD_ROW",
+    "REPORT_STRICT",
+    "REPORT_TYPICAL",
+    "REPORT_TYPICAL_LIMIT",
+    "REPORT_TYPICAL_NOW",
+    "REPORT_TYPICAL_ROW",
+    "REPORT_TYPICAL_TOO_MANY",
     "SCALES_FORM",
     "SCALES_HELP",
     "SCALES_RANGE",
@@ -39,7 +91,9 @@ __all__ = [
     "SHUT_DOWN",
     "SHUT_DOWN_BEFORE",
     "STATUS",
+    "STATUS_ALERT",
     "STATUS_NOTHING_LOADED",
+    "STATUS_PEOPLE",
     "STATUS_SHUT",
     "STATUS_SHUT_BY",
     "STATUS_WARNING",
@@ -66,9 +120,83 @@ Census node: {state}
   release         {release}
   policy          {policy_hash}"""
 STATUS_NOTHING_LOADED = "nothing is loaded"
+STATUS_PEOPLE = "  people          {people_charged} charged so far, of whom {people_exhausted} have nothing left"
+STATUS_ALERT = """\
+  alert           more than {share} % of the people charged so far have nothing left ({people_exhausted} of {people_charged}): new
+                  answers leave them out, and nobody outside is told; 'alert_exhausted_share' sets when this is said"""
 STATUS_SHUT = "  shut down       {time}, {by}: {note}"
 STATUS_SHUT_BY = {"budget": "by the budget", "operator": "by the operator"}
 STATUS_WARNING = "  warning         {sentence}"
+REPORT_CEILINGS = """\
+Ceilings of belief about one person: what nobody can have passed, whatever the answers said
+  believed before   by now, for whoever was charged most    at the limit"""
+REPORT_CEILING = "  {prior:<18}{now:<40}{limit}"
+REPORT_FROM_TO = "{down} to {up}"
+REPORT_TYPICAL = """\
+The typical case: about somebody known to be in every sample, who was believed 0.5 before
+              answers   ceiling   on average   best guess right   {beyond}"""
+REPORT_TYPICAL_ROW = "  {answers:<12}{count:<10}{ceiling:<10}{expected:<13}{right:<19}{beyond}"
+REPORT_TYPICAL_TOO_MANY = "  {answers:<12}too many answers to compute"
+REPORT_TYPICAL_NOW = "so far"
+REPORT_TYPICAL_LIMIT = "at most"
+REPORT_COLUMN = "{word:<19}"
+REPORT_PASSES = "above {belief}"
+REPORT_AT_SCALE = """\
+  Counted as if all answers were at scale {scale}, about whoever was charged most. Averages are no promise; ceilings are."""
+REPORT_AT_SCALES = """\
+  So far: at the scales that were asked for; at most: at scale {scale}. Averages are no promise; ceilings are."""
+REPORT_CHANCE = "1 in {n}"
+REPORT_CHANCE_NONE = "never"
+REPORT_SPREAD = """\
+People by ceiling of belief (believed before: 0.5)
+  ceiling           submitted pseudonyms    persons in the census    households"""
+REPORT_SPREAD_ROW = "  {band:<18}{submitted:<24}{persons:<25}{households}"
+REPORT_AT_REST = "0.5: not charged"
+REPORT_BAND = "up to {high}"
+REPORT_ABOVE = "above {high}"
+REPORT_ABOVE_NOTE = """\
+  above the limit   members of a household taken together, as if they shared a language; the policy limits a {unit}"""
+REPORT_QUANTILES = "Of those charged, charge in units and ceiling"
+REPORT_QUANTILE = "{units} ({ceiling})"
+REPORT_QUANTILE_ROW = "  {share:<18}{submitted:<24}{persons:<25}{households}"
+REPORT_QUANTILE_SHARE = "{share} % at most"
+REPORT_QUANTILE_ALL = "the most"
+REPORT_NOBODY = "nobody"
+REPORT_STRICT = """\
+Answers left
+  {left} at scale {scale}: strict accounting charges everybody alike for every answer"""
+REPORT_FORECAST = """\
+Forecast: further answers at scale {scale} until so many of the people charged so far have no room for another one"""
+REPORT_FORECAST_ROW = "  {share:<18}{middle} (nine times out of ten {early} to {late})"
+REPORT_FORECAST_REACHED = "  {share:<18}they have none now"
+REPORT_FORECAST_BEYOND = "more than {reach}"
+REPORT_FORECAST_SHARE = "{share} % of {people}"
+REPORT_FORECAST_NOTE = """\
+  if the same people are asked about as often as before; who was charged most was so by chance too: rather too early"""
+REPORT_FORECAST_NONE = """\
+Forecast
+  none: it takes {answers} answers and {people} people charged to say anything"""
+REPORT_HELP = "Add the belief report: ceilings, the typical case, who stands where, a forecast."
+PLOT_HELP = "Draw how many people stand at which ceiling of belief, as PNG; with --report."
+PLOT_ALONE = "Give --plot together with --report."
+PLOTTED = """\
+Plot: {file}
+  {text}"""
+PLOT_TEXT = """\
+Bar chart of how many persons and households stand at each ceiling of belief, from 0.5 to the limit {limit}. {bars} The highest \
+ceiling is {worst}, the typical belief about whoever was charged most {typical}."""
+PLOT_TEXT_BARS = "{name}: {counts}."
+PLOT_TEXT_COUNT = "{count} {band}"
+PLOT_TEXT_STRICT = "Strict accounting charges everybody alike: all stand at the same ceiling."
+PLOT_TEXT_UNKNOWN = "not computed"
+PLOT_TITLE = "How sure can anybody have become of one person's language?"
+PLOT_X = "Ceiling of belief: what nobody can have passed who believed 0.5 before"
+PLOT_Y = "Share of all (each line ten times the one below)"
+PLOT_PERSONS = "persons in the census ({people})"
+PLOT_HOUSEHOLDS = "households ({people})"
+PLOT_EVERYBODY = "everybody (strict accounting)"
+PLOT_LIMIT = "limit of the policy: {belief}"
+PLOT_TYPICAL = "typical belief about whoever was charged most: {belief}"
 POLICY = """\
 Policy {policy_hash}, signed by the census agency with key {key_id}
   accounting        {accounting}
