@@ -36,7 +36,7 @@ from broker_common.crypto.sealing import OpeningKey, SealingKey, sample_info
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import BrokerError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief, price_units
-from broker_common.privacy.policy import Policy, parse_policy
+from broker_common.privacy.policy import Accounting, Policy, parse_policy
 from broker_common.query.answer import open_answer
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition import Condition
@@ -844,11 +844,12 @@ def make_policy(  # the tests' policy: everything at once, unless a test is abou
     delay_ms: int = 0,
     max_sample: int = 50_000,
     open_quotes: int = 64,
+    accounting: Accounting = "strict",
 ) -> Policy:
     """A policy; by default every scale up to 50 and no waiting."""
     cap = cap_units(param_of(parse_max_belief(max_belief)))
     return Policy(
-        accounting="strict",
+        accounting=accounting,
         max_belief=max_belief,
         scales=default_scales(cap) if scales is None else scales,
         forward_delay_ms=delay_ms,
