@@ -218,7 +218,7 @@ class Overspending(RuleBasedStateMachine):
         """What is charged to persons meanwhile is not forgotten when everybody is charged again."""
         strict = self.in_force._replace(accounting="strict", unit="person")
         persons = strict._replace(accounting="per_person")
-        for rules in (persons, strict):
+        for rules in (strict, persons, strict):
             self.adopt(rules)
             self.confirm(rules)
             self.reopen()
