@@ -24,18 +24,14 @@ class Ceiling:
         self.units = 0
 
     def take(self, charge: Charged, policy: Policy) -> None:
-        """Take in a charge that was made under `policy`.
+        """Take in a charge that was made under `policy`: to everybody, which always fits, or to the people in a sample.
 
         SECURITY: by the cap in force at the charge, not by the one in force now. A lowered cap takes nothing back of what
         was charged under a higher one, and a raised cap has let nobody be charged more before it.
         """
-        if not charge.ledger:
-            self.units += charge.units
-        elif policy.unit == "person":
-            self.units = max(self.units, min(self.units + charge.units, policy.cap))
-        else:
-            # A household is charged for each of its people in the sample, and how many there are is not said.
-            self.units = max(self.units, policy.cap)
+        # A household is charged for each of its people in the sample, and how many there are is not said.
+        reached = self.units + charge.units if policy.unit == "person" else policy.cap
+        self.units = max(self.units, min(reached, policy.cap))
 
 
 @dataclass(frozen=True, slots=True)

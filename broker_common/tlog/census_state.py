@@ -260,7 +260,12 @@ class CensusState(StoreState):
             entry, event.units == price_units(event.scale), "CHARGE_WRONG", "the charge is not the price of the scale"
         )
         strict, total = policy.accounting == "strict", self.charged_units + event.units
-        self._require(entry, self.everyones_units + event.units <= policy.cap, "CAP_PASSED", "XX")
+        self._require(
+            entry,
+            self.everyones_units + event.units <= policy.cap,
+            "CAP_PASSED",
+            "what everybody was charged passes the cap",
+        )
         self._require(
             entry, strict == (not event.ledger), "LEDGER_UNNAMED", "exactly a charge to persons names their ledgers"
         )
