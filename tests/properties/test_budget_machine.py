@@ -11,9 +11,11 @@ that no other charge has taken.
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from fakes import ledger_rules
 from fakes.logs import (
     adopted,
     beginning,
@@ -301,6 +303,14 @@ class Overspending(RuleBasedStateMachine):
         assert again.summary() == self.state.summary()
         assert again.tickets == self.state.tickets
         assert set(again.open_slots) == set(self.state.open_slots) == self.open_slots
+
+    def teardown(self) -> None:
+        """What the product takes, plain Python over the JSON takes too, and adds up to the same two sums."""
+        if self.log and not self.state.must_shut_down:
+            ledger = ledger_rules.read_census([json.loads(encode_entry(entry)) for entry in self.log])
+            assert ledger.charged == self.state.charged_units
+            assert ledger.charged_to_all == self.state.common_units
+            assert (ledger.is_shut, ledger.anything_fits) == (self.state.shut_down, self.state.anything_fits)
 
     @invariant()
     def what_is_out_is_part_of_what_was_charged(self) -> None:

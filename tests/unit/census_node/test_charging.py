@@ -235,7 +235,7 @@ def test_what_persons_were_charged_is_told_to_nobody() -> None:
 
 def test_what_others_have_reserved_is_the_business_of_their_people() -> None:
     """Their price falls on the people of their samples, who are dropped where it does not fit."""
-    assert header(by_person(), reserved=Reserved(40, 40 * PRICE)) == ""
+    assert header(by_person(), reserved=Reserved(41, 41 * PRICE)) == ""
 
 
 def test_strict_charges_stay_everybodys_and_show_with_their_answers() -> None:
