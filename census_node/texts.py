@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 __all__ = [
+    "ACCOUNTING",
+    "ACCOUNTING_HELP",
     "ADOPTED",
     "ADOPT_WITH",
+    "ANSWERS_LEFT",
     "CHANGE_HEAD",
     "CHANGE_ROW",
+    "CHARGED_TO_ALL",
     "CONFIRM_AND_REASON",
     "CONFIRM_HELP",
     "CONFIRM_REMEDY",
@@ -18,6 +22,7 @@ __all__ = [
     "LOADED",
     "LOADING",
     "MAX_BELIEF_HELP",
+    "NO_END",
     "NO_REASON",
     "NO_VALUE",
     "PLOTTED",
@@ -98,10 +103,12 @@ __all__ = [
     "STATUS_SHUT_BY",
     "STATUS_WARNING",
     "STAYS_SHUT",
+    "UNIT_HELP",
     "WARNING",
     "WARN_CHARGED",
     "WARN_MAX_SAMPLE",
     "WARN_RETENTION",
+    "WARN_SAMPLES",
     "WARN_TICK_0",
     "WEAKER",
 ]
@@ -201,13 +208,20 @@ POLICY = """\
 Policy {policy_hash}, signed by the census agency with key {key_id}
   accounting        {accounting}
   max belief        {max_belief} (odds move by at most {param}; {cap} units)
+  max answers       {max_answers}
   scales            {scales}
   release tick      {release_tick_ms} ms
   forward delay     {forward_delay_ms} ms
   answer delay      {answer_delay_ms} ms
   quotes            stand for {quote_lifetime}, at most {open_quotes} open per researcher
   sample            at most {max_sample} people
-  answers           wait {answer_retention} for their researcher"""
+  answers           wait {answer_retention} for their researcher
+  samples           are kept {sample_retention} for an audit on site, where persons are charged"""
+ACCOUNTING = {
+    "strict": "strict: an answer is charged to everybody",
+    "per_person": "per_person: an answer is charged to the people in its sample, a budget for each {unit}",
+}
+NO_END = "no end"
 SHUT_DOWN = "The service is shut down. Answers charged before still go out."
 RELINKING = "Changing the linkage key"
 RELINKED = """\
@@ -227,12 +241,18 @@ CHANGE_HEAD = {"setting": "", "old": "in force", "new": "proposed"}
 NO_VALUE = "nothing"
 CONSEQUENCES = """\
 Consequences
-  cap               {cap} units: no belief about one person above {max_belief} (odds move by at most {param})
+  cap               {cap} units: no belief about one person above {max_belief} (odds move by at most {param})"""
+ANSWERS_LEFT = """\
   charged so far    {charged} units
   answers left      {answers_left} at scale {scale}"""
-SHUTS_DOWN = "  shutdown          at once: nothing that it admits fits what has been charged"
+CHARGED_TO_ALL = """\
+  charged so far    {charged} units to everybody; what single persons were charged counts beside it
+  answers left      depends on who is asked about"""
+SHUTS_DOWN = "  shutdown          at once: it admits no answer beside what has been charged and answered"
 COULD_REOPEN = "  shutdown          the service stays shut down; 'census reopen' would be possible"
-STAYS_SHUT = "  shutdown          the service stays shut down: nothing that it admits fits what has been charged"
+STAYS_SHUT = (
+    "  shutdown          the service stays shut down: it admits no answer beside what has been charged and answered"
+)
 WEAKER = "  to be confirmed   {sentence}"
 WARNING = "  warning           {sentence}"
 ADOPT_WITH = """\
@@ -242,6 +262,7 @@ CONFIRM_WORDS = ' --confirm --reason "WHY"'
 WARN_CHARGED = "what has been charged passes this cap already: the limit holds for no answer that was given before"
 WARN_TICK_0 = "release tick 0 voids every fixed instant, so that timing can tell; for tests and benchmarks only"
 WARN_RETENTION = "an answer that is not collected within {retention} is removed; who has no inbox has to be quick"
+WARN_SAMPLES = "who was in a sample is erased {retention} after its charge: an audit on site has to come sooner"
 WARN_MAX_SAMPLE = "max_sample falls from {old} to {new}: a health node with more people refuses every question"
 ADOPTED = {
     "serving": "Policy {policy_hash} is in force. Tickets quoted under the one before are refused, uncharged.",
@@ -259,6 +280,8 @@ RELEASE_HELP = "Name of the census release; by default the name in force."
 REASON_HELP = "Why, for the log; auditors read it."
 NO_REASON = "none was given"
 CONFIRM_HELP = "Adopt a policy that is weaker than the one in force; signed with the operator's key."
+ACCOUNTING_HELP = "Who is charged for an answer: everyone, or the people in its sample."
+UNIT_HELP = "Whose language one budget protects under per_person; strict charges everyone alike and has 'person'."
 MAX_BELIEF_HELP = "No belief about one person may pass this; an exact decimal between 0.5 and 1."
 SCALES_HELP = "Noise scales that may be asked for, like 10-50 or 5,10,30."
 FROM_HELP = "Start from this file, a whole policy as JSON, instead of the policy in force."
@@ -269,7 +292,9 @@ SETTING_HELP = {
     "quote_lifetime_ms": "How long a quote stands.",
     "open_quotes": "Open quotes per researcher.",
     "max_sample": "People in one sample at most; never below the population.",
+    "max_answers": "The service shuts down after so many answers; 0: no such end.",
     "answer_retention_ms": "How long an answer waits for its researcher.",
+    "sample_retention_ms": "How long the people of a sample are kept for an audit on site.",
 }
 SCALES_FORM = "'{part}' is neither a scale nor a range like 10-50."
 SCALES_RANGE = "'{part}' is no range of at most {most} ascending scales from 1 to {largest}."

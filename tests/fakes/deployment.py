@@ -135,9 +135,11 @@ def node_pids(directory: Path) -> dict[str, int]:
     return found
 
 
-def make(directory: Path, *options: str, population: int = 2000, tick_ms: int = 0) -> Deployment:
-    """`tripartite init`; tick 0 unless told otherwise, because time is not what most tests are about."""
-    words = ["--population", str(population), "--release-tick-ms", str(tick_ms), *options]
+def make(
+    directory: Path, *options: str, population: int = 2000, tick_ms: int = 0, accounting: str = "strict"
+) -> Deployment:
+    """`tripartite init`; tick 0 and strict unless told otherwise: most tests are about neither time nor single people."""
+    words = ["--population", str(population), "--release-tick-ms", str(tick_ms), "--accounting", accounting, *options]
     assert run("init", directory, *words, "--json").result["directory"] == str(directory)
     return Deployment(directory)
 
