@@ -119,6 +119,18 @@ def test_one_card_is_one_row_whoever_claims_it(tmp_path: Path) -> None:
     assert (registry.size, registry.person_count) == (2, 2)
 
 
+def test_the_first_of_very_many_rows_stays(tmp_path: Path) -> None:
+    """Sorting by person keeps the order of the file, however long it is: the others contradict the first."""
+    cards = ["".join(map(str, digits)) for digits in card_digits(np.arange(2000)).tolist()]
+    rows = [Row(card, str(at % 50), "h" if at < 50 else "other") for at, card in enumerate(cards)]
+    path = tmp_path / "people.csv"
+    header = ",".join(["health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names])
+    path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n", encoding="utf-8")
+    registry, _, report = read_registry(path, "load", LINKAGE, made_names(0, 0), max_rejected=len(rows))
+    assert (report.linked, report.rejected.count) == (50, 1950)
+    assert len(rows_of(registry, *cards[:50])) == 50
+
+
 written = st.builds(
     Row,
     card=st.sampled_from(["", *CARDS[:6], "0000000001"]),
