@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -42,6 +42,7 @@ __all__ = [
     "Up",
     "make",
     "node_pids",
+    "persons",
     "run",
     "run_here",
     "wait_until",
@@ -120,6 +121,11 @@ def wait_until(holds: Callable[[], bool], what: str, *, seconds: float = _READY_
     while not holds():
         assert time.monotonic() < deadline, f"after {seconds} s still not: {what}"
         time.sleep(_LOOK_SECONDS)
+
+
+def persons(records: Iterable[Person]) -> int:
+    """How many people these linked records are about."""
+    return len({record["person_id"] for record in records})
 
 
 def node_pids(directory: Path) -> dict[str, int]:
@@ -248,7 +254,10 @@ class Deployment:
         return ledger_rules.Note(rows[0][0])
 
     def people(self) -> list[Person]:
-        """Everyone whose records link, health and census columns side by side, from the source files."""
+        """Every health record that links, health and census columns side by side, from the source files.
+
+        Some people have two records, under two cards; `persons` counts them once.
+        """
         with (self.home("census") / "people.csv").open(encoding="utf-8", newline="") as file:
             census = {row["health_card"]: row for row in csv.DictReader(file) if row["health_card"]}
         with (self.home("health") / "people.csv").open(encoding="utf-8", newline="") as file:
