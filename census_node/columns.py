@@ -64,9 +64,11 @@ def reading_columns(path: Path, what: str) -> Iterator[StoredColumns]:
         InternalError: INTEGRITY, the file is missing or damaged.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        with path.open("rb") as file:
+            stored = np.load(file, allow_pickle=False)
             if not isinstance(stored, NpzFile):
                 raise ValueError("a single array")  # noqa: TRY004 - damage, like any other
-            yield StoredColumns(stored)
+            with stored:
+                yield StoredColumns(stored)
     except _DAMAGE as error:
         raise InternalError("INTEGRITY", problem=f"{what} is damaged or missing") from error
