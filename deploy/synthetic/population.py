@@ -1,10 +1,8 @@
 """Writing the two sources: a health CSV without language and a census CSV without health.
 
 Invariants: the health file has exactly `population` rows; both files are a function of (population, seed) for a given
-numpy version; cards are unique within each file; rows of one person in the census differ in the card alone, two records
-of one person in the health data share age, sex and census division; memory depends on the chunk size, not on the population; the
-two files are in unrelated orders (health rows by a keyed permutation, census rows household by household, second cards
-at the end, as replacements that were reported late).
+numpy version; cards are unique within each file; memory depends on the chunk size, not on the population; the
+two files are in unrelated orders (health rows by a keyed permutation, census rows household by household).
 
 Who people are is left to `households`, `language` and `health`; who appears where to `linkage`; text to `csv_rows`.
 """
@@ -19,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from deploy.synthetic.arrays import Booleans, Digits, Integers
+from deploy.synthetic.arrays import Booleans, Integers
 from deploy.synthetic.cards import decimal_digits
 from deploy.synthetic.codes import (
     CENSUS_DIVISIONS,
@@ -75,13 +73,13 @@ Progress = Callable[[int, int], None]
 def write_sources(
     health_csv: Path, census_csv: Path, *, population: int, seed: int, progress: Progress | None = None
 ) -> None:
-    """Write both files, replacing what was there; `progress(done, total)` counts people and second cards handled in either file.
+    """Write both files, replacing what was there; `progress(done, total)` counts people handled in either file.
 
     Raises ValueError for a population below 1 or beyond the synthetic cards, or a negative seed, and OSError as files do.
     """
     dice = Dice(seed)
     linkage = Linkage(population, seed, dice)
-    total = population + linkage.world_size + linkage.second_cards
+    total = population + linkage.world_size
     done = 0
     for path, chunks in (
         (health_csv, _health_chunks(population, seed, linkage, dice)),
@@ -99,12 +97,11 @@ def _health_chunks(population: int, seed: int, linkage: Linkage, dice: Dice) -> 
     pieces = _HealthPieces()
     yield 0, header(HEALTH_COLUMNS)
     for number, rows in enumerate(_ranges(population)):
-        cards = linkage.health_cards(rows)
-        people = people_at(linkage.people(cards), dice)
+        people = people_at(linkage.health_people(rows), dice)
         generator = np.random.Generator(
             np.random.Philox(np.random.SeedSequence(entropy=seed, spawn_key=(Stream.HEALTH_RECORDS, number)))
         )
-        yield len(rows), pieces.rows(people, linkage.digits(cards), dice, generator)
+        yield len(rows), pieces.rows(people, linkage, dice, generator)
 
 
 def _census_chunks(linkage: Linkage, dice: Dice) -> Iterator[tuple[int, bytes]]:
@@ -113,14 +110,7 @@ def _census_chunks(linkage: Linkage, dice: Dice) -> Iterator[tuple[int, bytes]]:
     for index in _ranges(linkage.world_size):
         has_row, has_card = linkage.census_rows(index)
         people = people_at(index[has_row], dice)
-        yield len(index), pieces.rows(people, linkage.digits(people.index), ~has_card[has_row], dice)
-    for number in _ranges(linkage.second_cards):
-        holders = linkage.holders(number)
-        has_row, has_card = linkage.census_rows(holders)
-        has_both = has_row & has_card
-        cards = linkage.digits(linkage.world_size + number[has_both])
-        people = people_at(holders[has_both], dice)
-        yield len(number), pieces.rows(people, cards, np.zeros(len(cards), np.bool_), dice)
+        yield len(index), pieces.rows(people, ~has_card[has_row], linkage, dice)
 
 
 def _ranges(size: int) -> Iterator[Integers]:
@@ -148,13 +138,13 @@ class _HealthPieces:
             [f"{hospital},{emergency}\n" for hospital, emergency in product(range(MOST_VISITS + 1), repeat=2)]
         )
 
-    def rows(self, people: People, cards: Digits, dice: Dice, generator: np.random.Generator) -> bytes:
+    def rows(self, people: People, linkage: Linkage, dice: Dice, generator: np.random.Generator) -> bytes:
         """The text of these people's rows."""
         francophone = is_francophone(first_official_languages(people, dice))
         records = health_records(people.age, people.sex, francophone, generator)
         return join_rows(
             [
-                digit_pieces(cards),
+                digit_pieces(linkage.cards(people.index)),
                 self._birth.pick((people.age * 2 + records.birthday_to_come) * len(SEXES) + people.sex),
                 self._division.pick(people.division),
                 *self._diagnoses.pick(records.diagnoses),
@@ -172,7 +162,7 @@ class _CensusPieces:
         lists = (MOTHER_TONGUES, FIRST_OFFICIAL_LANGUAGES, KNOWLEDGE_OF_OFFICIAL_LANGUAGES, HOME_LANGUAGES)
         self._languages = Pieces([",".join(map(field, row)) + "\n" for row in product(*map(bare_codes, lists))])
 
-    def rows(self, people: People, cards: Digits, cardless: Booleans, dice: Dice) -> bytes:
+    def rows(self, people: People, cardless: Booleans, linkage: Linkage, dice: Dice) -> bytes:
         """The text of these people's rows."""
         spoken = languages(people, dice)
         combination = spoken.mother_tongue * len(FIRST_OFFICIAL_LANGUAGES) + spoken.first_official
@@ -180,7 +170,7 @@ class _CensusPieces:
         combination = combination * len(HOME_LANGUAGES) + spoken.home
         return join_rows(
             [
-                digit_pieces(cards, blank=cardless),
+                digit_pieces(linkage.cards(people.index), blank=cardless),
                 digit_pieces(decimal_digits(people.index + 1, _ID_DIGITS), prefix=b"P"),
                 digit_pieces(decimal_digits(people.household + 1, _ID_DIGITS), prefix=b"H"),
                 self._languages.pick(combination),

@@ -26,8 +26,6 @@ from deploy.synthetic.linkage import (
     CENSUS_ROWS_WITH_STRANGE_CARD,
     CENSUS_ROWS_WITHOUT_CARD,
     HEALTH_PEOPLE_WITHOUT_LINK,
-    PEOPLE_PER_SECOND_CARD,
-    SECOND_CARDS_PER_USED_ONE,
 )
 from deploy.synthetic.population import CENSUS_COLUMNS, HEALTH_COLUMNS, REFERENCE_DATE, write_sources
 
@@ -191,63 +189,21 @@ def test_impossible_requests_are_refused_before_anything_is_written(size: int, s
 
 
 def test_identifiers_are_unique(province: Sources) -> None:
-    """No card repeats within a file, and no person id but on a second card."""
+    """No card repeats within a file, and no person id at all."""
     health_cards = [row["health_card"] for row in province.health]
     census_cards = [row["health_card"] for row in province.census if row["health_card"]]
-    for identifiers in (health_cards, census_cards, [row["person_id"] for row in first_cards(province.census)]):
+    for identifiers in (health_cards, census_cards, [row["person_id"] for row in province.census]):
         assert len(set(identifiers)) == len(identifiers)
-
-
-def first_cards(census: list[Row]) -> list[Row]:
-    """The first row of each person."""
-    seen: dict[str, Row] = {}
-    for row in census:
-        seen.setdefault(row["person_id"], row)
-    return list(seen.values())
-
-
-def test_one_person_in_199_has_a_second_card_and_some_use_it(province: Sources) -> None:
-    """A second row is equal but for the card; some have health records under both, of one age, sex and division."""
-    by_card = {row["health_card"]: row for row in province.health}
-    firsts = {row["person_id"]: row for row in first_cards(province.census)}
-    seconds = [row for row in province.census if row["health_card"] != firsts[row["person_id"]]["health_card"]]
-    assert len(firsts) + len(seconds) == len(province.census)
-    assert all(row | {"health_card": ""} == firsts[row["person_id"]] | {"health_card": ""} for row in seconds)
-    assert all(firsts[row["person_id"]]["health_card"] for row in seconds)
-    with_card = sum(row["health_card"] != "" for row in firsts.values())
-    # Of every 199 people one has a second card; the people that have none in the census are left out by chance.
-    assert close(len(seconds) / with_card, 1 / PEOPLE_PER_SECOND_CARD, with_card, 1.0)
-    used = [row for row in seconds if row["health_card"] in by_card]
-    in_health = len(province.health) / len(firsts)
-    assert close(len(used) / len(seconds), in_health / SECOND_CARDS_PER_USED_ONE, len(seconds), 1.0)
-    both = [
-        (by_card[first["health_card"]], by_card[row["health_card"]])
-        for row in used
-        if (first := firsts[row["person_id"]])["health_card"] in by_card
-    ]
-    assert len(both) > len(used) / 2
-    for one, other in both:
-        assert all(one[column] == other[column] for column in ("age", "sex", "census_division"))
-    assert any(one["diagnosis"] != other["diagnosis"] for one, other in both)
-
-
-def test_small_populations_have_people_with_two_records(tmp_path: Path) -> None:
-    """Among a few thousand people somebody has health records under two cards, so that what is done with both shows."""
-    persons = Counter(census["person_id"] for _, census in sources(tmp_path, 3000, 1).linked)
-    assert set(persons.values()) == {1, 2}
 
 
 def test_linkage_is_imperfect_both_ways_at_the_stated_rates(province: Sources) -> None:
     """Unlinked health people, census rows without card, and census rows with a strange card are as frequent as stated."""
-    firsts = first_cards(province.census)
-    in_health = {row["health_card"] for row in province.health}
-    people, rows = len(province.health), len(firsts)
-    cards = sum(row["health_card"] != "" for row in firsts)
-    linked = sum(row["health_card"] in in_health for row in firsts)
+    people, rows = len(province.health), len(province.census)
+    cards = sum(row["health_card"] != "" for row in province.census)
     independent = 1.0
     assert close(1 - len(province.linked) / people, HEALTH_PEOPLE_WITHOUT_LINK, people, independent)
     assert close(1 - cards / rows, CENSUS_ROWS_WITHOUT_CARD, rows, independent)
-    assert close((cards - linked) / rows, CENSUS_ROWS_WITH_STRANGE_CARD, rows, independent)
+    assert close((cards - len(province.linked)) / rows, CENSUS_ROWS_WITH_STRANGE_CARD, rows, independent)
 
 
 def test_the_files_and_the_cards_are_in_unrelated_orders(province: Sources) -> None:
@@ -270,7 +226,7 @@ def test_households_keep_together_across_the_files(province: Sources) -> None:
     for health, census in province.linked:
         divisions[census["household_id"]].add(health["census_division"])
     assert all(len(found) == 1 for found in divisions.values())
-    sizes = Counter(Counter(row["household_id"] for row in first_cards(province.census)).values())
+    sizes = Counter(Counter(row["household_id"] for row in province.census).values())
     assert set(sizes) == {1, 2, 3, 4, 5, 6}
 
 
