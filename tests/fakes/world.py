@@ -37,7 +37,7 @@ from broker_common.crypto.sealing import OpeningKey, SealingKey, sample_info
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import BrokerError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief, price_units
-from broker_common.privacy.policy import Accounting, Policy, parse_policy
+from broker_common.privacy.policy import Policy, parse_policy
 from broker_common.query.answer import open_answer
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition import Condition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -44,9 +45,11 @@ from broker_common.tlog.entries import (
     parse_entry,
 )
 from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.ledger_book import LedgerBook
 from census_node.opening import CensusHome
 from census_node.proposals import make_proposal
 from census_node.registry import Registry
+from census_node.snapshots import SnapshotFolder
 from census_node.units import Cards, Carry, Names
 from deploy.synthetic.cards import card_digits
 
@@ -222,19 +225,31 @@ class Carried:
 
     carries: list[tuple[Carry, str]] = field(default_factory=list)
 
-    def __call__(self, carry: Carry, transaction: Transaction[CensusState], entry: Entry) -> None:
-        assert isinstance(entry.event, Loaded)
-        assert transaction.state.load == entry.event.load
-        self.carries.append((carry, entry.event.load))
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        put_load = LedgerBook.put_load
+
+        def watched(book: LedgerBook, carry: Carry) -> Callable[[Transaction[CensusState], Entry], None]:
+            put = put_load(book, carry)
+
+            def with_entry(transaction: Transaction[CensusState], entry: Entry) -> None:
+                assert isinstance(entry.event, Loaded)
+                assert transaction.state.load == entry.event.load
+                self.carries.append((carry, entry.event.load))
+                put(transaction, entry)
+
+            return with_entry
+
+        monkeypatch.setattr(LedgerBook, "put_load", watched)
 
 
-def test_a_load_hands_over_what_its_units_inherit(loading: CensusHome) -> None:
+def test_a_load_hands_over_what_its_units_inherit(loading: CensusHome, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the load in force: first nothing, then each card's move, though the first load's file is gone by then."""
     carried = Carried()
-    loading.load(write_source(loading, {CARDS[0]: "p", CARDS[1]: "q"}), "2021", carried=carried)
-    loading.load(write_source(loading, {CARDS[1]: "q"}), "2022", carried=carried)
+    carried.watch(monkeypatch)
+    loading.load(write_source(loading, {CARDS[0]: "p", CARDS[1]: "q"}), "2021")
+    loading.load(write_source(loading, {CARDS[1]: "q"}), "2022")
     loading.relink(NextKey(new=True))
-    loading.load(write_source(loading, {CARDS[0]: "r", CARDS[1]: "q"}), "2023", carried=carried)
+    loading.load(write_source(loading, {CARDS[0]: "r", CARDS[1]: "q"}), "2023")
     assert [(len(carry.person_to), carry.person_count) for carry, _ in carried.carries] == [(0, 2), (0, 2), (1, 3)]
     carry, load = carried.carries[-1]
     names = Names.read(loading.loads.file(load), load)
@@ -243,7 +258,7 @@ def test_a_load_hands_over_what_its_units_inherit(loading: CensusHome) -> None:
     assert [path.name for path in loading.loads.path.iterdir()] == [f"{load}.npz"]
 
 
-def test_a_load_whose_carry_cannot_be_put_is_not_in_force(loading: CensusHome) -> None:
+def test_a_load_whose_carry_cannot_be_put_is_not_in_force(loading: CensusHome, monkeypatch: pytest.MonkeyPatch) -> None:
     """Entry and carry stand together or not at all, and the next attempt inherits from the same load."""
     loading.load(write_source(loading, {CARDS[0]: "p"}), "2021")
     before = log_of(loading)
@@ -252,10 +267,13 @@ def test_a_load_whose_carry_cannot_be_put_is_not_in_force(loading: CensusHome) -
         raise KeyboardInterrupt
 
     source, carried = write_source(loading, {CARDS[0]: "q"}), Carried()
-    with pytest.raises(KeyboardInterrupt):
-        loading.load(source, "2022", carried=fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(SnapshotFolder, "write_carry", fail)
+        with pytest.raises(KeyboardInterrupt):
+            loading.load(source, "2022")
     assert log_of(loading) == before
-    loading.load(source, "2022", carried=carried)
+    carried.watch(monkeypatch)
+    loading.load(source, "2022")
     assert [len(carry.person_to) for carry, _ in carried.carries] == [1]
 
 
