@@ -1,0 +1,51 @@
+"""Every sentence of `attack`, in one place, so that another language can stand beside it."""
+
+from __future__ import annotations
+
+__all__ = ["FINDINGS"]
+
+SPENDS = "The attack asks real questions of {directory}: what they cost is spent for good."
+MAKE_ONE = "Use a folder that 'tripartite init' has made, with its nodes up."
+OWN_ONLY = "Leave --deployment away: the attack makes people of its own for this."
+
+REPORT = {
+    True: "{attack}: the promise held ({answers} answers)",
+    False: "{attack}: THE PROMISE DID NOT HOLD ({answers} answers)",
+}
+MARK = {True: "ok  ", False: "FAIL"}
+
+GUESSES = "{what}: {right} of {trials} right, {rate:.1f} % (95 %: {low:.1f} to {high:.1f}); may not beat {curve:.1f} %"
+NOISE = "{what}, scale {scales}: {mean:.1f} on average in {draws}; may not fall below the law's {expected:.1f}"
+SAME = "{what}: {compared} compared, {different} different"
+WITHIN = "{what}: {value:.5g}, at most {limit:.5g}"
+ERROR_RATE = (
+    "A deployment that keeps its promises is accused at most once in {often:,} times by each line with chance in it."
+)
+
+FINDINGS = {
+    "whole_budget": "language guessed, a whole budget boldly",
+    "beyond_budget": "language guessed, answers beyond the budget",
+    "paper_guess": "language guessed, the paper's way",
+    "paper_sure": "surer of the truth than 70 %, the paper's way",
+    "highest_belief": "highest belief about anybody",
+    "counted_units": "units of answers that counted somebody",
+    "noise": "noise of single answers",
+    "retry": "answers to a ticket submitted again",
+    "charged_each": "answers and charges",
+    "answer_repeated": "same answer to the same question, new ticket",
+    "average_error": "error of four answers added up",
+    "parts_error": "error of all parts less the whole",
+}
+CURVES = {
+    "ceiling": "ceiling: no answers can do more",
+    "typical": "the best guess is right so often",
+    "person": "attackers about one known person",
+    "paid_for": "what the charged answers pay for",
+    "attackers": "attackers",
+}
+PLOT_TITLE = {True: "{attack}: held", False: "{attack}: DID NOT HOLD"}
+PLOT_RATES = "share of right guesses (dot, 95 % interval) and what it may not beat (red)"
+
+TABLE_HEAD = "{attack:<16} {verdict:<8} {answers:>8}  {worst}"
+VERDICT = {True: "held", False: "BROKEN"}
+NO_CHANCE = "nothing that could be told apart"
