@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sqlite3
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -65,8 +67,8 @@ class Terrain:
 
     release_tick_ms: int = 0
     unit: Literal["person", "household"] = "person"
-    # Changes the sources before they are loaded once more: DIR/health/people.csv and DIR/census/people.csv.
-    edit: Callable[[Path], None] | None = None
+    # Changes DIR/census/people.csv, which is then loaded once more; told a seed.
+    edit: Callable[[Path, int], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,16 +184,25 @@ class Arena:
         if not CensusHome(self.directory / "census").config.keys.oversight:
             return None
         folder, key = self.directory / "census" / "openings", AuditorHome(self.directory / "auditor").oversight_key()
-        charges = {entry.event.ticket: entry.event for entry in self.log() if isinstance(entry.event, Charged)}
+        charges = {charge.ticket: charge for charge in self.charges()}
         found = {}
         for file in folder.glob(f"*{OPENING_SUFFIX}"):
             ticket = file.name.removesuffix(OPENING_SUFFIX)
             found[charges[ticket].query] = open_opening(file.read_bytes(), ticket, key).count
         return found
 
-    def charged(self) -> int:
-        """How many answers the census log has charged."""
-        return sum(isinstance(entry.event, Charged) for entry in self.log())
+    async def status(self) -> dict[str, Any]:
+        """What `census status --json` prints."""
+        home = str(self.directory / "census")
+        command = ("-m", "broker_common", "census", "status", "--home", home, "--json")
+        child = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
+        stdout, _ = await child.communicate()
+        status: dict[str, Any] = json.loads(stdout)
+        return status
+
+    def charges(self) -> list[Charged]:
+        """Every charge in the census log, oldest first."""
+        return [entry.event for entry in self.log() if isinstance(entry.event, Charged)]
 
 
 async def side_by_side(items: Sequence[ItemT], work: Callable[[ItemT], Awaitable[ResultT]]) -> list[ResultT]:
@@ -244,7 +255,7 @@ def _lay_out(directory: Path, wish: Wish, terrain: Terrain) -> None:
         census = CensusHome(directory / "census")
         census.adopt(make_proposal(msgspec.structs.replace(policy, unit=terrain.unit), census.private_policy_key()))
     if terrain.edit is not None:
-        terrain.edit(directory)
+        terrain.edit(directory, wish.seed)
         CensusHome(directory / "census").load(directory / "census" / "people.csv", _RELEASE)
 
 

@@ -42,7 +42,7 @@ async def attack_average(arena: Arena, rounds: int) -> Report:
     """Ask about groups of three, in every way that gives the same sample."""
     scale = arena.policy.usual_scale
     rounds = arena.rounds_within(units_of((scale,) * (len(_wordings([])) + len(_CODES) + 1)), rounds)
-    before = arena.charged()
+    before = len(arena.charges())
     groups = [arena.people.toss(_GROUP) for _ in range(rounds)]
 
     async def one(group: Sequence[Person]) -> Averaged:
@@ -51,7 +51,7 @@ async def attack_average(arena: Arena, rounds: int) -> Report:
     averaged = await side_by_side(groups, one)
     return Report(
         "average",
-        average_findings(scale, averaged, charged=arena.charged() - before, answers=len(arena.asked)),
+        average_findings(scale, averaged, charged=len(arena.charges()) - before, answers=len(arena.asked)),
         len(arena.asked),
         curves=_curves(scale, averaged),
         axes=("answers averaged", "error of the average (root of the mean square)"),

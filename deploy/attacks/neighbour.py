@@ -5,8 +5,7 @@ answer says for "French" against "not French". People are French or not by the t
 even odds. Two ways of spending: `boldly`, a few precise answers, of many people; and `evenly`, the paper's way, of a few.
 Then they go on asking of people whose budget is spent: under per-person accounting they are answered and learn nothing.
 
-Why a number of right guesses is compared with a binomial law although answers may share people: whatever else is known,
-each single guess is right with at most the rate of its curve, so the number right is not larger than such a number by luck.
+No answer is about two of these people, so guesses about them are right or wrong independently of one another.
 """
 
 from __future__ import annotations

@@ -15,12 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from broker_common.errors import InvalidRequestError
+from deploy.attacks import texts
 
 __all__ = ["FRENCH", "FRENCH_CODE", "People", "Person", "among"]
 
 FRENCH_CODE = "French"
 FRENCH = f"mother_tongue = '{FRENCH_CODE}'"
 _NUMBERS = frozenset({"age", "birth_year", "hospital_visits", "emergency_visits"})
+_PAIR = 2
 # What singles somebody out, shortest first: criteria have a limited length.
 _KEYS = (
     ("census_division", "age"),
@@ -82,11 +84,16 @@ class People:
             raise InvalidRequestError(
                 "INVALID_VALUE",
                 name="--population",
-                problem="has too few people whom criteria can single out",
-                remedy="Use a larger one, or fewer --rounds.",
+                problem=texts.TOO_FEW,
+                remedy=texts.MORE_PEOPLE,
             )
         self._left = left
         return taken
+
+    def take_linked(self, most: int) -> list[Person]:
+        """As many linked people as there are, an even number and no more than so many."""
+        linked = sum(person.is_linked for person in self._left)
+        return self.take(min(most, linked - linked % 2))
 
     def toss(self, count: int) -> list[Person]:
         """So many linked people, each French or not by the toss of a fair coin: what attackers can know beforehand is even odds."""
@@ -95,6 +102,28 @@ class People:
     def toss_linked(self, count: int) -> list[Person]:
         """So many people, each in the census or not by the toss of a fair coin."""
         return [self.take(1, linked=bool(coin))[0] for coin in self._dice.integers(0, 2, count)]
+
+    def take_pairs(self, count: int, column: str) -> list[tuple[Person, Person]]:
+        """So many pairs of linked people who share what the census file has in this column, with nobody else who is known.
+
+        Raises:
+            InvalidRequestError: INVALID_VALUE, there are not so many.
+        """
+        sharing: dict[str, list[Person]] = {}
+        for person in self._left:
+            if person.census is not None:
+                sharing.setdefault(person.census[column], []).append(person)
+        pairs = [(of[0], of[1]) for of in sharing.values() if len(of) == _PAIR and of[0].is_french == of[1].is_french]
+        if len(pairs) < count:
+            raise InvalidRequestError(
+                "INVALID_VALUE",
+                name="--deployment",
+                problem="has too few people for this attack",
+                remedy=texts.OWN_ONLY,
+            )
+        taken = {person.card for pair in pairs[:count] for person in pair}
+        self._left = [person for person in self._left if person.card not in taken]
+        return pairs[:count]
 
     @property
     def dice(self) -> np.random.Generator:
