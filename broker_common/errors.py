@@ -157,6 +157,7 @@ _ENDS_TICKET = frozenset(
         "BUDGET_EXHAUSTED",
         "LINKAGE_MISMATCH",
         "POLICY_MISMATCH",
+        "PSEUDONYMS_EXHAUSTED",
         "QUESTION_SYNTAX",
         "RELEASE_MISMATCH",
         "SCALE_REFUSED",
@@ -366,6 +367,11 @@ REASONS: Mapping[str, Reason] = {
         "charged.",
         "Ask again when both have done so; their operators know when.",
     ),
+    "PSEUDONYMS_EXHAUSTED": Reason(
+        RefusedError,
+        "The health agency has submitted more people in all than the {limit} whose budgets are kept for it.",
+        "Tell the census agency's operator; the limit stands in its configuration.",
+    ),
     "SLOT_UNUSABLE": Reason(
         InvalidRequestError,
         "The noise slot in the ticket is not reserved for this researcher.",
@@ -400,6 +406,11 @@ REASONS: Mapping[str, Reason] = {
         "The policy protects people less than the one in force: {problem}.",
         'Propose something stricter, or, if it is meant, give --confirm --reason "..." where the operator\'s key is. Nothing '
         "was changed.",
+    ),
+    "UNIT_LATE": Reason(
+        RefusedError,
+        "A budget per household cannot begin after answers under strict accounting.",
+        "Those answers did not note how many people of a household were counted. Choose a budget per person.",
     ),
     "NOTHING_FITS": Reason(
         RefusedError,

@@ -1,7 +1,7 @@
 """The census agency's node: prices questions, takes samples, charges, answers, and shuts down before the cap.
 
 config      what an operator sets            registry    language by pseudonym, in columns
-admission   is this sample what it claims?   ledger      the charge: durable before anything is counted
+admission   is this sample what it claims?   charging    the charge: durable before anything is counted
 answering   count, noise, signature, seal    outbox      sealed answers until they are fetched
 reservations  budget held by tickets on their way
 samples     files between charge and answer  delivery    pushes answers to inboxes
@@ -11,5 +11,6 @@ loading     source to registry               operating   adopt, shut down, reope
 proposals   signed policies not yet in force cli         the commands (policy_commands: those about rules)
 dictionary  what may be asked                relinking   change of the linkage key
 texts       what the commands say            opening     from a home folder to all of these
-exporting   what an auditor is handed
+exporting   what an auditor is handed        units       numbers of persons and households; what moves with cards
+columns     files of arrays
 """

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from tripartite.v1 import answer_pb2, ticket_pb2
 
-from broker_common.crypto.commitments import answer_salt, commit_answer, noise_seed
+from broker_common.crypto.commitments import SlotSecret, answer_salt, commit_answer, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.sealing import SealingKey, answer_info
 from broker_common.crypto.signing import SigningKey
@@ -31,18 +31,18 @@ __all__ = ["seal_answer"]
 
 def seal_answer(
     pending: Pending,
-    pseudonyms: npt.NDArray[np.uint8],
-    slot_secret: bytes,
+    active: npt.NDArray[np.uint8],
+    slot_secret: SlotSecret,
     ticket: ChargedTicket,
     proof: Checkpointed,
     registry: Registry,
     key: SigningKey,
-    salts: tuple[bytes, bytes] | None,
+    *,
+    overseen: bool,
 ) -> tuple[bytes, Opening | None]:
     """The sealed answer to a charged ticket, readable by the researcher alone, and the opening that checks it.
 
-    `salts` are those of the charge's commitments, to the submitted set and to the active one; None where nobody oversees
-    the noise, and no opening is made.
+    `active` are those who are to be counted where they are linked. Where nobody oversees the noise no opening is made.
     """
     if registry.load != pending.load:
         raise InternalError("INTEGRITY", problem=f"load {pending.load} is needed for a charged answer")
@@ -59,7 +59,8 @@ def seal_answer(
         active_set=pending.active_set,
         scale=charge.scale,
     )
-    exact = registry.count(registry.rows_of(pseudonyms), question_from_wire(body.question, CENSUS_DICTIONARY))
+    people = registry.people_of(registry.rows_of(active))
+    exact = registry.count(people, question_from_wire(body.question, CENSUS_DICTIONARY))
     noisy = add_noise(exact, charge.scale, NoiseStream(seed))
     salt = answer_salt(slot_secret, ticket_hash)
     receipt = answer_pb2.Receipt(
@@ -77,7 +78,7 @@ def seal_answer(
     signed = answer_pb2.SignedReceipt(receipt=receipt, signature=key.sign(receipt), key_id=key.key_id)
     answer = answer_pb2.SignedAnswer(receipt=signed, noisy_count=noisy.value, answer_salt=salt)
     sealed = SealingKey(body.answer_key).seal(pad_answer(answer), answer_info(ticket_hash))
-    if salts is None:
+    if not overseen:
         return sealed, None
     opening = make_opening(
         exact,
@@ -85,7 +86,7 @@ def seal_answer(
         ticket=pending.ticket_hash,
         slot=pending.slot,
         load=pending.load,
-        submitted=(salts[0], pending.submitted_set),
-        active=(salts[1], pending.active_set),
+        submitted=(pending.submitted_salt, pending.submitted_set),
+        active=(pending.active_salt, pending.active_set),
     )
     return sealed, opening

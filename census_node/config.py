@@ -71,6 +71,9 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     cosignature_wait_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 60_000
     # How long Witness may hold a call open until there is something to cosign.
     witness_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 20_000
+    # Pseudonyms that one health agency may ever submit, found in the census or not: what the ledgers of persons have room for.
+    # Far above its population, or a refusal would tell how many people match.
+    max_pseudonyms: Annotated[int, Meta(ge=1, lt=2**32)] = 50_000_000
     # Researchers whose inboxes are pushed to at the same time; the others wait for their turn.
     max_pushes: Annotated[int, Meta(ge=1, le=1024)] = 16
 

@@ -1,8 +1,12 @@
 """Loading the registry: from a CSV or Parquet source to columns, checked row by row and replaced whole.
 
-A row is loaded with all its values or not at all. A row without a health card cannot be linked and is left out, counted
-apart from the rows that are wrong. Of several rows with one card, or one person id, the first stays. Cards become
-pseudonyms here and are kept nowhere; names of persons and households are checked and not kept.
+A row is loaded with all its values or not at all. Rows with one person_id and different cards are one person's cards, if
+household and all values are the same as in the first of them; otherwise the first stays. A row without a health card
+cannot be linked and is left out, counted apart from the rows that are wrong. Of several rows with one card the first
+stays. Cards become pseudonyms here, ids of persons and households numbers (`units`); they are kept nowhere.
+
+Memory: about 60 bytes for each row of the source while it is read, as much again for a moment when everything is sorted,
+and 32 bytes for each person with their household that was ever loaded.
 """
 
 from __future__ import annotations
@@ -18,14 +22,20 @@ from broker_common.errors import InvalidRequestError
 from broker_common.storage.source import Chunk, Progress, RejectedRows, ascending_without_repeats
 from broker_common.storage.source_kinds import open_source
 from broker_common.storage.source_values import ColumnReader
+from broker_common.values import PSEUDONYM_BYTES
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.registry import NO_VALUE, Registry
+from census_node.units import Names, hashed_names, number_units
 
 __all__ = ["LoadReport", "read_registry"]
 
 _CARD, _PERSON, _HOUSEHOLD = "health_card", "person_id", "household_id"
 # Of a person's or a household's id in the source.
 _MAX_ID_CHARACTERS = 64
+# Stands for the pseudonym of a row without a card until that row has been left out.
+_NO_PSEUDONYM = bytes(PSEUDONYM_BYTES)
+_REPEATS = "repeats the person_id of an earlier row without another card"
+_CONTRADICTS = "contradicts an earlier row of its person_id: household or a value differs"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,20 +52,21 @@ def read_registry(
     source_path: Path,
     load: str,
     linkage: LinkageChain,
+    names: Names,
     *,
     progress: Progress | None = None,
     max_rejected: int | None = None,
-) -> tuple[Registry, LoadReport]:
-    """The registry that the source describes.
+) -> tuple[Registry, Names, LoadReport]:
+    """The registry that the source describes. Units that `names` knows keep their numbers; new ones are added to them.
 
     Raises:
         InvalidRequestError: LOAD_REFUSED.
     """
-    incoming = _Incoming(linkage)
+    incoming = _Incoming(linkage, names)
     source = open_source(source_path, (_CARD, _PERSON, _HOUSEHOLD), CENSUS_DICTIONARY.columns)
     for chunk in source.chunks(incoming.rejected, progress=progress):
         incoming.add(chunk)
-    registry = incoming.registry(load)
+    registry, names = incoming.settle(load)
     rejected = incoming.rejected
     rows = registry.size + incoming.without_card + rejected.count
     rejected.verify_few(rows, max_rejected)
@@ -63,19 +74,47 @@ def read_registry(
         raise InvalidRequestError(
             "LOAD_REFUSED", problem="none of its rows can be linked", remedy="Rows need a health_card."
         )
-    return registry, LoadReport(rows, registry.size, incoming.without_card, rejected)
+    return registry, names, LoadReport(rows, registry.size, incoming.without_card, rejected)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Units:
+    """The persons, or the households, of the rows read."""
+
+    names: npt.NDArray[np.bytes_]
+    # By unit: its first row in the file.
+    first: npt.NDArray[np.intp]
+    # By row: its unit, as a place in the two above.
+    of_row: npt.NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, hashes: bytearray) -> _Units:
+        names, first, of_row = np.unique(hashed_names(hashes), return_index=True, return_inverse=True)
+        return cls(names, first, of_row.astype(np.uint32))
+
+    def numbered(
+        self, known: npt.NDArray[np.bytes_], rows: npt.NDArray[np.intp]
+    ) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np.uint32]]:
+        """What is known when the units of these rows have their numbers, and these rows' numbers."""
+        used = np.zeros(len(self.names), np.bool_)
+        used[self.of_row[rows]] = True
+        known, numbers = number_units(known, self.names, used)
+        return known, numbers[self.of_row[rows]]
 
 
 class _Incoming:
     """The rows read so far, in the order of the file."""
 
-    def __init__(self, linkage: LinkageChain) -> None:
+    def __init__(self, linkage: LinkageChain, names: Names) -> None:
         self.rejected = RejectedRows()
         self.without_card = 0
         self._linkage = linkage
+        self._names = names
         self._readers = {column.name: ColumnReader(column) for column in CENSUS_DICTIONARY.columns}
-        self._people: set[str] = set()
         self._pseudonyms = bytearray()
+        self._persons = bytearray()
+        self._households = bytearray()
+        self._has_card = bytearray()
         self._lines: list[npt.NDArray[np.uint32]] = []
         self._columns: dict[str, list[npt.NDArray[np.uint8]]] = {name: [] for name in self._readers}
 
@@ -86,45 +125,80 @@ class _Incoming:
             numbers, problems = reader.read(chunk.columns[name])
             values[name] = np.where(numbers < 0, NO_VALUE, numbers).astype(np.uint8)
             wrong = problems | wrong
-        kept = np.array(self._linked(chunk, wrong), dtype=np.intp)
+        kept = np.array(self._well_formed(chunk, wrong), dtype=np.intp)
         self._lines.append(np.array(chunk.lines, dtype=np.uint32)[kept])
         for name, column in values.items():
             self._columns[name].append(column[kept])
 
-    def registry(self, load: str) -> Registry:
-        """Everyone read, ascending by pseudonym; repeated cards are rejected."""
-        halves = np.frombuffer(self._pseudonyms, dtype=">u8").reshape(-1, 2)
+    def settle(self, load: str) -> tuple[Registry, Names]:
+        """Everyone read who can be linked, ascending by pseudonym; rows that repeat or contradict others are rejected."""
+        lines = np.concatenate([np.empty(0, np.uint32), *self._lines])
+        empty = np.empty(0, np.uint8)
+        columns = {name: np.concatenate([empty, *self._columns.pop(name)]) for name in self._readers}
+        persons, households = _Units.of(self._persons), _Units.of(self._households)
+        cards = self._cards(persons, households, lines, columns)
+        halves = np.frombuffer(self._pseudonyms, dtype=">u8").reshape(-1, 2)[cards]
         high, low = halves[:, 0].astype(np.uint64), halves[:, 1].astype(np.uint64)
-        lines = np.concatenate([np.empty(0, dtype=np.uint32), *self._lines])
-        order = ascending_without_repeats(high, low, lines, self.rejected)
-        empty = np.empty(0, dtype=np.uint8)
-        columns = {name: np.concatenate([empty, *self._columns.pop(name)])[order] for name in self._readers}
-        return Registry(load, high[order], low[order], columns)
+        order = ascending_without_repeats(high, low, lines[cards], self.rejected)
+        rows = cards[order]
+        known_persons, person_of = persons.numbered(self._names.persons, rows)
+        known_households, household_of = households.numbered(self._names.households, rows)
+        registry = Registry(
+            load,
+            high[order],
+            low[order],
+            {name: column[rows] for name, column in columns.items()},
+            person_of,
+            household_of,
+            len(known_persons),
+            len(known_households),
+        )
+        return registry, Names(self._names.salt, known_persons, known_households)
 
-    def _linked(self, chunk: Chunk, wrong: dict[int, str]) -> list[int]:
-        """The places of the rows that are to be loaded; their pseudonyms are added in the same order."""
+    def _cards(
+        self,
+        persons: _Units,
+        households: _Units,
+        lines: npt.NDArray[np.uint32],
+        columns: dict[str, npt.NDArray[np.uint8]],
+    ) -> npt.NDArray[np.intp]:
+        """The rows with a card that agree with the first row of their person."""
+        first = persons.first[persons.of_row]
+        repeats = first != np.arange(len(first))
+        contradicts = households.of_row != households.of_row[first]
+        for column in columns.values():
+            contradicts |= column != column[first]
+        has_card = np.frombuffer(self._has_card, np.bool_)
+        for rejected, reason in ((repeats & ~has_card, _REPEATS), (contradicts & has_card, _CONTRADICTS)):
+            for line in lines[rejected].tolist():
+                self.rejected.add(line, reason)
+        self.without_card = int(np.count_nonzero(~has_card & ~repeats))
+        return np.flatnonzero(has_card & ~contradicts)
+
+    def _well_formed(self, chunk: Chunk, wrong: dict[int, str]) -> list[int]:
+        """The places of the rows with which nothing is wrong; card and ids are added in the same order."""
         kept: list[int] = []
         ids = zip(chunk.columns[_CARD], chunk.columns[_PERSON], chunk.columns[_HOUSEHOLD], strict=True)
         for at, (card, person, household) in enumerate(ids):
-            problem = self._problem(person, household) or wrong.get(at, "")
+            problem = _problem(person, household) or wrong.get(at, "")
             if problem:
                 self.rejected.add(chunk.lines[at], problem)
-            elif not card:
-                self.without_card += 1
-            else:
-                try:
-                    self._pseudonyms += self._linkage.pseudonym(parse_health_card(card))
-                except ValueError as error:
-                    self.rejected.add(chunk.lines[at], str(error))
-                else:
-                    kept.append(at)
+                continue
+            try:
+                pseudonym = self._linkage.pseudonym(parse_health_card(card)) if card else _NO_PSEUDONYM
+            except ValueError as error:
+                self.rejected.add(chunk.lines[at], str(error))
+                continue
+            self._pseudonyms += pseudonym
+            self._has_card.append(bool(card))
+            self._persons += self._names.of_person(person)
+            self._households += self._names.of_household(household)
+            kept.append(at)
         return kept
 
-    def _problem(self, person: str, household: str) -> str:
-        for name, value in ((_PERSON, person), (_HOUSEHOLD, household)):
-            if not value or len(value) > _MAX_ID_CHARACTERS or not value.isprintable():
-                return f"{name} is empty, too long or not printable"
-        if person in self._people:
-            return "repeats the person_id of an earlier row"
-        self._people.add(person)
-        return ""
+
+def _problem(person: str, household: str) -> str:
+    for name, value in ((_PERSON, person), (_HOUSEHOLD, household)):
+        if not value or len(value) > _MAX_ID_CHARACTERS or not value.isprintable():
+            return f"{name} is empty, too long or not printable"
+    return ""

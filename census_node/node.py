@@ -13,11 +13,13 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import structlog
 from tripartite.v1 import policy_pb2
 
 from broker_common.crypto.base64_text import parse_base64
-from broker_common.crypto.commitments import commit_slot, hash_bytes
+from broker_common.crypto.commitments import SlotSecret, commit_slot, hash_bytes, hash_set
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import SigningKey, VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
@@ -32,8 +34,11 @@ from broker_common.tlog.note import parse_note
 from broker_common.values import Clock, Randomness
 from census_node.admission import AdmittedSample, Gate
 from census_node.answering import seal_answer
-from census_node.charging import charge, verify_affordable
-from census_node.outbox import Outbox, WaitingAnswer
+from census_node.charging import Kept, LoadReplacedError, charge, verify_affordable
+from census_node.ledger_book import LedgerBook
+from census_node.ledger_steps import LedgerSteps, Step
+from census_node.ledgers import Decision
+from census_node.outbox import Outbox, Pending, WaitingAnswer
 from census_node.oversight import Oversight
 from census_node.publication import Publication
 from census_node.registry import Registry
@@ -80,6 +85,7 @@ class CensusNode:
         keys: Keys,
         loads: LoadFolder,
         samples: SampleFolder,
+        book: LedgerBook,
         slot_secrets: SlotSecrets,
         publication: Publication,
         oversight: Oversight | None,
@@ -87,6 +93,7 @@ class CensusNode:
         randomness: Randomness,
     ) -> None:
         self.journal = journal
+        self.book = book
         self.publication = publication
         self.clock = clock
         self.slots = SlotBook()
@@ -185,7 +192,7 @@ class CensusNode:
                 pending = {slot for _, _, slot in Outbox(self.journal.db).all_pending()}
             void_below = first if afresh else lowest
             self._slot_secrets.sweep({*pending, *range(void_below, first)})
-            secrets = [self._randomness(SLOT_SECRET_BYTES) for _ in range(BATCH)]
+            secrets = [SlotSecret(self._randomness(SLOT_SECRET_BYTES)) for _ in range(BATCH)]
             self._slot_secrets.write(first, secrets)
             commitments = tuple(commit_slot(secret, first + place) for place, secret in enumerate(secrets))
             with self.journal.transaction() as transaction:
@@ -221,25 +228,20 @@ class CensusNode:
 
     # --- the walk of one query -------------------------------------------------------------------------------------
 
-    def keep(self, sample: AdmittedSample) -> str:
-        """Durably keep a sample; gives the name it is kept under."""
+    def keep(self, sample: AdmittedSample) -> Kept:
+        """Durably keep a sample with the census units of its pseudonyms, linked or not."""
+        with self.journal.reading() as state:
+            load, commitments = state.load, state.commitments
+        linked = self._registry_of(load, commitments).link(sample.pseudonyms)
         # CRASH: a sample that no charge names is swept away at the next start.
-        return self._samples.write(sample.pseudonyms, self._randomness)
+        return Kept(self._samples.write(linked, self._randomness), load, linked)
 
-    def charge_and_answer(self, sample: AdmittedSample, kept_as: str) -> Checkpointed:
+    def charge_and_answer(self, sample: AdmittedSample, kept: Kept) -> Checkpointed:
         """Charge a kept sample, then count, then store the sealed answer; gives the proof of the charge.
 
         A ticket that was charged before is not charged again and keeps its answer.
         """
-        charged = False
-        try:
-            # Before the charge: without this key there would be no answer for it.
-            self._keys.answer()
-            charged = charge(self.journal, sample, kept_as, self._randomness)
-        finally:
-            if not charged and not self.journal.is_broken:
-                # Refused, or charged before. After an uncertain commit the file stays: the log will tell.
-                self._samples.wipe(kept_as)
+        self._charge(sample, kept)
         self.slots.spend(sample.ticket.body.noise_slot.number)
         ticket_hash = sample.ticket.hash.hex()
         # CRASH: charged and not answered; `recover` answers.
@@ -247,6 +249,24 @@ class CensusNode:
         with self.journal.reading() as state:
             index = state.tickets[ticket_hash].index
         return self.journal.prove(index)
+
+    def _charge(self, sample: AdmittedSample, kept: Kept) -> None:
+        while True:
+            charged = replaced = False
+            try:
+                # Before the charge: without this key there would be no answer for it.
+                self._keys.answer()
+                charged = charge(self.journal, self.book, sample, kept, self._randomness)
+            except LoadReplacedError:
+                replaced = True
+            finally:
+                if not charged and not self.journal.is_broken:
+                    # Refused, or charged before. After an uncertain commit the file stays: the log will tell.
+                    self._samples.wipe(kept.file)
+            if not replaced:
+                return
+            # Linked again, on the load that is in force now.
+            kept = self.keep(sample)
 
     def _patiently(self, step: Callable[[], None]) -> None:
         """What follows a charge is paid for: a journal that another process holds is waited for, not given up on."""
@@ -261,14 +281,14 @@ class CensusNode:
         """Make and store the sealed answer of a charged ticket, unless that has been done."""
         with self.journal.reading() as state:
             pending = Outbox(self.journal.db).pending(ticket_hash)
+            step = LedgerSteps(self.journal.db).of_ticket(ticket_hash)
             ticket, commitments = state.tickets[ticket_hash], state.commitments
             if pending is None:
                 return
-            salts = None if self._oversight is None else Outbox(self.journal.db).opening_salts(ticket_hash)
         if ticket_hash in self.lost:
             raise InternalError("SAMPLE_LOST")
         try:
-            pseudonyms = self._samples.read(pending.sample, pending.submitted_set)
+            active = self._active(pending, step)
             slot_secret = self._slot_secrets.read(pending.slot, pending.slot_commitment)
         except InternalError:
             with self.journal.reading():
@@ -278,13 +298,13 @@ class CensusNode:
             raise
         sealed, opening = seal_answer(
             pending,
-            pseudonyms,
+            active,
             slot_secret,
             ticket,
             self.journal.prove(ticket.index),
             self._registry_of(pending.load, commitments),
             self._keys.answer(),
-            salts,
+            overseen=self._oversight is not None,
         )
         if self._oversight is not None and opening is not None:
             # CRASH: an opening without its answer; made again with the answer, it is the same.
@@ -303,8 +323,20 @@ class CensusNode:
                 )
             )
         # CRASH: the answer stands, the sample and the noise secret too; the next start sweeps them away.
-        self._samples.wipe(pending.sample)
+        if step is None:
+            # Under strict accounting nobody needs it any more.
+            self._samples.wipe(pending.sample)
         self._slot_secrets.wipe(pending.slot)
+
+    def _active(self, pending: Pending, step: Step | None) -> npt.NDArray[np.uint8]:
+        """Those of a charged sample who are to be counted where they are linked."""
+        sample = self._samples.read(pending.sample, pending.submitted_set)
+        if step is None:
+            return sample.pseudonyms
+        active = sample.pseudonyms[Decision.of_bits(step.fits, step.active, len(sample.pseudonyms)).active]
+        if hash_set(active.tobytes()) != pending.active_set:
+            raise InternalError("INTEGRITY", problem=f"who is counted for ticket {pending.ticket_hash} was changed")
+        return active
 
     def cosigned_for(self, ticket_hash: str) -> str | None:
         """The checkpoint that covers a charge and that its health agency has cosigned; None before there is one."""
@@ -357,7 +389,9 @@ class CensusNode:
         """
         with self.journal.reading():
             pending = Outbox(self.journal.db).all_pending()
-        self._samples.sweep({sample for _, sample, _ in pending})
+            kept = LedgerSteps(self.journal.db).files()
+        self._samples.sweep(kept | {sample for _, sample, _ in pending})
+        self.book.open()
         for ticket_hash, _, _ in pending:
             try:
                 self.answer(ticket_hash)
@@ -437,10 +471,11 @@ class CensusNode:
                 transaction.append(Delivered(ticket=ticket_hash, by=by))
 
     def forget_expired(self) -> None:
-        """Remove answers whose retention has ended, and log those of them that nobody fetched; old openings as well."""
+        """Remove what has been kept long enough: memberships, openings, and answers, of which the log says what nobody fetched."""
         if self._oversight is not None:
             self._oversight.forget_old(self.clock())
         now_ms = self.journal.now()
+        self.book.maintain(now_ms)
         with self.journal.reading():
             if not Outbox(self.journal.db).expired(now_ms):
                 return

@@ -13,6 +13,7 @@ from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc, log_service_pb2_grpc
 
 from broker_common.crypto.certificates import TlsCredentials
+from broker_common.crypto.commitments import SALT_BYTES
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
@@ -35,6 +36,8 @@ from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.census_state import CensusState
 from census_node.config import CensusConfig
 from census_node.delivery import Courier
+from census_node.ledger_book import LedgerBook
+from census_node.ledger_steps import LedgerSteps
 from census_node.loading import LoadReport, read_registry
 from census_node.log_service import LogService
 from census_node.node import CensusNode, Keys, forget_old_loads
@@ -47,12 +50,15 @@ from census_node.relinking import relink_registry
 from census_node.samples import SampleFolder
 from census_node.service import CensusService
 from census_node.slot_secrets import SlotSecrets
+from census_node.snapshots import SnapshotFolder
+from census_node.units import Carry, Known, Names
 
 __all__ = ["CensusHome"]
 
 _JOURNAL = "journal.db"
 _LOADS = "registries"
 _SAMPLES = "samples"
+_LEDGERS = "ledgers"
 _SLOTS = "slots"
 _OPENINGS = "openings"
 _PROPOSALS = "proposals"
@@ -131,23 +137,48 @@ class CensusHome(AgencyHome[CensusState]):
         return journal
 
     def load(
-        self, source: Path, release: str, *, progress: Progress | None = None, max_rejected: int | None = None
+        self,
+        source: Path,
+        release: str,
+        *,
+        progress: Progress | None = None,
+        max_rejected: int | None = None,
     ) -> LoadReport:
-        """Load the registry from a source and put it in force; a serving node takes it at the next question."""
+        """Load the registry from a source and put it in force; a serving node takes it at the next question.
+
+        Raises:
+            InvalidRequestError: LOAD_REFUSED, SECRET_MISSING, LINKAGE_KEY_MISSING.
+            RefusedError: LOADING.
+            InternalError: STORE_FAILED; INTEGRITY, the load in force, which knows the units, is not the one that was
+                loaded.
+        """
         with self.journal() as journal, self.loads.loading(os.urandom) as load:
             with journal.reading() as state:
-                in_force = state.linkage
+                before, in_force, commitments = state.load, state.linkage, dict(state.commitments)
             linkage = self.linkage_keys.chain(in_force)
-            registry, report = read_registry(source, load, linkage, progress=progress, max_rejected=max_rejected)
-            registry.write(self.loads.file(load))
-            self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
+            if before:
+                # SECURITY: whoever could change the numbers of units could let charges fall on others.
+                self.loads.verify(journal, before, commitments)
+                names = Names.read(self.loads.file(before), before)
+            else:
+                names = Names.none(os.urandom(SALT_BYTES))
+            registry, names, report = read_registry(
+                source, load, linkage, names, progress=progress, max_rejected=max_rejected
+            )
+            # Not earlier: beside the rows of a source it would be a third of the memory.
+            known = Known.read(self.loads.file(before), before) if before else Known.none()
+            registry.write(self.loads.file(load), names, known.former_after(registry.cards))
+            carry = Carry.between(known, registry.cards, registry.person_count, registry.household_count)
+            with_entry = self._book(journal).put_load(carry)
+            self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom, with_entry=with_entry)
             forget_old_loads(journal, self.loads)
         return report
 
     def relink(self, source: NextKey, *, progress: Progress | None = None) -> RelinkReport:
         """Change the linkage key of the registry in force; a serving node takes it at the next question."""
         with self.journal() as journal:
-            return relink_registry(journal, self.loads, self.linkage_keys, source, os.urandom, progress=progress)
+            book = self._book(journal)
+            return relink_registry(journal, self.loads, book, self.linkage_keys, source, os.urandom, progress=progress)
 
     def after_rotation(self, purpose: str) -> None:
         """The policy in force is signed again by a new policy key: the one before will not be honoured for ever."""
@@ -251,6 +282,15 @@ class CensusHome(AgencyHome[CensusState]):
         finally:
             await service.drain()
 
+    def _book(self, journal: Journal[CensusState]) -> LedgerBook:
+        return LedgerBook(
+            journal,
+            samples=SampleFolder(self.home.path / _SAMPLES),
+            snapshots=SnapshotFolder(self.home.path / _LEDGERS),
+            most_pseudonyms=self.config.limits.max_pseudonyms,
+            randomness=os.urandom,
+        )
+
     def _node(self, journal: Journal[CensusState]) -> CensusNode:
         known = KnownPeers(journal, self._clock)
 
@@ -272,6 +312,7 @@ class CensusHome(AgencyHome[CensusState]):
             ),
             loads=self.loads,
             samples=SampleFolder(self.home.path / _SAMPLES),
+            book=self._book(journal),
             slot_secrets=SlotSecrets(self.home.path / _SLOTS),
             publication=Publication(journal, self._witness_store),
             oversight=self._oversight(),
@@ -282,5 +323,6 @@ class CensusHome(AgencyHome[CensusState]):
 
 def _create_tables(db: Database) -> None:
     CosignedNotes.create_tables(db)
+    LedgerSteps.create_tables(db)
     Outbox.create_tables(db)
     LoadFolder.create_tables(db)

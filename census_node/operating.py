@@ -54,7 +54,7 @@ def adopt(
     """Put a proposed policy in force; the budget shuts the service down at once if nothing fits under it.
 
     Raises:
-        RefusedError: POLICY_IN_FORCE, or POLICY_WEAKER without a confirmation.
+        RefusedError: POLICY_IN_FORCE, UNIT_LATE, or POLICY_WEAKER without a confirmation.
         InvalidRequestError: the proposal is not this agency's; INVALID_VALUE, a confirmation that nothing needs.
     """
     policy = proposal.verify(policy_keys)
@@ -63,6 +63,8 @@ def adopt(
         # The policy in force may be signed again by a newer key.
         if policy == before and adopted is not None and adopted.key_id == proposal.key_id:
             raise RefusedError("POLICY_IN_FORCE", what=policy.hash.hex())
+        if policy.unit == "household" and transaction.state.common_units:
+            raise RefusedError("UNIT_LATE")
         weaker = () if before is None else policy.weakens(before)
         if weaker and confirmation is None:
             raise RefusedError("POLICY_WEAKER", problem="; ".join(weakness.text for weakness in weaker))

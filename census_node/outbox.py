@@ -28,6 +28,9 @@ class Pending:
     # The noise slot, and what the log said of its secret before anybody asked for it.
     slot: int
     slot_commitment: bytes
+    # What opens the charge's commitments to the submitted set and to the active one.
+    submitted_salt: bytes
+    active_salt: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +61,11 @@ class Outbox:
                 "sample": str,
                 "slot": int,
                 "slot_commitment": bytes,
+                "submitted_salt": bytes,
+                "active_salt": bytes,
             },
             pk="ticket",
             if_not_exists=True,
-        )
-        # What opens the set commitments of a charge, for an auditor on site.
-        db.table("openings").create(
-            {"ticket": str, "submitted_salt": bytes, "active_salt": bytes}, pk="ticket", if_not_exists=True
         )
         answers = db.table("answers").create(
             {"query": str, "ticket": str, "researcher": str, "sealed": bytes, "expires_ms": int},
@@ -73,7 +74,7 @@ class Outbox:
         )
         answers.create_index(["expires_ms"], if_not_exists=True)
 
-    def put_pending(self, pending: Pending, *, submitted_salt: bytes, active_salt: bytes) -> None:
+    def put_pending(self, pending: Pending) -> None:
         self._db.table("pending").insert(
             {
                 "ticket": pending.ticket_hash,
@@ -84,10 +85,9 @@ class Outbox:
                 "sample": pending.sample,
                 "slot": pending.slot,
                 "slot_commitment": pending.slot_commitment,
+                "submitted_salt": pending.submitted_salt,
+                "active_salt": pending.active_salt,
             }
-        )
-        self._db.table("openings").insert(
-            {"ticket": pending.ticket_hash, "submitted_salt": submitted_salt, "active_salt": active_salt}
         )
 
     def pending(self, ticket_hash: str) -> Pending | None:
@@ -103,12 +103,9 @@ class Outbox:
             sample=row["sample"],
             slot=row["slot"],
             slot_commitment=row["slot_commitment"],
+            submitted_salt=row["submitted_salt"],
+            active_salt=row["active_salt"],
         )
-
-    def opening_salts(self, ticket_hash: str) -> tuple[bytes, bytes]:
-        """What opens the commitments of a charge: to the submitted set, and to the active one."""
-        row = self._db.table("openings").get(ticket_hash)
-        return row["submitted_salt"], row["active_salt"]
 
     def all_pending(self) -> list[tuple[str, str, int]]:
         """Ticket, sample file and noise slot of every pending charge, oldest first."""

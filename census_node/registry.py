@@ -1,101 +1,142 @@
 """The registry: one load of the census's linked people, as columns in memory.
 
-Layout. Rows ascend by pseudonym. `high` and `low` are the two halves of the pseudonym, big-endian; each language
-variable is one byte per row, the position of its value in the published list. A row's number is its name in a charge,
-so an answer can only ever be counted on the load it was charged on.
+Layout. A row is a card; rows ascend by pseudonym. `high` and `low` are the two halves of the pseudonym, big-endian;
+`persons` and `households` are the numbers of the units that the card belongs to (`units`); each language variable is one
+byte per row, the position of its value in the published list. Rows of one person have the same household and the same
+values. A row's number is its name in a charge, so an answer can only ever be counted on the load it was charged on.
 
-On disk a load is one file, written whole and never changed (`broker_common.storage.loads`).
+On disk a load is one file, written whole and never changed (`broker_common.storage.loads`). It also holds what the next
+load has to know of units; a serving node leaves that unread.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
-from broker_common.errors import InternalError
 from broker_common.query.question import Question
-from broker_common.storage.durable import replacing
 from broker_common.storage.relinking import Rekeyed
 from broker_common.values import ExactCount
+from census_node.columns import reading_columns, write_columns
 from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.linked import NOBODY, Linked
+from census_node.pseudonyms import halves_of, locate, longest_run
+from census_node.units import Cards, Names, stored_counts
 
 __all__ = ["NO_VALUE", "Registry"]
 
-NumberT = TypeVar("NumberT", np.uint64, np.uint8)
-# What NumPy and zipfile say of a file that is none of theirs: any of these.
-_DAMAGE = (OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError, BadZipFile, zlib.error)
-
 # The byte of a person who gave no answer: counted in `all`, in no value.
 NO_VALUE = 255
+_VALUE = np.dtype(np.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Registry:
-    """One load."""
+    """One load. The counts say how many numbers were ever given to persons and to households."""
 
     load: str
     high: npt.NDArray[np.uint64]
     low: npt.NDArray[np.uint64]
     columns: Mapping[str, npt.NDArray[np.uint8]]
+    persons: npt.NDArray[np.uint32]
+    households: npt.NDArray[np.uint32]
+    person_count: int
+    household_count: int
     # Most rows that share the first half of their pseudonym; 1 unless the registry is very large.
     longest_run: int = field(init=False)
+    # Whether anybody has more than one row.
+    several_cards: bool = field(init=False)
+    # Of each row, whether its person has others; empty if nobody has.
+    _has_others: npt.NDArray[np.bool_] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "longest_run", _longest_run(self.high))
+        has_others = _has_others(self.persons, self.person_count)
+        object.__setattr__(self, "longest_run", longest_run(self.high))
+        object.__setattr__(self, "several_cards", len(has_others) > 0)
+        object.__setattr__(self, "_has_others", has_others)
 
     @property
     def size(self) -> int:
         return len(self.high)
 
+    @property
+    def cards(self) -> Cards:
+        """The cards alone."""
+        return Cards(self.high, self.low, self.persons, self.households)
+
     def rows_of(self, pseudonyms: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
         """The rows of those of the (n, 16) pseudonyms that are in the registry, in the order given."""
-        halves = np.ascontiguousarray(pseudonyms).view(">u8").astype(np.uint64).reshape(-1, 2)
-        wanted_high, wanted_low = halves[:, 0], halves[:, 1]
-        rows = np.searchsorted(self.high, wanted_high)
-        if not self.size:
-            return np.empty(0, dtype=np.uint32)
-        # Rows that share the first half are walked through one by one, as many steps as the longest run of them has,
-        # whoever is asked for: the number of steps would otherwise tell who is in the registry.
-        for _ in range(self.longest_run - 1):
-            at = np.minimum(rows, self.size - 1)
-            rows = rows + ((self.high[at] == wanted_high) & (self.low[at] < wanted_low))
-        at = np.minimum(rows, self.size - 1)
-        found = (self.high[at] == wanted_high) & (self.low[at] == wanted_low)
-        linked: npt.NDArray[np.uint32] = at[found].astype(np.uint32)
+        places, found = locate(self.high, self.low, self.longest_run, *halves_of(pseudonyms))
+        linked: npt.NDArray[np.uint32] = places[found].astype(np.uint32)
         return linked
 
-    def count(self, rows: npt.NDArray[np.uint32], question: Question) -> ExactCount:
-        """SECURITY: the only place where language is counted. Call it after the charge is durable, never before."""
+    def link(self, pseudonyms: npt.NDArray[np.uint8]) -> Linked:
+        """A sample with the units of its pseudonyms."""
+        places, found = locate(self.high, self.low, self.longest_run, *halves_of(pseudonyms))
+        persons, households = (np.full(len(found), NOBODY, np.uint32) for _ in range(2))
+        persons[found], households[found] = self.persons[places[found]], self.households[places[found]]
+        return Linked(pseudonyms, persons, households)
+
+    def people_of(self, rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        """One of the given rows for each person who has any of them; which of several does not matter, see above.
+
+        Those whose person has one row come first, in the order given.
+        """
+        if not self.several_cards:
+            return rows
+        has_others = self._has_others[rows]
+        shared = rows[has_others]
+        _, first = np.unique(self.persons[shared], return_index=True)
+        return np.concatenate([rows[~has_others], shared[first]])
+
+    def count(self, people: npt.NDArray[np.uint32], question: Question) -> ExactCount:
+        """How many of `people`, one row for each (`people_of`), the question is about.
+
+        SECURITY: the only place where language is counted. Call it after the charge is durable, never before.
+        """
         if question.variable is None:
-            return ExactCount(len(rows))
+            return ExactCount(len(people))
         positions = CENSUS_DICTIONARY.column(question.variable).positions
         asked = np.zeros(256, dtype=bool)
         asked[[positions[value] for value in question.values]] = True
-        return ExactCount(int(np.count_nonzero(asked[self.columns[question.variable][rows]])))
+        return ExactCount(int(np.count_nonzero(asked[self.columns[question.variable][people]])))
 
     def relinked(self, load: str, rekeyed: Rekeyed) -> Registry:
-        """The same people under other pseudonyms."""
-        columns = {name: column[rekeyed.rows] for name, column in self.columns.items()}
-        return Registry(load, rekeyed.high, rekeyed.low, columns)
+        """The same people, with the numbers that they have, under other pseudonyms."""
+        rows = rekeyed.rows
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return Registry(
+            load,
+            rekeyed.high,
+            rekeyed.low,
+            columns,
+            self.persons[rows],
+            self.households[rows],
+            self.person_count,
+            self.household_count,
+        )
 
-    def write(self, path: Path) -> None:
-        """Store the load durably, as one file.
+    def write(self, path: Path, names: Names, former: Cards) -> None:
+        """Store the load durably, as one file: `names` of all units that have a number, `former` cards.
 
         Raises:
             InternalError: STORE_FAILED; what was at `path` still is.
         """
-        try:
-            with replacing(path) as temporary, temporary.open("wb") as file:
-                np.savez(file, allow_pickle=False, high=self.high, low=self.low, **self.columns)
-        except OSError as error:
-            raise InternalError("STORE_FAILED") from error
+        counts = np.array([self.person_count, self.household_count], np.uint64)
+        write_columns(
+            path,
+            {
+                **self.cards.columns(),
+                **self.columns,
+                "counts": counts,
+                **names.columns(),
+                **former.columns("former_"),
+            },
+        )
 
     @classmethod
     def read(cls, path: Path, load: str) -> Registry:
@@ -104,23 +145,20 @@ class Registry:
         Raises:
             InternalError: INTEGRITY, the file is missing or damaged.
         """
-        try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                high, low = _column(stored["high"], np.uint64), _column(stored["low"], np.uint64)
-                columns = {name: _column(stored[name], np.uint8) for name in CENSUS_DICTIONARY.names}
-            if {len(column) for column in (low, *columns.values())} != {len(high)}:
-                raise ValueError("the columns are not of one length")
-            return cls(load, high, low, columns)
-        except _DAMAGE as error:
-            raise InternalError("INTEGRITY", problem=f"the registry of load {load} is damaged or missing") from error
+        with reading_columns(path, f"the registry of load {load}") as stored:
+            cards = Cards.of_columns(stored)
+            columns = {name: stored.column(name, _VALUE, cards.size) for name in CENSUS_DICTIONARY.names}
+            return cls(load, cards.high, cards.low, columns, cards.persons, cards.households, *stored_counts(stored))
 
 
-def _column(stored: npt.NDArray[NumberT], kind: type[NumberT]) -> npt.NDArray[NumberT]:
-    if stored.dtype != kind or stored.ndim != 1:
-        raise ValueError("a column has another type or shape")
-    return stored
-
-
-def _longest_run(ascending: npt.NDArray[np.uint64]) -> int:
-    starts = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]]))
-    return int(np.diff(np.append(starts, len(ascending))).max(initial=1))
+def _has_others(persons: npt.NDArray[np.uint32], person_count: int) -> npt.NDArray[np.bool_]:
+    """Of each row whether another row is the same person's; empty if none is."""
+    last_row = np.zeros(person_count, np.uint32)
+    rows = np.arange(len(persons), dtype=np.uint32)
+    last_row[persons] = rows
+    earlier = last_row[persons] != rows
+    if not earlier.any():
+        return np.empty(0, np.bool_)
+    several = np.zeros(person_count, np.bool_)
+    several[persons[earlier]] = True
+    return several[persons]

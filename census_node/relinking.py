@@ -1,19 +1,26 @@
-"""Changing the linkage key at the census agency: the registry in force, sorted anew under its people's next pseudonyms."""
+"""Changing the linkage key at the census agency: the registry in force, sorted anew under its people's next pseudonyms.
+
+Former cards step along: whoever comes back under the next key is known. So do the pseudonyms of the ledgers, those that
+nobody in the census ever had included, while the journal is held: nobody is charged in between.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from broker_common.crypto.linkage import LinkageKey
-from broker_common.storage.journal import Journal
+from broker_common.storage.journal import Journal, Transaction
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.relinking import RelinkReport, rekey, relink
 from broker_common.storage.source import Progress
 from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Entry
 from broker_common.values import Randomness
+from census_node.ledger_book import LedgerBook
 from census_node.node import forget_old_loads
 from census_node.registry import Registry
+from census_node.units import Known, Names
 
 __all__ = ["relink_registry"]
 
@@ -21,19 +28,28 @@ __all__ = ["relink_registry"]
 def relink_registry(
     journal: Journal[CensusState],
     loads: LoadFolder,
+    book: LedgerBook,
     keys: LinkageKeys,
     source: NextKey,
     randomness: Randomness,
     *,
     progress: Progress | None = None,
 ) -> RelinkReport:
-    """Put the next linkage key in force; see `broker_common.storage.relinking`. Needs about 70 bytes a person."""
+    """Put the next linkage key in force; see `broker_common.storage.relinking`. Needs about 130 bytes a person."""
+    stepped: list[LinkageKey] = []
 
     def write_store(replaced: str, load: str, added: Sequence[LinkageKey]) -> int:
-        registry = Registry.read(loads.file(replaced), replaced)
+        stepped.extend(added)
+        path = loads.file(replaced)
+        registry, names = Registry.read(path, replaced), Names.read(path, replaced)
         rekeyed = rekey(registry.high, registry.low, added, progress)
-        registry.relinked(load, rekeyed).write(loads.file(load))
+        former = Known.read(path, replaced).former.relinked(added)
+        registry.relinked(load, rekeyed).write(loads.file(load), names, former)
         return registry.size
+
+    def put_ledgers(transaction: Transaction[CensusState], entry: Entry) -> None:
+        del entry
+        book.put_relinked(transaction, stepped)
 
     return relink(
         journal,
@@ -41,6 +57,7 @@ def relink_registry(
         keys,
         source,
         write_store=write_store,
+        with_entry=put_ledgers,
         forget_old_loads=lambda: forget_old_loads(journal, loads),
         randomness=randomness,
     )

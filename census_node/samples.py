@@ -1,7 +1,9 @@
-"""Samples between charge and answer: one file each, wiped when it is done.
+"""Samples from their charge on: one file each, wiped when nobody needs it any more.
 
 A file is written and flushed before the charge that names it, outside any lock, so that the charge itself has one size
-whatever the sample's, and no pseudonym ever enters the database or its write-ahead log. Wiping overwrites before it removes; what a file system or a flash disk keeps below that is out of reach (SECURITY.md).
+whatever the sample's, and no pseudonym ever enters the database or its write-ahead log. It holds the pseudonyms, 16 bytes
+each, then the person and then the household of each, 4 bytes each. Wiping overwrites before it removes; what a file system or
+a flash disk keeps below that is out of reach (SECURITY.md).
 """
 
 from __future__ import annotations
@@ -12,17 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from broker_common.crypto.commitments import hash_set
 from broker_common.errors import InternalError
 from broker_common.storage.durable import make_folder, sync_directory
 from broker_common.values import PSEUDONYM_BYTES, Randomness
+from census_node.linked import Linked
 
 __all__ = ["SampleFolder"]
 
 _NAME_BYTES = 16
 _SUFFIX = ".sample"
+# A pseudonym and its two units.
+_BYTES_EACH = PSEUDONYM_BYTES + 8
 _ZEROS = bytes(1 << 20)
 
 
@@ -32,14 +35,16 @@ class SampleFolder:
 
     path: Path
 
-    def write(self, pseudonyms: npt.NDArray[np.uint8], randomness: Randomness) -> str:
+    def write(self, sample: Linked, randomness: Randomness) -> str:
         """Durably keep a sample; gives the file's name."""
         name = randomness(_NAME_BYTES).hex() + _SUFFIX
         try:
             make_folder(self.path)
             descriptor = os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(np.ascontiguousarray(pseudonyms).data)
+                file.write(np.ascontiguousarray(sample.pseudonyms).data)
+                file.write(np.ascontiguousarray(sample.persons, dtype="<u4").data)
+                file.write(np.ascontiguousarray(sample.households, dtype="<u4").data)
                 file.flush()
                 os.fsync(file.fileno())
             # CRASH: a file that no charge names is swept away at the next start.
@@ -48,19 +53,34 @@ class SampleFolder:
             raise InternalError("STORE_FAILED") from error
         return name
 
-    def read(self, name: str, set_hash: bytes) -> npt.NDArray[np.uint8]:
-        """The sample as it was written.
+    def read(self, name: str, set_hash: bytes) -> Linked:
+        """The sample that was charged.
 
         Raises:
-            InternalError: SAMPLE_LOST, it is missing or not the set that was charged.
+            InternalError: SAMPLE_LOST, it is missing or not the set of this hash.
+        """
+        sample = self.read_unverified(name)
+        if sample.set_hash != set_hash:
+            raise InternalError("SAMPLE_LOST")
+        return sample
+
+    def read_unverified(self, name: str) -> Linked:
+        """The sample as it lies there; whether it is the one that was charged is for whoever knows its commitment.
+
+        Raises:
+            InternalError: SAMPLE_LOST, it is missing or cut off.
         """
         try:
-            people = (self.path / name).read_bytes()
+            content = (self.path / name).read_bytes()
         except OSError as error:
             raise InternalError("SAMPLE_LOST") from error
-        if len(people) % PSEUDONYM_BYTES or hash_set(people) != set_hash:
+        people, left_over = divmod(len(content), _BYTES_EACH)
+        if left_over:
             raise InternalError("SAMPLE_LOST")
-        return np.frombuffer(people, dtype=np.uint8).reshape(-1, PSEUDONYM_BYTES)
+        end = people * PSEUDONYM_BYTES
+        pseudonyms = np.frombuffer(content, np.uint8, end).reshape(-1, PSEUDONYM_BYTES)
+        units = np.frombuffer(content, "<u4", offset=end).astype(np.uint32)
+        return Linked(pseudonyms, units[:people], units[people:])
 
     def wipe(self, name: str) -> None:
         """Overwrite and remove a sample; nothing happens if it is gone."""

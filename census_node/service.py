@@ -1,6 +1,6 @@
 """The census node's RPCs: wire messages in, wire messages out, and the fixed instants between them.
 
-What is decided, and in which order, stands in `admission`, `ledger` and `node`; here is only who hears of it, and when.
+What is decided, and in which order, stands in `admission`, `charging` and `node`; here is only who hears of it, and when.
 A query goes on to its release whatever becomes of the connection that brought it.
 """
 
@@ -281,10 +281,10 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             finally:
                 due_ms = outcome_time(walk.policy, header_ms=walk.header_ms, received_ms=clock())
             # From here on the query no longer depends on the connection.
-            kept_as = await asyncio.to_thread(self._node.keep, sample)
+            kept = await asyncio.to_thread(self._node.keep, sample)
             charge_ms = charge_time(walk.policy, header_ms=walk.header_ms, kept_ms=clock())
             await sleep_until(charge_ms, clock)
-            proof = await asyncio.to_thread(self._node.charge_and_answer, sample, kept_as)
+            proof = await asyncio.to_thread(self._node.charge_and_answer, sample, kept)
         finally:
             await sleep_until_tick(walk.policy, due_ms, clock)
         ticket_hash = sample.ticket.hash.hex()

@@ -12,13 +12,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker_common.crypto.commitments import commit_slot
+from broker_common.crypto.commitments import SALT_BYTES, SlotSecret, commit_slot
 from broker_common.errors import InternalError
 from broker_common.storage.durable import make_folder, sync_directory
 
 __all__ = ["SLOT_SECRET_BYTES", "SlotSecrets"]
 
-SLOT_SECRET_BYTES = 32
+SLOT_SECRET_BYTES = SALT_BYTES
 _SUFFIX = ".slots"
 _WIPED = bytes(SLOT_SECRET_BYTES)
 
@@ -29,7 +29,7 @@ class SlotSecrets:
 
     path: Path
 
-    def write(self, first: int, secrets: Sequence[bytes]) -> None:
+    def write(self, first: int, secrets: Sequence[SlotSecret]) -> None:
         """Durably keep the secrets of slots `first`, `first` + 1, and so on, to which nobody has committed yet.
 
         A file of an attempt whose entry was never written gives way.
@@ -38,7 +38,7 @@ class SlotSecrets:
             make_folder(self.path)
             descriptor = os.open(self._file(first), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(b"".join(secrets))
+                file.write(b"".join(secret.expose() for secret in secrets))
                 file.flush()
                 os.fsync(file.fileno())
             # CRASH: secrets that no entry commits to are wiped at the next start, or overwritten by the next attempt.
@@ -46,7 +46,7 @@ class SlotSecrets:
         except OSError as error:
             raise InternalError("STORE_FAILED") from error
 
-    def read(self, slot: int, commitment: bytes) -> bytes:
+    def read(self, slot: int, commitment: bytes) -> SlotSecret:
         """The secret of a slot, as the log has committed to it.
 
         Raises:
@@ -56,10 +56,11 @@ class SlotSecrets:
             path, offset = self._place(slot)
             with path.open("rb") as file:
                 file.seek(offset)
-                secret = file.read(SLOT_SECRET_BYTES)
+                content = file.read(SLOT_SECRET_BYTES)
         except OSError as error:
             raise InternalError("SAMPLE_LOST") from error
-        if len(secret) != SLOT_SECRET_BYTES or commit_slot(secret, slot) != commitment:
+        secret = SlotSecret(content) if len(content) == SLOT_SECRET_BYTES else None
+        if secret is None or commit_slot(secret, slot) != commitment:
             raise InternalError("SAMPLE_LOST")
         return secret
 

@@ -9,19 +9,24 @@ from __future__ import annotations
 import hashlib
 import hmac
 
+from broker_common.crypto.secret import Secret
 from broker_common.errors import InvalidRequestError
 
 __all__ = [
     "SALT_BYTES",
     "SET_DOMAIN",
+    "UNIT_HASH_BYTES",
+    "SlotSecret",
     "answer_salt",
     "commit_answer",
+    "commit_charge",
     "commit_criteria",
     "commit_load",
     "commit_set",
     "commit_slot",
     "hash_bytes",
     "hash_set",
+    "hash_unit",
     "noise_seed",
     "verify_commitment",
 ]
@@ -29,6 +34,14 @@ __all__ = [
 SALT_BYTES = 32
 # What the hash of a set of pseudonyms begins with; frames hash the set as they are opened.
 SET_DOMAIN = b"tripartite/set/v1\0"
+UNIT_HASH_BYTES = 16
+
+
+class SlotSecret(Secret):
+    """What the noise of one slot's answer comes from: whoever has it before the answer is out can take the noise off."""
+
+    def __init__(self, secret: bytes) -> None:
+        super().__init__(secret, exact_bytes=SALT_BYTES)
 
 
 def hash_bytes(data: bytes) -> bytes:
@@ -53,22 +66,38 @@ def commit_set(salt: bytes, ticket_hash: bytes, set_hash: bytes) -> bytes:
     return _commit(b"tripartite/commit-set/v1\0", salt, ticket_hash, set_hash)
 
 
+def commit_charge(salt: bytes, ticket_hash: bytes, units_hash: bytes, fits: bytes, active: bytes) -> bytes:
+    """What the digest of the ledgers says of one charge: who was charged and who was counted, of which census units.
+
+    Salted, because a small sample could be guessed from its digest after it was erased.
+    """
+    return _commit(b"tripartite/commit-charge/v1\0", salt, ticket_hash, units_hash, fits, active)
+
+
 def commit_load(salt: bytes, content_hash: bytes) -> bytes:
     """What a log entry says of a loaded store: no size, no content, yet the store cannot be swapped."""
     return _commit(b"tripartite/commit-load/v1\0", salt, content_hash)
 
 
-def commit_slot(secret: bytes, slot: int) -> bytes:
+def hash_unit(salt: bytes, kind: bytes, unit_id: str) -> bytes:
+    """By what a load remembers a person or a household whose id it does not keep, cut to 16 bytes.
+
+    At 2^27 units two of them collide with probability below 2^-74. Whoever holds the salt can try ids.
+    """
+    return _commit(b"tripartite/unit/v1\0", salt, kind, unit_id.encode())[:UNIT_HASH_BYTES]
+
+
+def commit_slot(secret: SlotSecret, slot: int) -> bytes:
     """What the log says of a noise slot's secret before anybody asks for the slot."""
-    return _commit(b"tripartite/commit-slot/v1\0", secret, slot.to_bytes(8, "big"))
+    return _commit(b"tripartite/commit-slot/v1\0", secret.expose(), slot.to_bytes(8, "big"))
 
 
-def answer_salt(secret: bytes, ticket_hash: bytes) -> bytes:
+def answer_salt(secret: SlotSecret, ticket_hash: bytes) -> bytes:
     """What salts the hash of an answer: nobody can guess the answer from it.
 
     Another function of the slot's secret, so that an auditor who is shown the secret can check the receipt.
     """
-    return _commit(b"tripartite/answer-salt/v1\0", secret, ticket_hash)
+    return _commit(b"tripartite/answer-salt/v1\0", secret.expose(), ticket_hash)
 
 
 def commit_answer(salt: bytes, ticket_hash: bytes, noisy_count: int) -> bytes:
@@ -86,7 +115,9 @@ def verify_commitment(claimed: bytes, opened: bytes, *, subject: str) -> None:
         raise InvalidRequestError("COMMITMENT_MISMATCH", subject=subject)
 
 
-def noise_seed(slot_secret: bytes, *, ticket_hash: bytes, submitted_set: bytes, active_set: bytes, scale: int) -> bytes:
+def noise_seed(
+    slot_secret: SlotSecret, *, ticket_hash: bytes, submitted_set: bytes, active_set: bytes, scale: int
+) -> bytes:
     """The seed of one answer's noise: the slot's secret, and what others than the census agency have fixed.
 
     SECURITY: nothing in it may be the census agency's to choose once it knows the sample. The id of a load would be: it
@@ -94,7 +125,7 @@ def noise_seed(slot_secret: bytes, *, ticket_hash: bytes, submitted_set: bytes, 
     """
     return _commit(
         b"tripartite/noise/v1\0",
-        slot_secret,
+        slot_secret.expose(),
         ticket_hash,
         submitted_set,
         active_set,

@@ -15,7 +15,14 @@ from typing import Annotated, NoReturn
 import msgspec
 from msgspec import Meta, Struct
 
-from broker_common.crypto.commitments import answer_salt, commit_answer, commit_set, commit_slot, noise_seed
+from broker_common.crypto.commitments import (
+    SlotSecret,
+    answer_salt,
+    commit_answer,
+    commit_set,
+    commit_slot,
+    noise_seed,
+)
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.sealing import SEALING_OVERHEAD_BYTES, OpeningKey, SealingKey, opening_info
 from broker_common.errors import InvalidRequestError
@@ -59,7 +66,7 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     @property
     def slot_commitment(self) -> str:
         """What the log has to have said of the slot before the ticket was made."""
-        return commit_slot(bytes.fromhex(self.secret), self.slot).hex()
+        return commit_slot(self._slot_secret, self.slot).hex()
 
     @property
     def submitted(self) -> str:
@@ -73,16 +80,20 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def answer_hash(self, scale: int) -> str:
         """What the receipt has to say of the answer: the count, with the noise that follows from all the rest."""
-        secret, ticket_hash = bytes.fromhex(self.secret), bytes.fromhex(self.ticket)
+        ticket_hash = bytes.fromhex(self.ticket)
         seed = noise_seed(
-            secret,
+            self._slot_secret,
             ticket_hash=ticket_hash,
             submitted_set=bytes.fromhex(self.submitted_set),
             active_set=bytes.fromhex(self.active_set),
             scale=scale,
         )
         noisy = add_noise(ExactCount(self.count), scale, NoiseStream(seed))
-        return commit_answer(answer_salt(secret, ticket_hash), ticket_hash, noisy.value).hex()
+        return commit_answer(answer_salt(self._slot_secret, ticket_hash), ticket_hash, noisy.value).hex()
+
+    @property
+    def _slot_secret(self) -> SlotSecret:
+        return SlotSecret(bytes.fromhex(self.secret))
 
     def _commit(self, salt: str, set_hash: str) -> str:
         return commit_set(bytes.fromhex(salt), bytes.fromhex(self.ticket), bytes.fromhex(set_hash)).hex()
@@ -90,7 +101,7 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 def make_opening(
     exact: ExactCount,
-    slot_secret: bytes,
+    slot_secret: SlotSecret,
     *,
     ticket: str,
     slot: int,
@@ -102,8 +113,8 @@ def make_opening(
     return Opening(
         ticket=ticket,
         slot=slot,
-        secret=slot_secret.hex(),
-        # SECURITY: revealed to whoever holds the oversight key, and to nobody else: it leaves this machine sealed.
+        # SECURITY: both revealed to whoever holds the oversight key, and to nobody else: they leave this machine sealed.
+        secret=slot_secret.expose().hex(),
         count=exact.reveal_to_mechanism(),
         load=load,
         submitted_salt=submitted[0].hex(),

@@ -93,9 +93,9 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_sample: Annotated[int, Meta(ge=1, le=2**32 - 1)]
     # How long a sealed answer waits for its researcher.
     answer_retention_ms: Annotated[int, Meta(ge=60_000, le=_MAX_RETENTION_MS)]
-    # How long the census agency keeps who was in a sample, for an audit on site, under `per_person`. Afterwards one number
-    # per person is left.
-    sample_retention_ms: Annotated[int, Meta(ge=0, le=_MAX_SAMPLE_RETENTION_MS)] = 90 * 86_400_000
+    # How long the census agency keeps who was in a sample, for an audit on site, under `per_person`: 90 days. Afterwards
+    # one number per person is left.
+    sample_retention_ms: Annotated[int, Meta(ge=0, le=_MAX_SAMPLE_RETENTION_MS)] = 7_776_000_000
 
     @property
     def param(self) -> Fraction:

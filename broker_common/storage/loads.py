@@ -8,27 +8,30 @@ there are or whether anything changed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from sqlite_utils import Database
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_load
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.storage.durable import exclusive, make_folder
-from broker_common.storage.journal import Journal
-from broker_common.tlog.entries import Loaded, Relinked
+from broker_common.storage.journal import Journal, Transaction
+from broker_common.tlog.entries import Entry, Loaded, Relinked
 from broker_common.tlog.store_state import StoreState
 from broker_common.values import Randomness
 
-__all__ = ["LoadFolder", "StoreStateT"]
+__all__ = ["LoadFolder", "StoreStateT", "WithEntry"]
 
 _ID_BYTES = 8
 _CHUNK_BYTES = 1 << 20
 StoreStateT = TypeVar("StoreStateT", bound=StoreState)
+
+WithEntry: TypeAlias = Callable[[Transaction[StoreStateT], Entry], None]
+"""Called in the transaction that logs a load, with its entry: what it writes stands and falls with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,14 @@ class LoadFolder:
             yield randomness(_ID_BYTES).hex()
 
     def put_in_force(
-        self, journal: Journal[StoreStateT], load: str, release: str, linkage: str, randomness: Randomness
+        self,
+        journal: Journal[StoreStateT],
+        load: str,
+        release: str,
+        linkage: str,
+        randomness: Randomness,
+        *,
+        with_entry: WithEntry[StoreStateT] | None = None,
     ) -> None:
         """Log that the written load, whose pseudonyms come from chain `linkage`, replaces the one before.
 
@@ -81,11 +91,20 @@ class LoadFolder:
                     "LOAD_REFUSED", problem="the linkage key was changed while it was read", remedy="Load it again."
                 )
             # CRASH: a file that the log does not name is swept away by `forget_except`.
-            transaction.append(Loaded(load=load, release=release, linkage=linkage, commitment=commitment))
+            entry = transaction.append(Loaded(load=load, release=release, linkage=linkage, commitment=commitment))
             transaction.db.table("loads").insert({"load": load, "salt": salt})
+            if with_entry is not None:
+                with_entry(transaction, entry)
 
     def put_relinked_in_force(
-        self, journal: Journal[StoreStateT], load: str, *, replaced: str, linkage: str, randomness: Randomness
+        self,
+        journal: Journal[StoreStateT],
+        load: str,
+        *,
+        replaced: str,
+        linkage: str,
+        randomness: Randomness,
+        with_entry: WithEntry[StoreStateT] | None = None,
     ) -> None:
         """Log that the written load holds the people of load `replaced` under the pseudonyms of chain `linkage`.
 
@@ -97,10 +116,12 @@ class LoadFolder:
             if transaction.state.load != replaced:
                 raise RefusedError("LOADING")
             # CRASH: as above.
-            transaction.append(
+            entry = transaction.append(
                 Relinked(load=load, previous=transaction.state.linkage, linkage=linkage, commitment=commitment)
             )
             transaction.db.table("loads").insert({"load": load, "salt": salt})
+            if with_entry is not None:
+                with_entry(transaction, entry)
 
     def verify(self, journal: Journal[StoreStateT], load: str, commitments: Mapping[str, str]) -> None:
         """Return only if the load's file is the one that the log committed to.

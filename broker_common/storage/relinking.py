@@ -20,7 +20,7 @@ from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import RefusedError
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
-from broker_common.storage.loads import LoadFolder, StoreStateT
+from broker_common.storage.loads import LoadFolder, StoreStateT, WithEntry
 from broker_common.storage.source import Progress
 from broker_common.values import PSEUDONYM_BYTES, Randomness
 
@@ -61,8 +61,9 @@ def relink(
     write_store: WriteStore,
     forget_old_loads: Callable[[], None],
     randomness: Randomness,
+    with_entry: WithEntry[StoreStateT] | None = None,
 ) -> RelinkReport:
-    """Put the next linkage key in force.
+    """Put the next linkage key in force; `with_entry` is called after `write_store`, in the transaction of 3.
 
     Raises:
         RefusedError: NOTHING_LOADED, LOADING.
@@ -84,7 +85,9 @@ def relink(
         added = chain.keys[len(chain.beginning(previous).keys) :]
         people = write_store(replaced, load, added)
         # 3
-        loads.put_relinked_in_force(journal, load, replaced=replaced, linkage=chain.chain_id, randomness=randomness)
+        loads.put_relinked_in_force(
+            journal, load, replaced=replaced, linkage=chain.chain_id, randomness=randomness, with_entry=with_entry
+        )
         # 4
         forget_old_loads()
     return RelinkReport(chain.chain_id, previous, load, people)

@@ -2,10 +2,10 @@
 
 Ledger invariants held here (DESIGN 5): a release has a charge before it; under strict accounting the sum of charges never
 passes the cap; one ticket has one charge and one answer; nothing is charged while the service is shut down, while answers
-charged before still go out. What single persons were charged stands in no log: per-person accounting adds, for everybody,
-to what strict accounting has charged before, and the ledgers of persons are the census node's own. Nothing lowers a charge: neither a policy nor a reopening. What would let more be learned than before, a
-reopening or a weaker policy, takes an order that the operator signed for this very entry. An
-answer that nobody fetched is kept as long as the policy under which it was released promised.
+charged before still go out. What single persons were charged stands in no log: the ledgers of persons are the census node's
+own, and start for everybody from what strict accounting has charged. Nothing lowers a charge: neither a policy nor a
+reopening. What would let more be learned than before, a reopening or a weaker policy, takes an order that the operator
+signed for this very entry. An answer that nobody fetched is kept as long as the policy under which it was released promised.
 """
 
 from __future__ import annotations
@@ -103,23 +103,29 @@ class CensusState(StoreState):
 
     @property
     def everyones_units(self) -> int:
-        """What everybody's charges come to, whoever was in whichever sample.
+        """What everybody's charges come to under the policy in force, whoever was in whichever sample."""
+        return self.charged_units if self.policy is None else self.everyones_units_under(self.policy)
+
+    def everyones_units_under(self, policy: Policy) -> int:
+        """The same if this policy were in force.
 
         SECURITY: strict accounting counts every answer there ever was, those under per-person accounting included.
         """
-        strict = self.policy is None or self.policy.accounting == "strict"
-        return self.charged_units if strict else self.common_units
+        return self.charged_units if policy.accounting == "strict" else self.common_units
 
     @property
     def anything_fits(self) -> bool:
-        """True when the policy in force admits one more answer: a scale fits, and there may be more answers at all.
+        """True when the policy in force admits one more answer."""
+        return self.policy is not None and self.anything_fits_under(self.policy)
+
+    def anything_fits_under(self, policy: Policy) -> bool:
+        """Whether this policy, if it were in force, would admit one more answer: a scale fits, and it allows more answers.
 
         SECURITY: what single persons were charged has no part in it. That they are exhausted shuts nothing down.
         """
-        policy = self.policy
-        if policy is None or 0 < policy.max_answers <= self.answers:
+        if 0 < policy.max_answers <= self.answers:
             return False
-        return any_fits(policy.cap, self.everyones_units, policy.scales)
+        return any_fits(policy.cap, self.everyones_units_under(policy), policy.scales)
 
     def order(self, act: Act, note: str, *, adopting: Policy | None = None) -> Order:
         """What the operator has to sign so that the next entry of this log may do `act`."""
@@ -189,6 +195,13 @@ class CensusState(StoreState):
             self._require(entry, not any(unasked), "ORDER_UNASKED", "this policy needs no confirmation")
         else:
             self._verify_confirmed(entry, event, policy, weaker)
+        # Of a household strict accounting has not noted how many people were counted.
+        self._require(
+            entry,
+            policy.unit == "person" or not self.common_units,
+            "UNIT_LATE",
+            "a budget per household cannot begin after answers under strict accounting",
+        )
         self.policy, self.policy_hash, self.adopted = policy, policy.hash.hex(), event
         # A service that is shut stays shut; a policy alone never reopens it.
         self._must_shut_down = not self.shut_down and not self.anything_fits
@@ -256,12 +269,6 @@ class CensusState(StoreState):
         strict, total = policy.accounting == "strict", self.charged_units + event.units
         self._require(
             entry, self.everyones_units + event.units <= policy.cap, "CAP_PASSED", "the sum of charges passes the cap"
-        )
-        self._require(
-            entry,
-            not 0 < policy.max_answers <= self.answers,
-            "ANSWERS_PASSED",
-            "there are more answers than the policy allows",
         )
         self._require(
             entry, strict == (not event.ledger), "LEDGER_UNNAMED", "exactly a charge to persons names their ledgers"

@@ -158,8 +158,8 @@ class Slots(Struct, tag="slots", frozen=True, forbid_unknown_fields=True, kw_onl
 class Charged(Struct, tag="charged", frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Census: one answer was paid for. Durable before anything that depends on language is computed.
 
-    `ledger` is a salted commitment to what the ledgers of persons hold after it; empty under strict accounting, where
-    `total` says it all.
+    `ledger` is the digest of the ledgers of persons after it, which is salted at every charge; empty under strict accounting,
+    where `total` says it all.
     """
 
     query: Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]

@@ -23,7 +23,7 @@ from broker_common.audit.documents import OpenedCriteria, ReceiptFile
 from broker_common.audit.handed_in import UnreadableError
 from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.crypto.base64_text import base64_text
-from broker_common.crypto.commitments import commit_criteria, commit_slot, hash_bytes
+from broker_common.crypto.commitments import SlotSecret, commit_criteria, commit_slot, hash_bytes
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import price_units
@@ -59,9 +59,9 @@ RELEASE = "2021"
 _ANSWER_KEY = OpeningKey.generate(SeededRandomness("answer")).sealing_key.raw
 
 
-def slot_secret(number: int) -> bytes:
+def slot_secret(number: int) -> SlotSecret:
     """What the noise of a slot comes from."""
-    return hash_bytes(b"%d" % number)
+    return SlotSecret(hash_bytes(b"%d" % number))
 
 
 class MemoryPart:
@@ -291,6 +291,7 @@ class History:
             "manifest": logs.hash_of(asked.number),
             "submitted": opening.submitted,
             "active": opening.active,
+            "ledger": "",
             "total": self.total,
         }
         asked.charge = Charged(**fields | changes)

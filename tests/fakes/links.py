@@ -315,10 +315,10 @@ def census_witness(world: World, node: HealthNode, link: LogLink) -> CensusWitne
     )
 
 
-def log_service(world: World, node: CensusNode, limits: CensusLimits) -> LogService:
-    """The census node's log service."""
+def log_service(world: World, node: CensusNode, limits: CensusLimits, stop: StopSignal | None = None) -> LogService:
+    """The census node's log service; without `stop` nothing stops it."""
     witnessing = Witnessing(node.journal, cosigner=lambda: world.cosigner(CENSUS), clock=world.census_clock)
-    return LogService(node, witnessing, world.known(node.journal), limits, StopSignal())
+    return LogService(node, witnessing, world.known(node.journal), limits, StopSignal() if stop is None else stop)
 
 
 class LyingCensus(InMemoryCensus):

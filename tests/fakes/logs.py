@@ -228,6 +228,7 @@ def charged(number: int, *, before: int = 0, scale: int = 30, **changes: Any) ->
         "manifest": hash_of(2),
         "submitted": hash_of(3),
         "active": hash_of(4),
+        "ledger": "",
         "total": before + units,
     }
     return Charged(**fields | changes)

@@ -23,7 +23,7 @@ from tripartite.v1 import (
     ticket_pb2,
 )
 
-from broker_common.crypto.commitments import commit_answer, commit_slot, hash_bytes
+from broker_common.crypto.commitments import SlotSecret, commit_answer, commit_slot, hash_bytes
 from broker_common.crypto.sealing import OpeningKey, SealingKey, answer_info
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError
@@ -94,7 +94,7 @@ class ShownLog:
         self.witness = Cosigner(HEALTH_ORIGIN, self.health.signing(Purpose.WITNESS))
         self.tree = MerkleTree()
         self.leaves: list[bytes] = []
-        self.slot_secrets: list[bytes] = []
+        self.slot_secrets: list[SlotSecret] = []
         self.grow(3)
 
     @property
@@ -143,7 +143,7 @@ class ShownLog:
     def commit_slots(self, count: int, **changes: Any) -> int:
         """The entry of the next batch of slots; gives its index."""
         first = len(self.slot_secrets)
-        self.slot_secrets += [os.urandom(32) for _ in range(count)]
+        self.slot_secrets += [SlotSecret(os.urandom(32)) for _ in range(count)]
         commitments = tuple(self.commitment(slot).hex() for slot in range(first, first + count))
         fields: dict[str, Any] = {"first": first, "void_below": first, "commitments": commitments}
         return self.log(Slots(**{**fields, **changes}))
@@ -199,6 +199,7 @@ class ShownLog:
             manifest="00" * 32,
             submitted="00" * 32,
             active="00" * 32,
+            ledger="",
             total=price_units(SCALE),
         )
         index = self.log(charge)

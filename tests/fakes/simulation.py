@@ -442,7 +442,7 @@ class Simulation:
                 scale=body.scale,
             )
             question = question_from_wire(body.question, CENSUS_DICTIONARY)
-            exact = registry.count(registry.rows_of(pseudonyms), question)
+            exact = registry.count(registry.people_of(registry.rows_of(pseudonyms)), question)
             self.expected[row["ticket"]] = add_noise(exact, body.scale, NoiseStream(seed)).value
 
     # --- what is on disk -------------------------------------------------------------------------------------------

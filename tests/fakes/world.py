@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ import pytest
 from fakes import logs
 from fakes.cards import Party, PrivateKey
 from fakes.clock import FakeClock
+from fakes.registries import made_registry, write_registry
 from sqlite_utils import Database
 from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sample_pb2, ticket_pb2
 
@@ -65,6 +66,8 @@ from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from census_node import node as census_loads
 from census_node.admission import Admission, AdmittedSample
 from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.ledger_book import LedgerBook
+from census_node.ledger_steps import LedgerSteps
 from census_node.node import CensusNode, Keys
 from census_node.outbox import Outbox
 from census_node.oversight import Oversight
@@ -74,6 +77,8 @@ from census_node.relinking import relink_registry
 from census_node.samples import SampleFolder
 from census_node.slot_secrets import SlotSecrets
 from census_node.slots import SlotBatch
+from census_node.snapshots import SnapshotFolder
+from census_node.units import Carry, Known
 from health_node import node as health_loads
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Attempt, Sample, Sender
@@ -255,6 +260,8 @@ class World:
         self.oversight: Oversight | None = None
         # The census agency's, as of the next start.
         self.witness_store = witness_store
+        # Of one health agency: what the ledgers of persons have room for.
+        self.most_pseudonyms = 1_000_000
         # Every slot that was reserved, by its number.
         self.offered: dict[int, ticket_pb2.NoiseSlot] = {}
         self._copies = itertools.count(1)
@@ -307,13 +314,26 @@ class World:
         self.census_folder.mkdir(parents=True)
         loads = LoadFolder(self.census_folder / "registries", ".npz")
         loads.path.mkdir()
-        self.make_registry(_LOAD).write(loads.file(_LOAD))
+        write_registry(self.make_registry(_LOAD), loads.file(_LOAD))
         journal = self._census_journal(create=True)
         self._introduce(journal, CENSUS, HEALTH, OTHER_HEALTH, OWNER, OTHER)
         self._adopt(journal, self.policy)
-        loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom)
+        registry = self.make_registry(_LOAD)
+        book = self.book(journal)
+        carry = Carry.between(Known.none(), registry.cards, registry.person_count, registry.household_count)
+        loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom, with_entry=book.put_load(carry))
         journal.close()
         self._write_keys(self.census_folder)
+
+    def book(self, journal: Journal[CensusState]) -> LedgerBook:
+        """The ledgers of persons, as a process that opens the journal works with them."""
+        return LedgerBook(
+            journal,
+            samples=SampleFolder(self.census_folder / "samples"),
+            snapshots=SnapshotFolder(self.census_folder / "ledgers"),
+            most_pseudonyms=self.most_pseudonyms,
+            randomness=self._draw,
+        )
 
     def _write_keys(self, folder: Path) -> None:
         (folder / "keys").mkdir()
@@ -328,7 +348,7 @@ class World:
         """The census operator changes the linkage key."""
         loads = LoadFolder(self.census_folder / "registries", ".npz")
         with next_key_of(self.census_folder, "census", key) as (keys, source):
-            return relink_registry(self.census.journal, loads, keys, source, os.urandom)
+            return relink_registry(self.census.journal, loads, self.census.book, keys, source, os.urandom)
 
     def relink_health(self, node: HealthNode, key: LinkageKey) -> RelinkReport:
         """The health operator changes the linkage key."""
@@ -365,11 +385,12 @@ class World:
             column.name: (np.arange(len(self.in_census)) % len(column.codes)).astype(np.uint8)
             for column in CENSUS_DICTIONARY.columns
         }
-        return Registry(load, halves[:, 0].copy(), halves[:, 1].copy(), columns)
+        return made_registry(load, halves[:, 0].copy(), halves[:, 1].copy(), columns)
 
     def _census_journal(self, *, create: bool = False) -> Journal[CensusState]:
         def tables(db: Database) -> None:
             CosignedNotes.create_tables(db)
+            LedgerSteps.create_tables(db)
             Outbox.create_tables(db)
             LoadFolder.create_tables(db)
 
@@ -416,6 +437,7 @@ class World:
             ),
             loads=LoadFolder(self.census_folder / "registries", ".npz"),
             samples=SampleFolder(self.census_folder / "samples"),
+            book=self.book(journal),
             slot_secrets=SlotSecrets(self.census_folder / "slots"),
             publication=publication,
             oversight=self.oversight,
@@ -455,7 +477,7 @@ class World:
         loads = LoadFolder(self.census_folder / "registries", ".npz")
         journal = self._census_journal()
         with loads.loading(os.urandom) as load:
-            self.make_registry(load).write(loads.file(load))
+            write_registry(self.make_registry(load), loads.file(load))
             loads.put_in_force(journal, load, release, self.linkage, os.urandom)
         census_loads.forget_old_loads(journal, loads)
         journal.close()
@@ -576,6 +598,11 @@ class World:
             number=slot.number, commitment=slot.commitment, checkpoint=slot.checkpoint
         )
         return slot.number
+
+    def use_up_slots(self) -> None:
+        """Quote until the next quote needs another batch."""
+        while not self.census.slots.is_low:
+            self.reserve()
 
     def hold(self, node: CensusNode, number: int) -> None:
         """Another node on the same journal holds a slot that was reserved at this one, as no honest node does."""
@@ -844,21 +871,23 @@ def make_policy(  # the tests' policy: everything at once, unless a test is abou
     delay_ms: int = 0,
     max_sample: int = 50_000,
     open_quotes: int = 64,
+    **changes: Any,
 ) -> Policy:
     """A policy; by default every scale up to 50 and no waiting."""
     cap = cap_units(param_of(parse_max_belief(max_belief)))
-    return Policy(
-        accounting="strict",
-        max_belief=max_belief,
-        scales=default_scales(cap) if scales is None else scales,
-        forward_delay_ms=delay_ms,
-        answer_delay_ms=delay_ms,
-        release_tick_ms=tick_ms,
-        quote_lifetime_ms=10 * 60_000,
-        open_quotes=open_quotes,
-        max_sample=max_sample,
-        answer_retention_ms=90 * 86_400_000,
-    )
+    fields: dict[str, Any] = {
+        "accounting": "strict",
+        "max_belief": max_belief,
+        "scales": default_scales(cap) if scales is None else scales,
+        "forward_delay_ms": delay_ms,
+        "answer_delay_ms": delay_ms,
+        "release_tick_ms": tick_ms,
+        "quote_lifetime_ms": 10 * 60_000,
+        "open_quotes": open_quotes,
+        "max_sample": max_sample,
+        "answer_retention_ms": 90 * 86_400_000,
+    }
+    return Policy(**fields | changes)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from broker_common.audit.log_files import LogFiles
 from broker_common.audit.notes import CheckedNote, NoteChecker, NoteError
 from broker_common.audit.receipts import ReceiptForms
 from broker_common.audit.report import report_json, report_text
+from broker_common.crypto.commitments import SlotSecret
 from broker_common.crypto.sealing import OpeningKey, opening_info
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
@@ -123,7 +124,7 @@ def _check_opening(opening: Opening, data: bytes) -> None:
 def _opening_seeds() -> dict[str, bytes]:
     salted = (bytes(32), bytes(32))
     opening = make_opening(
-        ExactCount(41), bytes(32), ticket=_TICKET, slot=7, load="load1", submitted=salted, active=salted
+        ExactCount(41), SlotSecret(bytes(32)), ticket=_TICKET, slot=7, load="load1", submitted=salted, active=salted
     )
     document = msgspec.json.encode(opening, order="sorted")
     sealed = seal_opening(opening, _oversight_key().sealing_key)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from fakes.parquet import HEALTH_TYPES, parquet_from_csv
+from fakes.registries import made_names
 from fuzz.target import require
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
@@ -50,7 +51,7 @@ def load(role: str, path: Path) -> str:
     store = path.with_suffix(".store")
     try:
         if role == "census":
-            registry, counted = read_registry(path, "load", _LINKAGE, max_rejected=_PEOPLE)
+            registry, _, counted = read_registry(path, "load", _LINKAGE, made_names(0, 0), max_rejected=_PEOPLE)
             require(registry.size == counted.linked, "the report counts the registry")
             _verify_report(counted.rows, counted.linked + counted.without_card, counted.rejected)
         else:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from fakes import logs
 from fakes.clock import FakeClock
 from fakes.randomness import SeededRandomness
+from fakes.registries import made_names
 from fakes.world import make_pseudonyms
 from fuzz.logs import key_hash
 from fuzz.stored_people import REFUSED, build_store
@@ -32,7 +33,7 @@ from fuzz.stored_source import REFUSED as LOAD_REFUSED
 from fuzz.target import Cut, Target, fresh_path, require
 from sqlite_utils import Database
 
-from broker_common.crypto.commitments import commit_slot, hash_set
+from broker_common.crypto.commitments import SlotSecret, commit_slot, hash_set
 from broker_common.storage.journal import Journal
 from broker_common.storage.source_parquet import ParquetSource
 from broker_common.storage.witness_store import WitnessStore
@@ -47,6 +48,7 @@ from census_node.publication import verify_witnessed
 from census_node.registry import Registry
 from census_node.samples import SampleFolder
 from census_node.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
+from census_node.units import Carry, Known, Names
 from health_node.loading import load_people
 from health_node.people_store import PeopleStore
 from researcher_node.seen import SeenCheckpoint
@@ -193,23 +195,101 @@ def _check_registry(registry: Registry, data: bytes) -> None:
         require(column.shape == registry.high.shape, "every person has one value in every column")
 
 
-def _registry_seeds() -> dict[str, bytes]:
+def _parse_remembered(data: bytes) -> tuple[Names, Known]:
+    path = fresh_path(".npz")
+    path.write_bytes(data)
+    try:
+        return Names.read(path, "load"), Known.read(path, "load")
+    finally:
+        path.unlink()
+
+
+def _check_remembered(remembered: tuple[Names, Known], data: bytes) -> None:
+    del data
+    names, known = remembered
+    for cards in (known.cards, known.former):
+        for units, given in ((cards.persons, names.persons), (cards.households, names.households)):
+            require(max(units.tolist(), default=-1) < len(given), "every unit of a card has a name")
+    now = Known.none().cards
+    require(known.former_after(now).size == known.cards.size + known.former.size, "nobody is forgotten")
+
+
+def _parse_carry(data: bytes) -> Carry:
+    path = fresh_path(".npz")
+    path.write_bytes(data)
+    try:
+        return Carry.read(path)
+    finally:
+        path.unlink()
+
+
+_CARRY = Carry(
+    np.array([0, 2], np.uint32), np.array([1, 0], np.uint32), np.array([1], np.uint32), np.array([0], np.uint32), 3, 2
+)
+
+
+def _check_carry(carry: Carry, data: bytes) -> None:
+    del data
+    require(carry.content_hash == _CARRY.content_hash, "a carry that is read is one that was written")
+
+
+def _carry_seeds() -> dict[str, bytes]:
+    path = fresh_path(".npz")
+    _CARRY.write(path)
+    whole = path.read_bytes()
+    path.unlink()
+    foreign = io.BytesIO()
+    np.savez(foreign, allow_pickle=False, counts=np.array([3, 2], np.uint64))
+    single = io.BytesIO()
+    np.save(single, np.zeros(3))
+    return {"whole": whole, "bad end": whole[:-1], "bad columns": foreign.getvalue(), "bad single": single.getvalue()}
+
+
+def _load_file(**changed: Any) -> bytes:
+    """A load's file of four cards, with some columns changed."""
     halves = make_pseudonyms(4).view(">u8").astype(np.uint64)
-    columns = {name: np.arange(4, dtype=np.uint8) for name in CENSUS_DICTIONARY.names}
+    units = {
+        f"{when}{unit}s": np.array([0, 1, 1, 0], np.uint32)
+        for when in ("", "former_")
+        for unit in ("person", "household")
+    }
+    file = io.BytesIO()
+    columns = {
+        "high": halves[:, 0],
+        "low": halves[:, 1],
+        **{name: np.arange(4, dtype=np.uint8) for name in CENSUS_DICTIONARY.names},
+        "counts": np.array([3, 2], np.uint64),
+        **made_names(3, 2).columns(),
+        "former_high": halves[:, 0] + np.uint64(1),
+        "former_low": halves[:, 1],
+        **units,
+    }
+    save = changed.pop("save", np.savez)
+    save(file, allow_pickle=False, **{**columns, **changed})
+    return file.getvalue()
 
-    def stored(high: Any, low: Any, **others: Any) -> bytes:
-        file = io.BytesIO()
-        np.savez(file, allow_pickle=False, high=high, low=low, **others)
-        return file.getvalue()
 
-    whole = stored(halves[:, 0], halves[:, 1], **columns)
-    compressed = io.BytesIO()
-    np.savez_compressed(compressed, allow_pickle=False, high=halves[:, 0], low=halves[:, 1], **columns)
+def _remembered_seeds() -> dict[str, bytes]:
+    return {
+        **_registry_seeds(),
+        "bad former unit": _load_file(former_households=np.array([0, 1, 2, 0], np.uint32)),
+        "bad former length": _load_file(former_low=np.zeros(3, np.uint64)),
+        "bad salt": _load_file(salt=np.zeros(16, np.uint8)),
+        "bad names": _load_file(person_names=np.zeros(3, "S15")),
+        "bad number of names": _load_file(person_names=np.zeros(2, "S16")),
+    }
+
+
+def _registry_seeds() -> dict[str, bytes]:
+    whole = _load_file()
+    strings, short = np.zeros(4, "U2"), np.zeros(2, np.uint64)
     return {
         "whole": whole,
-        "compressed": compressed.getvalue(),
-        "bad type": stored(halves[:, 0].astype(str), halves[:, 1], **columns),
-        "bad shape": stored(halves[:2, 0], halves[:, 1], **columns),
+        "compressed": _load_file(save=np.savez_compressed),
+        "bad type": _load_file(high=strings),
+        "bad shape": _load_file(high=short),
+        "bad unit": _load_file(persons=np.array([0, 1, 3, 0], np.uint32)),
+        "bad counts": _load_file(counts=np.array([2**63, 2], np.uint64)),
         # Compression method and encryption flag of the first member, in its own header and in the directory.
         "bad method": _patched(whole, 8, 10, b"\x63"),
         "bad lock": _patched(whole, 6, 8, b"\x01"),
@@ -253,10 +333,10 @@ def _sample_seeds() -> dict[str, bytes]:
 
 
 _BATCH = 3
-_SLOT_SECRETS = [bytes([slot + 1]) * SLOT_SECRET_BYTES for slot in range(2 * _BATCH)]
+_SLOT_SECRETS = [SlotSecret(bytes([slot + 1]) * SLOT_SECRET_BYTES) for slot in range(2 * _BATCH)]
 
 
-def _parse_slots(data: bytes) -> tuple[int, bytes]:
+def _parse_slots(data: bytes) -> tuple[int, SlotSecret]:
     """Which slot; and what stands where the first of two batches was. Then it is wiped, and all others are swept."""
     slot, folder = data[0] % (2 * _BATCH) if data else 0, fresh_path()
     secrets = SlotSecrets(folder)
@@ -279,15 +359,15 @@ def _parse_slots(data: bytes) -> tuple[int, bytes]:
         shutil.rmtree(folder)
 
 
-def _check_slots(read: tuple[int, bytes], data: bytes) -> None:
+def _check_slots(read: tuple[int, SlotSecret], data: bytes) -> None:
     slot, secret = read
     require(secret == _SLOT_SECRETS[slot], "a secret is the one that the log has committed to")
     at = 1 + slot * SLOT_SECRET_BYTES
-    require(slot >= _BATCH or data[at : at + SLOT_SECRET_BYTES] == secret, "a secret stands in its place")
+    require(slot >= _BATCH or data[at : at + SLOT_SECRET_BYTES] == secret.expose(), "a secret stands in its place")
 
 
 def _slot_seeds() -> dict[str, bytes]:
-    whole = b"".join(_SLOT_SECRETS[:_BATCH])
+    whole = b"".join(secret.expose() for secret in _SLOT_SECRETS[:_BATCH])
     return {
         "first": b"\0" + whole,
         "last": b"\2" + whole,
@@ -527,7 +607,27 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_registry_seeds,
         codes=frozenset({"INTEGRITY"}),
         mutations=500,
+        max_bytes=8192,
         words=(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY", b"'shape': (", b"'<u8'", b"'O'", b"9**9"),
+    ),
+    "remembered_units": Target(
+        parse=_parse_remembered,
+        check=_check_remembered,
+        covers=(Names.read, Known.read),
+        seeds=_remembered_seeds,
+        codes=frozenset({"INTEGRITY"}),
+        mutations=300,
+        max_bytes=8192,
+        words=(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY", b"'shape': (", b"'<u4'", b"'|S16'", b"9**9"),
+    ),
+    "carry": Target(
+        parse=_parse_carry,
+        check=_check_carry,
+        covers=(Carry.read,),
+        seeds=_carry_seeds,
+        codes=frozenset({"INTEGRITY"}),
+        mutations=300,
+        words=(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY", b"'shape': (", b"'<u4'", b"9**9"),
     ),
     "kept_sample": Target(
         parse=_parse_sample,

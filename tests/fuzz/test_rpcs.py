@@ -44,6 +44,7 @@ from broker_common.rpc.channel import MAX_MESSAGE_BYTES
 from broker_common.rpc.status import broker_error
 from broker_common.tlog.note import NoteSigner
 from census_node.config import LimitConfig
+from census_node.reservations import NOTHING_RESERVED
 
 SEED = "tripartite"
 CALL_SECONDS = 20.0
@@ -600,7 +601,7 @@ async def test_abandoned_streams_leave_nothing_behind(world: World, caplog: pyte
                 streamed.cancel()
         await until(lambda: not nodes.census._walks)
         assert nodes.census._places._value == nodes.census_limits.max_queries
-        assert world.census._reservations.units(charged={}, but="") == 0
+        assert world.census._reservations.reserved(charged={}, but="") == NOTHING_RESERVED
 
 
 async def test_abandoned_submissions_go_on_to_one_charge(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,6 +14,7 @@ import msgspec
 import tomli_w
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from fakes.registries import made_names
 from fakes.world import make_policy
 from fuzz.target import Cut, Finding, Target, fresh_path, joined, require
 
@@ -373,8 +374,10 @@ def _parse_census_source(data: bytes) -> None:
     path = fresh_path(".csv")
     path.write_bytes(data)
     try:
-        registry, report = read_registry(path, "load", _LINKAGE)
+        registry, names, report = read_registry(path, "load", _LINKAGE, made_names(1, 1))
         require(registry.size == report.linked, "the report counts the registry")
+        counts = (len(names.persons), len(names.households))
+        require(counts == (registry.person_count, registry.household_count), "every number has a name")
         require(report.rows == report.linked + report.without_card + report.rejected.count, "every row is counted once")
     finally:
         path.unlink()

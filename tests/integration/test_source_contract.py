@@ -10,11 +10,13 @@ from typing import Any, TypeAlias
 import duckdb
 import pytest
 from fakes.parquet import HEALTH_TYPES, parquet_from_csv
+from fakes.registries import made_names
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.source import Progress, RejectedRows
 from census_node.loading import read_registry
+from census_node.units import Cards
 from deploy.synthetic.population import write_sources
 from health_node.loading import load_people
 
@@ -40,9 +42,11 @@ def load_census(
     source: Path, directory: Path, max_rejected: int | None = None, progress: Progress | None = None
 ) -> Loaded:
     """The registry's file, byte by byte, and the report."""
-    registry, report = read_registry(source, "load", LINKAGE, max_rejected=max_rejected, progress=progress)
+    registry, names, report = read_registry(
+        source, "load", LINKAGE, made_names(0, 0), max_rejected=max_rejected, progress=progress
+    )
     path = directory / f"{source.name}.npz"
-    registry.write(path)
+    registry.write(path, names, Cards.none())
     return path.read_bytes(), (report.rows, report.linked, report.without_card), report.rejected
 
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import pytest
 from fakes.parquet import HEALTH_TYPES, parquet_from_csv
+from fakes.registries import made_names
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -106,7 +107,7 @@ def load_health(path: Path) -> int:
 
 def load_census(path: Path) -> int:
     """How many people are read."""
-    registry, _ = read_registry(path, "load", LINKAGE, max_rejected=POPULATION)
+    registry, _, _ = read_registry(path, "load", LINKAGE, made_names(0, 0), max_rejected=POPULATION)
     return registry.size
 
 

@@ -240,8 +240,8 @@ def test_until_a_shutdown_is_told_a_raised_cap_lets_no_sample_in(worlds: dict[st
     assert world.verify_log().charged_units == 2 * price_units(1)
 
 
-def quotable(world: World, scale: int) -> int:
-    """How many more answers at this scale a researcher is told of."""
+def quotable(world: World, scale: int) -> int | None:
+    """How many more answers at this scale a researcher is told of; None where that is not told."""
     with world.census.journal.reading() as state:
         return quotable_answers(state, world.policy, scale)
 

@@ -15,7 +15,7 @@ from broker_common.crypto.commitments import SALT_BYTES, hash_bytes
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price_units
 from broker_common.tlog.entries import Delivered, Released
-from census_node import ledger
+from census_node.charging import charge
 from census_node.outbox import Outbox
 from census_node.samples import SampleFolder
 from health_node.forwarding import Sample, VerifiedCharge
@@ -35,7 +35,7 @@ def charge_only(world: World, sample: OrderedSample) -> None:
     """Up to the durable charge, and no further."""
     admitted = world.admit(world.messages(sample))
     kept_as = SampleFolder(world.census_folder / "samples").write(admitted.pseudonyms, world.randomness)
-    assert ledger.charge(world.census.journal, admitted, kept_as, world.randomness)
+    assert charge(world.census.journal, admitted, kept_as, world.randomness)
 
 
 # --- the census node -------------------------------------------------------------------------------------------------

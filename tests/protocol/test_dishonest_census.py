@@ -20,7 +20,7 @@ from msgspec import structs
 from tripartite.v1 import answer_pb2, census_service_pb2, log_service_pb2
 
 from broker_common.crypto.certificates import Identity
-from broker_common.crypto.commitments import commit_slot
+from broker_common.crypto.commitments import SlotSecret, commit_slot
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError
 from broker_common.query.question import parse_question
 from broker_common.rpc.callers import set_caller
@@ -140,7 +140,7 @@ async def test_honest_quote_is_believed(world: World) -> None:
 
 
 def _fresh_commitment(_: World, quoted: census_service_pb2.QuoteResponse) -> None:
-    quoted.noise_slot.commitment = commit_slot(os.urandom(32), quoted.noise_slot.number)
+    quoted.noise_slot.commitment = commit_slot(SlotSecret(os.urandom(32)), quoted.noise_slot.number)
 
 
 def _fresh_entry(_: World, quoted: census_service_pb2.QuoteResponse) -> None:

@@ -22,6 +22,7 @@ from fakes.links import (
     on_the_wire,
     stream,
 )
+from fakes.registries import write_registry
 from fakes.world import CENSUS, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
@@ -746,7 +747,7 @@ async def test_charge_is_found_again_after_a_night(parties: Parties) -> None:
     sealed = world.sealed(order)
     world.clock.advance(30 * 86_400_000)
     loads = LoadFolder(world.census_folder / "registries", ".npz")
-    world.make_registry("f" * 16).write(loads.file("f" * 16))
+    write_registry(world.make_registry("f" * 16), loads.file("f" * 16))
     loads.put_in_force(world.census.journal, "f" * 16, "2016", world.linkage, os.urandom)
     world.adopt(make_policy(max_belief="0.7", scales=(20,)))
     service = parties.health(node=world.crash_health())

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes.registries import write_registry
 from fakes.world import RELEASE, OrderedSample, Pseudonyms, World, charge_and_answer, make_policy, make_pseudonyms, rows
 
-from broker_common.crypto.commitments import commit_set, hash_set
+from broker_common.crypto.commitments import SlotSecret, answer_salt, commit_answer, commit_set, hash_set
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import BrokerError, InternalError, RefusedError, StateUnknownError
 from broker_common.storage.loads import LoadFolder
@@ -51,7 +52,7 @@ def files_holding(world: World, secret: bytes, people: Pseudonyms) -> list[str]:
 def slot_secret(world: World, sample: OrderedSample) -> bytes:
     """The secret that the noise of its answer is to be made from."""
     slot = sample.order.body.noise_slot
-    return SlotSecrets(world.census_folder / "slots").read(slot.number, slot.commitment)
+    return SlotSecrets(world.census_folder / "slots").read(slot.number, slot.commitment).expose()
 
 
 @dataclass
@@ -72,9 +73,10 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Read:
         seen.samples.append(read_sample(samples, name, set_hash))
         return seen.samples[-1]
 
-    def secret(secrets: SlotSecrets, slot: int, commitment: bytes) -> bytes:
-        seen.secrets.append(read_secret(secrets, slot, commitment))
-        return seen.secrets[-1]
+    def secret(secrets: SlotSecrets, slot: int, commitment: bytes) -> SlotSecret:
+        read = read_secret(secrets, slot, commitment)
+        seen.secrets.append(read.expose())
+        return read
 
     monkeypatch.setattr(SampleFolder, "read", sample)
     monkeypatch.setattr(SlotSecrets, "read", secret)
@@ -183,6 +185,15 @@ def test_every_charge_has_a_noise_secret_of_its_own(world: World, kept: Read) ->
     assert len(set(kept.secrets)) == 10
 
 
+def test_receipt_hides_its_answer_behind_the_secret_of_its_slot(world: World, kept: Read) -> None:
+    """Auditors see every receipt: without a secret that nobody has kept, no count can be tried against one."""
+    orders = [world.order() for _ in range(2)]
+    answers = [world.open(order, world.answer(order)) for order in orders]
+    for order, answer, secret in zip(orders, answers, kept.secrets, strict=True):
+        assert answer.salt == answer_salt(SlotSecret(secret), order.hash)
+        assert answer.receipt.answer_hash == commit_answer(answer.salt, order.hash, answer.noisy_count)
+
+
 # --- what the charge decides -----------------------------------------------------------------------------------------
 
 
@@ -199,7 +210,7 @@ def other_policy(world: World) -> None:
 def other_registry(world: World, load: str = "f" * 16, release: str = "2016") -> None:
     """The operator loads another census."""
     loads = LoadFolder(world.census_folder / "registries", ".npz")
-    world.make_registry(load).write(loads.file(load))
+    write_registry(world.make_registry(load), loads.file(load))
     loads.put_in_force(world.census.journal, load, release, world.linkage, world.randomness)
 
 

@@ -28,6 +28,7 @@ from census_node.config import LimitConfig as CensusLimits
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode
 from census_node.registry import Registry
+from census_node.reservations import NOTHING_RESERVED
 from census_node.service import CensusService
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
@@ -245,7 +246,7 @@ async def test_refused_question_leaves_its_noise_slot_and_price_free(parties: Pa
     parties.relink("health")
     for _ in range(3):
         await failure(parties.service, world.order())
-    assert world.census._reservations.units(charged={}, but="") == 0
+    assert world.census._reservations.reserved(charged={}, but="") == NOTHING_RESERVED
 
 
 async def test_health_agency_of_no_chain_is_refused(world: World) -> None:

@@ -15,6 +15,7 @@ import pytest
 from fakes.pair import STAGES, Pair, gone
 from fakes.world import RELEASE, Order, Pseudonyms, World
 
+from broker_common.crypto.commitments import SlotSecret
 from broker_common.errors import REASONS, BrokerError
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.census_state import ChargedTicket
@@ -49,7 +50,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     def watched(
         pending: Pending,
         pseudonyms: Pseudonyms,
-        slot_secret: bytes,
+        slot_secret: SlotSecret,
         ticket: ChargedTicket,
         proof: Any,
         registry: Registry,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from fakes.registries import write_registry
 from fakes.world import HEALTH, OTHER_HEALTH, RESEARCHER, World, charge_and_answer, make_policy
 
 from broker_common.crypto.commitments import SALT_BYTES
@@ -180,7 +181,7 @@ def test_charge_names_what_the_ticket_and_the_manifest_say(world: World) -> None
     assert charge.active != charge.submitted
     assert set(Charged.__struct_fields__) == {
         *("query", "ticket", "slot", "scale", "units", "question", "researcher", "health", "load"),
-        *("manifest", "submitted", "active", "total"),
+        *("manifest", "submitted", "active", "ledger", "total"),
     }
 
 
@@ -195,7 +196,7 @@ def expire(world: World) -> None:
 def reload_census(world: World) -> None:
     """The operator loads another census, under another release."""
     loads = LoadFolder(world.census_folder / "registries", ".npz")
-    world.make_registry("f" * 16).write(loads.file("f" * 16))
+    write_registry(world.make_registry("f" * 16), loads.file("f" * 16))
     loads.put_in_force(world.census.journal, "f" * 16, "2016", world.linkage, os.urandom)
 
 

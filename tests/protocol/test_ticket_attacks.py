@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, charge_and_answer
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tripartite.v1 import condition_pb2, health_service_pb2, sample_pb2, ticket_pb2
 
+from broker_common.crypto.commitments import SlotSecret, commit_slot
 from broker_common.crypto.sealing import SEALING_KEY_BYTES
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, InvalidRequestError
@@ -316,6 +318,19 @@ def test_two_tickets_on_one_slot_admitted_at_once_are_charged_once(world: World)
     world.answer(first)
     with world.refusing("SLOT_UNUSABLE"):
         charge_and_answer(node, admitted)
+
+
+def test_slot_that_the_log_commits_to_otherwise_is_refused(world: World) -> None:
+    """Should the node itself come to hold another commitment than its log: the charge asks the log, and nothing is spent."""
+    number = world.reserve()
+    other = commit_slot(SlotSecret(os.urandom(32)), number)
+    held = world.census.slots._held
+    held[number] = replace(held[number], slot=replace(held[number].slot, commitment=other))
+    world.offered[number].commitment = other
+    order = world.order(slot=number)
+    admitted = world.admit(world.messages(world.sample(order)))
+    with world.refusing("SLOT_UNUSABLE"):
+        charge_and_answer(world.census, admitted)
 
 
 def test_slot_of_an_expired_quote_is_refused(world: World) -> None:

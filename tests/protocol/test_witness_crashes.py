@@ -177,19 +177,13 @@ def verify_recovers(world: World, order: Order) -> None:
 # --- noise secrets, their entry, its publication ---------------------------------------------------------------------
 
 
-def use_up(world: World) -> None:
-    """Quote until the next quote needs another batch."""
-    while not world.census.slots.is_low:
-        world.reserve()
-
-
 @pytest.mark.parametrize("when", ["at a start", "while serving"])
 def test_death_between_noise_secrets_and_their_entry(world: World, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     """Secrets that nothing commits to are wiped at the next start, which writes others under the same numbers."""
     if when == "at a start":
         world.crash_census()
     else:
-        use_up(world)
+        world.use_up_slots()
     before = secret_files(world)
     with monkeypatch.context() as patch, world.unchanged():
         patch.setattr("census_node.node.Slots", cut)
@@ -208,7 +202,7 @@ def test_death_between_the_entry_of_noise_slots_and_its_publication(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Committed and shown to nobody: those slots are void after the start, and their secrets gone."""
-    use_up(world)
+    world.use_up_slots()
     with monkeypatch.context() as patch:
         patch.setattr(Publication, "publish", cut)
         with pytest.raises(PowerCutError):
@@ -224,7 +218,7 @@ def test_death_between_the_entry_of_noise_slots_and_its_publication(
 
 def test_noise_slots_that_another_process_kept_from_the_log(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A backup holds the journal when a batch is due: that quote is told to come back, and the next one finds slots."""
-    use_up(world)
+    world.use_up_slots()
     before = secret_files(world)
     begin, held = Journal._begin, [1]
 

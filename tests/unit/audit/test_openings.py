@@ -121,7 +121,7 @@ def test_the_count_in_an_opening_is_said_to_be_the_agencys_word(history: History
         ({"count": 43}, "NOISE_WRONG", "query"),
         ({"count": 0}, "NOISE_WRONG", "query"),
         ({"slot": 2}, "OPENING_DIFFERS", "slot, slot secret"),
-        ({"slot": 2, "secret": slot_secret(2).hex()}, "OPENING_DIFFERS", ": slot, slot secret"),
+        ({"slot": 2, "secret": slot_secret(2).expose().hex()}, "OPENING_DIFFERS", ": slot, slot secret"),
         ({"secret": hash_bytes(b"drawn again").hex()}, "OPENING_DIFFERS", ": slot secret"),
         ({"submitted_set": "ab" * 32}, "OPENING_DIFFERS", ": submitted set, set that was counted"),
         ({"submitted_salt": "ab" * 32}, "OPENING_DIFFERS", ": submitted set"),

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fakes.disk import limited_files
+from fakes.registries import made_registry, write_registry
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,7 +40,7 @@ def registry_of(world: list[bytes], values: dict[str, list[int]] | None = None) 
     columns = {
         name: np.array((values or {}).get(name, [NO_VALUE] * len(world)), np.uint8) for name in CENSUS_DICTIONARY.names
     }
-    return Registry("load1", numbers[:, 0].copy(), numbers[:, 1].copy(), columns)
+    return made_registry("load1", numbers[:, 0].copy(), numbers[:, 1].copy(), columns)
 
 
 @given(world=worlds, asked=worlds)
@@ -188,7 +189,7 @@ def test_a_registry_survives_its_file(world: list[bytes], tmp_path_factory: pyte
     """What is read is what was written."""
     file = tmp_path_factory.mktemp("registry") / "load1.npz"
     registry = registry_of(world)
-    registry.write(file)
+    write_registry(registry, file)
     again = Registry.read(file, "load1")
     assert np.array_equal(again.high, registry.high)
     assert np.array_equal(again.low, registry.low)
@@ -201,7 +202,7 @@ def test_a_registry_survives_its_file(world: list[bytes], tmp_path_factory: pyte
 def test_a_damaged_file_is_refused(tmp_path: Path, damage: str) -> None:
     """Missing, cut or foreign files raise our own error, and nothing in them is executed."""
     file = tmp_path / "load1.npz"
-    registry_of([bytes(16)]).write(file)
+    write_registry(registry_of([bytes(16)]), file)
     match damage:
         case "missing":
             file.unlink()
@@ -225,11 +226,11 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: str) -> None:
 def test_disk_that_takes_no_more_leaves_the_old_load(tmp_path: Path) -> None:
     """A write that fails, at the first byte or later, is STORE_FAILED, and the file that was there is as it was."""
     path = tmp_path / "load1.npz"
-    registry_of([bytes(16)]).write(path)
+    write_registry(registry_of([bytes(16)]), path)
     before = path.read_bytes()
     for most in (0, 100, len(before) - 1):
         with limited_files(most), pytest.raises(InternalError) as caught:
-            registry_of([bytes(15) + bytes([number]) for number in range(99)]).write(path)
+            write_registry(registry_of([bytes(15) + bytes([number]) for number in range(99)]), path)
         assert caught.value.code == "STORE_FAILED"
         assert path.read_bytes() == before
         assert list(tmp_path.iterdir()) == [path]

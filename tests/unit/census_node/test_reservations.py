@@ -9,7 +9,7 @@ from census_node.reservations import Reservations
 
 def others(reservations: Reservations, *, but: str = "", charged: tuple[str, ...] = ()) -> int:
     """What everybody but one ticket holds."""
-    return reservations.units(charged=charged, but=but)
+    return reservations.reserved(charged=charged, but=but).units
 
 
 def test_a_price_is_held_against_others_and_not_against_its_own_ticket() -> None:
@@ -44,5 +44,5 @@ def test_a_charged_ticket_holds_nothing_beside_its_charge() -> None:
 
 def test_no_clock_ends_a_hold() -> None:
     """Neither a ticket's end, which its researcher names, nor a clock that jumps lets a second sample race the first."""
-    for method in (Reservations.hold, Reservations.units):
+    for method in (Reservations.hold, Reservations.reserved):
         assert not [name for name in inspect.signature(method).parameters if name.endswith("_ms")]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fakes.randomness import SeededRandomness
 
-from broker_common.crypto.commitments import commit_slot
+from broker_common.crypto.commitments import SlotSecret, commit_slot
 from broker_common.errors import InternalError
 from census_node.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
 
@@ -18,10 +18,15 @@ COUNT = 4
 BYTES = COUNT * SLOT_SECRET_BYTES
 
 
-def drawn(first: int = 0) -> list[bytes]:
+def drawn(first: int = 0) -> list[SlotSecret]:
     """The secrets of a batch, the same for the same first slot."""
     randomness = SeededRandomness(f"slots {first}")
-    return [randomness(SLOT_SECRET_BYTES) for _ in range(COUNT)]
+    return [SlotSecret(randomness(SLOT_SECRET_BYTES)) for _ in range(COUNT)]
+
+
+def whole(first: int = 0) -> bytes:
+    """A batch as its file holds it."""
+    return b"".join(each.expose() for each in drawn(first))
 
 
 @pytest.fixture
@@ -33,12 +38,12 @@ def secrets(tmp_path: Path) -> SlotSecrets:
     return made
 
 
-def secret(slot: int) -> bytes:
+def secret(slot: int) -> SlotSecret:
     """What was drawn for a slot."""
     return drawn(slot // COUNT * COUNT)[slot % COUNT]
 
 
-def read(secrets: SlotSecrets, slot: int) -> bytes:
+def read(secrets: SlotSecrets, slot: int) -> SlotSecret:
     """The secret as the log has committed to it."""
     return secrets.read(slot, commit_slot(secret(slot), slot))
 
@@ -104,10 +109,10 @@ def test_secrets_are_their_owners_alone(tmp_path: Path) -> None:
 
 def test_an_attempt_that_nobody_committed_to_gives_way(secrets: SlotSecrets) -> None:
     """Secrets are drawn anew for the next attempt, and nothing is left of those of the first, half-written or longer."""
-    for left_over in (drawn(COUNT), drawn(COUNT)[:1], [bytes(32)] * 99):
+    for left_over in (drawn(COUNT), drawn(COUNT)[:1], [SlotSecret(bytes(32))] * 99):
         secrets.write(8, left_over)
         secrets.write(8, drawn(8))
-        assert files(secrets)["0000000000000008.slots"] == b"".join(drawn(8))
+        assert files(secrets)["0000000000000008.slots"] == whole(8)
         assert read(secrets, 8 + COUNT - 1) == drawn(8)[-1]
 
 
@@ -136,7 +141,7 @@ def test_wiping_is_flushed(secrets: SlotSecrets, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(os, "fsync", seen)
     secrets.wipe(5)
     assert flushed == [files(secrets)["0000000000000004.slots"]]
-    assert secret(5) not in flushed[0]
+    assert secret(5).expose() not in flushed[0]
 
 
 @pytest.mark.parametrize("slot", [2 * COUNT, 99, 2**53 - 1])
@@ -178,7 +183,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "one bit": lambda content: content[:64] + bytes([content[64] ^ 1]) + content[65:],
     "moved by one": lambda content: b"\0" + content,
     "zeros": lambda content: bytes(len(content)),
-    "those of another batch": lambda _: b"".join(drawn(COUNT)),
+    "those of another batch": lambda _: whole(COUNT),
 }
 
 
@@ -209,7 +214,7 @@ def test_a_sweep_leaves_the_secrets_of_charges_that_wait_for_their_answer(secret
     secrets.sweep({1, 9, 10, 99})
     assert sorted(files(secrets)) == ["0000000000000000.slots", "0000000000000008.slots", "README"]
     assert [witnesses[slot // COUNT * COUNT].read_bytes()[slot % COUNT * 32 :][:32] for slot in range(12)] == [
-        secret(slot) if slot in {1, 9, 10} else bytes(32) for slot in range(12)
+        secret(slot).expose() if slot in {1, 9, 10} else bytes(32) for slot in range(12)
     ]
     assert [read(secrets, slot) for slot in (1, 9, 10)] == [secret(slot) for slot in (1, 9, 10)]
     secrets.sweep(())
@@ -220,13 +225,13 @@ def test_a_sweep_leaves_the_secrets_of_charges_that_wait_for_their_answer(secret
 def test_what_is_left_of_a_secret_is_overwritten(secrets: SlotSecrets) -> None:
     """A damaged file, whose last secret was cut short: half of a secret is as much of one as another half."""
     path = secrets.path / "0000000000000000.slots"
-    path.write_bytes(b"".join(drawn())[:-16])
+    path.write_bytes(whole()[:-16])
     secrets.sweep({0})
-    assert path.read_bytes()[:SLOT_SECRET_BYTES] == secret(0)
+    assert path.read_bytes()[:SLOT_SECRET_BYTES] == secret(0).expose()
     assert not any(path.read_bytes()[SLOT_SECRET_BYTES:])
-    path.write_bytes(b"".join(drawn())[:-16])
+    path.write_bytes(whole()[:-16])
     secrets.wipe(3)
-    assert path.read_bytes() == b"".join(drawn()[:3]) + bytes(SLOT_SECRET_BYTES)
+    assert path.read_bytes() == whole()[:-SLOT_SECRET_BYTES] + bytes(SLOT_SECRET_BYTES)
 
 
 def test_a_sweep_removes_half_written_files(secrets: SlotSecrets) -> None:

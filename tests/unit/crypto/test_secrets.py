@@ -13,6 +13,7 @@ import pytest
 import structlog
 
 from broker_common.crypto.certificates import TlsCredentials
+from broker_common.crypto.commitments import SlotSecret
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.sampling import SamplingKey
@@ -35,6 +36,7 @@ SECRETS: dict[str, object] = {
     "linkage key": LinkageKey(RAW),
     "linkage chain": LinkageChain([LinkageKey(bytes(32)), LinkageKey(RAW)]),
     "sampling key": SamplingKey(RAW),
+    "slot secret": SlotSecret(RAW),
     "exact count": ExactCount(COUNT),
     "TLS credentials": TlsCredentials(MARK, MARK),
     "opening": Opening(
@@ -119,7 +121,7 @@ def test_copying_a_secret_raises(secret: object, duplicate: Callable[[object], o
 
 
 @pytest.mark.parametrize(
-    "name", ["signing key", "opening key", "linkage key", "linkage chain", "sampling key", "exact count"]
+    "name", ["signing key", "opening key", "linkage key", "linkage chain", "sampling key", "slot secret", "exact count"]
 )
 def test_no_wire_encoder_knows_a_secret(name: str) -> None:
     """The JSON encoder of this project cannot be handed a key or a count."""
@@ -164,6 +166,8 @@ def test_a_key_of_another_length_is_refused(size: int) -> None:
         LinkageKey(bytes(size))
     with pytest.raises(ValueError, match="SamplingKey needs exactly 32 bytes"):
         SamplingKey(bytes(size))
+    with pytest.raises(ValueError, match="SlotSecret needs exactly 32 bytes"):
+        SlotSecret(bytes(size))
 
 
 def test_a_secret_survives_its_text_form() -> None:

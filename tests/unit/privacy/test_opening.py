@@ -8,7 +8,7 @@ import pickle
 import msgspec
 import pytest
 
-from broker_common.crypto.commitments import answer_salt, commit_answer, commit_set, commit_slot, noise_seed
+from broker_common.crypto.commitments import SlotSecret, answer_salt, commit_answer, commit_set, commit_slot, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.sealing import OpeningKey, opening_info
 from broker_common.errors import InvalidRequestError
@@ -16,7 +16,7 @@ from broker_common.privacy.discrete_laplace import add_noise
 from broker_common.privacy.opening import SEALED_OPENING_BYTES, Opening, make_opening, open_opening, seal_opening
 from broker_common.values import ExactCount
 
-TICKET, SECRET, LOAD = "ab" * 32, bytes(range(32)), "6f1d0c7be29a4458"
+TICKET, SECRET, LOAD = "ab" * 32, SlotSecret(bytes(range(32))), "6f1d0c7be29a4458"
 SUBMITTED, ACTIVE = (b"\1" * 32, b"\2" * 32), (b"\3" * 32, b"\4" * 32)
 
 

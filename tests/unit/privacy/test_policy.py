@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError
-from broker_common.privacy import policy as policy_module
 from broker_common.privacy.accounting import UNITS_PER_NAT
 from broker_common.privacy.policy import MAX_POLICY_BYTES, Policy, parse_policy, parse_signed_policy, verify_policy
 
@@ -90,7 +89,7 @@ OTHER_SPELLINGS = {
     "spaces": respelled(lambda _: None, separators=(", ", ": ")),
     "keys in another order": respelled(lambda tree: tree.update(accounting=tree.pop("accounting")), sort_keys=False),
     "newline at the end": DOCUMENT + b"\n",
-    "duplicate key": DOCUMENT.replace(b'"format":1', b'"format":1,"format":1'),
+    "duplicate key": DOCUMENT.replace(b'"format":2', b'"format":2,"format":2'),
     "default left out": respelled(lambda tree: tree.pop("format")),
     "escaped letter": DOCUMENT.replace(b'"strict"', b'"\\u0073trict"'),
 }
@@ -104,8 +103,8 @@ def test_another_spelling_is_refused(document: bytes) -> None:
 
 
 WRONG = {
-    "float": DOCUMENT.replace(b'"format":1', b'"format":1.0'),
-    "exponent": DOCUMENT.replace(b'"format":1', b'"format":1e0'),
+    "float": DOCUMENT.replace(b'"format":2', b'"format":2.0'),
+    "exponent": DOCUMENT.replace(b'"format":2', b'"format":2e0'),
     "nothing": b"",
     "not JSON": b"\xff",
     "a list": b"[]",
@@ -114,8 +113,10 @@ WRONG = {
     "broken UTF-8": DOCUMENT.replace(b"strict", b"str\xffct"),
     "unknown field": with_fields(extra=1),
     "missing field": respelled(lambda tree: tree.pop("max_belief")),
-    "another format": with_fields(format=2),
+    "the format before": with_fields(format=1),
+    "a format to come": with_fields(format=3),
     "another accounting": with_fields(accounting="none"),
+    "another unit": with_fields(unit="province"),
     "number as text": with_fields(open_quotes="4"),
     "no scales": with_fields(scales=[]),
     "scale 0": with_fields(scales=[0, 30]),
@@ -130,6 +131,10 @@ WRONG = {
     "no people": with_fields(max_sample=0),
     "people beyond 32 bits": with_fields(max_sample=2**32),
     "answers gone at once": with_fields(answer_retention_ms=59_999),
+    "negative number of answers": with_fields(max_answers=-1),
+    "answers beyond 32 bits": with_fields(max_answers=2**32),
+    "samples kept for ever": with_fields(sample_retention_ms=10 * 366 * 86_400_000 + 1),
+    "samples gone before they came": with_fields(sample_retention_ms=-1),
 }
 
 
@@ -163,6 +168,13 @@ def test_scales_that_the_cap_cannot_pay_are_refused() -> None:
     # ln(0.51 / 0.49) is 0.0400: scale 25 costs 0.04 nat, rounded up; scale 24 does not fit.
     assert problem(with_fields(max_belief="0.51", scales=[1, 24])) == "admits no scale that its own cap pays for"
     assert parse_policy(with_fields(max_belief="0.51", scales=[1, 25])).scales == (1, 25)
+
+
+def test_a_unit_is_named_where_it_means_something() -> None:
+    """Strict accounting charges everyone alike: a policy that promised households more would promise nothing."""
+    assert "strict accounting charges everyone alike" in problem(with_fields(unit="household"))
+    for unit in ("person", "household"):
+        assert parse_policy(with_fields(accounting="per_person", unit=unit)).unit == unit
 
 
 def test_an_endless_document_is_refused_unread() -> None:
@@ -204,6 +216,8 @@ def test_a_signed_policy_is_read_only_under_its_agencys_key() -> None:
         {"forward_delay_ms": 1, "answer_delay_ms": 1},
         {"open_quotes": 1},
         {"max_sample": 1},
+        {"max_answers": 100},
+        {"sample_retention_ms": 0},
     ],
 )
 def test_what_lets_nobody_learn_more_weakens_nothing(changes: dict[str, Any]) -> None:
@@ -222,15 +236,42 @@ def test_a_higher_cap_weakens_and_says_by_how_much() -> None:
     assert policy().weakens(least) == ()
 
 
-def test_charging_fewer_people_weakens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaving `strict`, where an answer charges everybody, lowers charges; coming back to it does not."""
-    monkeypatch.setattr(policy_module, "_ACCOUNTINGS", ("strict", "few"))
-    fewer = policy(accounting="few")
+PERSONS = policy(accounting="per_person")
+HOUSEHOLDS = policy(accounting="per_person", unit="household")
+
+
+@pytest.mark.parametrize("fewer", [PERSONS, HOUSEHOLDS])
+def test_charging_fewer_people_weakens(fewer: Policy) -> None:
+    """Leaving `strict`, where an answer charges everybody, lowers charges, whatever the unit."""
     ((code, sentence),) = fewer.weakens(policy())
     assert code == "CHARGE_LOWERED"
-    assert "'few' charges fewer people than 'strict'" in sentence
-    assert policy().weakens(fewer) == ()
-    assert len(policy(accounting="few", max_belief="0.9").weakens(policy())) == 2
+    assert "'per_person' charges fewer people than 'strict'" in sentence
+    higher = policy(accounting="per_person", unit=fewer.unit, max_belief="0.9")
+    assert [weakness.code for weakness in higher.weakens(policy())] == ["CAP_RAISED", "CHARGE_LOWERED"]
+
+
+def test_charging_everybody_weakens_nothing_that_was_promised_to_a_person() -> None:
+    """Coming back to `strict` takes no confirmation."""
+    assert policy().weakens(PERSONS) == ()
+
+
+@pytest.mark.parametrize("after", [PERSONS, policy()])
+def test_a_budget_per_person_after_one_per_household_weakens(after: Policy) -> None:
+    """An answer about four people of one household was charged four times; now it is charged once, also by `strict`."""
+    ((code, sentence),) = after.weakens(HOUSEHOLDS)
+    assert code == "CHARGE_LOWERED"
+    assert "a budget per person instead of one per household" in sentence
+    assert HOUSEHOLDS.weakens(PERSONS) == ()
+
+
+@pytest.mark.parametrize(("before", "after"), [(100, 101), (100, 0), (1, 2**32 - 1)])
+def test_allowing_more_answers_weakens(before: int, after: int) -> None:
+    """By one is enough, and no limit at all is the largest; fewer answers weaken nothing."""
+    fewer, more = policy(max_answers=before), policy(max_answers=after)
+    ((code, sentence),) = more.weakens(fewer)
+    assert code == "ANSWERS_RAISED"
+    assert sentence == f"it allows {after or 'any number of'} answers instead of {before}"
+    assert fewer.weakens(more) == fewer.weakens(fewer) == ()
 
 
 @pytest.mark.parametrize("name", ["forward_delay_ms", "answer_delay_ms", "release_tick_ms"])

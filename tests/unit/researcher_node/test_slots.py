@@ -12,7 +12,7 @@ from fakes.shown_log import TIME_S, ShownLog
 from fakes.world import FRENCH, PROJECT, RESEARCHER
 from tripartite.v1 import census_service_pb2, ticket_pb2
 
-from broker_common.crypto.commitments import commit_slot
+from broker_common.crypto.commitments import SlotSecret, commit_slot
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import PeerUnavailableError
 from broker_common.query.dictionary import Dictionary
@@ -114,7 +114,7 @@ def borrowed_cosignature(quote: Quote, log: ShownLog) -> None:
 def late_commitment(quote: Quote, log: ShownLog) -> None:
     """A secret that was drawn when the question was known: its commitment is not in the log."""
     del log
-    quote.noise_slot.commitment = commit_slot(os.urandom(32), quote.noise_slot.number)
+    quote.noise_slot.commitment = commit_slot(SlotSecret(os.urandom(32)), quote.noise_slot.number)
 
 
 def late_entry(quote: Quote, log: ShownLog) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -39,7 +40,7 @@ from msgspec import structs
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import UNITS_PER_NAT, price_units
-from broker_common.privacy.policy import Policy, Weakness
+from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Delivered, Entry, Event, Expired, Reopened, Settled, Shutdown
 from broker_common.tlog.orders import Act
@@ -50,6 +51,7 @@ PRICE_30 = price_units(30)
 PRICE_1 = price_units(1)
 # One answer at scale 1 and one at scale 2 empty this cap but for less than any admissible price.
 TIGHT = policy(scales=(1, 2))
+PERSONS = policy(accounting="per_person")
 OTHER_AGENCY = SigningKey(Purpose.POLICY, bytes(32))
 OTHER_OPERATOR = SigningKey(Purpose.OPERATOR, bytes(32))
 # What comes next in a log; what the operator signs depends on the place where it stands.
@@ -101,6 +103,9 @@ BY_BUDGET = Shutdown(reason="budget", note="")
 EXHAUSTED: tuple[Step, ...] = (*BEGINNING, adopted(TIGHT), loaded(), slots(), charged(1, scale=1))
 SHUT: tuple[Step, ...] = (*CHARGED, shut_down)
 SPENT: tuple[Step, ...] = (*EXHAUSTED, BY_BUDGET)
+BY_PERSON: tuple[Step, ...] = (*BEGINNING, adopted(PERSONS), loaded(), slots())
+# One answer, and no more is allowed.
+COUNTED_OUT: tuple[Step, ...] = (*BEGINNING, adopted(policy(max_answers=1)), loaded(), slots(), charged(1))
 # Under it a scale fits what EXHAUSTED has charged, within the same cap.
 COARSER = policy(scales=(1, 2, 30))
 HIGHER = policy(max_belief="0.81")
@@ -141,6 +146,11 @@ def forged(act: Act, forgery: Forgery, rules: Policy = HIGHER) -> Step:
                 return Shutdown(reason="operator", note=order.note, signature=signature, key_id=key_id)
 
     return event
+
+
+def to_persons(number: int, **changes: Any) -> Step:
+    """A charge that falls on the people of its sample."""
+    return lambda state: charged(number, before=state.charged_units, **{"ledger": hash_of(5)} | changes)
 
 
 def changed(step: Callable[[CensusState], Event], **changes: str) -> Step:
@@ -216,7 +226,15 @@ BREACHES = [
         Breach("CAP_RAISED", READY, changed(lambda state: confirmed(state, HIGHER), **change))
         for change in ({"confirmation": ""}, {"confirmation_key_id": ""}, {"note": "another"}, {"confirmation": "x"})
     ),
+    Breach("CHARGE_LOWERED", READY, unconfirmed(PERSONS)),
+    Breach("CHARGE_LOWERED", READY, forged("adopt", Forgery({"sequence": 9}), PERSONS)),
+    Breach(
+        "CHARGE_LOWERED", (*BEGINNING, adopted(policy(accounting="per_person", unit="household"))), unconfirmed(PERSONS)
+    ),
+    Breach("ANSWERS_RAISED", COUNTED_OUT[:-1], unconfirmed(policy(max_answers=2))),
+    Breach("ANSWERS_RAISED", (*COUNTED_OUT, BY_BUDGET), unconfirmed(policy())),
     Breach("ORDER_UNASKED", BEGINNING, lambda state: confirmed(state, policy())),
+    Breach("ORDER_UNASKED", BY_PERSON, lambda state: confirmed(state, policy())),
     Breach("ORDER_UNASKED", READY, lambda state: confirmed(state, policy(max_belief="0.7"))),
     Breach("ORDER_UNASKED", READY, adopted(policy(max_belief="0.7"), note="why not")),
     Breach("ORDER_UNASKED", READY, adopted(policy(max_belief="0.7"), confirmation_key_id=OPERATOR_KEY.key_id)),
@@ -237,6 +255,8 @@ BREACHES = [
     Breach("LINKAGE_REPEATED", RELINKED, relinked("load3", previous=chain_of(2), linkage=chain_of(1))),
     Breach("CHARGE_LOAD", RELINKED, charged(1)),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, relinked()),
+    Breach("SHUTDOWN_MISSING", COUNTED_OUT, charged(2, before=PRICE_30)),
+    Breach("SHUTDOWN_MISSING", (*CHARGED, adopted(policy(max_answers=1))), charged(2, before=PRICE_30)),
     Breach("CHARGE_WITHOUT_POLICY", (*BEGINNING, loaded()), charged(1)),
     Breach("CHARGE_AFTER_SHUTDOWN", SHUT, charged(2, before=PRICE_30)),
     Breach("NOT_REGISTERED", READY, charged(1, researcher="mallory")),
@@ -256,7 +276,13 @@ BREACHES = [
     Breach("CHARGE_WRONG", READY, charged(1, units=PRICE_30 - 1, total=PRICE_30 - 1)),
     Breach("CHARGE_WRONG", READY, charged(1, units=0, total=0)),
     Breach("CAP_PASSED", (*READY, charged(1, scale=1)), charged(2, before=PRICE_1, scale=1)),
+    Breach("CAP_PASSED", (*BY_PERSON, to_persons(1, scale=1), adopted()), charged(2, before=PRICE_1, scale=1)),
+    Breach("LEDGER_UNNAMED", BY_PERSON, charged(1)),
+    Breach("LEDGER_UNNAMED", READY, to_persons(1)),
+    Breach("LEDGER_UNNAMED", (*BY_PERSON, to_persons(1), adopted()), to_persons(2)),
     Breach("TOTAL_WRONG", CHARGED, charged(2, before=0)),
+    # The total counts every answer, whomever it was charged to.
+    Breach("TOTAL_WRONG", (*BY_PERSON, to_persons(1)), charged(2, before=0, ledger=hash_of(6))),
     Breach("TOTAL_WRONG", READY, charged(1, before=1)),
     Breach("TICKET_CHARGED_TWICE", CHARGED, charged(2, before=PRICE_30, ticket=hash_of(1))),
     Breach("QUERY_REUSED", CHARGED, charged(2, before=PRICE_30, query=f"{1:032x}")),
@@ -326,6 +352,8 @@ BREACHES = [
     Breach("REOPENED_WHILE_OPEN", CHARGED, reopened),
     Breach("REOPENED_WHILE_OPEN", (*SHUT, reopened), reopened),
     Breach("NOTHING_FITS", SPENT, reopened),
+    Breach("NOTHING_FITS", (*COUNTED_OUT, BY_BUDGET), reopened),
+    Breach("NOTHING_FITS", (*COUNTED_OUT, BY_BUDGET, adopted(policy(max_answers=1, open_quotes=9))), reopened),
     Breach("NOTHING_FITS", (*SPENT, adopted(policy(max_belief="0.7", scales=(2,)))), reopened),
     Breach("NOTHING_FITS", (*BEGINNING, shut_down), reopened),
     Breach("ORDER_WITHOUT_REASON", CHARGED, lambda state: shut_down(state, note="")),
@@ -403,7 +431,7 @@ def test_every_rule_has_a_breach() -> None:
         for constant in method.__code__.co_consts
         if isinstance(constant, str) and constant.isupper()
     }
-    tested_below = {"SEQUENCE", "TIME_BACKWARDS", "POLICY", "CHARGE_LOWERED", "DELAY_SHORTENED"}
+    tested_below = {"SEQUENCE", "TIME_BACKWARDS", "POLICY", "DELAY_SHORTENED"}
     once = {"EXPIRED_TWICE", "DELIVERY_AFTER_EXPIRY"}  # need time to pass before them; see the test of expiry
     assert codes - tested_below == {breach.code for breach in BREACHES} | once
 
@@ -464,18 +492,77 @@ def test_the_first_policy_takes_no_confirmation() -> None:
     assert state_after(*BEGINNING, adopted(policy(max_belief="0.99"))).policy == policy(max_belief="0.99")
 
 
-def test_lowering_a_charge_takes_the_operators_confirmation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As raising the cap does, under a code of its own; what weakens a policy is the policy's to say."""
-    rules = policy(open_quotes=5)
-    monkeypatch.setattr(Policy, "weakens", lambda *_: (Weakness("CHARGE_LOWERED", "it lowers the charge"),))
-    state = state_after(*BEGINNING, adopted())
-    for event in (adopted(rules), forged("adopt", Forgery({"sequence": 9}), rules)):
-        entry = entry_after(state, event_of(state, event))
-        assert refusal(state, entry) == "CHARGE_LOWERED"
-    with pytest.raises(ReplayError, match="it lowers the charge; the operator did not confirm it"):
+@pytest.mark.parametrize(
+    ("before", "rules"),
+    [
+        (policy(), PERSONS),
+        (policy(accounting="per_person", unit="household"), PERSONS),
+        (policy(max_answers=1), policy(max_answers=2)),
+        (policy(max_answers=1), policy()),
+    ],
+)
+def test_charging_fewer_people_or_allowing_more_answers_takes_the_operators_confirmation(
+    before: Policy, rules: Policy
+) -> None:
+    """As raising the cap does, each under a code of its own; the way back takes none."""
+    state = state_after(*BEGINNING, adopted(before))
+    sentence = re.escape(rules.weakens(before)[0].text)
+    with pytest.raises(ReplayError, match=f"{sentence}; the operator did not confirm it"):
         state.apply(entry_after(state, adopted(rules)))
     state.apply(entry_after(state, confirmed(state, rules)))
     assert state.policy == rules
+    state.apply(entry_after(state, adopted(before)))
+
+
+def test_charges_to_persons_are_nobody_elses() -> None:
+    """Under per-person accounting the sum of all answers may pass the cap; what everybody was charged may not."""
+    state = state_after(*BY_PERSON, *(to_persons(number, scale=1) for number in range(5)))
+    assert (state.charged_units, state.common_units, state.everyones_units) == (5 * PRICE_1, 0, 0)
+    assert state.charged_units > PERSONS.cap
+    assert (state.anything_fits, state.must_shut_down) == (True, False)
+
+
+def test_strict_charges_stay_everybodys_under_per_person_accounting() -> None:
+    """What strict accounting has charged is nobody's to get back: persons start from it."""
+    state = state_after(*READY, charged(1, scale=1), lambda state: confirmed(state, PERSONS))
+    assert (state.charged_units, state.common_units, state.everyones_units) == (PRICE_1, PRICE_1, PRICE_1)
+    assert refusal(state, entry_after(state, event_of(state, to_persons(2, scale=1)))) == "CAP_PASSED"
+    state.apply(entry_after(state, event_of(state, to_persons(2))))
+    assert (state.charged_units, state.everyones_units) == (PRICE_1 + PRICE_30, PRICE_1)
+
+
+def test_strict_accounting_counts_every_answer_that_persons_were_charged_for() -> None:
+    """Nobody remembers for the log who was in which sample, so everybody might have been; too many shut it down."""
+    state = state_after(*BY_PERSON, to_persons(1, scale=1), adopted())
+    assert (state.everyones_units, state.common_units) == (PRICE_1, 0)
+    state.apply(entry_after(state, charged(2, before=PRICE_1)))
+    assert (state.everyones_units, state.common_units) == (PRICE_1 + PRICE_30, PRICE_30)
+    state = state_after(*BY_PERSON, to_persons(1, scale=1), to_persons(2, scale=1), adopted())
+    assert state.must_shut_down
+    state = state_after(*BY_PERSON, to_persons(1, scale=1), to_persons(2, scale=1), adopted(), BY_BUDGET)
+    assert refusal(state, entry_after(state, reopened(state))) == "NOTHING_FITS"
+    # Back among those who remember, something fits.
+    back: tuple[Step, ...] = (lambda state: confirmed(state, PERSONS), reopened, to_persons(3))
+    for step in back:
+        state.apply(entry_after(state, event_of(state, step)))
+    assert (state.everyones_units, state.charged_units) == (0, 2 * PRICE_1 + PRICE_30)
+
+
+@pytest.mark.parametrize("accounting", ["strict", "per_person"])
+def test_the_last_allowed_answer_shuts_the_service_down(accounting: str) -> None:
+    """Whatever is left of the budget; a policy that allows more, confirmed, and a reopening go on."""
+    rules = policy(accounting=accounting, max_answers=3)
+    charge = to_persons if accounting == "per_person" else lambda number: to_persons(number, ledger="")
+    state = state_after(*BEGINNING, adopted(rules), loaded(), slots(), charge(1), charge(2))
+    assert not state.must_shut_down
+    state.apply(entry_after(state, event_of(state, charge(3))))
+    assert (state.must_shut_down, state.anything_fits) == (True, False)
+    state.apply(entry_after(state, BY_BUDGET))
+    more = policy(accounting=accounting, max_answers=4)
+    on: tuple[Step, ...] = (lambda state: confirmed(state, more), reopened, charge(4))
+    for step in on:
+        state.apply(entry_after(state, event_of(state, step)))
+    assert (state.answers, state.must_shut_down) == (4, True)
 
 
 @pytest.mark.parametrize("name", ["forward_delay_ms", "answer_delay_ms", "release_tick_ms"])
@@ -701,6 +788,7 @@ def test_the_summary_says_what_start_up_compares() -> None:
         "policy": policy().hash.hex(),
         "answers": 1,
         "charged_units": PRICE_30,
+        "common_units": PRICE_30,
         "load": "load1",
         "shut_down": 1,
     }

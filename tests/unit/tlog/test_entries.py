@@ -129,6 +129,7 @@ EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
             manifest=hashes,
             submitted=hashes,
             active=hashes,
+            ledger=st.just("") | hashes,
             total=counts,
         ),
     ),

@@ -1,0 +1,251 @@
+"""The ledgers that a process works with: folded from their steps, charged, put into snapshots, and relieved of membership.
+
+    newest snapshot -> the steps after it -> what other processes add
+
+In memory stands what the rows say, never more: a decision is applied after its row is durable. Whoever charges holds the
+lock from the decision to the end of the transaction, and takes it before the journal's.
+
+Compaction, off the path of queries: the ledgers as they stand go into a file, a step names it, and with that step whatever
+has been kept long enough is erased from the rows; the files go after the commit. A crash in between leaves files that no
+step names, which the next start sweeps away.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from sqlite_utils import Database
+
+from broker_common.crypto.commitments import commit_charge, commit_set
+from broker_common.crypto.linkage import LinkageKey
+from broker_common.errors import InternalError, RefusedError
+from broker_common.storage.journal import Journal, Transaction
+from broker_common.tlog.census_state import CensusState, ChargedTicket
+from broker_common.tlog.entries import Charged, Entry
+from broker_common.values import Randomness
+from census_node.ledger_steps import LedgerSteps, Step, charge_digest
+from census_node.ledgers import Decision, Ledgers, digest_after
+from census_node.linked import Linked
+from census_node.samples import SampleFolder
+from census_node.snapshots import SnapshotFolder
+from census_node.units import Carry
+
+__all__ = ["LedgerBook", "verify_sample"]
+
+# A snapshot is made when so many charges, or pseudonyms that are new, have come since the last one.
+_MOST_CHARGES = 256
+_MOST_NEW = 1_000_000
+
+
+class LedgerBook:
+    """Both ledgers and where their history stands."""
+
+    def __init__(
+        self,
+        journal: Journal[CensusState],
+        *,
+        samples: SampleFolder,
+        snapshots: SnapshotFolder,
+        most_pseudonyms: int,
+        randomness: Randomness,
+    ) -> None:
+        self._journal = journal
+        self._samples = samples
+        self._snapshots = snapshots
+        # Of one health agency.
+        self._most_pseudonyms = most_pseudonyms
+        self._randomness = randomness
+        self._lock = threading.RLock()
+        self._compacting = threading.Lock()
+        self._ledgers = Ledgers()
+        # The last step that the ledgers hold, and how many charges since the last snapshot.
+        self._place = 0
+        self._charges = 0
+
+    # --- charging --------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def charging(self) -> Iterator[None]:
+        """Nobody else charges meanwhile. Taken before the journal's lock."""
+        with self._lock:
+            yield
+
+    def current(self, db: Database, state: CensusState) -> Ledgers:
+        """The ledgers with every step that is durable. Inside a transaction or reading, while `charging`.
+
+        Raises:
+            InternalError: INTEGRITY, rows, files and log do not tell one story; SAMPLE_LOST.
+        """
+        self._catch_up(LedgerSteps(db), state.tickets)
+        return self._ledgers
+
+    def verify_space(self, ledgers: Ledgers, sample: Linked, decision: Decision, organisation: str) -> None:
+        """Return only if the agency's pseudonyms that were never submitted before still find a place.
+
+        SECURITY: a function of what it has submitted, found in the census or not. An honest agency's never run out.
+
+        Raises:
+            RefusedError: PSEUDONYMS_EXHAUSTED.
+        """
+        if ledgers.would_introduce(sample, decision, organisation) > self._most_pseudonyms:
+            raise RefusedError("PSEUDONYMS_EXHAUSTED", limit=self._most_pseudonyms)
+
+    def charged(self, sample: Linked, decision: Decision, step: Step, place: int) -> None:
+        """Apply a decision whose step, now durable, stands at `place`."""
+        self._ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
+        self._place, self._charges = place, self._charges + 1
+
+    # --- folding ---------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """At a start, before anything is written: remove what no step names, and fold what there is.
+
+        Raises:
+            InternalError: INTEGRITY, rows, files and log do not tell one story; SAMPLE_LOST.
+        """
+        # A transaction, because another process may be writing a file that it is about to name.
+        with self._lock, self._journal.transaction() as transaction:
+            steps, state = LedgerSteps(transaction.db), transaction.state
+            self._snapshots.sweep(steps.files())
+            self.current(transaction.db, state)
+            # Of rows that are missing at the end no digest would tell.
+            if steps.charges != sum(bool(ticket.charge.ledger) for ticket in state.tickets.values()):
+                raise InternalError("INTEGRITY", problem="the ledgers and the log do not hold the same charges")
+
+    def _catch_up(self, steps: LedgerSteps, tickets: Mapping[str, ChargedTicket]) -> None:
+        if steps.newest == self._place:
+            return
+        if self._place == 0 or steps.newest_relink > self._place:
+            self._begin(steps)
+        for step in steps.after(self._place):
+            self._fold(step, tickets)
+            self._place = step.place
+
+    def _begin(self, steps: LedgerSteps) -> None:
+        """Start again from the newest snapshot."""
+        snapshot = steps.newest_snapshot()
+        self._charges = 0
+        if snapshot is None:
+            self._ledgers, self._place = Ledgers(), 0
+            return
+        self._ledgers = self._snapshots.read(snapshot.file, snapshot.content)
+        self._ledgers.digest = steps.digest_at(snapshot.covers)
+        self._place = snapshot.covers
+
+    def _fold(self, step: Step, tickets: Mapping[str, ChargedTicket]) -> None:
+        before = self._ledgers.digest
+        match step.kind:
+            case "charge":
+                self._fold_charge(step, tickets)
+                submitted = bytes.fromhex(tickets[step.ticket].charge.submitted)
+                digest = charge_digest(before, bytes.fromhex(step.ticket), step.price, submitted, step.content)
+            case "load":
+                self._ledgers.take_over(self._snapshots.read_carry(step.file, step.content))
+                digest = digest_after(before, "load", step.content)
+            case "snapshot":
+                digest = digest_after(before, "snapshot", step.covers.to_bytes(8, "big"), step.content)
+            case "relink":
+                raise AssertionError("a relink is where ledgers begin")
+        if digest != step.digest:
+            raise InternalError("INTEGRITY", problem=f"step {step.place} of the ledgers was changed")
+        self._ledgers.digest = digest
+
+    def _fold_charge(self, step: Step, tickets: Mapping[str, ChargedTicket]) -> None:
+        ticket = tickets.get(step.ticket)
+        if ticket is None or ticket.charge.ledger != step.digest.hex():
+            raise InternalError("INTEGRITY", problem=f"step {step.place} of the ledgers is not the one that was logged")
+        try:
+            sample = self._samples.read_unverified(step.file)
+            decision = Decision.of_bits(step.fits, step.active, len(sample.pseudonyms))
+        except (InternalError, ValueError) as error:
+            raise InternalError(
+                "INTEGRITY", problem=f"the sample of step {step.place} of the ledgers is damaged"
+            ) from error
+        verify_sample(step, sample, ticket.charge)
+        self._ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
+        self._charges += 1
+
+    # --- keeping it short ------------------------------------------------------------------------------------------
+
+    def maintain(self, now_ms: int) -> None:
+        """Make a snapshot when one is due, and erase what has been kept long enough."""
+        with self._compacting:
+            with self._lock, self._journal.reading() as state:
+                ledgers, steps = self.current(self._journal.db, state), LedgerSteps(self._journal.db)
+                place, due = self._place, steps.due(now_ms)
+                grown = self._charges >= _MOST_CHARGES or ledgers.submitted.new_size >= _MOST_NEW
+                frozen = ledgers.frozen() if grown or any(step.place > steps.covered for step in due) else None
+            if frozen is not None:
+                self._compact(frozen, place)
+            if frozen is not None or due:
+                self._erase(now_ms)
+
+    def _compact(self, frozen: Ledgers, place: int) -> None:
+        name, content = self._snapshots.write(frozen, self._randomness)
+        # CRASH: a snapshot that no step names; the next start sweeps it away.
+        with self._lock:
+            with self._journal.transaction() as transaction:
+                steps = LedgerSteps(transaction.db)
+                if steps.newest_relink > place:
+                    # Its pseudonyms are of a linkage chain that is not in force any more.
+                    return
+                before = self.current(transaction.db, transaction.state).digest
+                digest = digest_after(before, "snapshot", place.to_bytes(8, "big"), content)
+                steps.put(Step("snapshot", digest, name, content, covers=place))
+            # CRASH: the snapshot stands; what it makes superfluous goes at the next turn.
+            with self._journal.reading() as state:
+                self._begin(LedgerSteps(self._journal.db))
+                self.current(self._journal.db, state)
+
+    def _erase(self, now_ms: int) -> None:
+        with self._journal.transaction() as transaction:
+            steps = LedgerSteps(transaction.db)
+            due = [step for step in steps.due(now_ms) if step.place <= steps.covered]
+            for step in due:
+                steps.erase(step)
+            superfluous = steps.superfluous()
+            for step in superfluous:
+                steps.forget_file(step)
+            # CRASH: the rows forget first; a file that no row names is swept away at the next start.
+        for step in due:
+            self._samples.wipe(step.file)
+        for step in superfluous:
+            self._snapshots.remove(step.file)
+
+    # --- loads and linkage keys ------------------------------------------------------------------------------------
+
+    def put_load(self, carry: Carry) -> Callable[[Transaction[CensusState], Entry], None]:
+        """What puts down what a new load takes over, in the transaction of the load's log entry."""
+
+        def put(transaction: Transaction[CensusState], entry: Entry) -> None:
+            del entry
+            steps = LedgerSteps(transaction.db)
+            # CRASH: a file that no step names is swept away at the next start; not before, see `open`.
+            name, content = self._snapshots.write_carry(carry, self._randomness)
+            digest = digest_after(steps.digest_at(steps.newest), "load", content)
+            steps.put(Step("load", digest, name, content))
+
+        return put
+
+    def put_relinked(self, transaction: Transaction[CensusState], keys: Sequence[LinkageKey]) -> None:
+        """Put the ledgers under the pseudonyms that follow through `keys`. The transaction keeps everybody from charging."""
+        steps = LedgerSteps(transaction.db)
+        ledgers = self.current(transaction.db, transaction.state)
+        name, content = self._snapshots.write(ledgers.relinked(keys), self._randomness)
+        digest = digest_after(ledgers.digest, "relink", content)
+        steps.put(Step("relink", digest, name, content, covers=steps.newest + 1))
+
+
+def verify_sample(step: Step, sample: Linked, charge: Charged) -> None:
+    """Return only if a sample's file and its row are what the log and the digest commit to.
+
+    Raises:
+        InternalError: INTEGRITY.
+    """
+    ticket_hash = bytes.fromhex(charge.ticket)
+    detail = commit_charge(step.active_salt, ticket_hash, sample.units_hash, step.fits, step.active)
+    submitted = commit_set(step.submitted_salt, ticket_hash, sample.set_hash)
+    if detail != step.content or submitted.hex() != charge.submitted:
+        raise InternalError("INTEGRITY", problem=f"the sample of step {step.place} of the ledgers was changed")

@@ -1,0 +1,180 @@
+"""The ledgers' history: one row for every step, in the transaction of the log entry that it belongs to.
+
+    charge    a sample's file, who of it was charged and who was counted
+    load      a carry's file: units whose cards were another unit's before
+    snapshot  a snapshot's file, of everything up to the step it covers
+    relink    the same, under the pseudonyms of the linkage chain that is in force from here on
+
+The ledgers are the fold of these rows, from the newest snapshot on. Every row holds the digest of the history that ends
+with it; a charge's stands in the log, so that no row can be changed, left out or put in unseen. Membership is erased when
+the policy says so: the row of the charge stays with its digest, which was salted with what is erased, and with nobody's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias
+
+from sqlite_utils import Database
+
+from census_node.ledgers import EMPTY_DIGEST, digest_after
+
+__all__ = ["LedgerSteps", "Step", "StepKind", "charge_digest"]
+
+StepKind: TypeAlias = Literal["charge", "load", "snapshot", "relink"]
+_OF_ALL = ("snapshot", "relink")
+_SNAPSHOTS = f"{_OF_ALL}"
+# What is left of a charge's membership.
+_ERASED = {"file": "", "fits": b"", "active": b"", "submitted_salt": b"", "active_salt": b""}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One row."""
+
+    kind: StepKind
+    # The digest of the history that ends here.
+    digest: bytes
+    # Its file; empty when it was erased or is needed no more.
+    file: str
+    # The hash of a snapshot or a carry; of a charge, its `commit_charge`.
+    content: bytes
+    # Where it stands; 0 before it is put.
+    place: int = 0
+    # Snapshot and relink: the last step that is in it.
+    covers: int = 0
+    # Charge: its ticket, the agency whose sample it was, and its price.
+    ticket: str = ""
+    organisation: str = ""
+    price: int = 0
+    # Charge, until membership is erased: who fits and who is counted, one bit each, and what opens the commitments to the
+    # submitted and to the active set.
+    fits: bytes = b""
+    active: bytes = b""
+    submitted_salt: bytes = b""
+    active_salt: bytes = b""
+    kept_until_ms: int = 0
+
+
+def charge_digest(before: bytes, ticket_hash: bytes, price: int, submitted: bytes, detail: bytes) -> bytes:
+    """The digest after a charge: `submitted` is the commitment to the sample in the log, `detail` the row's `content`."""
+    return digest_after(before, "charge", ticket_hash, price.to_bytes(8, "big"), submitted, detail)
+
+
+_COLUMNS = tuple(each.name for each in fields(Step))
+
+
+class LedgerSteps:
+    """Rows of the journal's database. Every method runs inside one of its transactions or readings."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    @staticmethod
+    def create_tables(db: Database) -> None:
+        kinds: dict[str, type] = {"place": int, "covers": int, "price": int, "kept_until_ms": int}
+        kinds |= dict.fromkeys(("kind", "file", "ticket", "organisation"), str)
+        kinds |= dict.fromkeys(("digest", "content", "fits", "active", "submitted_salt", "active_salt"), bytes)
+        table = db.table("ledger_steps").create(
+            {name: kinds[name] for name in _COLUMNS}, pk="place", if_not_exists=True
+        )
+        table.create_index(["ticket"], if_not_exists=True)
+
+    def put(self, step: Step) -> int:
+        """Add a step at the end; gives its place."""
+        place = self.newest + 1
+        self._db.table("ledger_steps").insert({name: getattr(step, name) for name in _COLUMNS} | {"place": place})
+        return place
+
+    # --- places ----------------------------------------------------------------------------------------------------
+
+    @property
+    def newest(self) -> int:
+        """The place of the last step; 0 where there is none."""
+        return self._number("select max(place) as number from ledger_steps")
+
+    @property
+    def newest_relink(self) -> int:
+        return self._number("select max(place) as number from ledger_steps where kind = 'relink'")
+
+    @property
+    def covered(self) -> int:
+        """The last step that the newest snapshot holds."""
+        snapshot = self.newest_snapshot()
+        return 0 if snapshot is None else snapshot.covers
+
+    @property
+    def charges(self) -> int:
+        """How many charges there ever were."""
+        return self._number("select count(*) as number from ledger_steps where kind = 'charge'")
+
+    @property
+    def first_kept(self) -> int | None:
+        """The place of the oldest charge whose membership is kept."""
+        step = next(self._steps("where kind = 'charge' and file != '' order by place limit 1"), None)
+        return None if step is None else step.place
+
+    # --- steps -----------------------------------------------------------------------------------------------------
+
+    def digest_at(self, place: int) -> bytes:
+        """The digest of the history up to a step."""
+        if place == 0:
+            return EMPTY_DIGEST
+        return bytes(next(self._steps("where place = ?", place)).digest)
+
+    def newest_snapshot(self, *, before: int | None = None) -> Step | None:
+        """The newest snapshot, or the newest one that holds nothing from step `before` on."""
+        limit = self.newest + 1 if before is None else before
+        return next(self._steps(f"where kind in {_SNAPSHOTS} and covers < ? order by place desc limit 1", limit), None)
+
+    def after(self, place: int) -> Iterator[Step]:
+        """Every later step, in order."""
+        return self._steps("where place > ? order by place", place)
+
+    def of_ticket(self, ticket_hash: str) -> Step | None:
+        """The charge of a ticket; None under strict accounting."""
+        return next(self._steps("where ticket = ?", ticket_hash), None)
+
+    def files(self) -> set[str]:
+        """Every file that some step still needs."""
+        return {row["file"] for row in self._db.query("select file from ledger_steps where file != ''")}
+
+    # --- what goes -------------------------------------------------------------------------------------------------
+
+    def due(self, now_ms: int) -> list[Step]:
+        """Charges whose membership has been kept long enough; none that waits for its answer."""
+        return list(
+            self._steps(
+                "where kind = 'charge' and file != '' and kept_until_ms <= ? "
+                "and ticket not in (select ticket from pending) order by place",
+                now_ms,
+            )
+        )
+
+    def superfluous(self) -> list[Step]:
+        """Snapshots and carries that nobody needs: neither to begin from, nor to check the memberships that are kept."""
+        newest = self.newest_snapshot()
+        first_kept = self.first_kept
+        base = newest if first_kept is None else self.newest_snapshot(before=first_kept)
+        if newest is None or (base is None and first_kept is not None):
+            return []
+        needed = {newest.place} if base is None else {newest.place, base.place}
+        begin = newest.covers if base is None else base.covers
+        steps = self._steps("where kind != 'charge' and file != '' order by place")
+        return [step for step in steps if (step.place not in needed if step.kind in _OF_ALL else step.place <= begin)]
+
+    def erase(self, step: Step) -> None:
+        """Forget who was in the sample of a charge. Its file is the caller's to wipe, afterwards."""
+        self._db.table("ledger_steps").update(step.place, _ERASED)
+
+    def forget_file(self, step: Step) -> None:
+        """Its file is the caller's to remove, afterwards."""
+        self._db.table("ledger_steps").update(step.place, {"file": ""})
+
+    def _number(self, query: str) -> int:
+        return int(next(iter(self._db.query(query)))["number"] or 0)
+
+    def _steps(self, where: str, *values: object) -> Iterator[Step]:
+        for row in self._db.query(f"select * from ledger_steps {where}", list(values)):  # noqa: S608 - our own text
+            yield Step(**row)

@@ -1,0 +1,334 @@
+"""Census units: the numbers that persons and households keep through all loads, and what they inherit when cards move.
+
+A unit's number is its place in the ledger. It is given at the load that first links a card to the unit, and never again
+to another one. It is known by a salted hash of the person_id or household_id, since ids themselves are kept nowhere; the
+salt is drawn at the first load. A card that is in no later load stays known with the units that it had last, so that
+whoever comes back under another id finds their charge. All of this stands in the file of each load, for the load after it;
+a serving node does not read it.
+
+Invariants: numbers only grow in count; the cards in force and the former ones are disjoint; a carry is a function of the
+previous load's cards, the former cards and the new load's cards, and of nothing else. What is done with a carry is left
+to the ledger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from broker_common.crypto.commitments import SALT_BYTES, hash_unit
+from broker_common.crypto.linkage import LinkageKey
+from broker_common.storage.relinking import rekey
+from census_node.columns import StoredColumns, reading_columns, write_columns
+from census_node.pseudonyms import locate, longest_run
+
+__all__ = [
+    "HALF",
+    "NAME",
+    "UNIT",
+    "Cards",
+    "Carry",
+    "Known",
+    "Names",
+    "hashed_names",
+    "number_units",
+    "stored_counts",
+]
+
+HALF: Final = np.dtype(np.uint64)
+UNIT: Final = np.dtype(np.uint32)
+_BYTE: Final = np.dtype(np.uint8)
+# Of a salted hash. NumPy compares such strings whole: what it leaves out at their ends, zeros, is the same in equal ones.
+NAME: Final[np.dtype[np.bytes_]] = np.dtype("S16")
+# Looked up at a time.
+_ROWS_PER_STEP = 1_000_000
+_UNIT_BITS = np.uint64(32)
+_MOST_UNITS = 2**32
+
+_Halves = npt.NDArray[np.uint64]
+_Units = npt.NDArray[np.uint32]
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Names:
+    """By what units are known: salted hashes, in the order of the units' numbers."""
+
+    salt: bytes = field(repr=False)
+    persons: npt.NDArray[np.bytes_]
+    households: npt.NDArray[np.bytes_]
+
+    @classmethod
+    def none(cls, salt: bytes) -> Names:
+        """Before the first load."""
+        return cls(salt, np.empty(0, NAME), np.empty(0, NAME))
+
+    def of_person(self, person_id: str) -> bytes:
+        """The name of a person."""
+        return hash_unit(self.salt, b"person", person_id)
+
+    def of_household(self, household_id: str) -> bytes:
+        """The name of a household; no person's."""
+        return hash_unit(self.salt, b"household", household_id)
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """As a load's file holds them."""
+        salt = np.frombuffer(self.salt, np.uint8)
+        return {"salt": salt, "person_names": self.persons, "household_names": self.households}
+
+    @classmethod
+    def read(cls, path: Path, load: str) -> Names:
+        """Read them from a load's file.
+
+        Raises:
+            InternalError: INTEGRITY, the file is missing or damaged.
+        """
+        with reading_columns(path, f"the registry of load {load}") as stored:
+            salt = stored.column("salt", _BYTE, SALT_BYTES).tobytes()
+            persons, households = stored_counts(stored)
+            return cls(
+                salt, stored.column("person_names", NAME, persons), stored.column("household_names", NAME, households)
+            )
+
+
+def stored_counts(stored: StoredColumns) -> tuple[int, int]:
+    """How many persons and households a load's file, or a carry's, has numbers for."""
+    persons, households = stored.column("counts", HALF, 2).tolist()
+    if max(persons, households) > _MOST_UNITS:
+        raise ValueError("more units than there are numbers")
+    return persons, households
+
+
+def hashed_names(hashes: bytearray) -> npt.NDArray[np.bytes_]:
+    """Names that stand one after the other."""
+    return np.frombuffer(hashes, NAME)
+
+
+def number_units(
+    known: npt.NDArray[np.bytes_], names: npt.NDArray[np.bytes_], used: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.bytes_], _Units]:
+    """Numbers for those of the distinct `names` that are used: their place in `known`, or a new one after its end.
+
+    Gives `known` with the new ones, and a number for each name, which means nothing for a name that is not used. New
+    numbers ascend with the salted hash: they tell nothing of the source's order.
+    """
+    numbers = np.zeros(len(names), UNIT)
+    is_known = np.zeros(len(names), np.bool_)
+    if len(known):
+        order = np.argsort(known)
+        at = np.minimum(np.searchsorted(known, names, sorter=order), len(known) - 1)
+        places = order[at]
+        is_known = known[places] == names
+        numbers[is_known] = places[is_known]
+    new = used & ~is_known
+    total = len(known) + int(np.count_nonzero(new))
+    # Raises OverflowError rather than give a number twice.
+    numbers[new] = np.arange(len(known), total, dtype=UNIT)
+    return np.concatenate([known, names[new]]), numbers
+
+
+# --- cards -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cards:
+    """Pseudonyms, ascending, as two big-endian halves, and the units that each of them belongs to."""
+
+    high: _Halves
+    low: _Halves
+    persons: _Units
+    households: _Units
+
+    @classmethod
+    def none(cls) -> Cards:
+        """No card."""
+        return cls(np.empty(0, HALF), np.empty(0, HALF), np.empty(0, UNIT), np.empty(0, UNIT))
+
+    @property
+    def size(self) -> int:
+        return len(self.high)
+
+    def columns(self, prefix: str = "") -> dict[str, npt.NDArray[Any]]:
+        """As a load's file holds them."""
+        return {
+            f"{prefix}high": self.high,
+            f"{prefix}low": self.low,
+            f"{prefix}persons": self.persons,
+            f"{prefix}households": self.households,
+        }
+
+    @classmethod
+    def of_columns(cls, stored: StoredColumns, prefix: str = "") -> Cards:
+        """Take them from a load's file; ValueError and others where it is damaged."""
+        high = stored.column(f"{prefix}high", HALF)
+        low = stored.column(f"{prefix}low", HALF, len(high))
+        persons = stored.column(f"{prefix}persons", UNIT, len(high))
+        households = stored.column(f"{prefix}households", UNIT, len(high))
+        for units, count in zip((persons, households), stored_counts(stored), strict=True):
+            if len(units) and int(units.max()) >= count:
+                raise ValueError("a card is of a unit that was never numbered")
+        return cls(high, low, persons, households)
+
+    def rows(self, chosen: npt.NDArray[np.bool_]) -> Cards:
+        """Some of them."""
+        return Cards(self.high[chosen], self.low[chosen], self.persons[chosen], self.households[chosen])
+
+    def ascending(self) -> Cards:
+        """The same in order."""
+        order = np.lexsort((self.low, self.high))
+        return Cards(self.high[order], self.low[order], self.persons[order], self.households[order])
+
+    def relinked(self, keys: Sequence[LinkageKey]) -> Cards:
+        """The same under the pseudonyms that follow through `keys`."""
+        rekeyed = rekey(self.high, self.low, keys)
+        return Cards(rekeyed.high, rekeyed.low, self.persons[rekeyed.rows], self.households[rekeyed.rows])
+
+    def steps(self) -> Iterator[Cards]:
+        """Piece by piece."""
+        for start in range(0, self.size, _ROWS_PER_STEP):
+            part = slice(start, start + _ROWS_PER_STEP)
+            yield Cards(self.high[part], self.low[part], self.persons[part], self.households[part])
+
+    def without(self, others: Cards) -> Cards:
+        """Those that are not among `others`."""
+        run = longest_run(others.high)
+        absent = [~locate(others.high, others.low, run, part.high, part.low)[1] for part in self.steps()]
+        return self.rows(np.concatenate([np.empty(0, np.bool_), *absent]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """Every card that was ever loaded, with its last units: those of the load in force, and the former ones."""
+
+    cards: Cards
+    former: Cards
+
+    @classmethod
+    def none(cls) -> Known:
+        """Before the first load."""
+        return cls(Cards.none(), Cards.none())
+
+    @classmethod
+    def read(cls, path: Path, load: str) -> Known:
+        """Read them from the file of the load in force.
+
+        Raises:
+            InternalError: INTEGRITY, the file is missing or damaged.
+        """
+        with reading_columns(path, f"the registry of load {load}") as stored:
+            return cls(Cards.of_columns(stored), Cards.of_columns(stored, "former_"))
+
+    def former_after(self, now: Cards) -> Cards:
+        """The former cards once `now` is in force: whoever left is one, whoever came back is one no more."""
+        parts = [part.without(now) for part in (self.cards, self.former)]
+        return Cards(
+            np.concatenate([part.high for part in parts]),
+            np.concatenate([part.low for part in parts]),
+            np.concatenate([part.persons for part in parts]),
+            np.concatenate([part.households for part in parts]),
+        ).ascending()
+
+
+# --- carries ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carry:
+    """What units inherit with a load, by number.
+
+    The charge of person `person_to[k]` grows by the charge that `person_from[k]` has as the load is put in force; the
+    same for households. Pairs are distinct, ascending, and of two different units. The counts are those of the load: how long the ledger's arrays are from there on.
+    """
+
+    person_to: _Units
+    person_from: _Units
+    household_to: _Units
+    household_from: _Units
+    person_count: int
+    household_count: int
+
+    @classmethod
+    def between(cls, known: Known, now: Cards, person_count: int, household_count: int) -> Carry:
+        """For each card of the new load that was another unit's when it was last seen: this pair of units."""
+        persons, households = [np.empty(0, HALF)], [np.empty(0, HALF)]
+        for before in (known.cards, known.former):
+            run = longest_run(before.high)
+            for part in now.steps():
+                places, found = locate(before.high, before.low, run, part.high, part.low)
+                places = places[found]
+                persons.append(_pairs(part.persons[found], before.persons[places]))
+                households.append(_pairs(part.households[found], before.households[places]))
+        return cls(*_distinct(persons), *_distinct(households), person_count, household_count)
+
+    @property
+    def content_hash(self) -> bytes:
+        """Fixes everything."""
+        digest = hashlib.sha256(b"tripartite/carry/v1\0")
+        for name, column in self._columns().items():
+            digest.update(f"{name} {len(column)}\n".encode("ascii"))
+            digest.update(np.ascontiguousarray(column, column.dtype.newbyteorder("<")).data)
+        return digest.digest()
+
+    def write(self, path: Path) -> None:
+        """Store it durably, as one file.
+
+        Raises:
+            InternalError: STORE_FAILED; what was at `path` still is.
+        """
+        write_columns(path, {**self._columns(), "hash": np.frombuffer(self.content_hash, np.uint8)})
+
+    @classmethod
+    def read(cls, path: Path) -> Carry:
+        """Read a stored carry. Whether it is the one that was meant is told by its `content_hash`.
+
+        Raises:
+            InternalError: INTEGRITY, the file is missing or damaged.
+        """
+        with reading_columns(path, f"the carry {path.name}") as stored:
+            persons, households = stored_counts(stored)
+            carry = cls(
+                *_stored_pairs(stored, "person", persons),
+                *_stored_pairs(stored, "household", households),
+                persons,
+                households,
+            )
+            if stored.column("hash", _BYTE).tobytes() != carry.content_hash:
+                raise ValueError("its hash is another")
+            return carry
+
+    def _columns(self) -> dict[str, npt.NDArray[Any]]:
+        return {
+            "person_to": self.person_to,
+            "person_from": self.person_from,
+            "household_to": self.household_to,
+            "household_from": self.household_from,
+            "counts": np.array([self.person_count, self.household_count], HALF),
+        }
+
+
+def _stored_pairs(stored: StoredColumns, unit: str, count: int) -> tuple[_Units, _Units]:
+    to = stored.column(f"{unit}_to", UNIT)
+    from_ = stored.column(f"{unit}_from", UNIT, len(to))
+    if len(to) and max(int(to.max()), int(from_.max())) >= count:
+        raise ValueError("a carry is of a unit that was never numbered")
+    return to, from_
+
+
+def _pairs(now: _Units, before: _Units) -> _Halves:
+    """Those that differ, as one number each."""
+    differ = now != before
+    pairs: _Halves = now[differ].astype(HALF) << _UNIT_BITS | before[differ]
+    return pairs
+
+
+def _distinct(pairs: list[_Halves]) -> tuple[_Units, _Units]:
+    numbers = np.unique(np.concatenate(pairs))
+    return (numbers >> _UNIT_BITS).astype(UNIT), numbers.astype(UNIT)

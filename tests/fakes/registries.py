@@ -1,0 +1,51 @@
+"""Registries without a source: everybody their own person and household unless said otherwise, under made-up names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from broker_common.crypto.commitments import SALT_BYTES
+from census_node.registry import Registry
+from census_node.units import Cards, Names, hashed_names
+
+__all__ = ["SALT", "made_names", "made_registry", "write_registry"]
+
+SALT = bytes(range(SALT_BYTES))
+
+
+def made_registry(
+    load: str,
+    high: npt.NDArray[np.uint64],
+    low: npt.NDArray[np.uint64],
+    columns: Mapping[str, npt.NDArray[np.uint8]],
+    *,
+    persons: Sequence[int] | None = None,
+    households: Sequence[int] | None = None,
+) -> Registry:
+    """A registry of these cards; units are numbered as given, or by row."""
+    units = [
+        np.arange(len(high), dtype=np.uint32) if numbers is None else np.array(numbers, np.uint32)
+        for numbers in (persons, households)
+    ]
+    counts = [1 + max(numbers.tolist(), default=-1) for numbers in units]
+    return Registry(load, high, low, columns, units[0], units[1], counts[0], counts[1])
+
+
+def made_names(persons: int, households: int) -> Names:
+    """Names of so many units: their ids are their numbers."""
+    empty = Names.none(SALT)
+    return Names(
+        SALT,
+        hashed_names(bytearray(b"".join(empty.of_person(str(number)) for number in range(persons)))),
+        hashed_names(bytearray(b"".join(empty.of_household(str(number)) for number in range(households)))),
+    )
+
+
+def write_registry(registry: Registry, path: Path, former: Cards | None = None) -> None:
+    """Store it as a load's file."""
+    names = made_names(registry.person_count, registry.household_count)
+    registry.write(path, names, Cards.none() if former is None else former)
