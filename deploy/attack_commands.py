@@ -39,7 +39,11 @@ _MOST_ROUNDS = 10_000
     help="People in the health data of a new deployment.",
 )
 @click.option(
-    "--accounting", type=click.Choice(["strict"]), default="strict", show_default=True, help="Of a new deployment."
+    "--accounting",
+    type=click.Choice(["per_person", "strict"]),
+    default="per_person",
+    show_default=True,
+    help="Of a new deployment.",
 )
 @click.option(
     "--rounds",
@@ -53,7 +57,7 @@ def attack(
     name: str,
     deployment: Path | None,
     population: int,
-    accounting: str,
+    accounting: Accounting,
     rounds: int | None,
     seed: int,
     plot: Path | None,
@@ -99,13 +103,13 @@ def _result(name: str, reports: list[Report], wish: Wish, plot: Path | None) -> 
 
 
 def _row(report: Report) -> str:
-    """An attack in one line: the finding that chance came nearest to accusing."""
+    """An attack in one line: what broke, or the finding that chance came nearest to accusing."""
     by_chance = [finding for finding in report.findings if isinstance(finding, Guesses | Noise)]
-    broken = [finding for finding in report.findings if not finding.held]
-    shown = broken or sorted(by_chance, key=lambda finding: finding.p_value)
-    return texts.TABLE_HEAD.format(
+    nearest = min(by_chance, key=lambda finding: finding.p_value, default=report.findings[0])
+    shown = next((finding for finding in report.findings if not finding.held), nearest)
+    return texts.TABLE_ROW.format(
         attack=report.attack,
         verdict=texts.VERDICT[report.held],
         answers=report.answers,
-        worst=shown[0].line().split("\n")[0] if shown else texts.NO_CHANCE,
+        worst=shown.line().split("\n")[0],
     )

@@ -27,7 +27,6 @@ from broker_common.privacy.opening import OPENING_SUFFIX, open_opening
 from broker_common.privacy.policy import Policy
 from broker_common.tlog.entries import Charged, Entry, parse_entry
 from census_node.opening import CensusHome
-from census_node.proposals import make_proposal
 from deploy.attacks import texts
 from deploy.attacks.people import FRENCH, People
 from deploy.attacks.transcripts import Seen, Spy
@@ -37,11 +36,13 @@ from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
 
-__all__ = ["Arena", "Ask", "Outcome", "Terrain", "Watched", "Wish", "opened", "side_by_side"]
+__all__ = ["Accounting", "Arena", "Ask", "Outcome", "Terrain", "Watched", "Wish", "opened", "side_by_side"]
 
 Outcome: TypeAlias = AskedQuestion | BrokerError
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
+Accounting: TypeAlias = Literal["strict", "per_person"]
+Unit: TypeAlias = Literal["person", "household"]
 Say = Callable[[str], None]
 
 _WAIT_SECONDS = 60.0
@@ -66,7 +67,7 @@ class Terrain:
     """What an attack's own deployment is like."""
 
     release_tick_ms: int = 0
-    unit: Literal["person", "household"] = "person"
+    unit: Unit = "person"
     # Changes DIR/census/people.csv, which is then loaded once more; told a seed.
     edit: Callable[[Path, int], None] | None = None
 
@@ -86,7 +87,7 @@ class Wish:
     directory: Path | None
     population: int
     seed: int
-    accounting: str
+    accounting: Accounting
 
 
 class Arena:
@@ -246,17 +247,36 @@ async def _entered(directory: Path, seed: int) -> AsyncIterator[Arena]:
         answers.close()
 
 
+@dataclass(frozen=True)
+class _OwnPlan(Plan):
+    """A deployment with the policy that an attack is made against."""
+
+    accounting: Accounting = "per_person"
+    unit: Unit = "person"
+
+    def policy(self) -> Policy:
+        policy = super().policy()
+        unit = "person" if self.accounting == "strict" else self.unit
+        return msgspec.structs.replace(policy, accounting=self.accounting, unit=unit)
+
+
 def _lay_out(directory: Path, wish: Wish, terrain: Terrain) -> None:
-    plan = Plan(
-        population=wish.population, seed=wish.seed, max_belief=_MAX_BELIEF, release_tick_ms=terrain.release_tick_ms
+    plan = _OwnPlan(
+        population=wish.population,
+        seed=wish.seed,
+        max_belief=_MAX_BELIEF,
+        release_tick_ms=terrain.release_tick_ms,
+        accounting=wish.accounting,
+        unit=terrain.unit,
     )
-    policy = lay_out(directory, plan, lambda _: lambda done, total: None)
-    if terrain.unit != policy.unit:
-        census = CensusHome(directory / "census")
-        census.adopt(make_proposal(msgspec.structs.replace(policy, unit=terrain.unit), census.private_policy_key()))
-    if terrain.edit is not None:
+    lay_out(directory, plan, lambda _: _quietly)
+    if terrain.edit is not None and wish.accounting != "strict":
         terrain.edit(directory, wish.seed)
         CensusHome(directory / "census").load(directory / "census" / "people.csv", _RELEASE)
+
+
+def _quietly(done: int, total: int) -> None:
+    del done, total
 
 
 def _policy_in_force(directory: Path) -> Policy:

@@ -25,6 +25,8 @@ __all__ = ["attack_neighbour", "guessed_right", "log_odds", "noise_findings"]
 # People whose budget is spent the paper's way: one for so many that it is spent of boldly.
 _BOLD_PEOPLE_FOR_EVEN = 15
 _SURE = 0.7
+# Answers about somebody whose budget is spent.
+_BEYOND = 2
 
 
 async def attack_neighbour(arena: Arena, rounds: int) -> Report:
@@ -32,14 +34,10 @@ async def attack_neighbour(arena: Arena, rounds: int) -> Report:
     cap, scales = arena.policy.cap, arena.policy.scales
     even = evenly(cap, arena.policy.usual_scale)
     findings: list[Finding] = []
-    if arena.is_strict:
-        # One budget for everybody: one person, the paper's way.
-        bold_people, even_people, bold, beyond = [], arena.people.toss(1), (), ()
-    else:
-        bold_people = arena.people.toss(rounds)
-        even_people = arena.people.toss(max(1, rounds // _BOLD_PEOPLE_FOR_EVEN))
-        bold = boldly(cap, scales)
-        beyond = (scales[0], scales[0])
+    bold, beyond = boldly(cap, scales), (scales[0],) * _BEYOND
+    # Under strict accounting one budget is everybody's: one person, the paper's way.
+    bold_people = arena.people.toss(0 if arena.is_strict else rounds)
+    even_people = arena.people.toss(1 if arena.is_strict else max(1, rounds // _BOLD_PEOPLE_FOR_EVEN))
     bold_answers = await arena.answers_in_turn([_asks(person, (*bold, *beyond)) for person in bold_people])
     even_answers = await arena.answers_in_turn([_asks(person, even) for person in even_people])
 

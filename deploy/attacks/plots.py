@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from deploy.attacks import texts
-from deploy.attacks.findings import Curve, Guesses, Report
+from deploy.attacks.findings import Guesses, Report
 
 __all__ = ["plot_reports"]
 
@@ -34,17 +34,12 @@ def _draw_curves(axes: Axes, report: Report) -> None:
     for curve in report.curves:
         label = "_" if curve.name in said else texts.CURVES[curve.name]
         said.add(curve.name)
-        axes.plot(curve.x, curve.y, label=label, **_style(curve))
+        colour = _LIMIT if curve.limit else _FAINT if curve.name == "person" else None
+        axes.plot(curve.x, curve.y, label=label, color=colour, linewidth=2 if curve.limit else 1)
     axes.set_xlabel(report.axes[0])
     axes.set_ylabel(report.axes[1])
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8)
-
-
-def _style(curve: Curve) -> dict[str, object]:
-    if curve.limit:
-        return {"color": _LIMIT, "linewidth": 2}
-    return {"color": _FAINT if curve.name == "person" else _INK, "linewidth": 1}
 
 
 def _draw_findings(axes: Axes, report: Report) -> None:

@@ -79,6 +79,5 @@ CURVES = {
 PLOT_TITLE = {True: "{attack}: held", False: "{attack}: DID NOT HOLD"}
 PLOT_RATES = "share of right guesses (dot, 95 % interval) and what it may not beat (red)"
 
-TABLE_HEAD = "{attack:<16} {verdict:<8} {answers:>8}  {worst}"
+TABLE_ROW = "{attack:<16} {verdict:<8} {answers:>8}  {worst}"
 VERDICT = {True: "held", False: "BROKEN"}
-NO_CHANCE = "nothing that could be told apart"

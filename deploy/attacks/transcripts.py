@@ -91,10 +91,8 @@ class Spy:
             return [f"quote {_said(error, 'census')}"]
         assert isinstance(said, census_service_pb2.QuoteResponse)  # noqa: S101 - for the reader of types
         remaining = said.remaining if said.HasField("remaining") else None
-        return [
-            f"quote scale={said.scale} charged={said.charged} margin={said.margin_95} remaining={remaining} "
-            f"policy={said.policy_hash.hex()} release={said.census_release}"
-        ]
+        price = f"scale={said.scale} charged={said.charged} margin={said.margin_95} remaining={remaining}"
+        return [f"quote {price} policy={said.policy_hash.hex()} release={said.census_release}"]
 
     async def submit(self, asked: AskedQuestion) -> Seen:
         """Submit a ticket, for the first time or again, follow it to its end, and fetch its answer."""
