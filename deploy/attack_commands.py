@@ -11,7 +11,7 @@ import click
 from broker_common.cli import emit, json_option, say
 from broker_common.errors import ExitCode
 from deploy.attacks import texts
-from deploy.attacks.arena import Wish, opened
+from deploy.attacks.arena import Accounting, Wish, opened
 from deploy.attacks.catalogue import ATTACKS, Attack
 from deploy.attacks.findings import FALSE_ALARM, Guesses, Noise, Report
 from deploy.attacks.plots import plot_reports

@@ -43,7 +43,7 @@ async def attack_average(arena: Arena, rounds: int) -> Report:
     scale = arena.policy.usual_scale
     rounds = arena.rounds_within(units_of((scale,) * (len(_wordings([])) + len(_CODES) + 1)), rounds)
     before = len(arena.charges())
-    groups = [arena.people.toss(_GROUP) for _ in range(rounds)]
+    groups = [arena.people.take(_GROUP) for _ in range(rounds)]
 
     async def one(group: Sequence[Person]) -> Averaged:
         return await _average(arena, group, scale)

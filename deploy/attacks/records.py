@@ -22,10 +22,18 @@ from deploy.attacks.arena import Arena, Ask
 from deploy.attacks.chances import magnitude_law
 from deploy.attacks.findings import Curve, Finding, Guesses, Report, Within
 from deploy.attacks.neighbour import guessed_right, log_odds, noise_findings
-from deploy.attacks.people import FRENCH_CODE, People, Person, among
+from deploy.attacks.people import FRENCH, FRENCH_CODE, People, Person, among
 from deploy.attacks.spending import best_guess, boldly
 
-__all__ = ["attack_cards", "attack_household", "give_second_cards", "share_households"]
+__all__ = [
+    "apart_findings",
+    "attack_cards",
+    "attack_household",
+    "counted_twice",
+    "give_second_cards",
+    "share_households",
+    "together",
+]
 
 Pair = tuple[Person, Person]
 
@@ -85,68 +93,76 @@ async def _attack(arena: Arena, name: Literal["cards", "household"], shared: str
         )
     bold = boldly(arena.policy.cap, arena.policy.scales)
     pairs = arena.people.take_pairs(2 * rounds, shared)
-    apart, together = pairs[:rounds], pairs[rounds:]
+    apart, at_once = pairs[:rounds], pairs[rounds:]
     answers = await arena.answers_in_turn(
         [[Ask(person.where, scale) for person in pair for scale in bold] for pair in apart]
     )
     precise = arena.policy.scales[0]
-    what = _ALL if name == "cards" else None
-    joint = await arena.answers_in_turn(
-        [[Ask(among(pair), precise, what) if what else Ask(among(pair), precise)] for pair in together]
-    )
-    findings: list[Finding] = [*_apart(bold, apart, answers)]
-    if (counted := arena.counted_units([{person.where for person in pair} for pair in apart])) is not None:
-        findings.append(Within("counted_units", counted, arena.policy.cap))
-    if name == "cards":
-        findings.append(_counted_twice(precise, joint))
-    elif 2 * price_units(precise) > arena.policy.cap:
-        # More than the household's budget pays for: it is dropped whole.
-        findings.append(_together(precise, together, joint))
+    what = _ALL if name == "cards" else FRENCH
+    joint = await arena.answers_in_turn([[Ask(among(pair), precise, what)] for pair in at_once])
+    truths = [pair[0].is_french for pair in apart]
+    findings = (*apart_findings(bold, truths, answers), *_joint_findings(arena, name, at_once, joint))
+    counted = arena.counted_units([{person.where for person in pair} for pair in apart])
+    if counted is not None:
+        findings = (*findings, Within("counted_units", counted, arena.policy.cap))
     return Report(
         name,
-        tuple(findings),
+        findings,
         len(arena.asked),
-        curves=_curves(bold, apart, answers),
+        curves=_curves(bold, truths, answers),
         axes=("answers about the pair", "share of right guesses"),
     )
 
 
-def _apart(bold: Sequence[int], pairs: Sequence[Pair], answers: Sequence[Sequence[int]]) -> list[Finding]:
-    """What a budget spent on each of two records taught."""
-    each = len(bold)
+def apart_findings(
+    bold: Sequence[int], truths: Sequence[bool], answers: Sequence[Sequence[int]]
+) -> tuple[Finding, ...]:
+    """What a whole budget spent on the first record taught, and one spent on the second afterwards."""
+    each, pairs = len(bold), len(truths)
     first = [log_odds(bold, of[:each]) for of in answers]
     second = [log_odds(bold, of[each:]) for of in answers]
     both = [one + other for one, other in zip(first, second, strict=True)]
-    errors = [
-        (bold, [answer - pair[0].is_french for answer in of[:each]]) for pair, of in zip(pairs, answers, strict=True)
-    ]
-    return [
-        Guesses("first_record", _right(pairs, first), len(pairs), best_guess(bold)),
-        Guesses("second_record", _right(pairs, second), len(pairs), 0.5),
-        Guesses("both_records", _right(pairs, both), len(pairs), best_guess(bold)),
+    errors = [(bold, [answer - truth for answer in of[:each]]) for truth, of in zip(truths, answers, strict=True)]
+    return (
+        Guesses("first_record", _right(truths, first), pairs, best_guess(bold)),
+        Guesses("second_record", _right(truths, second), pairs, 0.5),
+        Guesses("both_records", _right(truths, both), pairs, best_guess(bold)),
         *noise_findings(errors),
-    ]
+    )
 
 
-def _right(pairs: Sequence[Pair], odds: Sequence[Fraction]) -> int:
-    return sum(guessed_right(of, pair[0].is_french) for pair, of in zip(pairs, odds, strict=True))
+def _joint_findings(arena: Arena, name: str, pairs: Sequence[Pair], joint: Sequence[Sequence[int]]) -> list[Finding]:
+    precise = arena.policy.scales[0]
+    answers = [answer for (answer,) in joint]
+    if name == "cards":
+        return [counted_twice(precise, answers)]
+    if 2 * price_units(precise) <= arena.policy.cap:
+        return []
+    return [together(precise, [pair[0].is_french for pair in pairs], answers)]
 
 
-def _counted_twice(scale: int, joint: Sequence[Sequence[int]]) -> Guesses:
+def counted_twice(scale: int, answers: Sequence[int]) -> Guesses:
     """Two cards of one person in one sample are one person: the answer is above one no more often than noise is above zero."""
     above = (1 - float(magnitude_law(scale)[0])) / 2
-    return Guesses("counted_twice", sum(answer > 1 for (answer,) in joint), len(joint), above)
+    return Guesses("counted_twice", sum(answer > 1 for answer in answers), len(answers), above)
 
 
-def _together(scale: int, pairs: Sequence[Pair], joint: Sequence[Sequence[int]]) -> Guesses:
-    odds = [log_likelihood_ratio(scale, answer, 2, 0) for (answer,) in joint]
-    return Guesses("together", _right(pairs, odds), len(pairs), 0.5)
+def together(scale: int, truths: Sequence[bool], answers: Sequence[int]) -> Guesses:
+    """Two of a household in one sample cost more than the household may be charged: it is dropped whole."""
+    odds = [log_likelihood_ratio(scale, answer, 2, 0) for answer in answers]
+    return Guesses("together", _right(truths, odds), len(truths), 0.5)
 
 
-def _curves(bold: Sequence[int], pairs: Sequence[Pair], answers: Sequence[Sequence[int]]) -> tuple[Curve, ...]:
+def _right(truths: Sequence[bool], odds: Sequence[Fraction]) -> int:
+    return sum(guessed_right(of, truth) for truth, of in zip(truths, odds, strict=True))
+
+
+def _curves(bold: Sequence[int], truths: Sequence[bool], answers: Sequence[Sequence[int]]) -> tuple[Curve, ...]:
     asked = (*bold, *bold)
     numbers = list(range(len(asked) + 1))
-    shares = [_right(pairs, [log_odds(asked[:count], of[:count]) for of in answers]) / len(pairs) for count in numbers]
+    shares = [
+        _right(truths, [log_odds(asked[:count], of[:count]) for of in answers]) / len(truths) for count in numbers
+    ]
     # What is asked of the second record is worth nothing.
     allowed = [best_guess(bold[: min(count, len(bold))]) for count in numbers]
     return (Curve("typical", numbers, allowed, limit=True), Curve("attackers", numbers, shares))

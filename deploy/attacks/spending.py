@@ -15,7 +15,7 @@ from fractions import Fraction
 from broker_common.privacy.accounting import fits, price_units
 from broker_common.privacy.belief import belief_from_log_odds, belief_of_units
 
-__all__ = ["best_guess", "boldly", "ceiling", "chance_above", "evenly", "log_odds_law", "units_of"]
+__all__ = ["best_guess", "boldly", "ceiling", "chance_above", "evenly", "hardly_above", "log_odds_law", "units_of"]
 
 
 def boldly(cap: int, scales: Sequence[int]) -> tuple[int, ...]:
@@ -68,3 +68,13 @@ def chance_above(scales: Sequence[int], belief: float) -> float:
     """How often the belief in the truth passes this."""
     law = log_odds_law(scales)
     return math.fsum(chance for odds, chance in law.items() if belief_from_log_odds(odds) > belief)
+
+
+def hardly_above(scales: Sequence[int], chance: float = 0.975) -> float:
+    """The belief in the truth that is not passed with this chance, the typical case's upper end."""
+    below = 0.0
+    for odds, probability in sorted(log_odds_law(scales).items()):
+        below += probability
+        if below >= chance:
+            return belief_from_log_odds(odds)
+    return ceiling(scales)

@@ -28,6 +28,7 @@ ERROR_RATE = (
 
 FINDINGS = {
     "whole_budget": "language guessed, a whole budget boldly",
+    "bold_sure": "surer of the truth than 75 %, a whole budget boldly",
     "beyond_budget": "language guessed, answers beyond the budget",
     "paper_guess": "language guessed, the paper's way",
     "paper_sure": "surer of the truth than 70 %, the paper's way",
@@ -65,6 +66,7 @@ FINDINGS = {
 CURVES = {
     "ceiling": "ceiling: no answers can do more",
     "typical": "the best guess is right so often",
+    "hardly_above": "39 of 40 attackers stay below",
     "person": "attackers about one known person",
     "paid_for": "what the charged answers pay for",
     "attackers": "attackers",

@@ -67,8 +67,8 @@ async def attack_tracker(arena: Arena, rounds: int) -> Report:
     scale = arena.policy.usual_scale if arena.is_strict else _SCALE
     rounds = arena.rounds_within(units_of((scale,) * _QUESTIONS), rounds)
     targets = arena.people.toss(rounds)
-    groups = [arena.people.toss(_GROUP) for _ in targets]
-    padding = [arena.people.toss(_PADDING) for _ in targets]
+    groups = [arena.people.take(_GROUP) for _ in targets]
+    padding = [arena.people.take(_PADDING) for _ in targets]
     answers = await arena.answers_in_turn(
         [_asks(*around, scale) for around in zip(targets, groups, padding, strict=True)]
     )
