@@ -32,7 +32,7 @@ class Attack:
 
 
 ATTACKS: Final[Mapping[str, Attack]] = {
-    "neighbour": Attack(attack_neighbour, rounds=60),
+    "neighbour": Attack(attack_neighbour, rounds=50),
     "average": Attack(attack_average, rounds=15),
     "tracker": Attack(attack_tracker, rounds=50),
     "reconstruction": Attack(attack_reconstruction, rounds=6),
@@ -40,7 +40,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "quote": Attack(attack_quote, rounds=5),
     "linkage": Attack(attack_linkage, rounds=60),
     "equality": Attack(attack_equality, rounds=60, terrain=Terrain(release_tick_ms=100)),
-    "cards": Attack(attack_cards, rounds=50, terrain=Terrain(edit=give_second_cards)),
-    "household": Attack(attack_household, rounds=50, terrain=Terrain(unit="household", edit=share_households)),
+    "cards": Attack(attack_cards, rounds=150, terrain=Terrain(edit=give_second_cards)),
+    "household": Attack(attack_household, rounds=150, terrain=Terrain(unit="household", edit=share_households)),
     "race": Attack(attack_race, rounds=24),
 }

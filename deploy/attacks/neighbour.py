@@ -27,8 +27,8 @@ __all__ = ["Known", "attack_neighbour", "guessed_right", "log_odds", "neighbour_
 _BOLD_PEOPLE_FOR_EVEN = 15
 _EVEN_SURE = 0.7
 _BOLD_SURE = 0.75
-# Answers about somebody whose budget is spent.
-_BEYOND = 2
+# Answers about somebody whose budget is spent: an odd number, so that they lean one way.
+_BEYOND = 5
 
 
 @dataclass(frozen=True, slots=True)

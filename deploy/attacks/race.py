@@ -106,7 +106,7 @@ def race_findings(
     for query in queries:
         became = sorted({end[query] for end in ends if query in end})
         is_answered = became == ["answered"] and charges.get(query, 0) == 1
-        is_refused = may_refuse and set(became) <= _REFUSALS and charges.get(query, 0) == 0
+        is_refused = may_refuse and became and set(became) <= _REFUSALS and charges.get(query, 0) == 0
         if not is_answered and not is_refused:
             wrong.append(f"{query}: {' and '.join(became)}, charged {charges.get(query, 0)} times")
     return (Same("raced_tickets", len(queries), tuple(wrong)),)

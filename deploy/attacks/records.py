@@ -91,17 +91,18 @@ async def _attack(arena: Arena, name: Literal["cards", "household"], shared: str
             problem=texts.PER_PERSON_ONLY if arena.is_strict else texts.HOUSEHOLD_ONLY,
             remedy=texts.OWN_ONLY,
         )
-    bold = boldly(arena.policy.cap, arena.policy.scales)
+    precise = arena.policy.scales[0]
+    # What a second budget would have to be as large as: one answer, if two of them are more than one budget pays for.
+    budget = (precise,) if _is_dear(arena) else boldly(arena.policy.cap, arena.policy.scales)
     pairs = arena.people.take_pairs(2 * rounds, shared)
     apart, at_once = pairs[:rounds], pairs[rounds:]
     answers = await arena.answers_in_turn(
-        [[Ask(person.where, scale) for person in pair for scale in bold] for pair in apart]
+        [[Ask(person.where, scale) for person in pair for scale in budget] for pair in apart]
     )
-    precise = arena.policy.scales[0]
     what = _ALL if name == "cards" else FRENCH
     joint = await arena.answers_in_turn([[Ask(among(pair), precise, what)] for pair in at_once])
     truths = [pair[0].is_french for pair in apart]
-    findings = (*apart_findings(bold, truths, answers), *_joint_findings(arena, name, at_once, joint))
+    findings = (*apart_findings(budget, truths, answers), *_joint_findings(arena, name, at_once, joint))
     counted = arena.counted_units([{person.where for person in pair} for pair in apart])
     if counted is not None:
         findings = (*findings, Within("counted_units", counted, arena.policy.cap))
@@ -109,7 +110,7 @@ async def _attack(arena: Arena, name: Literal["cards", "household"], shared: str
         name,
         findings,
         len(arena.asked),
-        curves=_curves(bold, truths, answers),
+        curves=_curves(budget, truths, answers),
         axes=("answers about the pair", "share of right guesses"),
     )
 
@@ -136,9 +137,12 @@ def _joint_findings(arena: Arena, name: str, pairs: Sequence[Pair], joint: Seque
     answers = [answer for (answer,) in joint]
     if name == "cards":
         return [counted_twice(precise, answers)]
-    if 2 * price_units(precise) <= arena.policy.cap:
-        return []
-    return [together(precise, [pair[0].is_french for pair in pairs], answers)]
+    return [together(precise, [pair[0].is_french for pair in pairs], answers)] if _is_dear(arena) else []
+
+
+def _is_dear(arena: Arena) -> bool:
+    """Whether one budget does not pay for two of the most precise answers."""
+    return 2 * price_units(arena.policy.scales[0]) > arena.policy.cap
 
 
 def counted_twice(scale: int, answers: Sequence[int]) -> Guesses:

@@ -54,7 +54,7 @@ FINDINGS = {
     "equal_seen": "what is seen of equal cohorts and of others",
     "equal_answers": "answers about equal cohorts that are equal",
     "equal_by_time": "equal cohorts guessed by time",
-    "first_record": "language guessed by the first record, a whole budget",
+    "first_record": "language guessed by the first record, its budget spent",
     "second_record": "language guessed by the second record afterwards",
     "both_records": "language guessed by both",
     "counted_twice": "answers above one about two cards of one person",
