@@ -22,7 +22,7 @@ from broker_common.crypto.secret_text import secret_text
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief
-from broker_common.privacy.policy import Accounting, Policy
+from broker_common.privacy.policy import Accounting, Policy, Unit
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
 from broker_common.tlog.membership import peer_name
@@ -72,6 +72,7 @@ class Plan:
     max_belief: str
     release_tick_ms: int
     delay_ms: int | None = None
+    unit: Unit = "person"
 
     def policy(self) -> Policy:
         """The census agency's policy.
@@ -93,7 +94,7 @@ class Plan:
             delay_ms = self.delay_ms
         return Policy(
             accounting=self.accounting,
-            unit="person",
+            unit=self.unit,
             max_belief=self.max_belief,
             max_answers=0,
             scales=scales,

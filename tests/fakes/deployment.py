@@ -254,10 +254,7 @@ class Deployment:
         return ledger_rules.Note(rows[0][0])
 
     def people(self) -> list[Person]:
-        """Every health record that links, health and census columns side by side, from the source files.
-
-        Some people have two records, under two cards; `persons` counts them once.
-        """
+        """Every health record that links, health and census columns side by side, from the source files."""
         with (self.home("census") / "people.csv").open(encoding="utf-8", newline="") as file:
             census = {row["health_card"]: row for row in csv.DictReader(file) if row["health_card"]}
         with (self.home("health") / "people.csv").open(encoding="utf-8", newline="") as file:

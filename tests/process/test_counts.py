@@ -78,7 +78,6 @@ def test_every_count_is_the_true_one_but_for_the_noise(precise: Deployment) -> N
     people = precise.people()
     assert len(people) > 1500
     asked = [(where, count) for where, _ in CASES for count, _ in QUESTIONS]
-    assert persons(people) < len(people), "somebody must have two records, to be counted once"
     true = [persons(p for p in people if cased(p) and counted(p)) for _, cased in CASES for _, counted in QUESTIONS]
     assert sum(count > 3 * FARTHEST for count in true) > len(true) / 2, "most counts must be large enough to tell"
     noisy = counts(precise, asked)
