@@ -61,6 +61,7 @@ PARTS_OF = {
             "loads",
             "samples",
             "slots",
+            "ledgers",
             "openings",
             "store",
             "witness store",
