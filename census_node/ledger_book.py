@@ -119,7 +119,8 @@ class LedgerBook:
     def _catch_up(self, steps: LedgerSteps, tickets: Mapping[str, ChargedTicket]) -> None:
         if steps.newest == self._place:
             return
-        if self._place == 0 or steps.newest_relink > self._place:
+        if self._place == 0 or steps.covered > self._place:
+            # What lies between may be erased, or be of another linkage chain.
             self._begin(steps)
         for step in steps.after(self._place):
             self._fold(step, tickets)
