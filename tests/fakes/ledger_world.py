@@ -7,6 +7,7 @@ changes with the linkage key. `World` of `fakes.world` is the whole node.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import shutil
 from collections import defaultdict
@@ -206,6 +207,25 @@ class LedgerWorld:
     def close(self) -> None:
         self.node.close()
 
+    def remember(self) -> dict[str, Any]:
+        """Everything but what is on disk, as it is now."""
+        names = ("oracle", "rules", "units", "_cards", "_known", "_loads", "_chains", "_slot", "_counts")
+        return {name: copy.deepcopy(getattr(self, name)) for name in names}
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        """Be as it was then; what is on disk stays."""
+        for name, value in copy.deepcopy(memory).items():
+            setattr(self, name, value)
+
+    def elsewhere(self, folder: Path, memory: dict[str, Any]) -> LedgerWorld:
+        """Another world, in which a node starts on these files."""
+        world = copy.copy(self)
+        world.recall(memory)
+        world.folder = folder
+        world.node = LedgerProcess(world)
+        world.node.open()
+        return world
+
     def restart(self) -> LedgerProcess:
         """The node ends and starts again."""
         self.node.close()
@@ -214,9 +234,9 @@ class LedgerWorld:
 
     def crash(self) -> LedgerProcess:
         """The power goes here and now; what starts next finds the bytes that the files hold."""
-        copy = self.copy()
+        folder = self.copy()
         self.node.close()
-        self.folder = copy
+        self.folder = folder
         self.node = LedgerProcess(self)
         return self.node.open()
 
