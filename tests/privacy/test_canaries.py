@@ -60,6 +60,7 @@ PARTS_OF = {
             "config",
             "loads",
             "samples",
+            "ledgers",
             "slots",
             "ledgers",
             "openings",
