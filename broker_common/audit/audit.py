@@ -21,6 +21,7 @@ from broker_common.audit.handed_in import Part
 from broker_common.audit.health_log import HealthLog, Sent
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.key_state import KeyState
+from broker_common.audit.leakage import Leakage, leakage_of
 from broker_common.audit.log_audit import ANYBODY, LogAudit
 from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.audit.log_files import Report
@@ -33,20 +34,7 @@ from broker_common.audit.spilled import Spill, SpilledMapping
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
 
-__all__ = ["Audited", "Leakage", "replay_parts", "verify_parts"]
-
-
-@dataclass(frozen=True, slots=True)
-class Leakage:
-    """What was charged, recomputed from the entries and nothing else."""
-
-    accounting: str
-    max_belief: str
-    cap: int
-    charged_units: int
-    answers: int
-    released: int
-    is_shut_down: bool
+__all__ = ["Audited", "replay_parts", "verify_parts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +159,15 @@ def _replay(
         findings.skip(texts.CLOCK_AHEAD.format(entry=census_audit.ahead_at))
     _say_not_checked(findings, charged=len(charged), tickets=receipts.charged, criteria=criteria, noise=noise)
     # 7
+    leakage = leakage_of(census_audit.state, census.ceiling)
+    if leakage is not None and leakage.claimed:
+        findings.skip(texts.LEDGERS_NOT_CHECKED)
+        if noise is not None:
+            findings.skip(texts.COUNTED_SETS_NOT_CHECKED)
     return Audited(
         findings,
         {role: log.state.size for role, log in logs.items()},
-        _leakage(census_audit.state),
+        leakage,
         receipts.charged,
         criteria,
         noise,
@@ -240,21 +233,6 @@ def _say_not_checked(findings: Findings, *, charged: int, tickets: int, criteria
         findings.skip(texts.TICKETS_NOT_CHECKED.format(count=charged - tickets, all=charged))
     if criteria < charged:
         findings.skip(texts.CRITERIA_NOT_CHECKED.format(count=charged - criteria, all=charged))
-
-
-def _leakage(state: CensusState) -> Leakage | None:
-    policy = state.policy
-    if policy is None:
-        return None
-    return Leakage(
-        accounting=policy.accounting,
-        max_belief=policy.max_belief,
-        cap=policy.cap,
-        charged_units=state.charged_units,
-        answers=state.answers,
-        released=state.answers - len(state.unreleased),
-        is_shut_down=state.shut_down,
-    )
 
 
 def _decoder(kind: type[Any]) -> Callable[[bytes], Any]:

@@ -18,13 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
-import msgspec
-
 from broker_common.audit.home import AuditorHome
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.opening import OPENING_SUFFIX, open_opening
-from broker_common.privacy.policy import Policy
+from broker_common.privacy.policy import Policy, Unit
 from broker_common.tlog.entries import Charged, Entry, parse_entry
 from census_node.opening import CensusHome
 from deploy.attacks import texts
@@ -42,7 +40,6 @@ Outcome: TypeAlias = AskedQuestion | BrokerError
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 Accounting: TypeAlias = Literal["strict", "per_person"]
-Unit: TypeAlias = Literal["person", "household"]
 Say = Callable[[str], None]
 
 _WAIT_SECONDS = 60.0
@@ -247,27 +244,14 @@ async def _entered(directory: Path, seed: int) -> AsyncIterator[Arena]:
         answers.close()
 
 
-@dataclass(frozen=True)
-class _OwnPlan(Plan):
-    """A deployment with the policy that an attack is made against."""
-
-    accounting: Accounting = "per_person"
-    unit: Unit = "person"
-
-    def policy(self) -> Policy:
-        policy = super().policy()
-        unit = "person" if self.accounting == "strict" else self.unit
-        return msgspec.structs.replace(policy, accounting=self.accounting, unit=unit)
-
-
 def _lay_out(directory: Path, wish: Wish, terrain: Terrain) -> None:
-    plan = _OwnPlan(
+    plan = Plan(
         population=wish.population,
         seed=wish.seed,
         max_belief=_MAX_BELIEF,
         release_tick_ms=terrain.release_tick_ms,
         accounting=wish.accounting,
-        unit=terrain.unit,
+        unit="person" if wish.accounting == "strict" else terrain.unit,
     )
     lay_out(directory, plan, lambda _: _quietly)
     if terrain.edit is not None and wish.accounting != "strict":
