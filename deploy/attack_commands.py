@@ -14,7 +14,6 @@ from deploy.attacks import texts
 from deploy.attacks.arena import Accounting, Wish, opened
 from deploy.attacks.catalogue import ATTACKS, Attack
 from deploy.attacks.findings import FALSE_ALARM, Guesses, Noise, Report
-from deploy.attacks.plots import plot_reports
 
 __all__ = ["attack"]
 
@@ -71,6 +70,9 @@ def attack(
     wish = Wish(deployment, population, seed, accounting)
     reports = _run_all(rounds, wish) if name == _ALL else [asyncio.run(_run(ATTACKS[name], rounds, wish))]
     if plot is not None:
+        # Imported here: the plotting library takes a second that no other command has to spend.
+        from deploy.attacks.plots import plot_reports  # noqa: PLC0415
+
         plot_reports(reports, plot)
     lines = [_row(report) for report in reports] if name == _ALL else [reports[0].text()]
     emit(
