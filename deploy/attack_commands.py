@@ -12,7 +12,7 @@ from broker_common.cli import emit, json_option, say
 from broker_common.errors import ExitCode, InvalidRequestError
 from deploy.attacks import texts
 from deploy.attacks.arena import Accounting, Wish, opened
-from deploy.attacks.catalogue import ATTACKS, Attack
+from deploy.attacks.catalogue import ATTACKS
 from deploy.attacks.findings import FALSE_ALARM, Guesses, Noise, Report
 
 __all__ = ["attack"]
@@ -68,7 +68,7 @@ def attack(
     when a promise did not hold.
     """
     wish = Wish(deployment, population, seed, accounting)
-    reports = _run_all(rounds, wish) if name == _ALL else [asyncio.run(_run(ATTACKS[name], rounds, wish))]
+    reports = _run_all(rounds, wish) if name == _ALL else [asyncio.run(_run(name, rounds, wish))]
     if plot is not None:
         # Imported here: the plotting library takes a second that no other command has to spend.
         from deploy.attacks.plots import plot_reports  # noqa: PLC0415
@@ -90,7 +90,7 @@ def _run_all(rounds: int | None, wish: Wish) -> list[Report]:
         problem = texts.PEOPLE_AS_THEY_ARE if wish.directory and attack.terrain.edit else ""
         if not problem:
             try:
-                reports.append(asyncio.run(_run(attack, rounds, wish)))
+                reports.append(asyncio.run(_run(name, rounds, wish)))
             except _NoObjectError as error:
                 problem = error.problem
         say(texts.SKIPPED.format(attack=name, problem=problem) if problem else reports[-1].text())
@@ -105,8 +105,9 @@ class _NoObjectError(InvalidRequestError):
         self.problem = problem
 
 
-async def _run(attack: Attack, rounds: int | None, wish: Wish) -> Report:
-    async with opened(wish, attack.terrain, say) as arena:
+async def _run(name: str, rounds: int | None, wish: Wish) -> Report:
+    attack = ATTACKS[name]
+    async with opened(wish, name, attack.terrain, say) as arena:
         if problem := attack.problem_with(arena.policy):
             raise _NoObjectError(problem)
         return await attack.run(arena, rounds or attack.rounds)

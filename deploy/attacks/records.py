@@ -52,7 +52,7 @@ def share_households(directory: Path, seed: int) -> None:
 
 
 def _join(directory: Path, seed: int, shared: Sequence[str]) -> None:
-    people = People(directory, seed)
+    people = People(directory, seed, "records")
     linked = people.take_linked(2 * _MOST_PAIRS)
     coins = people.dice.integers(0, 2, len(linked) // 2)
     file = directory / "census" / "people.csv"
