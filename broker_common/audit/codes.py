@@ -122,6 +122,20 @@ CODES: Final[Mapping[str, str]] = {
     "OPENING_UNREADABLE": "what is kept as an opening is none that the oversight key opens for this ticket",
     "OPENING_DIFFERS": "an opening is not of the slot, the sets or the load that its charge names, or its sets differ",
     "NOISE_WRONG": "an answer is not the one that follows from its opening",
+    # --- on site ---------------------------------------------------------------------------------------------------
+    "LEDGER_STEP_MISSING": "a charge to persons, a load or a change of the linkage key has no row in the ledgers' history",
+    "LEDGER_STEP_WRONG": "a row of the ledgers' history stands for no log entry, or says something else than the entry",
+    "LEDGER_DIGEST": "a row of the ledgers' history is not the one that the digests, and with them the log, commit to",
+    "SAMPLE_WRONG": "a sample that should be kept is missing, or is not the one that the log commits to",
+    "ERASED_EARLY": "who was in a sample was erased before its time, or before any snapshot that is there holds the charge",
+    "UNITS_WRONG": "the census units in a kept sample are not those of the registry that it was charged on",
+    "CHARGE_SKIPPED": "somebody in a sample, whom the charge fits, was not charged",
+    "PERSON_CAP_PASSED": "somebody was charged or counted whose budget the charge does not fit",
+    "ACTIVE_WRONG": "who was counted is not who should have been, or not whom the log commits to",
+    "CARRY_WRONG": "what a load takes over from earlier units is missing, was changed, or leaves somebody out",
+    "SNAPSHOT_WRONG": "a snapshot of the ledgers is missing, was changed, or does not hold what was charged",
+    "REGISTRY_WRONG": "the file of a load is not the one that the log commits to",
+    "COUNT_WRONG": "the exact count in an opening is not what the sample and the registry give",
     # --- the report ------------------------------------------------------------------------------------------------
     "TOO_MANY_PROBLEMS": "there are more problems than are listed",
 }

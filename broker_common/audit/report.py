@@ -8,6 +8,7 @@ from broker_common.audit import texts
 from broker_common.audit.audit import Audited, Leakage
 from broker_common.audit.codes import PENDING
 from broker_common.audit.findings import Problem
+from broker_common.audit.on_site import OnSite
 from broker_common.privacy.accounting import param_of, parse_max_belief
 from broker_common.privacy.belief import belief_of_units
 
@@ -18,7 +19,7 @@ def report_json(audited: Audited) -> dict[str, Any]:
     """The object that `--json` prints."""
     findings = audited.findings
     leakage = audited.leakage
-    return {
+    report = {
         "verified": not findings.count,
         "entries": sum(audited.entries.values()),
         "answers": 0 if leakage is None else leakage.answers,
@@ -26,7 +27,7 @@ def report_json(audited: Audited) -> dict[str, Any]:
             {"code": problem.code, "log": problem.log, "entry": problem.entry, "text": problem.text}
             for problem in _sorted(audited)
         ],
-        "worst_belief": None if leakage is None else _worst_belief(leakage),
+        "worst_belief": _proven_belief(audited),
         "not_checked": list(findings.not_checked),
         "pending": [
             {"code": code, "log": log, "count": count, "text": PENDING[code]}
@@ -40,6 +41,25 @@ def report_json(audited: Audited) -> dict[str, Any]:
         "uncharged_samples": audited.uncharged_samples,
         "problems_in_all": findings.count,
     }
+    return report if audited.on_site is None else report | {"on_site": _on_site_json(audited.on_site)}
+
+
+def _on_site_json(on_site: OnSite) -> dict[str, Any]:
+    worst = on_site.worst_charged
+    return {
+        "charges_checked": on_site.charges_checked,
+        "charges_erased": on_site.charges_erased,
+        "people_charged": on_site.people_charged,
+        "worst_charged": worst,
+        "worst_belief": None if worst is None else float(belief_of_units(worst)),
+    }
+
+
+def _proven_belief(audited: Audited) -> float | None:
+    """By what the private stores showed, if anybody looked into them and could follow them to their end."""
+    if audited.on_site is not None and audited.on_site.worst_charged is not None:
+        return float(belief_of_units(audited.on_site.worst_charged))
+    return None if audited.leakage is None else _worst_belief(audited.leakage)
 
 
 def _leakage_json(leakage: Leakage) -> dict[str, Any]:
@@ -74,6 +94,9 @@ def report_text(audited: Audited) -> str:
         )
     if audited.uncharged_samples is not None:
         lines.append(texts.SAMPLES.format(count=audited.uncharged_samples))
+    if audited.on_site is not None:
+        text = texts.ON_SITE_UNKNOWN if audited.on_site.worst_charged is None else texts.ON_SITE
+        lines.append(text.format_map(_on_site_json(audited.on_site)))
     if audited.noise is not None:
         lines.append(texts.NOISE.format(noise=audited.noise))
     if findings.pending:
