@@ -175,12 +175,12 @@ class _Walk:
             if step is None:
                 self._problem("LEDGER_STEP_WRONG", self._entry)
                 continue
-            if step.kind == "snapshot":
-                yield None, step
-                continue
             while event is not None and not _is_of(event, step) and not self._comes_later(event, step):
                 yield event, None
                 event = next(events, None)
+            if step.kind == "snapshot":
+                yield None, step
+                continue
             if event is None or not _is_of(event, step):
                 self._problem("LEDGER_STEP_WRONG", self._entry, texts.ROW.format(place=step.place))
                 continue
@@ -423,19 +423,20 @@ class _Walk:
     def _rewound(self, first: Step) -> Accounts | None:
         """What everybody was charged before a step, by the next snapshot; None if nothing but charges does not lead to it."""
         covers = min((place for place in self._snapshots if place >= first.place), default=0)
-        if not covers:
+        if not covers or not self._store.is_kept(first.place, covers):
             return None
         snapshot = self._snapshots[covers][0]
         try:
             accounts = self._read(snapshot, self._store.snapshot)
             for step in self._store.steps(first.place, covers):
-                if step is not None and step.kind == "snapshot":
-                    continue
-                sample = None if step is None or not step.file or step.kind != "charge" else self._store.sample(step)[1]
-                chosen = None if step is None or sample is None else _chosen(step, len(sample.names))
-                if accounts is None or step is None or sample is None or chosen is None:
+                if accounts is None or step is None:
                     return None
-                accounts.take_back(sample, *chosen, price=step.price)
+                if step.kind == "charge":
+                    sample = self._store.sample(step)[1]
+                    chosen = _chosen(step, len(sample.names))
+                    if chosen is None:
+                        return None
+                    accounts.take_back(sample, *chosen, price=step.price)
         except DamagedError:
             # It is told where the walk comes by.
             return None

@@ -44,8 +44,6 @@ from census_node.units import HALF, UNIT, Carry, stored_counts
 __all__ = ["DamagedError", "Load", "SiteStore", "opened_store"]
 
 _BYTES_EACH = PSEUDONYM_BYTES + 8
-# More than everybody in a country comes to.
-_MOST_BYTES = 1 << 36
 _COPY_ATTEMPTS = 5
 _CHUNK_BYTES = 1 << 20
 _LAST = 2**63 - 1
@@ -102,7 +100,6 @@ class SiteStore:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
         self._connection = connection
-        self._samples, self._ledgers = FolderPart(path / "samples"), FolderPart(path / "ledgers")
         self._loads = LoadFolder(path / "registries", ".npz")
 
     # --- the log of the home ---------------------------------------------------------------------------------------
@@ -146,6 +143,16 @@ class SiteStore:
             found = connection.execute("select file from ledger_steps where place = ?", [step.place]).fetchone()
         return found is not None and found[0] == step.file
 
+    def is_kept(self, first: int, last: int) -> bool:
+        """Whether the rows between these places are charges whose membership is kept, and snapshots."""
+        gaps = self._query(
+            "select 1 from ledger_steps where place between ? and ? and kind != 'snapshot' "
+            "and (kind != 'charge' or file = '') limit 1",
+            first,
+            last,
+        )
+        return next(gaps, None) is None
+
     @property
     def size(self) -> int:
         """How many rows there are."""
@@ -159,7 +166,7 @@ class SiteStore:
         Raises:
             DamagedError: it is missing, cut off, or in another order.
         """
-        content = _read(self._samples, step.file)
+        content = _read(self._path / "samples", step.file)
         people, left_over = divmod(len(content), _BYTES_EACH)
         if left_over:
             raise DamagedError
@@ -176,7 +183,7 @@ class SiteStore:
         Raises:
             DamagedError: it is missing, or not the one whose hash the row states.
         """
-        content = _read(self._ledgers, step.file)
+        content = _read(self._path / "ledgers", step.file)
         if sha256(content).digest() != step.content:
             raise DamagedError
         file = io.BytesIO(content)
@@ -323,12 +330,12 @@ def _step(row: dict[str, object]) -> Step | None:
     return Step(**cast("Any", row))
 
 
-def _read(folder: FolderPart, name: str) -> bytes:
+def _read(folder: Path, name: str) -> bytes:
     if Path(name).name != name:
         raise DamagedError
     try:
-        return folder.read(name, _MOST_BYTES)
-    except UnreadableError as error:
+        return FolderPart(folder).read(name, (folder / name).lstat().st_size)
+    except (OSError, UnreadableError) as error:
         raise DamagedError from error
 
 
