@@ -1,8 +1,8 @@
 """The whole of an audit, offline: three parts that were handed in, and the auditor's own home.
 
 1. the census log, 2. the health log, each by itself (`log_audit`), 3. what each agency saw of the other's log, 4. receipts;
-on replay: 5. opened criteria and openings, 6. both logs ticket by ticket (`reconciling`), 7. leakage, from the fold, 8. on
-site: an agency's private stores, by a check that the caller brings (`on_site`).
+on replay: 5. opened criteria and openings, 6. both logs ticket by ticket (`reconciling`), 7. on site: an
+agency's private stores, by a check that the caller brings (`on_site`), 8. leakage, from the fold or as it was proved on site.
 Nothing that is handed in is believed; everything that it says is signed, recomputed, or a problem.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from broker_common.audit.handed_in import Part
 from broker_common.audit.health_log import HealthLog, Sent
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.key_state import KeyState
+from broker_common.audit.leakage import Leakage, leakage_of
 from broker_common.audit.log_audit import ANYBODY, LogAudit
 from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.audit.log_files import Report
@@ -37,20 +38,7 @@ from broker_common.tlog.entries import Entry, parse_entry
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
 from broker_common.values import ExactCount
 
-__all__ = ["Audited", "Leakage", "replay_parts", "verify_parts"]
-
-
-@dataclass(frozen=True, slots=True)
-class Leakage:
-    """What was charged, recomputed from the entries and nothing else."""
-
-    accounting: str
-    max_belief: str
-    cap: int
-    charged_units: int
-    answers: int
-    released: int
-    is_shut_down: bool
+__all__ = ["Audited", "replay_parts", "verify_parts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,16 +168,25 @@ def _replay(
     ).compare(charged, report(texts.RECONCILING))
     if census_audit.ahead_at is not None:
         findings.skip(texts.CLOCK_AHEAD.format(entry=census_audit.ahead_at))
-    # 8
+    # 7
     on_site = None if site is None else _check_site(site, census_audit, opened, findings, report)
     _say_not_checked(
         findings, charged=len(charged), tickets=receipts.charged, criteria=criteria, noise=noise, on_site=on_site
     )
-    # 7
+    # 8
+    leakage = leakage_of(census_audit.state, census.ceiling)
+    if leakage is not None and on_site is not None and on_site.worst_charged is not None:
+        # Below what is erased there is the agency's word still.
+        is_claimed = leakage.claimed and on_site.charges_erased > 0
+        leakage = replace(leakage, worst_units=on_site.worst_charged, claimed=is_claimed)
+    elif leakage is not None and leakage.claimed:
+        findings.skip(texts.LEDGERS_NOT_CHECKED)
+        if noise is not None:
+            findings.skip(texts.COUNTED_SETS_NOT_CHECKED)
     return Audited(
         findings,
         {role: log.state.size for role, log in logs.items()},
-        _leakage(census_audit.state),
+        leakage,
         receipts.charged,
         criteria,
         noise,
@@ -289,21 +286,6 @@ def _say_not_checked(
         findings.skip(texts.TICKETS_NOT_CHECKED.format(count=charged - tickets, all=charged))
     if criteria < charged:
         findings.skip(texts.CRITERIA_NOT_CHECKED.format(count=charged - criteria, all=charged))
-
-
-def _leakage(state: CensusState) -> Leakage | None:
-    policy = state.policy
-    if policy is None:
-        return None
-    return Leakage(
-        accounting=policy.accounting,
-        max_belief=policy.max_belief,
-        cap=policy.cap,
-        charged_units=state.charged_units,
-        answers=state.answers,
-        released=state.answers - len(state.unreleased),
-        is_shut_down=state.shut_down,
-    )
 
 
 def _decoder(kind: type[Any]) -> Callable[[bytes], Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from broker_common.audit import texts
-from broker_common.audit.audit import Audited, Leakage
+from broker_common.audit.audit import Audited
 from broker_common.audit.codes import PENDING
 from broker_common.audit.findings import Problem
+from broker_common.audit.leakage import Leakage
 from broker_common.audit.on_site import OnSite
 from broker_common.privacy.accounting import param_of, parse_max_belief
 from broker_common.privacy.belief import belief_of_units
@@ -27,7 +28,7 @@ def report_json(audited: Audited) -> dict[str, Any]:
             {"code": problem.code, "log": problem.log, "entry": problem.entry, "text": problem.text}
             for problem in _sorted(audited)
         ],
-        "worst_belief": _proven_belief(audited),
+        "worst_belief": None if leakage is None else _worst_belief(leakage),
         "not_checked": list(findings.not_checked),
         "pending": [
             {"code": code, "log": log, "count": count, "text": PENDING[code]}
@@ -55,20 +56,16 @@ def _on_site_json(on_site: OnSite) -> dict[str, Any]:
     }
 
 
-def _proven_belief(audited: Audited) -> float | None:
-    """By what the private stores showed, if anybody looked into them and could follow them to their end."""
-    if audited.on_site is not None and audited.on_site.worst_charged is not None:
-        return float(belief_of_units(audited.on_site.worst_charged))
-    return None if audited.leakage is None else _worst_belief(audited.leakage)
-
-
 def _leakage_json(leakage: Leakage) -> dict[str, Any]:
     return {
         "accounting": leakage.accounting,
+        "unit": leakage.unit,
         "max_belief": leakage.max_belief,
         "param": float(param_of(parse_max_belief(leakage.max_belief))),
         "cap": leakage.cap,
         "charged_units": leakage.charged_units,
+        "worst_units": leakage.worst_units,
+        "claimed": leakage.claimed,
         "answers": leakage.answers,
         "released": leakage.released,
         "state": "shutdown" if leakage.is_shut_down else "serving",
@@ -76,7 +73,12 @@ def _leakage_json(leakage: Leakage) -> dict[str, Any]:
 
 
 def _worst_belief(leakage: Leakage) -> float:
-    return float(belief_of_units(leakage.charged_units))
+    return float(belief_of_units(leakage.worst_units))
+
+
+def _leakage_text(leakage: Leakage) -> str:
+    text = texts.LEAKAGE_CLAIMED if leakage.claimed else texts.LEAKAGE
+    return text.format_map(_leakage_json(leakage) | {"worst_belief": _worst_belief(leakage)})
 
 
 def report_text(audited: Audited) -> str:
@@ -88,8 +90,7 @@ def report_text(audited: Audited) -> str:
     if audited.leakage is not None:
         lines.append(
             texts.FIGURES.format_map(
-                _leakage_json(audited.leakage)
-                | {"tickets": audited.tickets, "worst_belief": _worst_belief(audited.leakage)}
+                _leakage_json(audited.leakage) | {"tickets": audited.tickets, "leakage": _leakage_text(audited.leakage)}
             )
         )
     if audited.uncharged_samples is not None:

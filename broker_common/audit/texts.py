@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "CLOCK_AHEAD",
+    "COUNTED_SETS_NOT_CHECKED",
     "COUNTS_NOT_CHECKED",
     "COUNTS_OF_SOME_NOT_CHECKED",
     "CRITERIA_HELP",
@@ -19,6 +20,9 @@ __all__ = [
     "FIGURES",
     "HAND_OVER_CARD",
     "ITEM",
+    "LEAKAGE",
+    "LEAKAGE_CLAIMED",
+    "LEDGERS_NOT_CHECKED",
     "LOG",
     "NOISE",
     "NOISE_NOT_CHECKED",
@@ -117,6 +121,14 @@ CLOCK_AHEAD = (
 )
 COUNTS_NOT_CHECKED = "The exact count inside each opening: it is the census agency's word until samples and registry are looked at on site."
 COUNTS_OF_SOME_NOT_CHECKED = "The exact count of {count} of {all} charged answers: there is no opening, no sample or no registry to count it again with."
+COUNTED_SETS_NOT_CHECKED = (
+    "Whether the set inside an opening is whom the ledgers of persons left to be counted: the noise follows from it, and a replay on "
+    "site compares it."
+)
+LEDGERS_NOT_CHECKED = (
+    "What single persons were charged: that every charge fell on everybody in its sample, and on nobody whom it did not fit, is "
+    "the census agency's claim; only a replay on site, with its samples and ledgers, proves it."
+)
 PERSONS_NOT_CHECKED = "Samples, linkage and counts: they are never handed in, and are looked at on site."
 TICKETS_NOT_CHECKED = "Tickets and receipts of {count} of {all} charged questions: they were not handed in."
 CRITERIA_NOT_CHECKED = "Criteria of {count} of {all} charged questions: their commitments were not opened."
@@ -126,8 +138,13 @@ VERDICT_FAILED = "NOT VERIFIED: {count} {problems}; the first is {code} in {wher
 ENTRIES = "  entries    {census} of the census log, {health} of the health log"
 FIGURES = """\
   answers    {answers} charged, {released} released, {tickets} shown by researchers
-  leakage    {charged_units} of {cap} units of 2^-24 nat; no belief about anybody can have passed {worst_belief} ({max_belief} allowed)
+  leakage    {leakage}
   service    {state}, accounting {accounting}"""
+LEAKAGE = "{worst_units} of {cap} units of 2^-24 nat; no belief about anybody can have passed {worst_belief} ({max_belief} allowed)"
+LEAKAGE_CLAIMED = (
+    "at most {worst_units} of {cap} units of 2^-24 nat on anybody; no belief about anybody can have passed {worst_belief} "
+    "({max_belief} allowed), as the census agency claims"
+)
 SAMPLES = "  samples    {count} handed over and never charged"
 NOISE = "  noise      of {noise} answers computed again from what the log had committed to, and the same"
 ON_SITE = (

@@ -34,6 +34,7 @@ DETAILS = frozenset(
         *("problem", "column", "nearest", "value", "codes", "expected", "found", "operator", "variable"),
         *("name", "remedy", "subject", "key", "researcher", "project", "role", "rpc", "query", "asked", "served"),
         *(
+            "limit",
             "scale",
             "scales",
             "retry_seconds",

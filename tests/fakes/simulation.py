@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 import structlog
 from fakes.memory_grpc import Network
@@ -29,7 +31,7 @@ import broker_common.storage.journal as journal_module
 import census_node.opening
 import health_node.opening
 import researcher_node.opening
-from broker_common.crypto.commitments import noise_seed
+from broker_common.crypto.commitments import hash_set, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.errors import BrokerError
 from broker_common.privacy.discrete_laplace import add_noise
@@ -65,7 +67,9 @@ When: TypeAlias = Literal["before", "after"]
 
 def make_template(folder: Path) -> Path:
     """A deployment with two researchers; simulations begin with copies of it."""
-    plan = Plan(population=_POPULATION, seed=1, max_belief="0.75", release_tick_ms=200, delay_ms=250)
+    plan = Plan(
+        population=_POPULATION, seed=1, accounting="strict", max_belief="0.75", release_tick_ms=200, delay_ms=250
+    )
     lay_out(folder, plan, lambda _: lambda _done, _total: None)
     (folder / "researcher").rename(folder / "researcher-1")
     shutil.rmtree(folder / "auditor")
@@ -431,7 +435,7 @@ class Simulation:
             return
         for row in journal.db.query("select * from pending"):
             body = ticket_pb2.Ticket.FromString(row["signed_ticket"])
-            pseudonyms = SampleFolder(party.folder / "samples").read(row["sample"], row["submitted_set"])
+            active = _active(journal, party, row)
             slot_secret = SlotSecrets(party.folder / "slots").read(row["slot"], row["slot_commitment"])
             registry = Registry.read(party.folder / "registries" / f"{row['load']}.npz", row["load"])
             seed = noise_seed(
@@ -442,7 +446,7 @@ class Simulation:
                 scale=body.scale,
             )
             question = question_from_wire(body.question, CENSUS_DICTIONARY)
-            exact = registry.count(registry.people_of(registry.rows_of(pseudonyms)), question)
+            exact = registry.count(registry.people_of(registry.rows_of(active)), question)
             self.expected[row["ticket"]] = add_noise(exact, body.scale, NoiseStream(seed)).value
 
     # --- what is on disk -------------------------------------------------------------------------------------------
@@ -455,6 +459,16 @@ class Simulation:
             return []
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             return connection.execute(statement).fetchall()
+
+
+def _active(journal: Journal[Any], party: Party, row: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
+    """Who of a kept sample is counted: everybody, or those whose bits say so."""
+    people = SampleFolder(party.folder / "samples").read(row["sample"], row["submitted_set"]).pseudonyms
+    for step in journal.db.query("select active from ledger_steps where ticket = ?", [row["ticket"]]):
+        bits = np.unpackbits(np.frombuffer(step["active"], np.uint8), count=len(people))
+        people = people[bits.astype(np.bool_)]
+    assert hash_set(people.tobytes()) == row["active_set"], "what is counted is what was charged"
+    return people
 
 
 class _FailingCommit:

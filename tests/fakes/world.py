@@ -314,14 +314,10 @@ class World:
         self.census_folder.mkdir(parents=True)
         loads = LoadFolder(self.census_folder / "registries", ".npz")
         loads.path.mkdir()
-        write_registry(self.make_registry(_LOAD), loads.file(_LOAD))
         journal = self._census_journal(create=True)
         self._introduce(journal, CENSUS, HEALTH, OTHER_HEALTH, OWNER, OTHER)
         self._adopt(journal, self.policy)
-        registry = self.make_registry(_LOAD)
-        book = self.book(journal)
-        carry = Carry.between(Known.none(), registry.cards, registry.person_count, registry.household_count)
-        loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom, with_entry=book.put_load(carry))
+        self.put_in_force(journal, loads, self.make_registry(_LOAD))
         journal.close()
         self._write_keys(self.census_folder)
 
@@ -477,11 +473,22 @@ class World:
         loads = LoadFolder(self.census_folder / "registries", ".npz")
         journal = self._census_journal()
         with loads.loading(os.urandom) as load:
-            write_registry(self.make_registry(load), loads.file(load))
-            loads.put_in_force(journal, load, release, self.linkage, os.urandom)
+            self.put_in_force(journal, loads, self.make_registry(load), release)
         census_loads.forget_old_loads(journal, loads)
         journal.close()
         return load
+
+    def put_in_force(
+        self, journal: Journal[CensusState], loads: LoadFolder, registry: Registry, release: str = RELEASE
+    ) -> None:
+        """Write a registry and put it in force; its units take over what the units of its cards before were charged."""
+        with journal.reading() as state:
+            before = state.load
+        known = Known.read(loads.file(before), before) if before else Known.none()
+        write_registry(registry, loads.file(registry.load), known.former_after(registry.cards))
+        carry = Carry.between(known, registry.cards, registry.person_count, registry.household_count)
+        with_entry = self.book(journal).put_load(carry)
+        loads.put_in_force(journal, registry.load, release, self.linkage, os.urandom, with_entry=with_entry)
 
     def crash_census(self) -> CensusNode:
         """Kill the census node here and now: another one starts on a copy of the bytes that its files hold."""

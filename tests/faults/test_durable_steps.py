@@ -44,16 +44,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from fakes.deployment import run_here
 from fakes.pair import STAGES, Pair
-from fakes.world import Order, World
+from fakes.world import Order, Pseudonyms, World
 from tripartite.v1 import answer_pb2
 
 from broker_common.errors import BrokerError
 from broker_common.storage.journal import Journal
 from broker_common.storage.witness_store import WitnessStore
 from broker_common.tlog.entries import Delivered, Entry, Event, Slots
+from census_node.linked import NOBODY, Linked
 from census_node.opening import CensusHome
 from census_node.outbox import Outbox, WaitingAnswer
 from census_node.proposals import make_proposal
@@ -269,6 +271,12 @@ async def test_every_system_call_on_a_samples_file(
     assert charged == [False] * 5 + [True] * 2
 
 
+def strangers(people: Pseudonyms) -> Linked:
+    """A sample of people whom nobody in the census has."""
+    nobody = np.full(len(people), NOBODY, np.uint32)
+    return Linked(people, nobody, nobody)
+
+
 @WAYS
 def test_every_system_call_of_the_sweep_at_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: bool
@@ -277,7 +285,7 @@ def test_every_system_call_of_the_sweep_at_start(
     world = World(tmp_path)
     for number in count():
         world.crash_census()
-        name = world.census._samples.write(world.people, os.urandom)
+        name = world.census._samples.write(strangers(world.people), os.urandom)
         with monkeypatch.context() as patch:
             calls = SystemCalls(patch, world.census_folder / "samples", number, happens=happens)
             code = outcome_of(world.census.recover)
@@ -403,7 +411,7 @@ def test_every_system_call_of_the_witness_store(
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four homes for a hundred people."""
     directory = tmp_path_factory.mktemp("durable") / "deployment"
-    plan = Plan(population=100, seed=1, max_belief="0.75", release_tick_ms=0)
+    plan = Plan(population=100, seed=1, accounting="strict", max_belief="0.75", release_tick_ms=0)
     lay_out(directory, plan, lambda _: lambda _done, _total: None)
     return directory
 
@@ -487,7 +495,7 @@ def test_commit_of_a_policy(deployment: Path, monkeypatch: pytest.MonkeyPatch, h
 @WAYS
 def test_commit_of_a_shutdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: bool) -> None:
     """Shut or not, the log says; the command given again shuts it once."""
-    plan = Plan(population=10, seed=1, max_belief="0.75", release_tick_ms=0)
+    plan = Plan(population=10, seed=1, accounting="strict", max_belief="0.75", release_tick_ms=0)
     lay_out(tmp_path / "deployment", plan, lambda _: lambda _done, _total: None)
     home = tmp_path / "deployment" / "census"
     command = ("census", "shutdown", "--home", home, "--reason", "a drill", "--json")

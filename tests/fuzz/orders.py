@@ -286,6 +286,7 @@ def _charge(**changes: Any) -> bytes:
         "manifest": bytes(32).hex(),
         "submitted": _set_commitment().hex(),
         "active": bytes(32).hex(),
+        "ledger": "",
         "total": price_units(_SCALE),
     }
     event = Charged(**{**fields, **changes})

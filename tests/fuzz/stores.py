@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import hashlib
 import io
 import os
 import shutil
@@ -20,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from fakes import logs
 from fakes.clock import FakeClock
 from fakes.randomness import SeededRandomness
@@ -43,11 +43,16 @@ from broker_common.tlog.note import Checkpoint, join_note, parse_note
 from broker_common.tlog.replay import LogState
 from broker_common.values import PSEUDONYM_BYTES
 from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.ledgers import Ledgers
+from census_node.linked import NOBODY, Linked
 from census_node.loading import read_registry
 from census_node.publication import verify_witnessed
 from census_node.registry import Registry
 from census_node.samples import SampleFolder
 from census_node.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
+from census_node.snapshots import SnapshotFolder
+from census_node.submitted_ledger import Column, SubmittedLedger
+from census_node.unit_ledger import UnitLedger
 from census_node.units import Carry, Known, Names
 from health_node.loading import load_people
 from health_node.people_store import PeopleStore
@@ -218,7 +223,10 @@ def _parse_carry(data: bytes) -> Carry:
     path = fresh_path(".npz")
     path.write_bytes(data)
     try:
-        return Carry.read(path)
+        carry = Carry.read(path)
+        again = SnapshotFolder(path.parent).read_carry(path.name, _CARRY.content_hash)
+        require(again.content_hash == carry.content_hash, "the ledgers take over what was read")
+        return carry
     finally:
         path.unlink()
 
@@ -305,31 +313,71 @@ def _patched(archive: bytes, local_at: int, central_at: int, value: bytes) -> by
     return bytes(patched)
 
 
-_SAMPLE = make_pseudonyms(3)
+_SAMPLE = Linked(make_pseudonyms(3), np.array([4, NOBODY, 7], np.uint32), np.array([1, NOBODY, 1], np.uint32))
+_EACH = PSEUDONYM_BYTES + 8
 
 
-def _parse_sample(data: bytes) -> npt.NDArray[np.uint8]:
+def _parse_sample(data: bytes) -> Linked:
     """A file that was damaged, or one whose set is the one that was charged."""
     folder = fresh_path()
     folder.mkdir()
     (folder / "a.sample").write_bytes(data[1:])
-    set_hash = hash_set(data[1:] if data[:1] == b"s" else _SAMPLE.tobytes())
+    people = (len(data) - 1) // _EACH
+    set_hash = hash_set(data[1 : 1 + people * PSEUDONYM_BYTES]) if data[:1] == b"s" else _SAMPLE.set_hash
     try:
-        return SampleFolder(folder).read("a.sample", set_hash)
+        sample = SampleFolder(folder).read("a.sample", set_hash)
+        again = SampleFolder(folder).read_unverified("a.sample")
+        require(again.units_hash == sample.units_hash, "a sample is read alike, verified or not")
+        return sample
     finally:
         shutil.rmtree(folder)
 
 
-def _check_sample(sample: npt.NDArray[np.uint8], data: bytes) -> None:
-    require(sample.tobytes() == data[1:], "a sample is read back")
-    require(sample.shape[1] == PSEUDONYM_BYTES, "a sample is made of pseudonyms")
+def _check_sample(sample: Linked, data: bytes) -> None:
+    parts = (sample.pseudonyms, sample.persons.astype("<u4"), sample.households.astype("<u4"))
+    require(b"".join(part.tobytes() for part in parts) == data[1:], "a sample is read back")
+    require(sample.pseudonyms.shape == (len(sample.persons), PSEUDONYM_BYTES), "a sample is made of pseudonyms")
+    require(len(sample.persons) == len(sample.households), "each has a person and a household, or nobody")
 
 
 def _sample_seeds() -> dict[str, bytes]:
     folder = fresh_path()
     name = SampleFolder(folder).write(_SAMPLE, SeededRandomness("sample"))
     whole = (folder / name).read_bytes()
-    return {"whole": b"w" + whole, "other": b"s" + whole[:-PSEUDONYM_BYTES], "bad end": b"s" + whole[:-1], "bad": b"w"}
+    return {"whole": b"w" + whole, "other": b"s" + whole[:_EACH], "bad end": b"s" + whole[:-1], "bad": b"w"}
+
+
+_LEDGERS = Ledgers(
+    SubmittedLedger(Column(np.array([1, 5], np.uint64), np.array([2, 2**63], np.uint64), np.array([7, 9], np.uint32))),
+    UnitLedger(np.array([3, 0, 5], np.uint32), np.array([8], np.uint32)),
+    {"health.example": 2},
+)
+
+
+def _snapshot() -> bytes:
+    folder = fresh_path()
+    name, _ = SnapshotFolder(folder).write(_LEDGERS, SeededRandomness("snapshot"))
+    content = (folder / name).read_bytes()
+    shutil.rmtree(folder)
+    return content
+
+
+def _parse_snapshot(data: bytes) -> Ledgers:
+    folder = fresh_path()
+    folder.mkdir()
+    (folder / "a.ledgers").write_bytes(data)
+    try:
+        return SnapshotFolder(folder).read("a.ledgers", hashlib.sha256(_snapshot()).digest())
+    finally:
+        shutil.rmtree(folder)
+
+
+def _check_snapshot(ledgers: Ledgers, data: bytes) -> None:
+    folder = fresh_path()
+    name, _ = SnapshotFolder(folder).write(ledgers, SeededRandomness("snapshot"))
+    require((folder / name).read_bytes() == data, "ledgers are written back to the same bytes")
+    shutil.rmtree(folder)
+    require(ledgers.introduced == _LEDGERS.introduced, "ledgers that are read are those that were written")
 
 
 _BATCH = 3
@@ -623,7 +671,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "carry": Target(
         parse=_parse_carry,
         check=_check_carry,
-        covers=(Carry.read,),
+        covers=(Carry.read, SnapshotFolder.read_carry),
         seeds=_carry_seeds,
         codes=frozenset({"INTEGRITY"}),
         mutations=300,
@@ -632,10 +680,18 @@ TARGETS: Mapping[str, Target[Any]] = {
     "kept_sample": Target(
         parse=_parse_sample,
         check=_check_sample,
-        covers=(SampleFolder.read,),
+        covers=(SampleFolder.read, SampleFolder.read_unverified),
         seeds=_sample_seeds,
         codes=frozenset({"SAMPLE_LOST"}),
         mutations=150,
+    ),
+    "ledger_snapshot": Target(
+        parse=_parse_snapshot,
+        check=_check_snapshot,
+        covers=(SnapshotFolder.read,),
+        seeds=lambda: {"whole": _snapshot(), "bad end": _snapshot()[:-1], "bad": b""},
+        codes=frozenset({"INTEGRITY"}),
+        mutations=100,
     ),
     "slot_secrets": Target(
         parse=_parse_slots,

@@ -17,7 +17,6 @@ from broker_common.privacy.accounting import price_units
 from broker_common.tlog.entries import Delivered, Released
 from census_node.charging import charge
 from census_node.outbox import Outbox
-from census_node.samples import SampleFolder
 from health_node.forwarding import Sample, VerifiedCharge
 from health_node.node import Accepted, HealthNode
 
@@ -34,8 +33,8 @@ def cut(*_: object, **__: object) -> None:
 def charge_only(world: World, sample: OrderedSample) -> None:
     """Up to the durable charge, and no further."""
     admitted = world.admit(world.messages(sample))
-    kept_as = SampleFolder(world.census_folder / "samples").write(admitted.pseudonyms, world.randomness)
-    assert charge(world.census.journal, admitted, kept_as, world.randomness)
+    kept = world.census.keep(admitted)
+    assert charge(world.census.journal, world.census.book, admitted, kept, world.randomness)
 
 
 # --- the census node -------------------------------------------------------------------------------------------------

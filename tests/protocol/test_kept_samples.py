@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.registries import write_registry
 from fakes.world import RELEASE, OrderedSample, Pseudonyms, World, charge_and_answer, make_policy, make_pseudonyms, rows
 
 from broker_common.crypto.commitments import SlotSecret, answer_salt, commit_answer, commit_set, hash_set
@@ -19,7 +18,10 @@ from broker_common.errors import BrokerError, InternalError, RefusedError, State
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Released
 from census_node.charging import quotable_answers
+from census_node.ledger_steps import LedgerSteps
+from census_node.linked import Linked
 from census_node.node import CensusNode
+from census_node.outbox import Outbox
 from census_node.samples import SampleFolder
 from census_node.slot_secrets import SlotSecrets
 
@@ -69,9 +71,10 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Read:
     seen = Read()
     read_sample, read_secret = SampleFolder.read, SlotSecrets.read
 
-    def sample(samples: SampleFolder, name: str, set_hash: bytes) -> Pseudonyms:
-        seen.samples.append(read_sample(samples, name, set_hash))
-        return seen.samples[-1]
+    def sample(samples: SampleFolder, name: str, set_hash: bytes) -> Linked:
+        read = read_sample(samples, name, set_hash)
+        seen.samples.append(read.pseudonyms)
+        return read
 
     def secret(secrets: SlotSecrets, slot: int, commitment: bytes) -> SlotSecret:
         read = read_secret(secrets, slot, commitment)
@@ -122,9 +125,8 @@ def test_sample_is_in_its_file_alone_while_its_answer_is_made(
     sample = world.sample(world.order(), make_pseudonyms(people, seed=7))
     charge_only(world, monkeypatch, sample)
     (name,) = kept_files(world)
-    assert np.array_equal(
-        folder(world).read(name, hash_set(sample.sample.pseudonyms.tobytes())), sample.sample.pseudonyms
-    )
+    kept = folder(world).read(name, hash_set(sample.sample.pseudonyms.tobytes()))
+    assert np.array_equal(kept.pseudonyms, sample.sample.pseudonyms)
     secret = slot_secret(world, sample)
     batch = next(path.name for path in (world.census_folder / "slots").iterdir() if secret in path.read_bytes())
     assert files_holding(world, secret, sample.sample.pseudonyms) == sorted([name, batch])
@@ -210,8 +212,7 @@ def other_policy(world: World) -> None:
 def other_registry(world: World, load: str = "f" * 16, release: str = "2016") -> None:
     """The operator loads another census."""
     loads = LoadFolder(world.census_folder / "registries", ".npz")
-    write_registry(world.make_registry(load), loads.file(load))
-    loads.put_in_force(world.census.journal, load, release, world.linkage, world.randomness)
+    world.put_in_force(world.census.journal, loads, world.make_registry(load), release)
 
 
 def other_linkage_key(world: World) -> None:
@@ -325,30 +326,54 @@ def test_sample_is_on_disk_before_its_charge(world: World, monkeypatch: pytest.M
     assert name.endswith(".sample")
 
 
-def test_charges_own_commitments_can_be_opened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An auditor on site who has the people of a sample can check both commitments of its charge, also years later."""
+def opened(world: World, salts: tuple[bytes, bytes], people: Pseudonyms) -> bool:
+    """Whether the salts open both commitments of the one charge there is, everybody active."""
+    (charge,) = world.charges()
+    commitments = [commit_set(salt, bytes.fromhex(charge.ticket), hash_set(people.tobytes())).hex() for salt in salts]
+    return commitments == [charge.submitted, charge.active] and charge.submitted != charge.active
+
+
+def test_charges_own_commitments_can_be_opened_until_it_is_answered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the answer is made of is what was committed to; then the salts go, and no set can be tried against the log."""
     people = make_pseudonyms(300, seed=7)
     sample = world.sample(world.order(), people)
     charge_only(world, monkeypatch, sample)
     world.crash_census()
-    for step in (lambda: None, world.census.recover, lambda: world.census.release(sample.order.hash.hex())):
-        step()
-        ((ticket, submitted_salt, active_salt),) = rows(world.census_folder / "journal.db", "openings")
-        (charge,) = world.charges()
-        assert ticket == charge.ticket == sample.order.hash.hex()
-        assert isinstance(submitted_salt, bytes)
-        assert isinstance(active_salt, bytes)
-        opened = [
-            commit_set(salt, sample.order.hash, hash_set(people.tobytes())).hex()
-            for salt in (submitted_salt, active_salt)
-        ]
-        assert opened == [charge.submitted, charge.active]
-        assert charge.submitted != charge.active
-        assert submitted_salt == sample.sample.set_salt
+    pending = Outbox(world.census.journal.db).pending(sample.order.hash.hex())
+    assert pending is not None
+    salts = (pending.submitted_salt, pending.active_salt)
+    assert opened(world, salts, people)
+    assert salts[0] == sample.sample.set_salt
+    world.census.recover()
+    world.census.release(sample.order.hash.hex())
+    world.verify_honest_query()
+    for path in world.census_folder.rglob("*"):
+        assert not path.is_file() or not any(salt in path.read_bytes() for salt in salts), path.name
+
+
+def test_charges_own_commitments_can_be_opened_as_long_as_its_sample_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under per-person accounting an auditor on site can check both commitments, also after the answer is out."""
+    world = World(tmp_path, make_policy(accounting="per_person"))
+    people = make_pseudonyms(300, seed=7)
+    sample = world.sample(world.order(), people)
+    charge_only(world, monkeypatch, sample)
+    world.crash_census()
+    for act in (lambda: None, world.census.recover, lambda: world.census.release(sample.order.hash.hex())):
+        act()
+        step = LedgerSteps(world.census.journal.db).of_ticket(sample.order.hash.hex())
+        assert step is not None
+        assert opened(world, (step.submitted_salt, step.active_salt), people)
+        assert step.submitted_salt == sample.sample.set_salt
+        assert kept_files(world) == [step.file]
+    world.close()
 
 
 def test_charge_has_one_size_for_every_sample(world: World) -> None:
-    """Nothing that the charge writes is longer for more people: entry, pending row and openings."""
+    """Nothing that the charge writes is longer for more people: entry and pending row."""
     sizes = set()
     # Slot 0 takes no room in a ticket; the ones after it take one byte.
     world.reserve()

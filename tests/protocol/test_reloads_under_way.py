@@ -49,16 +49,17 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
     def watched(
         pending: Pending,
-        pseudonyms: Pseudonyms,
+        active: Pseudonyms,
         slot_secret: SlotSecret,
         ticket: ChargedTicket,
         proof: Any,
         registry: Registry,
         key: Any,
-        salts: Any,
+        *,
+        overseen: bool,
     ) -> Any:
-        seen.rows.append((ticket.charge.load, pending.load, registry.load, len(pseudonyms)))
-        return seal(pending, pseudonyms, slot_secret, ticket, proof, registry, key, salts)
+        seen.rows.append((ticket.charge.load, pending.load, registry.load, len(active)))
+        return seal(pending, active, slot_secret, ticket, proof, registry, key, overseen=overseen)
 
     monkeypatch.setattr(census_node, "seal_answer", watched)
     return seen

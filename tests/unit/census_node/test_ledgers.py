@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -15,7 +15,7 @@ from broker_common.privacy.accounting import UNITS_PER_NAT, price_units
 from census_node.ledgers import Decision, Ledgers, Room
 from census_node.linked import NOBODY, Linked
 from census_node.submitted_ledger import SubmittedLedger
-from census_node.unit_ledger import UnitLedger
+from census_node.unit_ledger import Unit, UnitLedger
 
 HEALTH = "health.example"
 # Pseudonyms that differ in the last byte alone, in the first alone, and in both halves: whoever chooses them may.
@@ -38,11 +38,11 @@ def linked(numbers: Sequence[int]) -> Linked:
 class Oracle:
     """The rules of DESIGN 5, a person at a time, in exact nats."""
 
-    def __init__(self, unit: str) -> None:
+    def __init__(self, unit: Unit) -> None:
         self.unit = unit
-        self.submitted: Counter[int] = Counter()
-        self.persons: Counter[int] = Counter()
-        self.households: Counter[int] = Counter()
+        self.submitted: defaultdict[int, Fraction] = defaultdict(Fraction)
+        self.persons: defaultdict[int, Fraction] = defaultdict(Fraction)
+        self.households: defaultdict[int, Fraction] = defaultdict(Fraction)
         self.floor = Fraction(0)
         self.counted: list[tuple[Fraction, set[int]]] = []
 
@@ -74,6 +74,7 @@ class Oracle:
 
 
 def chosen(sample: Linked, mask: np.ndarray) -> set[int]:
+    """Those of a sample whom the mask names."""
     return {PEOPLE.index(row.tobytes()) for row in sample.pseudonyms[mask]}
 
 
@@ -85,7 +86,7 @@ questions = st.lists(
 @pytest.mark.parametrize("unit", ["person", "household"])
 @settings(max_examples=150, deadline=None)
 @given(asked=questions)
-def test_charges_and_drops_are_those_of_the_rules(unit: str, asked: list[tuple[set[int], int]]) -> None:
+def test_charges_and_drops_are_those_of_the_rules(unit: Unit, asked: list[tuple[set[int], int]]) -> None:
     """Every decision and every charge, whatever is asked in whichever order; no unit that decides passes the cap."""
     ledgers, oracle = Ledgers(units=UnitLedger(np.zeros(7, np.uint32), np.zeros(4, np.uint32))), Oracle(unit)
     for numbers, scale in asked:
@@ -93,7 +94,7 @@ def test_charges_and_drops_are_those_of_the_rules(unit: str, asked: list[tuple[s
         decision = ledgers.decide(sample, Room(price, CAP, unit))
         fits, active = oracle.answer(numbers, scale)
         assert (chosen(sample, decision.fits), chosen(sample, decision.active)) == (fits, active)
-        assert ledgers.would_introduce(sample, decision, HEALTH) == len(+oracle.submitted)
+        assert ledgers.would_introduce(sample, decision, HEALTH) == sum(map(bool, oracle.submitted.values()))
         assert Decision.of_bits(*decision.bits, len(sample.pseudonyms)).bits == decision.bits
         ledgers.apply(sample, decision, price=price, organisation=HEALTH, digest=b"")
     everybody = linked(range(len(PEOPLE)))
@@ -105,7 +106,7 @@ def test_charges_and_drops_are_those_of_the_rules(unit: str, asked: list[tuple[s
     assert [Fraction(int(u), UNITS_PER_NAT) for u in ledgers.units.households] == [
         oracle.households[h] for h in range(4)
     ]
-    assert ledgers.introduced[HEALTH] == len(+oracle.submitted)
+    assert ledgers.introduced[HEALTH] == sum(map(bool, oracle.submitted.values()))
     deciding = ledgers.units.persons if unit == "person" else ledgers.units.households
     assert max(*ledgers.submitted.all_units(), *deciding, 0) <= CAP
     for person in range(7):

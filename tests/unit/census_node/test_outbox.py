@@ -14,8 +14,6 @@ from sqlite_utils.db import NotFoundError
 
 from census_node.outbox import Outbox, Pending, WaitingAnswer
 
-SALTS = {"submitted_salt": b"S" * 32, "active_salt": b"A" * 32}
-
 
 def pending(number: int = 1, load: str = "load1") -> Pending:
     """A charge to be answered."""
@@ -28,6 +26,8 @@ def pending(number: int = 1, load: str = "load1") -> Pending:
         sample=f"{number:032x}.sample",
         slot=100 + number,
         slot_commitment=b"c" * 32,
+        submitted_salt=b"S" * 32,
+        active_salt=b"A" * 32,
     )
 
 
@@ -63,18 +63,10 @@ def opened(path: Path) -> tuple[sqlite3.Connection, Outbox]:
     return connection, Outbox(Database(connection, execute_plugins=False))
 
 
-def openings(path: Path) -> list[tuple[str, bytes, bytes]]:
-    """What opens the set commitments, read without the product."""
-    connection = sqlite3.connect(path)
-    rows = connection.execute("select ticket, submitted_salt, active_salt from openings").fetchall()
-    connection.close()
-    return rows
-
-
 def test_a_pending_charge_survives_a_restart(file: Path) -> None:
     """Everything that making its answer needs is read back as it was written."""
     connection, outbox = opened(file)
-    outbox.put_pending(pending(), **SALTS)
+    outbox.put_pending(pending())
     connection.close()
     connection, outbox = opened(file)
     found = outbox.pending(hash_of(1))
@@ -84,22 +76,22 @@ def test_a_pending_charge_survives_a_restart(file: Path) -> None:
 
 def test_a_pending_charge_has_one_size_whatever_its_sample(file: Path) -> None:
     """A row names its sample and holds none of it: every field is text or bytes of a fixed length, but for the ticket."""
-    assert {field.name for field in fields(Pending)} == {
-        *("ticket_hash", "signed_ticket", "load", "submitted_set", "active_set", "sample", "slot", "slot_commitment")
+    names = {
+        *("signed_ticket", "load", "submitted_set", "active_set", "sample", "slot", "slot_commitment"),
+        *("submitted_salt", "active_salt"),
     }
+    assert {field.name for field in fields(Pending)} == {"ticket_hash", *names}
     connection = sqlite3.connect(file)
     columns = {row[1] for row in connection.execute("pragma table_info(pending)")}
     connection.close()
-    assert columns == {
-        *("ticket", "signed_ticket", "load", "submitted_set", "active_set", "sample", "slot", "slot_commitment")
-    }
+    assert columns == {"ticket", *names}
 
 
 def test_pending_charges_are_listed_in_the_order_of_their_charges(outbox: Outbox) -> None:
     """Recovery answers first what was charged first, on the loads they were charged on, from the samples and slots they name."""
     assert (outbox.all_pending(), outbox.loads_needed()) == ([], set())
     for number, load in ((9, "b"), (1, "a"), (5, "b")):
-        outbox.put_pending(pending(number, load), **SALTS)
+        outbox.put_pending(pending(number, load))
     assert outbox.all_pending() == [(hash_of(number), f"{number:032x}.sample", 100 + number) for number in (9, 1, 5)]
     assert outbox.loads_needed() == {"a", "b"}
     assert outbox.pending(hash_of(2)) is None
@@ -110,39 +102,29 @@ def test_pending_charges_are_listed_in_the_order_of_their_charges(outbox: Outbox
 
 def test_one_ticket_is_pending_once(outbox: Outbox) -> None:
     """A second charge of the same ticket cannot even be written."""
-    outbox.put_pending(pending(), **SALTS)
+    outbox.put_pending(pending())
     with pytest.raises(sqlite3.IntegrityError):
-        outbox.put_pending(pending(load="load2"), **SALTS)
-
-
-def test_what_opens_a_charge_outlives_its_answer(file: Path) -> None:
-    """An auditor on site can open both set commitments of every charge, long after the sample is wiped."""
-    connection, outbox = opened(file)
-    outbox.put_pending(pending(), **SALTS)
-    outbox.put_answer(waiting())
-    outbox.start_retention(waiting().query, 1000)
-    outbox.forget_expired(1000)
-    connection.close()
-    assert openings(file) == [(hash_of(1), SALTS["submitted_salt"], SALTS["active_salt"])]
+        outbox.put_pending(pending(load="load2"))
 
 
 def test_a_sealed_answer_takes_the_place_of_what_was_pending(file: Path) -> None:
-    """The row goes, and not even the name of its sample is left in the file."""
+    """The row goes: neither the name of its sample nor what opens its charge's commitments is left in the file."""
     connection, outbox = opened(file)
-    outbox.put_pending(pending(), **SALTS)
+    outbox.put_pending(pending())
     connection.close()
-    assert pending().sample.encode() in file.read_bytes()
+    private = (pending().sample.encode(), pending().submitted_salt, pending().active_salt)
+    assert all(each in file.read_bytes() for each in private)
     connection, outbox = opened(file)
     outbox.put_answer(waiting())
     assert outbox.pending(hash_of(1)) is None
     assert outbox.answer(waiting().query) == waiting()
     connection.close()
-    assert pending().sample.encode() not in file.read_bytes()
+    assert not any(each in file.read_bytes() for each in private)
 
 
 def test_one_query_has_one_answer(outbox: Outbox) -> None:
     """A second answer, with fresh noise, cannot be stored over or beside the first."""
-    outbox.put_pending(pending(), **SALTS)
+    outbox.put_pending(pending())
     outbox.put_answer(waiting())
     with pytest.raises(sqlite3.IntegrityError):
         outbox.put_answer(WaitingAnswer(waiting().query, hash_of(1), "alice", b"other"))
@@ -154,7 +136,7 @@ def test_one_query_has_one_answer(outbox: Outbox) -> None:
 def test_an_expired_answer_is_forgotten(outbox: Outbox, now_ms: int, left: bool) -> None:
     """To the millisecond, and named before; others stay."""
     for number, expires_ms in ((1, 1000), (2, 5000)):
-        outbox.put_pending(pending(number), **SALTS)
+        outbox.put_pending(pending(number))
         outbox.put_answer(waiting(number))
         outbox.start_retention(waiting(number).query, expires_ms)
     assert outbox.expired(now_ms) == ([] if left else [hash_of(1)])
@@ -166,7 +148,7 @@ def test_an_expired_answer_is_forgotten(outbox: Outbox, now_ms: int, left: bool)
 def test_an_answer_that_is_not_released_never_expires(outbox: Outbox) -> None:
     """It was paid for; its retention begins with its release, however long that takes."""
     for number in (1, 2):
-        outbox.put_pending(pending(number), **SALTS)
+        outbox.put_pending(pending(number))
         outbox.put_answer(waiting(number))
     outbox.start_retention(waiting(2).query, 1000)
     outbox.forget_expired(2**62)

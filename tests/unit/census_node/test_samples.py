@@ -16,21 +16,41 @@ from hypothesis import strategies as st
 
 from broker_common.crypto.commitments import hash_set
 from broker_common.errors import InternalError
+from census_node.linked import NOBODY, Linked
 from census_node.samples import SampleFolder
 
 People: TypeAlias = npt.NDArray[np.uint8]
+# What a file holds of each person: pseudonym, person, household.
+BYTES_EACH = 16 + 4 + 4
 
 
-def people_of(number: int) -> People:
-    """So many pseudonyms, ascending."""
+def people_of(number: int) -> Linked:
+    """So many pseudonyms, ascending, every third of nobody in the census."""
     content = b"".join(place.to_bytes(16, "big") for place in range(1, number + 1))
     people: People = np.frombuffer(content, np.uint8).reshape(-1, 16)
-    return people
+    persons = np.arange(7, 7 + number, dtype=np.uint32)
+    households = np.arange(3, 3 + number, dtype=np.uint32) // 2
+    persons[2::3] = households[2::3] = NOBODY
+    return Linked(people, persons, households)
 
 
-def hash_of(people: People) -> bytes:
+def some(people: Linked, chosen: slice) -> Linked:
+    """Some of them."""
+    return Linked(people.pseudonyms[chosen], people.persons[chosen], people.households[chosen])
+
+
+def are_the_same(one: Linked, other: Linked) -> bool:
+    """Whether these are the same people with the same units."""
+    return (
+        np.array_equal(one.pseudonyms, other.pseudonyms)
+        and np.array_equal(one.persons, other.persons)
+        and np.array_equal(one.households, other.households)
+    )
+
+
+def hash_of(people: Linked) -> bytes:
     """What the charge says of the set."""
-    return hash_set(people.tobytes())
+    return hash_set(people.pseudonyms.tobytes())
 
 
 SAMPLE = people_of(1000)
@@ -56,15 +76,22 @@ def test_a_sample_survives_its_file(number: int, seed: str, tmp_path_factory: py
     people = people_of(number)
     name = SampleFolder(path).write(people, SeededRandomness(seed))
     kept = SampleFolder(path).read(name, hash_of(people))
-    assert np.array_equal(kept, people)
-    assert kept.shape == (number, 16)
-    assert kept.dtype == np.uint8
+    assert are_the_same(kept, people)
+    assert kept.pseudonyms.shape == (number, 16)
+    assert [str(part.dtype) for part in (kept.pseudonyms, kept.persons, kept.households)] == [
+        "uint8",
+        "uint32",
+        "uint32",
+    ]
+    assert (kept.set_hash, kept.units_hash) == (people.set_hash, people.units_hash)
+    assert are_the_same(SampleFolder(path).read_unverified(name), people)
 
 
 def test_a_strided_sample_is_written_like_a_packed_one(folder: SampleFolder) -> None:
     """Rows that are not contiguous in memory are the same people."""
-    name = folder.write(SAMPLE[::3], SeededRandomness())
-    assert np.array_equal(folder.read(name, hash_of(SAMPLE[::3])), SAMPLE[::3])
+    third = some(SAMPLE, slice(None, None, 3))
+    name = folder.write(third, SeededRandomness())
+    assert are_the_same(folder.read(name, hash_of(third)), third)
 
 
 def test_every_sample_has_a_name_of_its_own(folder: SampleFolder) -> None:
@@ -81,7 +108,7 @@ def test_a_sample_is_never_written_over_another(folder: SampleFolder) -> None:
     with pytest.raises(InternalError) as caught:
         folder.write(people_of(3), SeededRandomness("stuck"))
     assert caught.value.code == "STORE_FAILED"
-    assert np.array_equal(folder.read(name, hash_of(SAMPLE)), SAMPLE)
+    assert are_the_same(folder.read(name, hash_of(SAMPLE)), SAMPLE)
 
 
 def test_a_sample_is_its_owners_alone(folder: SampleFolder) -> None:
@@ -107,7 +134,7 @@ def test_a_sample_is_flushed_before_its_name_is_told(folder: SampleFolder, monke
 
     monkeypatch.setattr(os, "fsync", seen)
     folder.write(SAMPLE, SeededRandomness())
-    flushed = [f"{SAMPLE.nbytes} bytes", "folder"]
+    flushed = [f"{BYTES_EACH * len(SAMPLE.pseudonyms)} bytes", "folder"]
     # The first sample also makes the folder, which must outlive a power cut like what is in it.
     assert steps == ["folder", *flushed]
     steps.clear()
@@ -115,14 +142,20 @@ def test_a_sample_is_flushed_before_its_name_is_told(folder: SampleFolder, monke
     assert steps == flushed
 
 
+def altered(content: bytes, at: int) -> bytes:
+    """One bit of it."""
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda _: b"",
-    "one person less": lambda content: content[:-16],
-    "one person more": lambda content: content + bytes(16),
+    "one person less": lambda content: content[:-BYTES_EACH],
+    "one person more": lambda content: content + bytes(BYTES_EACH),
+    "one pseudonym less": lambda content: content[16:],
     "cut inside a person": lambda content: content[:-1],
     "a byte more": lambda content: content + b"\0",
     "first person altered": lambda content: b"\1" + content[1:],
-    "last person altered": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+    "last person altered": lambda content: altered(content, 16 * 1000 - 1),
     "two people swapped": lambda content: content[16:32] + content[:16] + content[32:],
     "zeros": lambda content: bytes(len(content)),
 }
@@ -139,6 +172,15 @@ def test_a_damaged_sample_is_refused(folder: SampleFolder, damage: Callable[[byt
     assert refused(folder, name, hash_of(SAMPLE))
 
 
+@pytest.mark.parametrize("at", [16 * 1000, 20 * 1000 - 1, 20 * 1000, 24 * 1000 - 1])
+def test_altered_units_show_in_their_hash(folder: SampleFolder, at: int) -> None:
+    """The set is the one that was charged; that its units are is for whoever knows the charge's commitment to them."""
+    name = folder.write(SAMPLE, SeededRandomness())
+    file = folder.path / name
+    file.write_bytes(altered(file.read_bytes(), at))
+    assert folder.read(name, hash_of(SAMPLE)).units_hash != SAMPLE.units_hash
+
+
 def test_a_missing_sample_is_refused(folder: SampleFolder) -> None:
     """Lost, wiped, or in a folder that was never made."""
     assert refused(folder, "00.sample", hash_of(SAMPLE))
@@ -150,8 +192,9 @@ def test_a_missing_sample_is_refused(folder: SampleFolder) -> None:
 def test_the_sample_of_another_charge_is_refused(folder: SampleFolder) -> None:
     """The set hash of the charge decides, not the name of the file."""
     randomness = SeededRandomness()
-    one, other = folder.write(SAMPLE, randomness), folder.write(SAMPLE[:-1], randomness)
-    assert refused(folder, one, hash_of(SAMPLE[:-1]))
+    shorter = some(SAMPLE, slice(-1))
+    one, other = folder.write(SAMPLE, randomness), folder.write(shorter, randomness)
+    assert refused(folder, one, hash_of(shorter))
     (folder.path / one).write_bytes((folder.path / other).read_bytes())
     assert refused(folder, one, hash_of(SAMPLE))
 
@@ -167,7 +210,7 @@ def test_a_wiped_sample_is_overwritten_before_it_goes(folder: SampleFolder, tmp_
     assert any(witness.read_bytes())
     folder.wipe(name)
     assert not (folder.path / name).exists()
-    assert witness.read_bytes() == bytes(people.nbytes)
+    assert witness.read_bytes() == bytes(BYTES_EACH * number)
 
 
 def test_zeros_are_flushed_before_the_name_goes(folder: SampleFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +275,7 @@ def test_sweeping_wipes_all_but_what_charges_name(folder: SampleFolder, tmp_path
     folder.sweep([names[1], names[3], "00.sample"])
     assert {path.name for path in folder.path.iterdir()} == {"README", names[1], names[3]}
     assert [any(witness.read_bytes()) for witness in witnesses] == [False, True, False, True]
-    assert np.array_equal(folder.read(names[3], hash_of(SAMPLE)), SAMPLE)
+    assert are_the_same(folder.read(names[3], hash_of(SAMPLE)), SAMPLE)
     folder.sweep([])
     assert [path.name for path in folder.path.iterdir()] == ["README"]
     assert not any(any(witness.read_bytes()) for witness in witnesses)

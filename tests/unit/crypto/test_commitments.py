@@ -21,6 +21,7 @@ from broker_common.crypto.commitments import (
     commit_slot,
     hash_bytes,
     hash_set,
+    hash_unit,
     noise_seed,
     verify_commitment,
 )
@@ -60,6 +61,8 @@ def test_commitments_are_the_published_formulas() -> None:
         (30).to_bytes(8, "big"),
         b"count",
     )
+    named = by_hand(b"tripartite/unit/v1\0", SALT, b"person", "é".encode())
+    assert hash_unit(SALT, b"person", "é") == named[:16]
     assert hash_set(b"x" * 16) == hashlib.sha256(b"tripartite/set/v1\0" + b"x" * 16).digest()
     assert hash_bytes(b"x") == hashlib.sha256(b"x").digest()
 
@@ -88,6 +91,9 @@ def test_every_part_is_bound() -> None:
         answer_salt(SECRET, (1).to_bytes(8, "big")),
         answer_salt(OTHER_SECRET, b"t"),
         noise_seed(SECRET, **SEED),
+        hash_unit(SALT, b"person", "c"),
+        hash_unit(SALT, b"household", "c"),
+        hash_unit(OTHER_SALT, b"person", "c"),
         commit_answer(SALT, b"t", 1),
         commit_answer(SALT, b"t", -1),
         commit_answer(SALT, b"t", 11),

@@ -52,6 +52,7 @@ PRICE_1 = price_units(1)
 # One answer at scale 1 and one at scale 2 empty this cap but for less than any admissible price.
 TIGHT = policy(scales=(1, 2))
 PERSONS = policy(accounting="per_person")
+HOUSEHOLDS = policy(accounting="per_person", unit="household")
 OTHER_AGENCY = SigningKey(Purpose.POLICY, bytes(32))
 OTHER_OPERATOR = SigningKey(Purpose.OPERATOR, bytes(32))
 # What comes next in a log; what the operator signs depends on the place where it stands.
@@ -228,9 +229,9 @@ BREACHES = [
     ),
     Breach("CHARGE_LOWERED", READY, unconfirmed(PERSONS)),
     Breach("CHARGE_LOWERED", READY, forged("adopt", Forgery({"sequence": 9}), PERSONS)),
-    Breach(
-        "CHARGE_LOWERED", (*BEGINNING, adopted(policy(accounting="per_person", unit="household"))), unconfirmed(PERSONS)
-    ),
+    Breach("CHARGE_LOWERED", (*BEGINNING, adopted(HOUSEHOLDS)), unconfirmed(PERSONS)),
+    Breach("UNIT_LATE", CHARGED, lambda state: confirmed(state, HOUSEHOLDS)),
+    Breach("UNIT_LATE", (*CHARGED, lambda state: confirmed(state, PERSONS)), adopted(HOUSEHOLDS)),
     Breach("ANSWERS_RAISED", COUNTED_OUT[:-1], unconfirmed(policy(max_answers=2))),
     Breach("ANSWERS_RAISED", (*COUNTED_OUT, BY_BUDGET), unconfirmed(policy())),
     Breach("ORDER_UNASKED", BEGINNING, lambda state: confirmed(state, policy())),
