@@ -15,8 +15,8 @@ from census_node.linked import Linked
 _honest = Ledgers.decide
 
 
-def _skipping(ledgers: Ledgers, sample: Linked, room: Room) -> Decision:
-    decided = _honest(ledgers, sample, room)
+def _skipping(self: Ledgers, sample: Linked, room: Room) -> Decision:
+    decided = _honest(self, sample, room)
     fits = decided.fits.copy()
     fits[fits.argmax()] = False
     return Decision(fits, decided.active)

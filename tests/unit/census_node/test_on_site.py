@@ -13,6 +13,7 @@ import pytest
 from fakes.site import DAY_MS, LIES, Site, SiteWorld, live, looked_at, lowered, rows
 from fakes.world import Pseudonyms, verify_stored_log
 
+from broker_common.audit.codes import ON_SITE
 from broker_common.audit.handed_in import FolderPart
 from broker_common.audit.openings import OpenedOnSite
 from broker_common.crypto.sealing import OpeningKey
@@ -70,6 +71,11 @@ def test_a_lie_is_found(name: str, site: Site) -> None:
     told = LIES[name]
     told.tell(site)
     assert sorted(found(site), key=str) == sorted(((c, site.entry(where)) for c, where in told.problems), key=str)
+
+
+def test_every_code_of_this_check_is_found_by_some_lie_or_elsewhere() -> None:
+    """A code that nothing can raise would be a promise that nobody keeps; a lying count is told of below."""
+    assert {code for told in LIES.values() for code, _ in told.problems} | {"COUNT_WRONG"} == set(ON_SITE)
 
 
 # --- a census node that lies at the charge ---------------------------------------------------------------------------
