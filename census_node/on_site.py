@@ -29,7 +29,7 @@ import numpy.typing as npt
 from broker_common.audit.findings import Findings
 from broker_common.audit.log_files import Report
 from broker_common.audit.on_site import AuditedLog, OnSite
-from broker_common.crypto.commitments import commit_charge, commit_set, hash_set
+from broker_common.crypto.commitments import SALT_BYTES, commit_charge, commit_set, hash_set
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.policy import Policy, parse_policy
 from broker_common.query.question import parse_question
@@ -233,9 +233,10 @@ class _Walk:
         self._digest = expected
 
     def _take_snapshot(self, step: Step) -> None:
-        self._chain(_digest(self._digest, "snapshot", step.covers.to_bytes(8, "big"), step.content), step)
-        if step.covers >= step.place:
+        if not 0 <= step.covers < step.place:
             self._problem("LEDGER_STEP_WRONG", self._entry, texts.ROW.format(place=step.place))
+            return
+        self._chain(_digest(self._digest, "snapshot", step.covers.to_bytes(8, "big"), step.content), step)
 
     def _take_load(self, event: Loaded, step: Step) -> None:
         accounts = self._accounts
@@ -319,7 +320,7 @@ class _Walk:
     def _take_sample(self, event: _Event, charge: Charged, step: Step, pseudonyms: bytes, kept: Members) -> None:
         entry, ticket_hash, told = event.entry, bytes.fromhex(charge.ticket), len(self._told)
         # 3
-        if commit_set(step.submitted_salt, ticket_hash, hash_set(pseudonyms)).hex() != charge.submitted:
+        if not _opens(charge.submitted, step.submitted_salt, ticket_hash, pseudonyms):
             if self._store.names_still(step):
                 self._problem("SAMPLE_WRONG", entry)
                 self._accounts = None
@@ -346,12 +347,12 @@ class _Walk:
         if self._accounts is None:
             self._accounts = self._rewound(step)
         self._decide(event, charge, sample, *chosen)
-        active = kept.names[chosen[1]].tobytes()
-        is_committed = commit_set(step.active_salt, ticket_hash, hash_set(active)).hex() == charge.active
+        is_committed = _opens(charge.active, step.active_salt, ticket_hash, kept.names[chosen[1]].tobytes())
         if not is_committed:
             self._problem("ACTIVE_WRONG", entry)
-        detail = commit_charge(step.active_salt, ticket_hash, _units_hash(kept), step.fits, step.active)
-        if detail != step.content and len(self._told) == told:
+        elif len(self._told) == told and step.content != commit_charge(
+            step.active_salt, ticket_hash, _units_hash(kept), step.fits, step.active
+        ):
             # Something of it was changed, and it cannot be told what.
             self._problem("LEDGER_DIGEST", entry)
         # 5
@@ -531,6 +532,10 @@ def _digest(before: bytes, kind: str, *parts: bytes) -> bytes:
     """The digest of the history that ends with a step: AUDIT.md."""
     lengths = [len(part).to_bytes(8, "big") + part for part in parts]
     return sha256(b"tripartite/ledgers/v1\0" + before + kind.encode("ascii") + b"\0" + b"".join(lengths)).digest()
+
+
+def _opens(commitment: str, salt: bytes, ticket_hash: bytes, pseudonyms: bytes) -> bool:
+    return len(salt) == SALT_BYTES and commit_set(salt, ticket_hash, hash_set(pseudonyms)).hex() == commitment
 
 
 def _units_hash(sample: Members) -> bytes:

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from broker_common.audit.handed_in import FolderPart, UnreadableError
-from broker_common.crypto.commitments import commit_load
+from broker_common.crypto.commitments import SALT_BYTES, commit_load
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import BrokerError, InternalError, RefusedError
 from broker_common.query.question import Question
@@ -228,7 +228,7 @@ class SiteStore:
         if Path(load).name != load or not path.is_file():
             return None
         salt = next(self._query("select salt from loads where load = ?", load), (b"",))[0]
-        if not isinstance(salt, bytes) or commit_load(salt, _hash(path)).hex() != commitment:
+        if not isinstance(salt, bytes) or len(salt) != SALT_BYTES or commit_load(salt, _hash(path)).hex() != commitment:
             raise DamagedError
         try:
             with reading_columns(path, f"the registry of load {load}") as stored:
@@ -335,7 +335,7 @@ def _read(folder: Path, name: str) -> bytes:
         raise DamagedError
     try:
         return FolderPart(folder).read(name, (folder / name).lstat().st_size)
-    except (OSError, UnreadableError) as error:
+    except (OSError, ValueError, UnreadableError) as error:
         raise DamagedError from error
 
 

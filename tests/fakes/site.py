@@ -382,6 +382,32 @@ def _(site: Site) -> None:
     change(site, rows(site, "charge")[7], active_salt=bytes(32))
 
 
+@lie("a salt cut off", ("ACTIVE_WRONG", "c7"))
+def _(site: Site) -> None:
+    change(site, rows(site, "charge")[7], active_salt=b"\0")
+
+
+@lie("no salt", ("SAMPLE_WRONG", "c7"))
+def _(site: Site) -> None:
+    change(site, rows(site, "charge")[7], submitted_salt=b"")
+
+
+@lie("a load without its salt", ("REGISTRY_WRONG", "r0"))
+def _(site: Site) -> None:
+    with changing(site) as db:
+        db.execute("update loads set salt = x'00'")
+
+
+@lie("a file with an impossible name", ("SAMPLE_WRONG", "c7"))
+def _(site: Site) -> None:
+    change(site, rows(site, "charge")[7], file="a\0b")
+
+
+@lie("a snapshot of what is still to come", ("LEDGER_STEP_WRONG", "c8"), ("SNAPSHOT_WRONG", "c8"))
+def _(site: Site) -> None:
+    change(site, rows(site, "snapshot")[-1], covers=-5, file="")
+
+
 @lie("a sample with one person left out", ("SAMPLE_WRONG", "c7"))
 def _(site: Site) -> None:
     file = sample_file(site, 7)
