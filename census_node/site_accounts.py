@@ -166,8 +166,7 @@ class Accounts:
     def inherit(self, unit: Literal["person", "household"], heirs: _Numbers, before: _Numbers) -> None:
         """Each of `heirs` takes over what the unit `before` at the same place was charged until now."""
         charges = self.persons if unit == "person" else self.households
-        until_now = charges.copy()
-        np.add.at(charges, heirs, until_now[before])
+        np.add.at(charges, heirs, charges[before])
         np.minimum(charges, _MOST, out=charges)
 
     def see(self, persons: _Numbers, households: _Numbers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
+from fakes import logs
 from fakes.registries import made_registry, write_registry
 from fakes.world import CENSUS_ORIGIN, RELEASE, Pseudonyms, World, make_policy
 
 from broker_common.audit.findings import Findings
 from broker_common.audit.on_site import AuditedLog, OnSite
 from broker_common.crypto.linkage import LinkageKey
+from broker_common.privacy.policy import Policy
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Charged, Entry, Event, Loaded, Relinked
 from broker_common.values import ExactCount
@@ -34,7 +36,7 @@ from census_node.snapshots import SnapshotFolder
 from census_node.submitted_ledger import Column
 from census_node.units import Carry, Known
 
-__all__ = ["DAY_MS", "LIES", "Site", "SiteWorld", "lie", "live", "looked_at", "lowered", "rows"]
+__all__ = ["DAY_MS", "LIES", "Site", "SiteWorld", "erased", "lie", "live", "looked_at", "lowered", "rows"]
 
 DAY_MS: Final = 86_400_000
 # Everybody is in one of these: two cards of every tenth person, three to a household.
@@ -93,6 +95,17 @@ class SiteWorld(World):
             loads.put_in_force(self.census.journal, load, RELEASE, self.linkage, os.urandom, with_entry=book)
         loads.forget_except({load})
         return load
+
+    def take_policy(self, policy: Policy) -> None:
+        """Another policy; the operator confirms a weaker one."""
+        with self.census.journal.transaction() as transaction:
+            words, key = {}, self.secrets.operator
+            if transaction.state.policy is not None and policy.weakens(transaction.state.policy):
+                order = transaction.state.order("adopt", "a drill", adopting=policy)
+                signature = key.sign_text(order.document)
+                words = {"note": "a drill", "confirmation": signature, "confirmation_key_id": key.key_id}
+            transaction.append(logs.adopted(policy, self.secrets.policy, **words))
+        self.policy = policy
 
     def change_key(self) -> None:
         """Change the linkage key; everybody goes by it."""
@@ -272,6 +285,13 @@ def with_less(site: Site, row: Mapping[str, object], ledger: str) -> bytes:
     other, digest = folder.write(ledgers, os.urandom)
     shutil.move(folder.path / other, folder.path / name)
     return digest
+
+
+def erased(site: Site, row: Mapping[str, object]) -> None:
+    """A charge without its membership."""
+    (site.home / "samples" / str(row["file"])).unlink()
+    empty = dict.fromkeys(("fits", "active", "submitted_salt", "active_salt"), b"")
+    change(site, row, file="", kept_until_ms=0, **empty)
 
 
 @lie("nothing at all")
@@ -474,9 +494,7 @@ def _(site: Site) -> None:
 
 @lie("who was in a sample erased too early", ("ERASED_EARLY", "c7"))
 def _(site: Site) -> None:
-    sample_file(site, 7).unlink()
-    empty = dict.fromkeys(("fits", "active", "submitted_salt", "active_salt"), b"")
-    change(site, rows(site, "charge")[7], file="", kept_until_ms=0, **empty)
+    erased(site, rows(site, "charge")[7])
 
 
 @lie("a snapshot that was changed", ("SNAPSHOT_WRONG", "c8"))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.site import DAY_MS, LIES, Site, SiteWorld, live, looked_at, lowered, rows
-from fakes.world import Pseudonyms, verify_stored_log
+from fakes.site import DAY_MS, LIES, Site, SiteWorld, erased, live, looked_at, lowered, rows
+from fakes.world import Pseudonyms, make_policy, verify_stored_log
 
 from broker_common.audit.codes import ON_SITE
 from broker_common.audit.handed_in import FolderPart
@@ -236,6 +236,40 @@ def test_an_erased_charge_is_good_only_when_its_time_has_come(world: SiteWorld) 
     site = site_of(world)
     early = Site(site.home, site.entries, site.now_ms - DAY_MS // 2)
     assert found(early) == [("ERASED_EARLY", site.entry("c0"))]
+
+
+def test_what_a_log_that_is_ahead_calls_late_is_late(world: SiteWorld) -> None:
+    """A home goes by its log's time where its clock was wrong; an auditor with a right one accuses nobody."""
+    begun(world)
+    world.ask(slice(0, 10))
+    site = site_of(world)
+    assert found(Site(site.home, site.entries, site.now_ms - DAY_MS)) == []
+
+
+def test_what_is_erased_under_no_snapshot_is_found(world: SiteWorld) -> None:
+    """However late: of such a charge nothing would be left at all."""
+    world.ask(slice(0, 100))
+    world.clock.advance(2 * DAY_MS)
+    world.close()
+    site = site_of(world)
+    erased(site, rows(site, "charge")[0])
+    assert found(site) == [("ERASED_EARLY", site.entry("c0"))]
+
+
+def test_what_everybody_was_charged_counts_for_everybody(world: SiteWorld) -> None:
+    """Strict answers in between leave less room for everybody, and stand in the worst figure."""
+    world.ask(slice(0, 100), scale=2)
+    strict = make_policy(accounting="strict", sample_retention_ms=DAY_MS)
+    again = world.policy
+    world.take_policy(strict)
+    world.ask(slice(0, 10), scale=2)
+    world.take_policy(again)
+    # Who was in the first sample has no room any more.
+    world.ask(slice(0, 200), scale=2)
+    world.compact()
+    seen, findings = looked_at(site_of(world))
+    assert (findings.problems, seen.charges_checked, seen.people_charged) == ([], 2, 200)
+    assert seen.worst_charged == 2 * price_units(2)
 
 
 def test_a_snapshot_that_no_charge_commits_to_is_said(world: SiteWorld) -> None:
