@@ -89,7 +89,6 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             self._slot_secret,
             ticket_hash=ticket_hash,
             submitted_set=bytes.fromhex(self.submitted_set),
-            active_set=bytes.fromhex(self.active_set),
             scale=scale,
         )
         noisy = add_noise(ExactCount(self.count), scale, NoiseStream(seed))

@@ -442,7 +442,6 @@ class Simulation:
                 slot_secret,
                 ticket_hash=bytes.fromhex(row["ticket"]),
                 submitted_set=row["submitted_set"],
-                active_set=row["active_set"],
                 scale=body.scale,
             )
             question = question_from_wire(body.question, CENSUS_DICTIONARY)
