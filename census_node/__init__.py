@@ -16,5 +16,7 @@ columns     files of arrays                  pseudonyms  finding them in ascendi
 ledgers     who of a sample still fits       ledger_book the ledgers a process works with: folded, charged, compacted
 submitted_ledger  charges by pseudonym       unit_ledger charges by person and household
 ledger_steps  the history that they are the fold of      snapshots   their files
+on_site     the private stores against the log, person by person: for an auditor
+site_accounts  charges worked out a second time          site_store  the stores, read and never written
 linked      a sample with its census units   belief_report  what `census status` says (belief_plot: its picture)
 """

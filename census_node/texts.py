@@ -11,6 +11,8 @@ __all__ = [
     "CHANGE_HEAD",
     "CHANGE_ROW",
     "CHARGED_TO_ALL",
+    "CHARGES_NOT_DECIDED",
+    "CHECKING_ON_SITE",
     "CONFIRM_AND_REASON",
     "CONFIRM_HELP",
     "CONFIRM_REMEDY",
@@ -19,12 +21,17 @@ __all__ = [
     "COULD_REOPEN",
     "FROM_HELP",
     "FROM_REMEDY",
+    "LINKAGE_KEYS_NOT_THERE",
     "LOADED",
     "LOADING",
     "MAX_BELIEF_HELP",
+    "MEMBERSHIP_ERASED",
+    "MEMBERSHIP_GONE",
     "NO_END",
     "NO_REASON",
     "NO_VALUE",
+    "OTHER_HOME",
+    "OTHER_HOME_REMEDY",
     "PLOTTED",
     "PLOT_ALONE",
     "PLOT_EVERYBODY",
@@ -49,6 +56,7 @@ __all__ = [
     "PROPOSAL_PREFIX",
     "READY",
     "REASON_HELP",
+    "REGISTRY_NOT_CHECKED",
     "RELEASE_HELP",
     "RELINKED",
     "RELINKING",
@@ -88,6 +96,7 @@ __all__ = [
     "REPORT_TYPICAL_NOW",
     "REPORT_TYPICAL_ROW",
     "REPORT_TYPICAL_TOO_MANY",
+    "ROW",
     "SCALES_FORM",
     "SCALES_HELP",
     "SCALES_RANGE",
@@ -95,6 +104,8 @@ __all__ = [
     "SHUTS_DOWN",
     "SHUT_DOWN",
     "SHUT_DOWN_BEFORE",
+    "SNAPSHOT_NOT_CHECKED",
+    "SNAPSHOT_NOT_COMMITTED",
     "STATUS",
     "STATUS_ALERT",
     "STATUS_NOTHING_LOADED",
@@ -103,6 +114,8 @@ __all__ = [
     "STATUS_SHUT_BY",
     "STATUS_WARNING",
     "STAYS_SHUT",
+    "STEPS_NEWER",
+    "UNITS_NOT_CHECKED",
     "UNIT_HELP",
     "WARNING",
     "WARN_CHARGED",
@@ -298,3 +311,30 @@ SETTING_HELP = {
 }
 SCALES_FORM = "'{part}' is neither a scale nor a range like 10-50."
 SCALES_RANGE = "'{part}' is no range of at most {most} ascending scales from 1 to {largest}."
+
+# --- an audit on site ----------------------------------------------------------------------------------------------
+CHECKING_ON_SITE = "Checking the ledgers of persons"
+OTHER_HOME = "is not the home of the census log that was handed in"
+OTHER_HOME_REMEDY = "Give the home of the census agency whose export is in DIR/census."
+ROW = "row {place} of the history"
+MEMBERSHIP_ERASED = (
+    "Who was in the samples of {count} charges, and that nobody was skipped in them: their membership is erased, as the policy "
+    "says. What they come to is taken from a snapshot."
+)
+MEMBERSHIP_GONE = "Of these, {count} were erased by the node while they were being looked at."
+CHARGES_NOT_DECIDED = (
+    "Whether {count} charges fell on everybody in their samples: what had been charged before could not be worked out."
+)
+UNITS_NOT_CHECKED = (
+    "The census units of the samples of {count} charges: the load that they were charged on is not kept any more."
+)
+STEPS_NEWER = "{count} charges, loads or changes of the linkage key: they are newer than what was handed in."
+SNAPSHOT_NOT_CHECKED = "The newest snapshot of the ledgers: it holds something that is newer than what was handed in."
+SNAPSHOT_NOT_COMMITTED = (
+    "What was charged before the first membership that is kept: no charge in the log commits to that snapshot yet."
+)
+LINKAGE_KEYS_NOT_THERE = (
+    "Who is who after the change of the linkage key in entry {entry} of the census log: the keys are not in this home. That all "
+    "charges came along was checked without names."
+)
+REGISTRY_NOT_CHECKED = "Whether the registry's cards, units and languages are true: no audit can say."

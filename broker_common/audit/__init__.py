@@ -9,7 +9,7 @@ casebook    notes on every ticket, on disk           spilled     a tree and a ta
 receipts    what researchers show                    reconciling query by query: do all three agree?
 home        the auditor's home: trust, what was seen leakage     the most that one person can have been charged
 audit       the whole, step by step                  report      the verdict, for programs and for people
-texts       what the commands say
+texts       what the commands say                    on_site     what is asked of whoever can look into private stores
 
 The pure parts take bytes and readers; input and output happen in `export_folder`, `handed_in`, `home`, `casebook` and
 `spilled`.

@@ -9,6 +9,7 @@ from broker_common.audit.audit import Audited
 from broker_common.audit.codes import PENDING
 from broker_common.audit.findings import Problem
 from broker_common.audit.leakage import Leakage
+from broker_common.audit.on_site import OnSite
 from broker_common.privacy.accounting import param_of, parse_max_belief
 from broker_common.privacy.belief import belief_of_units
 
@@ -19,7 +20,7 @@ def report_json(audited: Audited) -> dict[str, Any]:
     """The object that `--json` prints."""
     findings = audited.findings
     leakage = audited.leakage
-    return {
+    report = {
         "verified": not findings.count,
         "entries": sum(audited.entries.values()),
         "answers": 0 if leakage is None else leakage.answers,
@@ -40,6 +41,18 @@ def report_json(audited: Audited) -> dict[str, Any]:
         "noise_proved": audited.noise,
         "uncharged_samples": audited.uncharged_samples,
         "problems_in_all": findings.count,
+    }
+    return report if audited.on_site is None else report | {"on_site": _on_site_json(audited.on_site)}
+
+
+def _on_site_json(on_site: OnSite) -> dict[str, Any]:
+    worst = on_site.worst_charged
+    return {
+        "charges_checked": on_site.charges_checked,
+        "charges_erased": on_site.charges_erased,
+        "people_charged": on_site.people_charged,
+        "worst_charged": worst,
+        "worst_belief": None if worst is None else float(belief_of_units(worst)),
     }
 
 
@@ -82,6 +95,9 @@ def report_text(audited: Audited) -> str:
         )
     if audited.uncharged_samples is not None:
         lines.append(texts.SAMPLES.format(count=audited.uncharged_samples))
+    if audited.on_site is not None:
+        text = texts.ON_SITE_UNKNOWN if audited.on_site.worst_charged is None else texts.ON_SITE
+        lines.append(text.format_map(_on_site_json(audited.on_site)))
     if audited.noise is not None:
         lines.append(texts.NOISE.format(noise=audited.noise))
     if findings.pending:

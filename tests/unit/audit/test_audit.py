@@ -16,7 +16,7 @@ from fakes.randomness import SeededRandomness
 
 from broker_common.audit import texts
 from broker_common.audit.audit import Audited, replay_parts, verify_parts
-from broker_common.audit.codes import CODES, REPLAY
+from broker_common.audit.codes import CODES, ON_SITE, REPLAY
 from broker_common.audit.findings import MOST_PROBLEMS, Findings
 from broker_common.audit.handed_in import FolderPart
 from broker_common.audit.home import AuditorHome
@@ -749,6 +749,8 @@ def test_every_code_is_found_by_some_damage_or_said_why_not() -> None:
         *("FILE_UNUSABLE", "TOO_MANY_PROBLEMS"),
         # What a census agency keeps sealed: `test_openings`.
         *("OPENING_UNREADABLE", "OPENING_DIFFERS", "NOISE_WRONG"),
+        # Private stores: `test_on_site` of the census node.
+        *ON_SITE,
         # Rules of the logs, which the tests of `broker_common.tlog` break one by one.
         *REPLAY,
     }
