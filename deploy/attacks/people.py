@@ -105,8 +105,10 @@ class People:
         """So many people, each in the census or not by the toss of a fair coin."""
         return [self.take(1, linked=bool(coin))[0] for coin in self._dice.integers(0, 2, count)]
 
-    def take_pairs(self, count: int, column: str) -> list[tuple[Person, Person]]:
+    def toss_pairs(self, count: int, column: str) -> list[tuple[Person, Person]]:
         """So many pairs of linked people who share what the census file has in this column, with nobody else who is known.
+
+        Both are French or neither, by the toss of a fair coin: people who live in twos by chance are mostly not.
 
         Raises:
             InvalidRequestError: INVALID_VALUE, there are not so many.
@@ -115,17 +117,19 @@ class People:
         for person in self._left:
             if person.census is not None:
                 sharing.setdefault(person.census[column], []).append(person)
-        pairs = [(of[0], of[1]) for of in sharing.values() if len(of) == _PAIR and of[0].is_french == of[1].is_french]
-        if len(pairs) < count:
+        pairs: dict[bool, list[tuple[Person, Person]]] = {True: [], False: []}
+        for of in sharing.values():
+            if len(of) == _PAIR and of[0].is_french == of[1].is_french:
+                pairs[of[0].is_french].append((of[0], of[1]))
+        coins = [bool(coin) for coin in self._dice.integers(0, 2, count)]
+        if any(coins.count(french) > len(found) for french, found in pairs.items()):
             raise InvalidRequestError(
-                "INVALID_VALUE",
-                name="--deployment",
-                problem="has too few people for this attack",
-                remedy=texts.OWN_ONLY,
+                "INVALID_VALUE", name=texts.THE_DEPLOYMENT, problem=texts.TOO_FEW_PAIRS, remedy=texts.OWN_ONLY
             )
-        taken = {person.card for pair in pairs[:count] for person in pair}
+        tossed = [pairs[coin].pop() for coin in coins]
+        taken = {person.card for pair in tossed for person in pair}
         self._left = [person for person in self._left if person.card not in taken]
-        return pairs[:count]
+        return tossed
 
     @property
     def dice(self) -> np.random.Generator:

@@ -90,7 +90,7 @@ def reconstruction_findings(
     )
     people = sum(len(truth) for truth in truths)
     errors = [
-        ((scale,) * len(of), list(np.array(of) - chosen @ truth.astype(np.int64)))
+        ((scale,) * len(of), (np.array(of) - chosen @ truth.astype(np.int64)).tolist())
         for chosen, of, truth in zip(cohorts, answers, truths, strict=True)
     ]
     return (

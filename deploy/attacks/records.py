@@ -85,7 +85,7 @@ async def _attack(arena: Arena, name: Literal["cards", "household"], shared: str
     precise = arena.policy.scales[0]
     # What a second budget would have to be as large as: one answer, if two of them are more than one budget pays for.
     budget = (precise,) if _is_dear(arena) else boldly(arena.policy.cap, arena.policy.scales)
-    pairs = arena.people.take_pairs(2 * rounds, shared)
+    pairs = arena.people.toss_pairs(2 * rounds, shared)
     apart, at_once = pairs[:rounds], pairs[rounds:]
     answers = await arena.answers_in_turn(
         [[Ask(person.where, scale) for person in pair for scale in budget] for pair in apart]

@@ -8,6 +8,7 @@ SPENDS = "The attack asks real questions of {directory}: what they cost is spent
 MAKE_ONE = "Use a folder that 'tripartite init' has made, with its nodes up."
 TOO_FEW = "has too few people whom criteria can single out"
 MORE_PEOPLE = "Use a larger one, or fewer --rounds."
+TOO_FEW_PAIRS = "has too few pairs of people for so many rounds of this attack"
 PER_PERSON_ONLY = "has strict accounting: one budget for everybody, none of one person's to get round"
 HOUSEHOLD_ONLY = "has a budget for each person, none for a household"
 OWN_ONLY = "Leave --deployment and --accounting away: the attack makes a deployment and people of its own for this."

@@ -5,6 +5,7 @@ Error rate: the honest worlds below are drawn from fixed seeds, so a test either
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -47,7 +48,9 @@ class Dice:
 
 
 def broken(findings: Sequence[Finding]) -> set[str]:
-    """What did not hold."""
+    """What did not hold. All of it can be said in JSON and in words."""
+    assert json.loads(json.dumps([finding.as_json() for finding in findings]))
+    assert all(finding.line() for finding in findings)
     return {finding.name for finding in findings if not finding.held}
 
 
