@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, TypeVar
 from zipfile import BadZipFile
 
@@ -24,7 +25,10 @@ __all__ = ["StoredColumns", "reading_columns", "write_columns"]
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 # What NumPy and zipfile say of a file that is none of theirs: any of these.
-_DAMAGE = (OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError, BadZipFile, zlib.error)
+_DAMAGE = (
+    *(OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError, SyntaxError),
+    *(BadZipFile, TokenError, zlib.error),
+)
 
 
 class StoredColumns:

@@ -26,8 +26,8 @@ from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Charged, Entry
 from broker_common.values import Randomness
-from census_node.ledger_steps import LedgerSteps, Step, charge_digest
-from census_node.ledgers import Decision, Ledgers, digest_after
+from census_node.ledger_steps import LedgerSteps, Link, Step, charge_digest
+from census_node.ledgers import EMPTY_DIGEST, Decision, Ledgers, digest_after
 from census_node.linked import Linked
 from census_node.samples import SampleFolder
 from census_node.snapshots import SnapshotFolder
@@ -67,6 +67,8 @@ class LedgerBook:
         self._place = 0
         self._charges = 0
         self._people = 0
+        # Whether the journal's write-ahead log may hold what rows have lost.
+        self._is_log_stale = True
 
     # --- charging --------------------------------------------------------------------------------------------------
 
@@ -98,6 +100,8 @@ class LedgerBook:
 
     def charged(self, sample: Linked, decision: Decision, step: Step, place: int) -> None:
         """Apply a decision whose step, now durable, stands at `place`."""
+        # Whatever stops us in between: half a charge in memory is none, and the next one begins from the rows.
+        self._place = 0
         self._ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
         self._place = place
         self._note_charge(sample)
@@ -124,16 +128,15 @@ class LedgerBook:
         # A transaction, because another process may be writing a file that it is about to name.
         with self._lock, self._journal.transaction() as transaction:
             steps, state = LedgerSteps(transaction.db), transaction.state
+            _verify_history(steps, state)
             self._snapshots.sweep(steps.files())
             self.current(transaction.db, state)
-            # Of rows that are missing at the end no digest would tell.
-            if steps.charges != sum(bool(ticket.charge.ledger) for ticket in state.tickets.values()):
-                raise InternalError("INTEGRITY", problem="the ledgers and the log do not hold the same charges")
 
     def _catch_up(self, steps: LedgerSteps, tickets: Mapping[str, ChargedTicket]) -> None:
         if steps.newest == self._place:
             return
-        if self._place == 0 or steps.newest_relink > self._place:
+        if self._place == 0 or steps.covered > self._place:
+            # What lies between may be erased, or be of another linkage chain.
             self._begin(steps)
         for step in steps.after(self._place):
             self._fold(step, tickets)
@@ -151,27 +154,22 @@ class LedgerBook:
         self._place = snapshot.covers
 
     def _fold(self, step: Step, tickets: Mapping[str, ChargedTicket]) -> None:
-        before = self._ledgers.digest
+        _verify_link(step, self._ledgers.digest, tickets)
         match step.kind:
             case "charge":
-                self._fold_charge(step, tickets)
-                submitted = bytes.fromhex(tickets[step.ticket].charge.submitted)
-                digest = charge_digest(before, bytes.fromhex(step.ticket), step.price, submitted, step.content)
+                self._fold_charge(step, tickets[step.ticket])
             case "load":
                 self._ledgers.take_over(self._snapshots.read_carry(step.file, step.content))
-                digest = digest_after(before, "load", step.content)
             case "snapshot":
-                digest = digest_after(before, "snapshot", step.covers.to_bytes(8, "big"), step.content)
+                # It holds what is folded already.
+                pass
             case "relink":
-                raise AssertionError("a relink is where ledgers begin")
-        if digest != step.digest:
-            raise InternalError("INTEGRITY", problem=f"step {step.place} of the ledgers was changed")
-        self._ledgers.digest = digest
+                raise InternalError("INTEGRITY", problem=f"step {step.place} of the ledgers covers another than itself")
+        self._ledgers.digest = step.digest
 
-    def _fold_charge(self, step: Step, tickets: Mapping[str, ChargedTicket]) -> None:
-        ticket = tickets.get(step.ticket)
-        if ticket is None or ticket.charge.ledger != step.digest.hex():
-            raise InternalError("INTEGRITY", problem=f"step {step.place} of the ledgers is not the one that was logged")
+    def _fold_charge(self, step: Step, ticket: ChargedTicket) -> None:
+        if step.organisation != ticket.charge.health:
+            raise _other(step)
         try:
             sample = self._samples.read_unverified(step.file)
             decision = Decision.of_bits(step.fits, step.active, len(sample.pseudonyms))
@@ -201,23 +199,40 @@ class LedgerBook:
                 self._compact(frozen, place)
             if frozen is not None or due:
                 self._erase(now_ms)
+            self._start_log_over()
 
     def _compact(self, frozen: Ledgers, place: int) -> None:
         name, content = self._snapshots.write(frozen, self._randomness)
         # CRASH: a snapshot that no step names; the next start sweeps it away.
-        with self._lock:
-            with self._journal.transaction() as transaction:
-                steps = LedgerSteps(transaction.db)
-                if steps.newest_relink > place:
-                    # Its pseudonyms are of a linkage chain that is not in force any more.
-                    return
-                before = self.current(transaction.db, transaction.state).digest
-                digest = digest_after(before, "snapshot", place.to_bytes(8, "big"), content)
-                steps.put(Step("snapshot", digest, name, content, covers=place))
-            # CRASH: the snapshot stands; what it makes superfluous goes at the next turn.
-            with self._journal.reading() as state:
-                self._begin(LedgerSteps(self._journal.db))
-                self.current(self._journal.db, state)
+        is_named = False
+        try:
+            with self._lock:
+                is_named = self._put_snapshot(name, content, place)
+                # CRASH: the snapshot stands; what it makes superfluous goes at the next turn.
+                if is_named:
+                    with self._journal.reading() as state:
+                        self._begin(LedgerSteps(self._journal.db))
+                        self.current(self._journal.db, state)
+        finally:
+            if not is_named and not self._journal.is_broken:
+                # Or every turn would leave one, as long as another process holds the journal.
+                self._snapshots.remove(name)
+
+    def _put_snapshot(self, name: str, content: bytes, place: int) -> bool:
+        """False if its pseudonyms are of a linkage chain that is not in force any more."""
+        with self._journal.transaction() as transaction:
+            steps = LedgerSteps(transaction.db)
+            if steps.newest_relink > place:
+                return False
+            before = self.current(transaction.db, transaction.state).digest
+            digest = digest_after(before, "snapshot", place.to_bytes(8, "big", signed=True), content)
+            steps.put(Step("snapshot", digest, name, content, covers=place))
+        return True
+
+    def _start_log_over(self) -> None:
+        """Where rows have lost a membership, in this process or in one before it, the write-ahead log still holds it."""
+        if self._is_log_stale:
+            self._is_log_stale = not self._journal.start_log_over()
 
     def _erase(self, now_ms: int) -> None:
         with self._journal.transaction() as transaction:
@@ -229,6 +244,7 @@ class LedgerBook:
             for step in superfluous:
                 steps.forget_file(step)
             # CRASH: the rows forget first; a file that no row names is swept away at the next start.
+        self._is_log_stale = True
         for step in due:
             self._samples.wipe(step.file)
         for step in superfluous:
@@ -256,6 +272,46 @@ class LedgerBook:
         name, content = self._snapshots.write(ledgers.relinked(keys), self._randomness)
         digest = digest_after(ledgers.digest, "relink", content)
         steps.put(Step("relink", digest, name, content, covers=steps.newest + 1))
+
+
+def _verify_history(steps: LedgerSteps, state: CensusState) -> None:
+    """Return only if the log holds exactly these charges in this order, and each step follows on the one before.
+
+    Of rows that are missing at the end no digest would tell: the log says how many charges and loads there are.
+    """
+    digest, charged, loads = EMPTY_DIGEST, [], 0
+    for place, link in enumerate(steps.links(), start=1):
+        if link.place != place:
+            raise InternalError("INTEGRITY", problem=f"step {place} of the ledgers is missing")
+        _verify_link(link, digest, state.tickets)
+        digest = link.digest
+        charged += [link.ticket] if link.kind == "charge" else []
+        loads += link.kind in {"load", "relink"}
+    if charged != [ticket for ticket, each in state.tickets.items() if each.charge.ledger]:
+        raise InternalError("INTEGRITY", problem="the ledgers and the log do not hold the same charges")
+    if loads != len(state.commitments):
+        raise InternalError("INTEGRITY", problem="the ledgers and the log do not hold the same loads")
+
+
+def _verify_link(link: Step | Link, before: bytes, tickets: Mapping[str, ChargedTicket]) -> None:
+    """Return only if a step follows on the history whose digest is `before`, and a charge is the one that was logged."""
+    match link.kind:
+        case "charge":
+            ticket = tickets.get(link.ticket)
+            if ticket is None or (ticket.charge.units, ticket.charge.ledger) != (link.price, link.digest.hex()):
+                raise _other(link)
+            submitted = bytes.fromhex(ticket.charge.submitted)
+            digest = charge_digest(before, bytes.fromhex(link.ticket), link.price, submitted, link.content)
+        case "snapshot":
+            digest = digest_after(before, "snapshot", link.covers.to_bytes(8, "big", signed=True), link.content)
+        case "load" | "relink":
+            digest = digest_after(before, link.kind, link.content)
+    if digest != link.digest:
+        raise InternalError("INTEGRITY", problem=f"step {link.place} of the ledgers was changed")
+
+
+def _other(link: Step | Link) -> InternalError:
+    return InternalError("INTEGRITY", problem=f"step {link.place} of the ledgers is not the one that was logged")
 
 
 def verify_sample(step: Step, sample: Linked, charge: Charged) -> None:

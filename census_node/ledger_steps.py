@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from sqlite_utils import Database
 
+from broker_common.errors import InternalError
 from census_node.ledgers import EMPTY_DIGEST, digest_after
 
-__all__ = ["LedgerSteps", "Step", "StepKind", "charge_digest"]
+__all__ = ["LedgerSteps", "Link", "Step", "StepKind", "charge_digest"]
 
 StepKind: TypeAlias = Literal["charge", "load", "snapshot", "relink"]
 _OF_ALL = ("snapshot", "relink")
@@ -57,12 +58,31 @@ class Step:
     kept_until_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What the digest of a step is made of besides the one before it, and the digest that the row holds."""
+
+    place: int
+    kind: StepKind
+    digest: bytes
+    content: bytes
+    covers: int
+    ticket: str
+    price: int
+
+
 def charge_digest(before: bytes, ticket_hash: bytes, price: int, submitted: bytes, detail: bytes) -> bytes:
     """The digest after a charge: `submitted` is the commitment to the sample in the log, `detail` the row's `content`."""
     return digest_after(before, "charge", ticket_hash, price.to_bytes(8, "big"), submitted, detail)
 
 
 _COLUMNS = tuple(each.name for each in fields(Step))
+_KINDS = ("charge", "load", *_OF_ALL)
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("place", "covers", "price", "kept_until_ms"), int),
+    **dict.fromkeys(("kind", "file", "ticket", "organisation"), str),
+    **dict.fromkeys(("digest", "content", "fits", "active", "submitted_salt", "active_salt"), bytes),
+}
 
 
 class LedgerSteps:
@@ -73,11 +93,8 @@ class LedgerSteps:
 
     @staticmethod
     def create_tables(db: Database) -> None:
-        kinds: dict[str, type] = {"place": int, "covers": int, "price": int, "kept_until_ms": int}
-        kinds |= dict.fromkeys(("kind", "file", "ticket", "organisation"), str)
-        kinds |= dict.fromkeys(("digest", "content", "fits", "active", "submitted_salt", "active_salt"), bytes)
         table = db.table("ledger_steps").create(
-            {name: kinds[name] for name in _COLUMNS}, pk="place", if_not_exists=True
+            {name: _TYPES[name] for name in _COLUMNS}, pk="place", if_not_exists=True
         )
         table.create_index(["ticket"], if_not_exists=True)
 
@@ -105,11 +122,6 @@ class LedgerSteps:
         return 0 if snapshot is None else snapshot.covers
 
     @property
-    def charges(self) -> int:
-        """How many charges there ever were."""
-        return self._number("select count(*) as number from ledger_steps where kind = 'charge'")
-
-    @property
     def first_kept(self) -> int | None:
         """The place of the oldest charge whose membership is kept."""
         step = next(self._steps("where kind = 'charge' and file != '' order by place limit 1"), None)
@@ -121,7 +133,10 @@ class LedgerSteps:
         """The digest of the history up to a step."""
         if place == 0:
             return EMPTY_DIGEST
-        return bytes(next(self._steps("where place = ?", place)).digest)
+        step = next(self._steps("where place = ?", place), None)
+        if step is None:
+            raise InternalError("INTEGRITY", problem=f"step {place} of the ledgers is missing")
+        return step.digest
 
     def newest_snapshot(self, *, before: int | None = None) -> Step | None:
         """The newest snapshot, or the newest one that holds nothing from step `before` on."""
@@ -131,6 +146,12 @@ class LedgerSteps:
     def after(self, place: int) -> Iterator[Step]:
         """Every later step, in order."""
         return self._steps("where place > ? order by place", place)
+
+    def links(self) -> Iterator[Link]:
+        """The whole history, in order. Nobody's bits are read for it."""
+        names = ", ".join(each.name for each in fields(Link))
+        for row in self._db.query(f"select {names} from ledger_steps order by place"):  # noqa: S608 - names of our own
+            yield Link(**_verified(row))
 
     def of_ticket(self, ticket_hash: str) -> Step | None:
         """The charge of a ticket; None under strict accounting."""
@@ -177,4 +198,11 @@ class LedgerSteps:
 
     def _steps(self, where: str, *values: object) -> Iterator[Step]:
         for row in self._db.query(f"select * from ledger_steps {where}", list(values)):  # noqa: S608 - our own text
-            yield Step(**row)
+            yield Step(**_verified(row))
+
+
+def _verified(row: dict[str, Any]) -> dict[str, Any]:
+    """The row, if its columns hold what we put there. A column of SQLite holds values of any type."""
+    if any(type(value) is not _TYPES[name] for name, value in row.items()) or row["kind"] not in _KINDS:
+        raise InternalError("INTEGRITY", problem="a step of the ledgers is damaged")
+    return row

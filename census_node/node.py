@@ -260,13 +260,19 @@ class CensusNode:
             except LoadReplacedError:
                 replaced = True
             finally:
-                if not charged and not self.journal.is_broken:
+                if not charged and not self.journal.is_broken and not self._is_named(sample, kept):
                     # Refused, or charged before. After an uncertain commit the file stays: the log will tell.
                     self._samples.wipe(kept.file)
             if not replaced:
                 return
             # Linked again, on the load that is in force now.
             kept = self.keep(sample)
+
+    def _is_named(self, sample: AdmittedSample, kept: Kept) -> bool:
+        """Whether a charge is durable that names the file, whatever went wrong after it."""
+        with self.journal.reading():
+            pending = Outbox(self.journal.db).pending(sample.ticket.hash.hex())
+        return pending is not None and pending.sample == kept.file
 
     def _patiently(self, step: Callable[[], None]) -> None:
         """What follows a charge is paid for: a journal that another process holds is waited for, not given up on."""

@@ -9,12 +9,11 @@ from typing import Any
 import click
 
 from broker_common.cli import emit, json_option, say
-from broker_common.errors import ExitCode
+from broker_common.errors import ExitCode, InvalidRequestError
 from deploy.attacks import texts
 from deploy.attacks.arena import Accounting, Wish, opened
-from deploy.attacks.catalogue import ATTACKS, Attack
+from deploy.attacks.catalogue import ATTACKS
 from deploy.attacks.findings import FALSE_ALARM, Guesses, Noise, Report
-from deploy.attacks.plots import plot_reports
 
 __all__ = ["attack"]
 
@@ -69,22 +68,48 @@ def attack(
     when a promise did not hold.
     """
     wish = Wish(deployment, population, seed, accounting)
-    names = list(ATTACKS) if name == _ALL else [name]
-    reports = []
-    for each in names:
-        reports.append(asyncio.run(_run(ATTACKS[each], rounds, wish)))
-        if name == _ALL:
-            say(_row(reports[-1]))
+    reports = _run_all(rounds, wish) if name == _ALL else [asyncio.run(_run(name, rounds, wish))]
     if plot is not None:
+        # Imported here: the plotting library takes a second that no other command has to spend.
+        from deploy.attacks.plots import plot_reports  # noqa: PLC0415
+
         plot_reports(reports, plot)
-    result = _result(name, reports, wish, plot)
-    shown = "\n".join([*(report.text() for report in reports), texts.ERROR_RATE.format(often=round(1 / FALSE_ALARM))])
-    emit(as_json, result, shown)
+    lines = [_row(report) for report in reports] if name == _ALL else [reports[0].text()]
+    emit(
+        as_json,
+        _result(name, reports, wish, plot),
+        "\n".join([*lines, texts.ERROR_RATE.format(often=round(1 / FALSE_ALARM))]),
+    )
     return ExitCode.OK if all(report.held for report in reports) else ExitCode.AUDIT_FAILED
 
 
-async def _run(attack: Attack, rounds: int | None, wish: Wish) -> Report:
-    async with opened(wish, attack.terrain, say) as arena:
+def _run_all(rounds: int | None, wish: Wish) -> list[Report]:
+    """Every attack that has an object, each as soon as it is through."""
+    reports = []
+    for name, attack in ATTACKS.items():
+        problem = texts.PEOPLE_AS_THEY_ARE if wish.directory and attack.terrain.edit else ""
+        if not problem:
+            try:
+                reports.append(asyncio.run(_run(name, rounds, wish)))
+            except _NoObjectError as error:
+                problem = error.problem
+        say(texts.SKIPPED.format(attack=name, problem=problem) if problem else reports[-1].text())
+    return reports
+
+
+class _NoObjectError(InvalidRequestError):
+    """The policy leaves an attack without an object."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__("INVALID_VALUE", name=texts.THE_DEPLOYMENT, problem=problem, remedy=texts.OWN_ONLY)
+        self.problem = problem
+
+
+async def _run(name: str, rounds: int | None, wish: Wish) -> Report:
+    attack = ATTACKS[name]
+    async with opened(wish, name, attack.terrain, say) as arena:
+        if problem := attack.problem_with(arena.policy):
+            raise _NoObjectError(problem)
         return await attack.run(arena, rounds or attack.rounds)
 
 

@@ -238,6 +238,20 @@ class Journal(Generic[StateT]):
         with self._lock:
             return max(self._clock(), self.state.time_ms)
 
+    def start_log_over(self) -> bool:
+        """Start the write-ahead log over, which holds what rows have lost; False while another process reads or writes.
+
+        SECURITY: without waiting inside SQLite, which would keep others from the journal meanwhile.
+        """
+        with self._lock, store_errors():
+            self._verify_usable()
+            self.db.execute("PRAGMA busy_timeout=0")
+            try:
+                ((busy, *_),) = self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                self.db.execute(f"PRAGMA busy_timeout={1000 * _BUSY_TIMEOUT_SECONDS}")
+        return not busy
+
     @property
     def is_broken(self) -> bool:
         """True after a failure that closed the journal for good."""

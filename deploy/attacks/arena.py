@@ -90,9 +90,9 @@ class Wish:
 class Arena:
     """One attack's place: the people whom it knows, and the nodes that it asks."""
 
-    def __init__(self, directory: Path, seed: int, home: ResearcherHome, session: Session, spy: Spy) -> None:
+    def __init__(self, directory: Path, people: People, home: ResearcherHome, session: Session, spy: Spy) -> None:
         self.directory = directory
-        self.people = People(directory, seed)
+        self.people = people
         self.session = session
         self.spy = spy
         self.home = home
@@ -215,7 +215,7 @@ async def side_by_side(items: Sequence[ItemT], work: Callable[[ItemT], Awaitable
 
 
 @asynccontextmanager
-async def opened(wish: Wish, terrain: Terrain, say: Say) -> AsyncIterator[Arena]:
+async def opened(wish: Wish, attack: str, terrain: Terrain, say: Say) -> AsyncIterator[Arena]:
     """An arena for one attack; nothing of it is left afterwards unless the deployment was there before.
 
     Raises:
@@ -223,23 +223,23 @@ async def opened(wish: Wish, terrain: Terrain, say: Say) -> AsyncIterator[Arena]
     """
     if wish.directory is not None:
         say(texts.SPENDS.format(directory=wish.directory))
-        async with _entered(wish.directory, wish.seed) as arena:
+        async with _entered(wish.directory, wish.seed, attack) as arena:
             yield arena
         return
     with tempfile.TemporaryDirectory(prefix="tripartite-attack-") as folder:
         directory = Path(folder) / "deployment"
         _lay_out(directory, wish, terrain)
-        async with Nodes(directory, say=lambda _: None), _entered(directory, wish.seed) as arena:
+        async with Nodes(directory, say=lambda _: None), _entered(directory, wish.seed, attack) as arena:
             yield arena
 
 
 @asynccontextmanager
-async def _entered(directory: Path, seed: int) -> AsyncIterator[Arena]:
+async def _entered(directory: Path, seed: int, attack: str) -> AsyncIterator[Arena]:
     home = ResearcherHome(directory / "researcher")
     answers = home.open_answers()
     try:
         async with home.session(answers) as session, Spy(home, answers) as spy:
-            yield Arena(directory, seed, home, session, spy)
+            yield Arena(directory, People(directory, seed, attack), home, session, spy)
     finally:
         answers.close()
 

@@ -9,6 +9,7 @@ are what k charges pay for.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,16 +43,16 @@ async def attack_average(arena: Arena, rounds: int) -> Report:
     """Ask about groups of three, in every way that gives the same sample."""
     scale = arena.policy.usual_scale
     rounds = arena.rounds_within(units_of((scale,) * (len(_wordings([])) + len(_CODES) + 1)), rounds)
-    before = len(arena.charges())
     groups = [arena.people.take(_GROUP) for _ in range(rounds)]
 
     async def one(group: Sequence[Person]) -> Averaged:
         return await _average(arena, group, scale)
 
     averaged = await side_by_side(groups, one)
+    charged = Counter(charge.query for charge in arena.charges())
     return Report(
         "average",
-        average_findings(scale, averaged, charged=len(arena.charges()) - before, answers=len(arena.asked)),
+        average_findings(scale, averaged, [charged[asked.query] for _, asked in arena.asked]),
         len(arena.asked),
         curves=_curves(scale, averaged),
         axes=("answers averaged", "error of the average (root of the mean square)"),
@@ -86,10 +87,10 @@ def _wordings(group: Sequence[Person]) -> list[str]:
     return [where, where, among(group[::-1]), f"({where}) and age >= 0"]
 
 
-def average_findings(scale: int, averaged: Sequence[Averaged], *, charged: int, answers: int) -> tuple[Finding, ...]:
-    """The verdicts on what came of it."""
+def average_findings(scale: int, averaged: Sequence[Averaged], charges: Sequence[int]) -> tuple[Finding, ...]:
+    """The verdicts on what came of it; `charges` says how often each answer was charged."""
     different = tuple(difference for each in averaged for difference in each.different)
-    uncharged = () if charged == answers else (f"{answers} answers, {charged} charges",)
+    uncharged = tuple(f"answer {at}: charged {times} times" for at, times in enumerate(charges) if times != 1)
     draws = len(averaged[0].same)
     # Two draws are equal with at most this chance, whatever came before them.
     by_luck = float(sum_law((scale, scale))[0])
@@ -98,7 +99,7 @@ def average_findings(scale: int, averaged: Sequence[Averaged], *, charged: int, 
     cancelled = sum_law((scale,) * len(averaged[0].parts))
     return (
         Same("retry", sum(each.retries for each in averaged), different),
-        Same("charged_each", answers, uncharged),
+        Same("charged_each", len(charges), uncharged),
         Guesses("answer_repeated", sum(one == other for one, other in pairs), len(pairs), by_luck),
         Noise(
             "average_error",

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from broker_common.privacy.policy import Policy
+from deploy.attacks import texts
 from deploy.attacks.arena import Arena, Terrain
 from deploy.attacks.average import attack_average
 from deploy.attacks.equality import attack_equality
@@ -29,6 +31,16 @@ class Attack:
     run: Callable[[Arena, int], Awaitable[Report]]
     rounds: int
     terrain: Terrain = field(default_factory=Terrain)
+    # What is attacked is one person's budget: there is none under strict accounting.
+    per_person: bool = False
+
+    def problem_with(self, policy: Policy) -> str:
+        """Why this policy leaves the attack without an object; empty where it has one."""
+        if self.per_person and policy.accounting == "strict":
+            return texts.PER_PERSON_ONLY
+        if self.terrain.unit == "household" and policy.unit != "household":
+            return texts.HOUSEHOLD_ONLY
+        return ""
 
 
 ATTACKS: Final[Mapping[str, Attack]] = {
@@ -40,7 +52,9 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "quote": Attack(attack_quote, rounds=5),
     "linkage": Attack(attack_linkage, rounds=60),
     "equality": Attack(attack_equality, rounds=60, terrain=Terrain(release_tick_ms=100)),
-    "cards": Attack(attack_cards, rounds=150, terrain=Terrain(edit=give_second_cards)),
-    "household": Attack(attack_household, rounds=150, terrain=Terrain(unit="household", edit=share_households)),
-    "race": Attack(attack_race, rounds=24),
+    "cards": Attack(attack_cards, rounds=150, terrain=Terrain(edit=give_second_cards), per_person=True),
+    "household": Attack(
+        attack_household, rounds=150, terrain=Terrain(unit="household", edit=share_households), per_person=True
+    ),
+    "race": Attack(attack_race, rounds=60),
 }

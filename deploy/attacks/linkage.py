@@ -23,7 +23,12 @@ _WATCHED = 3
 async def attack_linkage(arena: Arena, rounds: int) -> Report:
     """Ask whether people are counted at all."""
     bold = boldly(arena.policy.cap, arena.policy.scales)
-    findings: list[Finding] = []
+    linked, unlinked = (arena.people.take(1 if arena.is_strict else _WATCHED, linked=each) for each in (True, False))
+    # Under strict accounting both share the one budget; what is refused must be refused alike.
+    asks = (arena.policy.usual_scale,) * 3 if arena.is_strict else (*bold, *bold)
+    one = [await _watch(arena, person, asks) for person in linked]
+    other = [await _watch(arena, person, asks) for person in unlinked]
+    findings: list[Finding] = [told_apart("linked_seen", one, other)]
     if not arena.is_strict:
         people = arena.people.toss_linked(rounds)
         answers = await arena.answers_in_turn([[Ask(person.where, scale, _ALL) for scale in bold] for person in people])
@@ -34,14 +39,6 @@ async def attack_linkage(arena: Arena, rounds: int) -> Report:
             (bold, [answer - person.is_linked for answer in of]) for person, of in zip(people, answers, strict=True)
         ]
         findings += [Guesses("linked", right, rounds, best_guess(bold)), *noise_findings(errors)]
-    linked, unlinked = (arena.people.take(1 if arena.is_strict else _WATCHED, linked=each) for each in (True, False))
-    # Under strict accounting both share the one budget; what is refused must be refused alike.
-    asks = (arena.policy.usual_scale,) * 3 if arena.is_strict else (*bold, *bold)
-    one, other = (
-        [await _watch(arena, each, asks) for each in linked],
-        [await _watch(arena, each, asks) for each in unlinked],
-    )
-    findings.append(told_apart("linked_seen", one, other))
     return Report("linkage", tuple(findings), len(arena.asked))
 
 

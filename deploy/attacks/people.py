@@ -63,8 +63,10 @@ class Person:
 class People:
     """Everybody who can be singled out, in an order that the seed decides; nobody is given twice."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
-        self._dice = np.random.Generator(np.random.Philox(seed))
+    def __init__(self, directory: Path, seed: int, purpose: str) -> None:
+        # By purpose, so that attacks on one deployment after the other do not all begin with the same people.
+        entropy = np.random.SeedSequence([seed, *purpose.encode()])
+        self._dice = np.random.Generator(np.random.Philox(entropy))
         census = {row["health_card"]: row for row in _rows(directory / "census") if row["health_card"]}
         known = _singled_out(_rows(directory / "health"), census)
         self._left = [known[place] for place in self._dice.permutation(len(known))]

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from deploy.attacks import texts
-from deploy.attacks.findings import Guesses, Report
+from deploy.attacks.findings import Finding, Guesses, Noise, Report
 
 __all__ = ["plot_reports"]
 
@@ -55,8 +55,13 @@ def _draw_findings(axes: Axes, report: Report) -> None:
             axes.text(
                 0.01, place, f"{texts.MARK[finding.held]} {finding.line()}".split("\n")[0], fontsize=6, va="center"
             )
-    axes.set_yticks(range(len(rows)), [texts.FINDINGS[row.name] for row in rows], fontsize=7)
+    axes.set_yticks(range(len(rows)), [_label(row) for row in rows], fontsize=7)
     axes.set_xlim(0, 1)
     axes.set_ylim(-0.7, len(rows) - 0.3)
     axes.set_xlabel(texts.PLOT_RATES)
     axes.grid(axis="x", alpha=0.25)
+
+
+def _label(finding: Finding) -> str:
+    name = texts.FINDINGS[finding.name]
+    return f"{name}, {' + '.join(map(str, finding.scales))}" if isinstance(finding, Noise) else name

@@ -14,10 +14,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.belief import log_likelihood_ratio
-from deploy.attacks import texts
 from deploy.attacks.arena import Arena, Ask
 from deploy.attacks.chances import magnitude_law
 from deploy.attacks.findings import Curve, Finding, Guesses, Report, Within
@@ -54,7 +52,7 @@ def share_households(directory: Path, seed: int) -> None:
 
 
 def _join(directory: Path, seed: int, shared: Sequence[str]) -> None:
-    people = People(directory, seed)
+    people = People(directory, seed, "records")
     linked = people.take_linked(2 * _MOST_PAIRS)
     coins = people.dice.integers(0, 2, len(linked) // 2)
     file = directory / "census" / "people.csv"
@@ -84,13 +82,6 @@ async def attack_household(arena: Arena, rounds: int) -> Report:
 
 
 async def _attack(arena: Arena, name: Literal["cards", "household"], shared: str, rounds: int) -> Report:
-    if arena.is_strict or (name == "household" and arena.policy.unit != "household"):
-        raise InvalidRequestError(
-            "INVALID_VALUE",
-            name="--deployment",
-            problem=texts.PER_PERSON_ONLY if arena.is_strict else texts.HOUSEHOLD_ONLY,
-            remedy=texts.OWN_ONLY,
-        )
     precise = arena.policy.scales[0]
     # What a second budget would have to be as large as: one answer, if two of them are more than one budget pays for.
     budget = (precise,) if _is_dear(arena) else boldly(arena.policy.cap, arena.policy.scales)

@@ -1,21 +1,25 @@
 """What may be learned of one person for a whole budget, and two ways of spending it.
 
 Against a person whose group is otherwise known, one answer at scale b is a coin that shows the truth with odds e**(1/b): it is
-above the middle between the two possible counts or below it. So the odds after several answers take few values, each with an
-exact probability, and the best guesser's chance is exact too. It is below the ceiling, which is what the unluckiest answers
-could do.
+above the middle between the two possible counts or below it. So the best guesser's chance after several answers is exact
+(`broker_common.privacy.typical`). It is below the ceiling, which is what the unluckiest answers could do.
 """
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 from broker_common.privacy.accounting import fits, price_units
-from broker_common.privacy.belief import belief_from_log_odds, belief_of_units
+from broker_common.privacy.belief import belief_of_units
+from broker_common.privacy.typical import Answers, Evidence, evidence_of
 
-__all__ = ["best_guess", "boldly", "ceiling", "chance_above", "evenly", "hardly_above", "log_odds_law", "units_of"]
+__all__ = ["best_guess", "boldly", "ceiling", "chance_above", "evenly", "hardly_above", "units_of"]
+
+# Halvings of the interval that a belief lies in: far finer than a plot.
+_HALVINGS = 12
 
 
 def boldly(cap: int, scales: Sequence[int]) -> tuple[int, ...]:
@@ -44,37 +48,25 @@ def ceiling(scales: Sequence[int]) -> float:
     return float(belief_of_units(units_of(scales)))
 
 
-def log_odds_law(scales: Sequence[int]) -> dict[Fraction, float]:
-    """How probable each value of the log-odds is that answers at these scales add up to, in favour of the truth."""
-    law = {Fraction(0): 1.0}
-    for scale in scales:
-        step = Fraction(1, scale)
-        right = belief_from_log_odds(step)
-        after: dict[Fraction, float] = {}
-        for odds, chance in law.items():
-            after[odds + step] = after.get(odds + step, 0.0) + chance * right
-            after[odds - step] = after.get(odds - step, 0.0) + chance * (1 - right)
-        law = after
-    return law
-
-
 def best_guess(scales: Sequence[int]) -> float:
     """How often the best guesser is right about a bit that was even odds; on a tie a coin decides."""
-    law = log_odds_law(scales)
-    return math.fsum(chance * (1.0 if odds > 0 else 0.5 if odds == 0 else 0.0) for odds, chance in law.items())
+    return float(_evidence(tuple(scales)).best_guess_right().high)
 
 
 def chance_above(scales: Sequence[int], belief: float) -> float:
     """How often the belief in the truth passes this."""
-    law = log_odds_law(scales)
-    return math.fsum(chance for odds, chance in law.items() if belief_from_log_odds(odds) > belief)
+    return float(_evidence(tuple(scales)).belief_above(Fraction(belief)).high)
 
 
-def hardly_above(scales: Sequence[int], chance: float = 0.975) -> float:
-    """The belief in the truth that is not passed with this chance, the typical case's upper end."""
-    below = 0.0
-    for odds, probability in sorted(log_odds_law(scales).items()):
-        below += probability
-        if below >= chance:
-            return belief_from_log_odds(odds)
-    return ceiling(scales)
+def hardly_above(scales: Sequence[int], chance: float = 0.025) -> float:
+    """The belief in the truth that is passed with no more than this chance: the upper end of the typical case."""
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if chance_above(scales, middle) > chance else (low, middle)
+    return high
+
+
+@lru_cache(maxsize=256)
+def _evidence(scales: tuple[int, ...]) -> Evidence:
+    return evidence_of(Answers(count, scale) for scale, count in Counter(scales).items())

@@ -8,9 +8,12 @@ SPENDS = "The attack asks real questions of {directory}: what they cost is spent
 MAKE_ONE = "Use a folder that 'tripartite init' has made, with its nodes up."
 TOO_FEW = "has too few people whom criteria can single out"
 MORE_PEOPLE = "Use a larger one, or fewer --rounds."
-PER_PERSON_ONLY = "is strict: one budget for everybody, so that there is none of one person's to get round"
+PER_PERSON_ONLY = "has strict accounting: one budget for everybody, none of one person's to get round"
 HOUSEHOLD_ONLY = "has a budget for each person, none for a household"
-OWN_ONLY = "Leave --deployment away: the attack makes people of its own for this."
+OWN_ONLY = "Leave --deployment and --accounting away: the attack makes a deployment and people of its own for this."
+THE_DEPLOYMENT = "the deployment"
+PEOPLE_AS_THEY_ARE = "is there already, and the attack makes people of its own"
+SKIPPED = "{attack} is left out: the deployment {problem}"
 
 REPORT = {
     True: "{attack}: the promise held ({answers} answers)",

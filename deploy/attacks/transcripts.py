@@ -26,6 +26,7 @@ from tripartite.v1 import (
 )
 
 from broker_common.crypto.certificates import Role
+from broker_common.errors import BrokerError
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question
 from broker_common.rpc.channel import Peer, open_channel
@@ -134,7 +135,12 @@ class Spy:
         answer: answer_pb2.SealedAnswer = response.answer
         seen.sealed = answer.sealed
         seen.events.append(f"sealed {len(answer.sealed)} bytes")
-        seen.answered = await asyncio.to_thread(self._answers.receive, answer)
+        try:
+            seen.answered = await asyncio.to_thread(self._answers.receive, answer)
+        except BrokerError as error:
+            # An answer of another length, or another form, is something to be told apart by.
+            seen.events.append(f"answer {error.code}")
+            return
         seen.events.append(f"answered charged={seen.answered.charged} scale={seen.answered.scale}")
 
 

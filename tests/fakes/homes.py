@@ -69,6 +69,7 @@ _PARTS = {
     "people": "loads",
     "registries": "loads",
     "samples": "samples",
+    "ledgers": "ledgers",
     "slots": "slots",
     "openings": "openings",
     "proposals": "store",

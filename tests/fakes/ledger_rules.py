@@ -35,6 +35,7 @@ __all__ = [
 
 Json = dict[str, Any]
 _UNITS = 2**24
+_ANY = 2**62
 _DIGITS = 60
 
 
@@ -159,8 +160,8 @@ class CensusLedger(_Log):
     # The largest cap that was ever allowed: the first one, or one that the operator confirmed, or a lower one.
     largest_cap: int = 0
     charged: int = 0
-    # The part of it that was charged to everybody.
-    charged_to_all: int = 0
+    # What everybody was charged: the answers under strict accounting.
+    common: int = 0
     is_shut: bool = False
     # `budget` or `operator` while it is shut.
     reason: str = ""
@@ -180,15 +181,15 @@ class CensusLedger(_Log):
         return bool(self.rules["accounting"] == "strict")
 
     @property
-    def everybodys(self) -> int:
-        """What counts for everybody: whoever accounts for everybody alike has forgotten who was asked about before."""
-        return self.charged if self.is_strict else self.charged_to_all
+    def everyone(self) -> int:
+        """What everybody is taken to have been charged under the policy in force."""
+        return self.charged if self.is_strict else self.common
 
     @property
     def anything_fits(self) -> bool:
-        if self.rules["max_answers"] and len(self.answers) >= self.rules["max_answers"]:
+        if 0 < self.rules["max_answers"] <= len(self.answers):
             return False
-        return any(self.everybodys + price(scale) <= self.cap for scale in self.rules["scales"])
+        return any(self.everyone + price(scale) <= self.cap for scale in self.rules["scales"])
 
 
 def read_census(entries: Sequence[Json]) -> CensusLedger:
@@ -227,7 +228,7 @@ def read_census(entries: Sequence[Json]) -> CensusLedger:
                 _require(False, f"a census log holds no {kind}", entry)
     _require(not must_shut, "the log ends where a shutdown must follow")
     _require(log.charged == sum(price(answer.charge["scale"]) for answer in log.answers.values()), "the sum is wrong")
-    _require(log.charged_to_all <= log.largest_cap, "more was charged than the largest cap that was ever confirmed")
+    _require(log.common <= log.largest_cap, "more was charged than the largest cap that was ever confirmed")
     return log
 
 
@@ -237,14 +238,14 @@ def _adopt(log: CensusLedger, entry: Json, event: Json) -> None:
     confirmed = bool(event["confirmation"] and event["note"])
     if log.rules:
         delays = ("forward_delay_ms", "answer_delay_ms", "release_tick_ms")
-        is_weaker = (
-            new_cap > log.cap
-            or any(rules[name] < log.rules[name] for name in delays)
-            or (log.is_strict and rules["accounting"] != "strict")
-            or (log.rules["unit"] == "household" and rules["unit"] != "household")
-            or (log.rules["max_answers"] and not 0 < rules["max_answers"] <= log.rules["max_answers"])
-        )
-        _require(confirmed == bool(is_weaker), "a weaker policy is confirmed, and no other", entry)
+        is_weaker = new_cap > log.cap or any(rules[name] < log.rules[name] for name in delays)
+        is_weaker |= (rules["max_answers"] or _ANY) > (log.rules["max_answers"] or _ANY)
+        if rules["accounting"] == log.rules["accounting"] or rules["accounting"] == "strict":
+            is_weaker |= (log.rules["unit"], rules["unit"]) == ("household", "person")
+        else:
+            is_weaker = True
+        _require(confirmed == is_weaker, "a weaker policy is confirmed, and no other", entry)
+    _require(rules["unit"] == "person" or not log.common, "a household's budget begins after strict answers", entry)
     log.rules = rules
     log.policy = hashlib.sha256(event["document"].encode()).hexdigest()
     log.largest_cap = max(log.largest_cap, new_cap)
@@ -267,8 +268,9 @@ def _charge(log: CensusLedger, entry: Json, event: Json) -> None:
     _require(event["scale"] in log.rules["scales"], "at a scale that the policy does not admit", entry)
     _require(event["units"] == price(event["scale"]), "at another price", entry)
     _require(event["total"] == log.charged + event["units"], "the total is wrong", entry)
-    _require(log.everybodys + event["units"] <= log.cap, "beyond the cap", entry)
-    _require(log.is_strict != bool(event["ledger"]), "names ledgers of persons, or names none", entry)
+    _require(log.everyone + event["units"] <= log.cap, "beyond the cap", entry)
+    _require(bool(event["ledger"]) != log.is_strict, "persons' ledgers are named where persons are charged", entry)
+    _require(log.anything_fits, "beyond the number of answers", entry)
     _require(event["ticket"] not in log.answers, "one ticket is charged twice", entry)
     _require(event["query"] not in log.queries, "one query has two tickets", entry)
     _require(event["slot"] in log.open_slots, "its slot was never committed to, is void, or has served", entry)
@@ -276,7 +278,7 @@ def _charge(log: CensusLedger, entry: Json, event: Json) -> None:
     log.queries.add(event["query"])
     del log.open_slots[event["slot"]]
     log.charged = event["total"]
-    log.charged_to_all += event["units"] if log.is_strict else 0
+    log.common += event["units"] if log.is_strict else 0
 
 
 def _go_on(log: CensusLedger, entry: Json, event: Json) -> None:

@@ -152,6 +152,10 @@ def _policy(chance: random.Random) -> dict[str, Any]:
         ("answer_retention_ms", (60_000, 3_600_000, 2 * _DAY * 1000)),
         ("quote_lifetime_ms", (1_000, 60_000, 600_000)),
         ("open_quotes", (1, 2, 64)),
+        ("accounting", ("strict", "per_person", "per_person")),
+        ("unit", ("person", "household")),
+        ("sample_retention_ms", (0, 60_000, _DAY * 1000)),
+        ("max_answers", (0, 0, 30)),
     ):
         if chance.random() < 0.35:
             changes[name] = chance.choice(values)
@@ -798,8 +802,10 @@ class _Run:
         for question in waiting:
             if question.submission["ticket"] in self.logs.census.answers:
                 raise SequenceError(f"charged, and the health node has not heard of it: {question}")
-        if samples := list((self.simulation.parties["census"].folder / "samples").glob("*")):
-            raise SequenceError(f"samples are left: {samples}")
+        samples = {path.name for path in (self.simulation.parties["census"].folder / "samples").glob("*")}
+        kept = {row[0] for row in self.simulation.rows("census", "select file from ledger_steps where kind = 'charge'")}
+        if samples != kept - {""}:
+            raise SequenceError(f"samples are left, or lost: {samples ^ (kept - {''})}")
 
     async def _verify_collectable(self) -> None:
         """Every answer that is out and kept can be fetched by its researcher, and is held after that."""
@@ -826,8 +832,8 @@ class _Run:
             await self._finish(self._begin("ask", RESEARCHERS[0], self._asking(RESEARCHERS[0], wanted, 10)))
             if self.ended["ask", "OK"] != before:
                 raise SequenceError("a service that is shut down answered")
-            await self._adopt({"max_belief": "0.9999"}, confirm=True)
-            await self._adopt({"max_belief": "0.9999"}, confirm=False)
+            await self._adopt({"max_belief": "0.9999", "max_answers": 0}, confirm=True)
+            await self._adopt({"max_belief": "0.9999", "max_answers": 0}, confirm=False)
             await self._reopen()
             self.logs.read()
         scale = max(self.logs.census.rules["scales"])
@@ -843,6 +849,16 @@ class _Run:
             with self.simulation.home(name).journal() as journal, journal.reading() as state:
                 if state.size != len(self.logs.json[name]):
                     raise SequenceError(f"the {name} log has another size")
+        self._verify_persons()
+
+    def _verify_persons(self) -> None:
+        """Every person was charged what the answers that could count them cost, under the pseudonyms of now."""
+        home = self.simulation.home("census")
+        with home.journal() as journal:
+            book = home._book(journal)
+            book.open()
+            with book.charging(), journal.reading() as state:
+                self.simulation.persons.verify(book.current(journal.db, state))
 
 
 def _foreign(error: Exception) -> Exception:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pytest
 import structlog
 from fakes.memory_grpc import Network
+from fakes.person_ledger import PersonLedger
 from fakes.virtual_time import Killed, Process, VirtualLoop, current_process, in_process
 from tripartite.v1 import ticket_pb2
 
@@ -32,14 +33,19 @@ import census_node.opening
 import health_node.opening
 import researcher_node.opening
 from broker_common.crypto.commitments import hash_set, noise_seed
+from broker_common.crypto.linkage import LinkageChain
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.errors import BrokerError
 from broker_common.privacy.discrete_laplace import add_noise
 from broker_common.query.question import question_from_wire
 from broker_common.storage.clock import SteadyClock, system_clock
 from broker_common.storage.journal import Journal
+from broker_common.tlog.census_state import CensusState
+from broker_common.values import PSEUDONYM_BYTES
 from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.linked import Linked
 from census_node.opening import CensusHome
+from census_node.operating import Confirmation
 from census_node.proposals import draft, make_proposal
 from census_node.registry import Registry
 from census_node.samples import SampleFolder
@@ -65,7 +71,7 @@ Fault: TypeAlias = Literal["lost", "stored"]
 When: TypeAlias = Literal["before", "after"]
 
 
-def make_template(folder: Path) -> Path:
+def make_template(folder: Path, accounting: str = "strict") -> Path:
     """A deployment with two researchers; simulations begin with copies of it."""
     plan = Plan(
         population=_POPULATION, seed=1, accounting="strict", max_belief="0.75", release_tick_ms=200, delay_ms=250
@@ -88,9 +94,14 @@ def make_template(folder: Path) -> Path:
         second.trust.put(first.trust.card(role))
     census = CensusHome(folder / "census")
     census.register(second.own_card(), projects=[PROJECT])
-    # Short enough that answers expire.
-    policy = draft(plan.policy(), {"answer_retention_ms": 3_600_000})
-    census.adopt(make_proposal(policy, census.private_policy_key()))
+    # Short enough that answers expire, and memberships.
+    rules = {"answer_retention_ms": 3_600_000, "sample_retention_ms": 600_000, "accounting": accounting}
+    with census.journal() as journal:
+        assert journal.state.policy is not None
+        policy = draft(journal.state.policy, rules)
+        is_weaker = bool(policy.weakens(journal.state.policy))
+    confirmation = Confirmation("how it begins", census.private_operator_key()) if is_weaker else None
+    census.adopt(make_proposal(policy, census.private_policy_key()), confirmation)
     HealthHome(folder / "health").register(second.own_card(), projects=[PROJECT])
     for role, limits in (
         ("census", "header_deadline_ms = 1000\nsample_deadline_ms = 5000\n"),
@@ -171,6 +182,8 @@ class Simulation:
         self.census_starts: list[int] = []
         # By ticket: what the answer must be, as the newest charge of it fixed it.
         self.expected: dict[str, int] = {}
+        # What every person was charged.
+        self.persons = PersonLedger()
         # What must not happen, as soon as it is seen.
         self.problems: list[str] = []
         self._background: set[asyncio.Task[Any]] = set()
@@ -433,9 +446,24 @@ class Simulation:
         """What every charge that has just become durable fixed: the noisy count, from its kept sample."""
         if party.name != "census":
             return
-        for row in journal.db.query("select * from pending"):
+        chain = LinkageChain.parse_text((party.folder / "keys" / "linkage.key").read_text()).keys
+        lengths = range(1, len(chain) + 1)
+        in_force = [size for size in lengths if LinkageChain(chain[:size]).chain_id == journal.state.linkage]
+        for size in in_force:
+            self.persons.follow(chain[:size])
+        for row in journal.db.query("select * from pending order by rowid"):
+            if row["ticket"] in self.expected:
+                continue
             body = ticket_pb2.Ticket.FromString(row["signed_ticket"])
-            active = _active(journal, party, row)
+            sample = SampleFolder(party.folder / "samples").read(row["sample"], row["submitted_set"])
+            active = self._counted(
+                journal.state,
+                sample,
+                body.scale,
+                Registry.read(party.folder / "registries" / f"{row['load']}.npz", row["load"]),
+            )
+            if hash_set(active.tobytes()) != row["active_set"]:
+                self.problems.append(f"others are counted than may be: {row['ticket']}")
             slot_secret = SlotSecrets(party.folder / "slots").read(row["slot"], row["slot_commitment"])
             registry = Registry.read(party.folder / "registries" / f"{row['load']}.npz", row["load"])
             seed = noise_seed(
@@ -448,6 +476,18 @@ class Simulation:
             exact = registry.count(registry.people_of(registry.rows_of(active)), question)
             self.expected[row["ticket"]] = add_noise(exact, body.scale, NoiseStream(seed)).value
 
+    def _counted(self, state: CensusState, sample: Linked, scale: int, registry: Registry) -> npt.NDArray[np.uint8]:
+        """Who is counted of a sample that has just been charged under the policy in force."""
+        policy = state.policy
+        assert policy is not None
+        if policy.accounting == "strict":
+            return sample.pseudonyms
+        # By the load, not by what the sample's file says of it.
+        linked = registry.link(sample.pseudonyms)
+        rules = {"max_belief": policy.max_belief, "unit": policy.unit}
+        counted = self.persons.charge(linked, scale, rules, state.common_units)
+        return np.frombuffer(counted, np.uint8).reshape(-1, PSEUDONYM_BYTES)
+
     # --- what is on disk -------------------------------------------------------------------------------------------
 
     def rows(self, party: str, statement: str) -> list[tuple[Any, ...]]:
@@ -458,16 +498,6 @@ class Simulation:
             return []
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             return connection.execute(statement).fetchall()
-
-
-def _active(journal: Journal[Any], party: Party, row: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
-    """Who of a kept sample is counted: everybody, or those whose bits say so."""
-    people = SampleFolder(party.folder / "samples").read(row["sample"], row["submitted_set"]).pseudonyms
-    for step in journal.db.query("select active from ledger_steps where ticket = ?", [row["ticket"]]):
-        bits = np.unpackbits(np.frombuffer(step["active"], np.uint8), count=len(people))
-        people = people[bits.astype(np.bool_)]
-    assert hash_set(people.tobytes()) == row["active_set"], "what is counted is what was charged"
-    return people
 
 
 class _FailingCommit:

@@ -24,6 +24,7 @@ from fakes import logs
 from fakes.cards import Party, PrivateKey
 from fakes.clock import FakeClock
 from fakes.registries import made_registry, write_registry
+from msgspec import structs
 from sqlite_utils import Database
 from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sample_pb2, ticket_pb2
 
@@ -57,7 +58,7 @@ from broker_common.storage.witness_store import WitnessStore
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner
-from broker_common.tlog.entries import Adopted, Charged, Entry, Slots, encode_entry, parse_entry
+from broker_common.tlog.entries import Adopted, Charged, Entry, Shutdown, Slots, encode_entry, parse_entry
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner, NoteVerifier
@@ -262,6 +263,8 @@ class World:
         self.witness_store = witness_store
         # Of one health agency: what the ledgers of persons have room for.
         self.most_pseudonyms = 1_000_000
+        # Whether an answer may have been charged to the people of its sample alone.
+        self.has_served_persons = self.policy.accounting == "per_person"
         # Every slot that was reserved, by its number.
         self.offered: dict[int, ticket_pb2.NoiseSlot] = {}
         self._copies = itertools.count(1)
@@ -354,11 +357,30 @@ class World:
 
     def adopt(self, policy: Policy) -> None:
         """Sign a policy and put it in force."""
+        self.has_served_persons |= policy.accounting == "per_person"
         self._adopt(self.census.journal, policy)
 
     def _adopt(self, journal: Journal[CensusState], policy: Policy) -> None:
         with journal.transaction() as transaction:
             transaction.append(logs.adopted(policy, self.secrets.policy))
+
+    def order_policy(self, policy: Policy) -> None:
+        """Put a policy in force as the operator's command does: confirmed if it is weaker, shut down if nothing fits."""
+        self.has_served_persons |= policy.accounting == "per_person"
+        self.policy = policy
+        with self.census.journal.transaction() as transaction:
+            state, adoption = transaction.state, logs.adopted(policy, self.secrets.policy)
+            if state.policy is not None and policy.weakens(state.policy):
+                order = state.order("adopt", "a drill", adopting=policy)
+                adoption = structs.replace(
+                    adoption,
+                    note=order.note,
+                    confirmation=self.secrets.operator.sign_text(order.document),
+                    confirmation_key_id=self.secrets.operator.key_id,
+                )
+            transaction.append(adoption)
+            if state.must_shut_down:
+                transaction.append(Shutdown(reason="budget", note=""))
 
     def shut_down(self) -> None:
         """The operator ends the service."""
@@ -822,7 +844,8 @@ class World:
         """Return the replayed census log, if it keeps every rule and leads to its signed checkpoint."""
         state = verify_stored_log(self.census_folder / "journal.db", self.census_state(), self.census_log)
         caps = [parse_policy(adopted.document.encode()).cap for adopted in self.events(Adopted)]
-        assert state.charged_units <= max(caps)
+        assert state.common_units <= max(caps)
+        assert self.has_served_persons or state.charged_units <= max(caps)
         assert state.charged_units == sum(price_units(charge.scale) for charge in self.charges())
         return state
 

@@ -39,6 +39,7 @@ from tripartite.v1 import health_service_pb2
 
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition_wire import condition_from_wire
+from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.slot_secrets import SLOT_SECRET_BYTES
 from census_node.slots import BATCH
 from health_node.dictionary import HEALTH_DICTIONARY
@@ -59,7 +60,9 @@ PARTS_OF = {
             "config",
             "loads",
             "samples",
+            "ledgers",
             "slots",
+            "ledgers",
             "openings",
             "store",
             "witness store",
@@ -149,8 +152,7 @@ def language_columns(recorded: Recorded) -> set[bytes]:
     """Pieces of the registry's columns: 64 people's values in the order of their pseudonyms, some 100 bits at least."""
     registry = max((recorded.directory / "census" / "registries").glob("*.npz"), key=lambda file: file.stat().st_mtime)
     with np.load(registry, allow_pickle=False) as stored:
-        columns = [stored[name].tobytes() for name in stored.files if stored[name].dtype == np.uint8]
-    assert len(columns) == 4
+        columns = [stored[name].tobytes() for name in CENSUS_DICTIONARY.names]
     return {column[start : start + 64] for column in columns for start in range(0, len(column) - 64, 512)}
 
 

@@ -309,7 +309,7 @@ class Overspending(RuleBasedStateMachine):
         if self.log and not self.state.must_shut_down:
             ledger = ledger_rules.read_census([json.loads(encode_entry(entry)) for entry in self.log])
             assert ledger.charged == self.state.charged_units
-            assert ledger.charged_to_all == self.state.common_units
+            assert ledger.common == self.state.common_units
             assert (ledger.is_shut, ledger.anything_fits) == (self.state.shut_down, self.state.anything_fits)
 
     @invariant()

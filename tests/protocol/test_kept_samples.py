@@ -336,7 +336,7 @@ def opened(world: World, salts: tuple[bytes, bytes], people: Pseudonyms) -> bool
 def test_charges_own_commitments_can_be_opened_until_it_is_answered(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the answer is made of is what was committed to; then the salts go, and no set can be tried against the log."""
+    """What the answer is made of is what was committed to; then the rows keep no salt that a set could be tried with."""
     people = make_pseudonyms(300, seed=7)
     sample = world.sample(world.order(), people)
     charge_only(world, monkeypatch, sample)
@@ -349,6 +349,7 @@ def test_charges_own_commitments_can_be_opened_until_it_is_answered(
     world.census.recover()
     world.census.release(sample.order.hash.hex())
     world.verify_honest_query()
+    world.census.journal.close()
     for path in world.census_folder.rglob("*"):
         assert not path.is_file() or not any(salt in path.read_bytes() for salt in salts), path.name
 

@@ -108,6 +108,10 @@ def test_a_belief_above_its_ceiling_is_noticed() -> None:
 # --- average -----------------------------------------------------------------------------------------------------------
 
 
+# How often each of the answers to 15 groups was charged.
+ONCE = [1] * 135
+
+
 def averaged(dice: Dice, rounds: int, scale: int = 30, **changed: object) -> list[Averaged]:
     """Rounds of an honest deployment; `changed` says in what it is not."""
     made = []
@@ -120,24 +124,24 @@ def averaged(dice: Dice, rounds: int, scale: int = 30, **changed: object) -> lis
 
 def test_average_holds_against_an_honest_deployment() -> None:
     """15 groups, 9 answers each."""
-    assert broken(average_findings(30, averaged(Dice("a"), 15), charged=135, answers=135)) == set()
+    assert broken(average_findings(30, averaged(Dice("a"), 15), ONCE)) == set()
 
 
 def test_average_notices_a_retry_that_draws_anew() -> None:
     """Other bytes for the same ticket."""
     rounds = averaged(Dice("b"), 15, different=("retry 1: other bytes",))
-    assert broken(average_findings(30, rounds, charged=135, answers=135)) == {"retry"}
+    assert broken(average_findings(30, rounds, ONCE)) == {"retry"}
 
 
 def test_average_notices_an_answer_that_was_not_charged() -> None:
     """One of 135."""
-    assert broken(average_findings(30, averaged(Dice("c"), 15), charged=134, answers=135)) == {"charged_each"}
+    assert broken(average_findings(30, averaged(Dice("c"), 15), [*ONCE[1:], 0])) == {"charged_each"}
 
 
 def test_average_notices_an_answer_cache() -> None:
     """The same answer to the same sample."""
     rounds = averaged(Dice("d"), 15, same=(7, 7, 7, 7))
-    assert "answer_repeated" in broken(average_findings(30, rounds, charged=135, answers=135))
+    assert "answer_repeated" in broken(average_findings(30, rounds, ONCE))
 
 
 def test_average_notices_noise_that_cancels() -> None:
@@ -149,13 +153,13 @@ def test_average_notices_noise_that_cancels() -> None:
         )
         for _ in range(15)
     ]
-    assert {"average_error", "parts_error"} <= broken(average_findings(30, rounds, charged=135, answers=135))
+    assert {"average_error", "parts_error"} <= broken(average_findings(30, rounds, ONCE))
 
 
 def test_average_notices_noise_of_half_the_scale() -> None:
     """135 answers are enough."""
     rounds = averaged(Dice("f"), 15, scale=15)
-    assert "noise" in broken(average_findings(30, rounds, charged=135, answers=135))
+    assert "noise" in broken(average_findings(30, rounds, ONCE))
 
 
 # --- tracker and reconstruction ----------------------------------------------------------------------------------------
@@ -225,7 +229,7 @@ def pairs(dice: Dice, **same: object) -> list[Pair]:
 )
 def test_equality_holds_unless_answers_or_times_or_messages_show_it(same: dict[str, object], wanted: set[str]) -> None:
     """An answer cache shows in all three."""
-    assert broken(equality_findings(50, pairs(Dice("q"), **same))) == wanted
+    assert broken(equality_findings(50, pairs(Dice("q"), **same), in_ticks=True)) == wanted
 
 
 def two_records(dice: Dice, *, joined: bool) -> tuple[list[bool], list[list[int]]]:

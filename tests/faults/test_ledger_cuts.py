@@ -1,0 +1,219 @@
+"""The power goes at every durable step of the ledgers of persons; then a node starts on what the files hold.
+
+| step | what is durable after it |
+|---|---|
+| sample written, flushed, named in its folder | a sample that no charge names: swept away at the start |
+| charge committed | entry, pending row, step; the sample is named |
+| answer committed | sealed answer instead of the pending row |
+| snapshot written, flushed, renamed | a file that no step names: swept away |
+| snapshot's step committed | the next start begins from it |
+| erasure committed | rows name nobody; files that no row names are swept away |
+| sample overwritten, removed; superfluous files removed | nothing of the membership |
+| write-ahead log started over | nothing of the rows before |
+| carry written, load committed | units take over with the load, or neither |
+| snapshot of a changed key written, change committed | new pseudonyms, or the old ones |
+
+The oracle: the ledgers are those of the charges, loads and changes of the key that the log holds; every file that a row
+names is there and no other; a charge that was under way is charged once by its retry; everything goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.ledger_world import PERSONS, LedgerWorld, Units
+
+from broker_common.privacy.accounting import price_units
+from broker_common.storage.journal import Journal
+from census_node.admission import AdmittedSample
+from census_node.charging import charge
+
+# Card 0 gets a person and a household of their own, card 5 moves, card 6 goes, card 7 comes.
+MOVED: Units = {0: (5, 2), 1: (0, 0), 2: (1, 0), 3: (1, 0), 4: (2, 0), 5: (3, 0), 7: (6, 1)}
+CALLS = ("open", "fsync", "mkdir", "replace", "unlink")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The files of one instant, and the act that was under way."""
+
+    step: str
+    act: str
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Lived:
+    """A life, its cuts, what the world was like after so many events, and by act the sample that it charged."""
+
+    world: LedgerWorld
+    cuts: list[Cut]
+    memories: dict[int, dict[str, Any]]
+    samples: dict[str, AdmittedSample]
+
+
+class Camera:
+    """Copies a home before every call that makes its files durable, and before and after every commit."""
+
+    def __init__(self, world: LedgerWorld, patch: pytest.MonkeyPatch) -> None:
+        self.cuts: list[Cut] = []
+        self.act = ""
+        self._world = world
+        self._is_copying = False
+        for name in CALLS:
+            patch.setattr(os, name, self._watched(name, getattr(os, name)))
+        commit, start_over = Journal._commit, Journal.start_log_over
+
+        def committing(journal: Journal[Any]) -> None:
+            self._shoot("commit")
+            commit(journal)
+            self._shoot("committed")
+
+        def starting_over(journal: Journal[Any]) -> bool:
+            self._shoot("log")
+            done = start_over(journal)
+            self._shoot("log started over")
+            return done
+
+        patch.setattr(Journal, "_commit", committing)
+        patch.setattr(Journal, "start_log_over", starting_over)
+
+    def _watched(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*arguments: Any, **options: Any) -> Any:
+            if self._is_copying:
+                return call(*arguments, **options)
+            target = arguments[0]
+            path = Path(f"/proc/self/fd/{target}").readlink() if isinstance(target, int) else Path(os.fsdecode(target))
+            if path.is_relative_to(self._world.folder):
+                # What is not flushed yet may be there in part.
+                self._shoot(name, half=path if name == "fsync" and path.is_file() else None)
+            return call(*arguments, **options)
+
+        return watched
+
+    def _shoot(self, step: str, half: Path | None = None) -> None:
+        self._is_copying = True
+        folder = self._world.copy()
+        self._is_copying = False
+        self.cuts.append(Cut(step, self.act, folder))
+        if half is not None:
+            torn = Path(shutil.copytree(folder, folder.with_name(folder.name + "-torn")))
+            path = torn / half.relative_to(self._world.folder)
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+            self.cuts.append(Cut("fsync, torn", self.act, torn))
+
+
+def events_in(world: LedgerWorld) -> int:
+    """How many charges, loads and changes of the key the log holds."""
+    with world.node.journal.reading() as state:
+        return len(state.tickets) + len(state.commitments)
+
+
+def live(world: LedgerWorld, camera: Camera) -> tuple[dict[int, dict[str, Any]], dict[str, AdmittedSample]]:
+    """One life; what the world was like after so many events, and by act the sample that it charged."""
+    memories, samples = {events_in(world): world.remember()}, {}
+    acts: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("charge 1", lambda: world.charge({0, 5, 8}, 2)),
+        ("charge 2", lambda: world.charge({0, 1, 9}, 2)),
+        ("compact and erase", world.retire),
+        ("charge 3", lambda: world.charge({2, 6, 8}, 2)),
+        ("load", lambda: world.load(MOVED)),
+        ("relink", world.relink),
+        ("charge 4", lambda: world.charge({0, 5, 7, 9}, 30)),
+        ("erase what the change of the key covers", world.retire),
+        ("load again", lambda: world.load(PERSONS)),
+        ("charge 5", lambda: world.charge({0, 2, 9}, 30)),
+    )
+    admitted = world.admitted
+
+    def noted(*arguments: Any, **options: Any) -> AdmittedSample:
+        samples[camera.act] = admitted(*arguments, **options)
+        return samples[camera.act]
+
+    world.admitted = noted  # type: ignore[method-assign]  # the same, and noted
+    for camera.act, act in acts:
+        act()
+        memories[events_in(world)] = world.remember()
+    del world.admitted
+    return memories, samples
+
+
+@pytest.fixture(scope="module")
+def lived() -> Iterator[Lived]:
+    """One life that was cut everywhere. Nothing depends on what a disk does besides, so that memory will do."""
+    shared = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - a fresh folder inside it
+    with tempfile.TemporaryDirectory(prefix="cuts-", dir=shared) as folder:
+        world = LedgerWorld(Path(folder) / "census")
+        with pytest.MonkeyPatch.context() as patch:
+            camera = Camera(world, patch)
+            memories, samples = live(world, camera)
+        yield Lived(world, camera.cuts, memories, samples)
+        world.close()
+
+
+def test_every_cut_leaves_the_ledgers_of_what_was_logged(lived: Lived) -> None:
+    """Started on the files of any instant, the node is where the log is, and a retry charges what was not charged."""
+    memories, samples = lived.memories, lived.samples
+    for cut in lived.cuts:
+        there = lived.world.elsewhere(cut.folder, memories[min(memories)])
+        there.recall(memories[events_in(there)])
+        # The slots before it are used, or another charge's that was under way.
+        there._slot += 64
+        try:
+            there.verify()
+            there.verify_files()
+            retry = samples.get(cut.act)
+            if retry is not None:
+                _verify_retry(there, retry)
+            there.node.maintain()
+            there.charge({1, 9}, 30)
+            there.verify()
+            there.retire()
+            there.restart()
+            there.verify()
+            there.verify_files()
+        except Exception as error:
+            raise AssertionError(f"cut at {cut.step} of {cut.act}: {error!r}") from error
+        finally:
+            there.close()
+
+
+def _verify_retry(there: LedgerWorld, sample: AdmittedSample) -> None:
+    """The same sample again: charged if it was not, and never twice."""
+    with there.node.journal.reading() as state:
+        was_charged = sample.ticket.hash.hex() in state.tickets
+    cards = {card for card, name in there._cards.items() if name in {row.tobytes() for row in sample.pseudonyms}}
+    kept = there.keep(cards)
+    journal, book = there.node.journal, there.node.book
+    with journal.reading() as state:
+        has_slot = sample.ticket.body.noise_slot.number in state.open_slots
+    if not was_charged and not has_slot:
+        there.node.samples.wipe(kept.file)
+        return
+    assert charge(journal, book, sample, kept, there.randomness) != was_charged
+    if was_charged:
+        there.node.samples.wipe(kept.file)
+    else:
+        there.oracle.charge(cards, price_units(sample.ticket.body.scale), there.rules, there.units)
+    there.verify()
+
+
+def test_every_step_was_cut(lived: Lived) -> None:
+    """What is tested above is not nothing: each row of the table is among the cuts."""
+    by_act = {(cut.act.rstrip(" 12345"), cut.step) for cut in lived.cuts}
+    for act, steps in {
+        "charge": {"open", "fsync", "fsync, torn", "commit", "committed"},
+        "compact and erase": {"fsync", "replace", "commit", "committed", "unlink", "log", "log started over"},
+        "load": {"fsync", "replace", "commit", "committed"},
+        "relink": {"fsync", "replace", "commit", "committed"},
+        "erase what the change of the key covers": {"commit", "committed", "unlink"},
+    }.items():
+        assert {(act, step) for step in steps} <= by_act, act
+    assert len(lived.cuts) > 60

@@ -1,0 +1,387 @@
+"""Per-person accounting at the node: who is charged, who is counted, and that nobody outside the agency sees which."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes.world import (
+    OTHER_HEALTH,
+    Order,
+    OrderedSample,
+    Pseudonyms,
+    World,
+    charge_and_answer,
+    make_policy,
+    make_pseudonyms,
+    rows,
+)
+
+from broker_common.crypto.linkage import LinkageKey
+from broker_common.errors import BrokerError, RefusedError
+from broker_common.privacy.accounting import price_units
+from broker_common.storage.loads import LoadFolder
+from broker_common.tlog.entries import Charged, encode_entry
+from census_node import answering
+from census_node import node as census_node
+from census_node.ledger_steps import LedgerSteps
+from census_node.ledgers import Ledgers
+from census_node.registry import Registry
+
+DAY_MS = 86_400_000
+SAMPLE_RETENTION_MS = 7 * DAY_MS
+PERSONS = make_policy(accounting="per_person", sample_retention_ms=SAMPLE_RETENTION_MS)
+HOUSEHOLDS = make_policy(accounting="per_person", unit="household", sample_retention_ms=SAMPLE_RETENTION_MS)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many people each answer was counted on, in order: what nobody outside ever sees."""
+    seen: list[int] = []
+    seal = answering.seal_answer
+
+    def watched(pending: Any, active: Pseudonyms, slot_secret: Any, ticket: Any, proof: Any, registry: Registry, *more: Any, **options: Any) -> Any:  # fmt: skip
+        seen.append(len(registry.people_of(registry.rows_of(active))))
+        return seal(pending, active, slot_secret, ticket, proof, registry, *more, **options)
+
+    monkeypatch.setattr(census_node, "seal_answer", watched)
+    return seen
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A census agency that charges persons; 400 people, three of four of whom it knows."""
+    made = World(tmp_path, PERSONS)
+    yield made
+    made.close()
+
+
+def ledgers(world: World) -> Ledgers:
+    """Both ledgers, with all that is durable."""
+    node = world.census
+    with node.book.charging(), node.journal.reading() as state:
+        return node.book.current(node.journal.db, state)
+
+
+def ask(world: World, people: Pseudonyms, *, scale: int = 30) -> Order:
+    """An answer about these people; it opens, and says nothing of drops."""
+    order = world.order(scale=scale)
+    answer = world.open(order, world.answer(order, world.sample(order, people)))
+    assert (answer.scale, answer.charged) == (scale, price_units(scale))
+    return order
+
+
+def kept_files(world: World) -> set[str]:
+    """Every sample."""
+    return {path.name for path in (world.census_folder / "samples").glob("*")}
+
+
+def named_files(world: World) -> set[str]:
+    """What rows name."""
+    with world.census.journal.reading():
+        named = LedgerSteps(world.census.journal.db).files()
+    return {name for name in named if name.endswith(".sample")}
+
+
+# --- samples of every kind -------------------------------------------------------------------------------------------
+
+
+def test_exhausted_people_are_dropped_and_the_others_counted(world: World, counted: list[int]) -> None:
+    """After one answer at scale 1 a second does not fit: whoever was in the first is not counted again, nobody is told."""
+    half = world.people[:200]
+    ask(world, half, scale=1)
+    ask(world, world.people, scale=1)
+    ask(world, half, scale=1)
+    ask(world, world.people, scale=1)
+    assert counted == [150, 150, 0, 0]
+    submitted = ledgers(world).submitted
+    assert set(submitted.units_of(world.people).tolist()) == {price_units(1)}
+    assert max(ledgers(world).units.persons) == price_units(1) <= PERSONS.cap
+    world.verify_log()
+
+
+def test_entries_and_answers_are_of_one_form_whoever_is_dropped(world: World) -> None:
+    """Everybody, only exhausted people, nobody, strangers: entries of one length, sealed answers of one length."""
+    half = world.people[:200]
+    ask(world, half, scale=1)
+    # All under checkpoints of one length, from slots of one length.
+    lengths = []
+    samples = (world.people, half, world.people[:0], make_pseudonyms(200, seed=9))
+    orders = [world.order(scale=1) for _ in samples]
+    for order, people in zip(orders, samples, strict=True):
+        sealed = world.answer(order, world.sample(order, people))
+        entry = next(
+            each
+            for each in world.entries()
+            if isinstance(each.event, Charged) and each.event.ticket == order.hash.hex()
+        )
+        fields = {
+            name: len(value) if isinstance(value, str) else 0
+            for name, value in json.loads(encode_entry(entry))["event"].items()
+        }
+        lengths.append((len(sealed), tuple(sorted(fields.items()))))
+    assert len(set(lengths)) == 1
+
+
+@pytest.mark.parametrize("people", [0, 1])
+def test_an_empty_sample_is_charged_and_answered_like_any_other(world: World, counted: list[int], people: int) -> None:
+    """It charges nobody, and its membership, which is nobody, is kept and erased like any other."""
+    ask(world, world.people[:people])
+    assert counted == [people]
+    assert ledgers(world).submitted.size == people
+    assert kept_files(world) == named_files(world)
+    assert len(kept_files(world)) == 1
+    world.crash_census().recover()
+    world.clock.advance(SAMPLE_RETENTION_MS)
+    world.census.forget_expired()
+    assert not kept_files(world)
+    world.crash_census().recover()
+    world.verify_honest_query()
+
+
+def test_a_million_strangers_take_all_the_room_and_then_known_and_unknown_are_refused_alike(tmp_path: Path) -> None:
+    """The limit is of an agency's distinct pseudonyms, found in the census or not; what it has brought stays usable."""
+    world = World(tmp_path, make_policy(accounting="per_person", max_sample=2_000_000))
+    ask(world, make_pseudonyms(1_000_000, seed=5))
+    assert ledgers(world).submitted.size == 1_000_000
+    for people in (world.people[:1], world.in_census[:1], make_pseudonyms(1, seed=6)):
+        with world.unchanged(), pytest.raises(RefusedError) as caught:
+            world.charge(world.order(), world.sample(world.order(), people))
+        assert (caught.value.code, caught.value.details) == ("PSEUDONYMS_EXHAUSTED", {"limit": "1000000"})
+    assert kept_files(world) == named_files(world)
+    ask(world, make_pseudonyms(1_000_000, seed=5)[:500])
+    # Another agency has room of its own.
+    order = world.order()
+    sender = world.sender.__class__(world.secrets.sample.sealing_key, world.secrets.other_manifest, world.randomness)
+    messages = world.messages(world.sample(order), sender)
+    charge_and_answer(world.census, world.admit(messages, OTHER_HEALTH))
+    assert ledgers(world).introduced == {"health-agency": 1_000_000, "other-health-agency": 400}
+    world.close()
+
+
+def families(world: World, load: str, *, cards_each: int = 2) -> Registry:
+    """A registry in which each two rows are one person's, and each four one household's."""
+    registry = world.make_registry(load)
+    persons = np.arange(registry.size, dtype=np.uint32) // cards_each
+    columns = {name: column[persons * cards_each] for name, column in registry.columns.items()}
+    households = persons // 2
+    return Registry(load, registry.high, registry.low, columns, persons, households, registry.size, registry.size)
+
+
+def put_in_force(world: World, registry: Registry) -> None:
+    """Put a registry in force beside the serving node."""
+    loads = LoadFolder(world.census_folder / "registries", ".npz")
+    world.put_in_force(world.census.journal, loads, registry)
+
+
+def test_two_cards_of_one_person_are_one_person(world: World, counted: list[int]) -> None:
+    """Counted once and charged once; whoever asks with one card and then with the other meets one budget."""
+    put_in_force(world, families(world, "f" * 16))
+    one, other = world.in_census[0:10:2], world.in_census[1:11:2]
+    ask(world, world.in_census[:10], scale=2)
+    assert counted == [5]
+    assert ledgers(world).units.persons[:6].tolist() == [price_units(2)] * 5 + [0]
+    ask(world, one, scale=2)
+    ask(world, other, scale=2)
+    ask(world, one, scale=1)
+    assert counted == [5, 5, 0, 0]
+    # In the first ledger the other cards still had room: they are charged there, and dropped in the second alone.
+    assert ledgers(world).submitted.units_of(other[:1]).tolist() == [2 * price_units(2)]
+    assert max(ledgers(world).units.persons) <= PERSONS.cap
+
+
+def test_a_household_that_does_not_fit_drops_whole(tmp_path: Path, counted: list[int]) -> None:
+    """Charged for each of its people; asked about one member after the other it is the household's budget that ends."""
+    world = World(tmp_path, HOUSEHOLDS)
+    put_in_force(world, families(world, "f" * 16, cards_each=1))
+    two, one = world.in_census[:2], world.in_census[:1]
+    ask(world, world.in_census[2:4], scale=1)
+    assert counted == [0]
+    ask(world, two, scale=2)
+    assert counted == [0, 2]
+    ask(world, one, scale=2)
+    ask(world, one, scale=30)
+    assert counted == [0, 2, 0, 1]
+    assert max(ledgers(world).units.households) <= HOUSEHOLDS.cap
+    world.close()
+
+
+# --- what ends nothing -----------------------------------------------------------------------------------------------
+
+
+def reload(world: World) -> None:
+    """Another load of the same people."""
+    put_in_force(world, world.make_registry("e" * 16))
+
+
+def relink(world: World) -> None:
+    """Another linkage key at both agencies."""
+    key = LinkageKey(bytes(range(32)))
+    world.relink_census(key)
+    world.follow(key)
+
+
+def stop_and_reopen(world: World) -> None:
+    """The operator ends the service and opens it again."""
+    world.shut_down()
+    world.reopen()
+
+
+def restart(world: World) -> None:
+    """The node is killed and starts again."""
+    world.crash_census().recover()
+
+
+def erase(world: World) -> None:
+    """All memberships are erased, and the node starts from what is left."""
+    world.clock.advance(SAMPLE_RETENTION_MS)
+    world.census.forget_expired()
+    assert not kept_files(world)
+    world.crash_census().recover()
+
+
+def lower(world: World) -> None:
+    """The cap is lowered."""
+    world.order_policy(make_policy(accounting="per_person", max_belief="0.75", sample_retention_ms=SAMPLE_RETENTION_MS))
+
+
+def to_households(world: World) -> None:
+    """The budget becomes the household's."""
+    world.order_policy(HOUSEHOLDS)
+
+
+def to_strict_and_back(world: World) -> None:
+    """Strict accounting counts everything there was; the operator comes back from it."""
+    world.order_policy(make_policy())
+    with world.unchanged(), pytest.raises(RefusedError, match=r"SERVICE_SHUT_DOWN|BUDGET_EXHAUSTED"):
+        world.charge(world.order(scale=1))
+    world.order_policy(PERSONS)
+    with world.census.journal.reading() as state:
+        is_shut = state.shut_down
+    if is_shut:
+        world.reopen()
+
+
+def clock_back_and_forth(world: World) -> None:
+    """The clock is a month behind, then a month ahead."""
+    for days in (-30, 60):
+        world.clock.advance(days * DAY_MS)
+        world.census.forget_expired()
+        world.crash_census().recover()
+
+
+AFTER_EXHAUSTION: tuple[Callable[[World], None], ...] = (
+    reload,
+    relink,
+    stop_and_reopen,
+    restart,
+    erase,
+    lower,
+    to_households,
+    to_strict_and_back,
+    clock_back_and_forth,
+)
+
+
+@pytest.mark.parametrize("event", AFTER_EXHAUSTION)
+def test_exhausted_people_stay_exhausted(world: World, counted: list[int], event: Callable[[World], None]) -> None:
+    """Nothing that an operator, a clock or a crash does gives anybody anything back; the others are still counted."""
+    ask(world, world.people[:200], scale=1)
+    names = {row.tobytes() for row in world.people[:200]}
+    before = world.people.copy()
+    event(world)
+    if not np.array_equal(before, world.people):
+        key = LinkageKey(bytes(range(32)))
+        names = {row.tobytes() for row in key.step(before[:200])}
+    exhausted = world.people[[row.tobytes() in names for row in world.people]]
+    assert len(exhausted) == 200
+    ask(world, exhausted, scale=1)
+    ask(world, world.people, scale=1)
+    assert counted == [150, 0, 150]
+    assert max(ledgers(world).units.persons) == price_units(1)
+    assert kept_files(world) == named_files(world)
+    world.verify_log()
+
+
+def test_a_policy_may_end_what_persons_could_still_have_had(world: World, counted: list[int]) -> None:
+    """Under a lower cap nobody is charged beyond it, and what was charged stays charged."""
+    ask(world, world.people, scale=2)
+    lower(world)
+    ask(world, world.people, scale=1)
+    ask(world, world.people, scale=2)
+    assert counted == [300, 0, 300]
+    assert set(ledgers(world).submitted.units_of(world.people).tolist()) == {2 * price_units(2)}
+
+
+# --- on the way ------------------------------------------------------------------------------------------------------
+
+
+def admitted(world: World, people: Pseudonyms) -> tuple[OrderedSample, Any]:
+    """A sample that is about to be kept."""
+    sample = world.sample(world.order(), people)
+    return sample, world.admit(world.messages(sample))
+
+
+def test_a_load_between_keeping_and_charging_makes_the_sample_be_kept_anew(world: World, counted: list[int]) -> None:
+    """Charged and counted on the load in force, with its units; of the first file nothing is left."""
+    sample, arrived = admitted(world, world.in_census[:10])
+    kept = world.census.keep(arrived)
+    put_in_force(world, families(world, "f" * 16))
+    world.census.charge_and_answer(arrived, kept)
+    (charge,) = world.charges()
+    assert charge.load == "f" * 16 != kept.load
+    assert counted == [5]
+    assert ledgers(world).units.persons[:6].tolist() == [price_units(30)] * 5 + [0]
+    assert kept.file not in kept_files(world)
+    assert kept_files(world) == named_files(world)
+    world.census.publish_charge(sample.order.hash.hex())
+    world.census.release(sample.order.hash.hex())
+    assert world.open(sample.order, world.sealed(sample.order)).scale == 30
+
+
+@pytest.mark.parametrize("fault", ["apply", "answer"])
+def test_a_fault_after_the_charge_keeps_its_sample(
+    world: World, monkeypatch: pytest.MonkeyPatch, counted: list[int], fault: str
+) -> None:
+    """The charge is durable: the file that it names stays, the retry is not charged again, and the answer is made."""
+    sample, arrived = admitted(world, world.people)
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        if fault == "apply":
+            patch.setattr("census_node.unit_ledger.UnitLedger.charge", fail)
+        else:
+            patch.setattr("census_node.node.CensusNode._active", fail)
+        with pytest.raises(MemoryError):
+            charge_and_answer(world.census, arrived)
+    assert len(world.charges()) == 1
+    assert kept_files(world) == named_files(world)
+    assert len(kept_files(world)) == 1
+    charge_and_answer(world.census, world.admit(world.messages(sample)))
+    assert (len(world.charges()), counted) == (1, [300])
+    assert set(ledgers(world).submitted.units_of(world.people).tolist()) == {price_units(30)}
+    assert kept_files(world) == named_files(world)
+    world.crash_census().recover()
+    assert set(ledgers(world).submitted.units_of(world.people).tolist()) == {price_units(30)}
+    world.verify_honest_query()
+
+
+def test_the_last_answer_that_the_policy_allows_shuts_the_service_down(tmp_path: Path) -> None:
+    """A public number: the same for samples of exhausted people and of everybody; nothing is charged after it."""
+    world = World(tmp_path, make_policy(accounting="per_person", max_answers=3))
+    for _ in range(3):
+        ask(world, world.people, scale=1)
+    for people in (world.people, world.people[:0]):
+        with world.unchanged(), pytest.raises(BrokerError, match="SERVICE_SHUT_DOWN"):
+            world.charge(world.order(), world.sample(world.order(), people))
+    restart(world)
+    with world.census.journal.reading() as state:
+        assert (state.shut_down, state.shutdown_reason, state.answers) == (True, "budget", 3)
+    assert rows(world.census_folder / "journal.db", "pending") == []
+    world.close()

@@ -1,0 +1,794 @@
+"""The ledgers' durable form: whatever happens in whichever order, what is rebuilt is what was charged, or the node refuses."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.ledger_world import CARDS, PERSONS, SAMPLE_RETENTION_MS, LedgerProcess, LedgerWorld, Units, persons_policy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_common.crypto.commitments import commit_charge
+from broker_common.errors import BrokerError, InternalError, RefusedError
+from broker_common.privacy.accounting import price_units
+from broker_common.privacy.policy import Policy
+from census_node import ledger_book
+from census_node.charging import LoadReplacedError, charge
+from census_node.ledger_book import LedgerBook
+from census_node.ledger_steps import LedgerSteps
+from census_node.snapshots import SnapshotFolder
+
+# Card 0 moves out to a household and a person of their own, card 5 into household 0, card 7 comes, card 6 goes.
+MOVED: Units = {0: (5, 2), 1: (0, 0), 2: (1, 0), 3: (1, 0), 4: (2, 0), 5: (3, 0), 7: (6, 1)}
+# Cards 0 and 1 are found to be two people's, cards 1 and 2 one person's.
+SPLIT: Units = {0: (0, 0), 1: (1, 0), 2: (1, 0), 3: (1, 0), 4: (2, 0), 5: (3, 1), 6: (4, 1)}
+LOADS = (PERSONS, MOVED, SPLIT)
+
+
+@contextmanager
+def fresh_world(rules: Policy | None = None, **options: Any) -> Iterator[LedgerWorld]:
+    """A world in memory, where nothing depends on what a disk does after a power cut."""
+    shared = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - a fresh folder inside it
+    with tempfile.TemporaryDirectory(prefix="ledgers-", dir=shared) as folder:
+        world = LedgerWorld(Path(folder) / "census", rules, **options)
+        try:
+            yield world
+        finally:
+            world.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[LedgerWorld]:
+    """Cards, persons and households that nothing was charged to yet."""
+    made = LedgerWorld(tmp_path / "census")
+    yield made
+    made.close()
+
+
+def refusal(world: LedgerWorld) -> InternalError:
+    """How the node's next start ends."""
+    world.node.close()
+    with pytest.raises(InternalError) as caught:
+        world.restart()
+    return caught.value
+
+
+# --- rebuilt as it was -----------------------------------------------------------------------------------------------
+
+POLICIES = (
+    persons_policy(),
+    persons_policy(unit="household"),
+    persons_policy(max_belief="0.74"),
+    persons_policy(accounting="strict"),
+)
+cards = st.sets(st.integers(0, CARDS - 1))
+steps = st.one_of(
+    st.tuples(st.just("charge"), cards, st.sampled_from([1, 2, 2, 30])),
+    st.tuples(st.just("charge"), cards, st.sampled_from([1, 2, 2, 30])),
+    st.tuples(st.just("charge elsewhere"), cards, st.sampled_from([1, 2])),
+    st.tuples(st.just("load"), st.sampled_from(LOADS)),
+    st.tuples(st.just("load elsewhere"), st.sampled_from(LOADS)),
+    st.tuples(st.just("adopt"), st.sampled_from(POLICIES)),
+    st.tuples(st.sampled_from(["relink", "relink elsewhere", "compact", "retire", "restart", "crash"])),
+)
+
+
+def do(world: LedgerWorld, elsewhere: list[LedgerProcess], name: str, arguments: tuple[Any, ...]) -> None:
+    """One step; what is refused changes nothing."""
+    name, _, other = name.partition(" ")
+    if other:
+        # A process that opened the journal before and has not looked since.
+        if not elsewhere:
+            elsewhere.append(LedgerProcess(world))
+        arguments = (*arguments, elsewhere[0])
+    elif name in {"restart", "crash"}:
+        while elsewhere:
+            elsewhere.pop().close()
+    if name == "charge" and other:
+        sample, scale, process = arguments
+        world.charge(sample, scale, process=process)
+    else:
+        getattr(world, name)(*arguments)
+
+
+@settings(max_examples=60, deadline=None)
+@given(done=st.lists(steps, min_size=3, max_size=14))
+def test_whatever_happens_in_whichever_order_the_ledgers_are_the_oracles(done: list[tuple[Any, ...]]) -> None:
+    """Charges, loads with carries, changed keys and policies, compactions, erasures, restarts, another process between them."""
+    with fresh_world() as world:
+        elsewhere: list[LedgerProcess] = []
+        try:
+            for name, *arguments in done:
+                try:
+                    do(world, elsewhere, name, tuple(arguments))
+                except BrokerError as error:
+                    # A household's budget after strict answers is what the log refuses, which stops whoever tries.
+                    if error.code not in {"BUDGET_EXHAUSTED", "SERVICE_SHUT_DOWN"} and "household" not in str(error):
+                        raise
+                    if error.stops_node:
+                        world.restart()
+                world.verify()
+            for process in elsewhere:
+                world.verify(process)
+        finally:
+            for process in elsewhere:
+                process.close()
+        world.crash()
+        world.verify()
+        world.verify_files()
+
+
+def test_everything_is_erased_and_the_ledgers_stay(world: LedgerWorld) -> None:
+    """What was charged outlives whoever it was charged for; a start from the snapshot alone goes on like one that did not."""
+    for number in range(12):
+        world.charge({number % CARDS, (number + 3) % CARDS}, 2 if number % 2 else 30)
+        if number == 5:
+            world.load(MOVED)
+    world.retire()
+    assert not list((world.folder / "samples").iterdir())
+    world.restart()
+    world.verify()
+    world.verify_files()
+    before = dict(world.oracle.submitted)
+    for _ in range(8):
+        world.charge(set(range(CARDS)), 2)
+    world.verify()
+    assert all(world.oracle.submitted[card] >= before.get(card, 0) for card in range(CARDS))
+
+
+@pytest.mark.parametrize("unit", ["person", "household"])
+def test_a_limit_once_reached_stays_reached(unit: str, tmp_path: Path) -> None:
+    """Restart, reload, another key, another policy and back, an erased history: exhausted people are counted no more."""
+    world = LedgerWorld(tmp_path / "census", persons_policy(unit=unit))
+    world.charge({0, 2, 8}, 1)
+    exhausted = {**world.oracle.persons}, dict(world.oracle.submitted)
+    for event in (
+        lambda: None,
+        world.restart,
+        lambda: world.load(MOVED),
+        world.relink,
+        lambda: world.adopt(persons_policy(unit=unit, max_belief="0.75")),
+        lambda: world.adopt(persons_policy(unit=unit)),
+        world.retire,
+        lambda: world.load(PERSONS),
+        world.crash,
+    ):
+        event()
+        world.charge({0, 2, 8}, 1)
+        world.verify()
+        # Person 5 of MOVED is card 0's, and takes over what person 0 was charged.
+        assert all(price == 0 or not people for price, people in world.oracle.counted[1:])
+    assert all(world.oracle.persons[person] >= before for person, before in exhausted[0].items())
+    assert {card: world.oracle.submitted[card] for card in exhausted[1]} == exhausted[1]
+    world.close()
+
+
+def test_what_everybody_was_charged_is_the_floor_under_every_person(tmp_path: Path) -> None:
+    """From strict to per-person accounting and back: nothing is given back to anybody."""
+    strict, persons = persons_policy(accounting="strict"), persons_policy()
+    world = LedgerWorld(tmp_path / "census", strict)
+    world.charge({0, 5, 8}, 2)
+    world.adopt(persons)
+    for scale, counts in ((2, True), (2, False), (30, True)):
+        world.charge({0, 5, 8}, scale)
+        assert bool(world.oracle.counted[-1][1]) == counts
+        world.verify()
+    world.restart()
+    world.adopt(strict)
+    # 1/2 + 1/2 + 1/2 + 1/30 of ln 4 = 1.386: strict accounting counts them all, and is shut.
+    with pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
+        world.charge({4}, 30)
+    world.adopt(persons)
+    world.reopen()
+    world.charge({4}, 30)
+    assert world.oracle.counted[-1][1] == {2}
+    world.verify()
+    world.close()
+
+
+# --- what does not agree with itself ---------------------------------------------------------------------------------
+
+
+def lived(folder: Path) -> LedgerWorld:
+    """Erased charges under a snapshot, kept ones after it, a carry on either side, a changed key."""
+    world = LedgerWorld(folder)
+    world.charge({0, 5, 8}, 30)
+    world.load(MOVED)
+    world.charge({0, 1, 9}, 30)
+    world.retire()
+    world.relink()
+    world.charge({0, 2, 3}, 30)
+    world.load(SPLIT)
+    world.charge({1, 6}, 30)
+    return world
+
+
+def of_kind(kind: str) -> str:
+    """The newest step of a kind."""
+    return f"(select max(place) from ledger_steps where kind = '{kind}')"  # noqa: S608 - our own text
+
+
+CHARGE, ERASED, LOAD, RELINK = (
+    of_kind("charge"),
+    "(select min(place) from ledger_steps where kind = 'charge')",
+    of_kind("load"),
+    of_kind("relink"),
+)
+SET = "update ledger_steps set"
+
+
+def leave_out(place: str) -> str:
+    """One step less."""
+    return f"delete from ledger_steps where place = {place}"  # noqa: S608 - our own text
+
+
+def again(place: str) -> str:
+    """The same step once more, at the end."""
+    columns = "kind, digest, file, content, covers, ticket, organisation, price, fits, active"
+    columns += ", submitted_salt, active_salt, kept_until_ms"
+    return (
+        f"insert into ledger_steps (place, {columns}) "  # noqa: S608 - our own text
+        f"select (select max(place) + 1 from ledger_steps), {columns} from ledger_steps where place = {place}"
+    )
+
+
+ROWS = {
+    "digest": f"{SET} digest = zeroblob(32) where place = {CHARGE}",
+    "digest of what was erased": f"{SET} digest = zeroblob(32) where place = {ERASED}",
+    "price": f"{SET} price = 1 where place = {CHARGE}",
+    "price of what was erased": f"{SET} price = 1 where place = {ERASED}",
+    "price below nothing": f"{SET} price = -5 where place = {CHARGE}",
+    "price that is none": f"{SET} price = 'x' where place = {CHARGE}",
+    "who fits": f"{SET} fits = zeroblob(length(fits)) where place = {CHARGE}",
+    "who is counted": f"{SET} active = zeroblob(length(active)) where place = {CHARGE}",
+    "bits of another sample": f"{SET} fits = zeroblob(9) where place = {CHARGE}",
+    "no bits": f"{SET} fits = null where place = {CHARGE}",
+    "salt": f"{SET} active_salt = zeroblob(32) where place = {CHARGE}",
+    "the other salt": f"{SET} submitted_salt = zeroblob(32) where place = {CHARGE}",
+    "content": f"{SET} content = zeroblob(32) where place = {CHARGE}",
+    "content of a carry": f"{SET} content = zeroblob(32) where place = {LOAD}",
+    "content of the snapshot": f"{SET} content = zeroblob(32) where place = {RELINK}",
+    "ticket": f"{SET} ticket = '{'0' * 64}' where place = {CHARGE}",
+    "ticket that is none": f"{SET} ticket = 'é' where place = {CHARGE}",
+    "agency": f"{SET} organisation = 'health-x' where place = {CHARGE}",
+    "kind": f"{SET} kind = 'load' where place = {CHARGE}",
+    "kind that is none": f"{SET} kind = 'gift' where place = {CHARGE}",
+    "a carry that was a snapshot": f"{SET} kind = 'snapshot' where place = {LOAD}",
+    "covers less": f"{SET} covers = 1 where place = {RELINK}",
+    "covers nothing": f"{SET} covers = 0 where place = {RELINK}",
+    "covers what is not there": f"{SET} covers = -3 where place = {RELINK}",
+    "covers what is to come": f"{SET} covers = 1000 where place = {RELINK}",
+    "file of another charge": f"{SET} file = (select file from ledger_steps where ticket != '' and file != '' "  # noqa: S608 - our own text
+    f"order by place limit 1) where place = {CHARGE}",
+    "no file": f"{SET} file = '' where place = {CHARGE}",
+    "no carry": f"{SET} file = '' where place = {LOAD}",
+    "no snapshot": f"{SET} file = '' where place = {RELINK}",
+    "a charge left out at the end": leave_out(CHARGE),
+    "a load left out": leave_out(LOAD),
+    "an erased charge left out": leave_out(ERASED),
+    "the snapshot left out": leave_out(RELINK),
+    "everything left out": "delete from ledger_steps",
+    "two swapped": f"{SET} place = -1 where place = {CHARGE}; {SET} place = place + 1 where place = {LOAD}; "
+    f"{SET} place = {LOAD} - 1 where place = -1",
+    "moved on": f"{SET} place = place + 1 where place = {CHARGE}",
+    "one put in twice": again(CHARGE),
+    "a carry put in twice": again(LOAD),
+    "the snapshot put in twice": again(RELINK),
+}
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> LedgerWorld:
+    """A life that every damage is done to a copy of."""
+    world = lived(tmp_path_factory.mktemp("lived") / "census")
+    world.restart()
+    world.node.close()
+    return world
+
+
+@pytest.fixture
+def damaged(template: LedgerWorld, tmp_path: Path) -> Iterator[LedgerWorld]:
+    """A copy of that life, down."""
+    home = template.folder
+    template.folder = Path(shutil.copytree(home, tmp_path / "census"))
+    yield template
+    template.folder = home
+
+
+def names(world: LedgerWorld, folder: str, suffix: str) -> list[Path]:
+    """The ledgers' files of a kind."""
+    return sorted((world.folder / folder).glob(f"*{suffix}"))
+
+
+def start(world: LedgerWorld) -> LedgerProcess:
+    """Start a node on what is there."""
+    process = LedgerProcess(world)
+    try:
+        return process.open()
+    except BaseException:
+        process.close()
+        raise
+
+
+def test_the_undamaged_copy_starts(damaged: LedgerWorld) -> None:
+    """What the tests below damage is whole, and has every kind of step and file in it."""
+    process = start(damaged)
+    damaged.verify(process)
+    kinds = {row["kind"] for row in process.rows("select kind from ledger_steps")}
+    process.close()
+    assert kinds == {"charge", "load", "snapshot", "relink"}
+    assert all(names(damaged, "ledgers", suffix) for suffix in (".carry", ".ledgers"))
+    assert len(names(damaged, "samples", ".sample")) == 2
+
+
+@pytest.mark.parametrize("statement", ROWS.values(), ids=list(ROWS))
+def test_a_row_that_was_changed_left_out_or_put_in_is_noticed(damaged: LedgerWorld, statement: str) -> None:
+    """The node refuses to start: it never serves with less than was charged, nor with anything else than that."""
+    connection = sqlite3.connect(damaged.folder / "journal.db")
+    connection.executescript(statement)
+    connection.close()
+    with pytest.raises(InternalError) as caught:
+        start(damaged)
+    assert caught.value.code == "INTEGRITY"
+    assert caught.value.stops_node
+
+
+def make_folder_of(path: Path) -> None:
+    """A folder where there was a file."""
+    path.unlink()
+    path.mkdir()
+
+
+FILES: dict[str, Callable[[Path], object]] = {
+    "missing": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "cut off": lambda path: path.write_bytes(path.read_bytes()[:-7]),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"\0"),
+    "begins with something else": lambda path: path.write_bytes(b"\xff" + path.read_bytes()[1:]),
+    "ends with something else": lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\xfe"),
+    "a folder": make_folder_of,
+}
+
+
+# An archive's reader does not look at what stands behind its end; what it holds is compared with its hash.
+HARMLESS = {(".carry", "longer"), (".carry", "ends with something else")}
+
+
+@pytest.mark.parametrize(
+    ("suffix", "damage"),
+    [
+        (suffix, each)
+        for suffix in (".sample", ".ledgers", ".carry")
+        for each in FILES
+        if (suffix, each) not in HARMLESS
+    ],
+)
+def test_a_damaged_file_is_noticed_and_put_back(damaged: LedgerWorld, tmp_path: Path, suffix: str, damage: str) -> None:
+    """The node refuses to start, removes nothing, and starts when the file is there again: from any copy, it never changes."""
+    copy = Path(shutil.copytree(damaged.folder, tmp_path / "copy"))
+    # Of carries the newest one is folded; the one before it is there for audits on site.
+    connection = sqlite3.connect(damaged.folder / "journal.db")
+    ((name,),) = connection.execute(
+        "select file from ledger_steps where file like ? order by place desc limit 1", [f"%{suffix}"]
+    ).fetchall()
+    connection.close()
+    folder = "samples" if suffix == ".sample" else "ledgers"
+    FILES[damage](damaged.folder / folder / name)
+    before = {path for path in damaged.folder.rglob("*") if path.is_file()}
+    with pytest.raises(InternalError) as caught:
+        start(damaged)
+    assert caught.value.code == "INTEGRITY"
+    assert before <= {path for path in damaged.folder.rglob("*") if path.is_file()}
+    broken = damaged.folder / folder / name
+    if broken.is_dir():
+        broken.rmdir()
+    shutil.copy(copy / folder / name, broken)
+    process = start(damaged)
+    damaged.verify(process)
+    process.close()
+
+
+def test_files_of_others_in_their_place_are_noticed(damaged: LedgerWorld) -> None:
+    """Two samples, or two snapshots, swapped: each is known by what was committed to."""
+    one, other = names(damaged, "samples", ".sample")
+    content = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(content)
+    with pytest.raises(InternalError, match="INTEGRITY"):
+        start(damaged)
+
+
+def test_older_files_beside_a_newer_database_are_noticed(world: LedgerWorld) -> None:
+    """What was charged since is in no file of theirs: the node refuses rather than forget it."""
+    world.charge({0, 5}, 30)
+    older = world.copy()
+    world.charge({1, 6}, 30)
+    world.compact()
+    for folder in ("samples", "ledgers"):
+        shutil.rmtree(world.folder / folder)
+        shutil.copytree(older / folder, world.folder / folder)
+    assert refusal(world).code == "INTEGRITY"
+
+
+def test_an_older_database_beside_newer_files_knows_less_and_its_files_are_gone(world: LedgerWorld) -> None:
+    """Where memberships were erased since, the older rows name what is not there. Where not, the log is short: see the witness store."""
+    world.charge({0, 5}, 30)
+    older = world.copy()
+    world.retire()
+    world.node.close()
+    for path in world.folder.glob("journal.db*"):
+        path.unlink()
+    for path in older.glob("journal.db*"):
+        shutil.copy(path, world.folder / path.name)
+    with pytest.raises(InternalError, match="INTEGRITY"):
+        start(world)
+
+
+def test_a_started_node_notices_what_another_process_does_wrong(world: LedgerWorld) -> None:
+    """Also between two charges every row is checked before it is folded, and the node stops."""
+    world.charge({0, 5}, 30)
+    other = LedgerProcess(world).open()
+    world.charge({1, 6}, 30, process=other)
+    other.close()
+    connection = sqlite3.connect(world.folder / "journal.db")
+    connection.execute(ROWS["who is counted"])
+    connection.commit()
+    connection.close()
+    with pytest.raises(InternalError, match="INTEGRITY"):
+        world.charge({2}, 30)
+    assert world.node.journal.is_broken
+
+
+# --- half done -------------------------------------------------------------------------------------------------------
+
+
+def test_half_a_charge_in_memory_is_none(world: LedgerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory runs out between the two ledgers: the charge is durable, and the next one begins from the rows."""
+    world.charge({0, 5, 8}, 30)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    sample = world.admitted({0, 5, 9}, 2)
+    kept = world.keep({0, 5, 9})
+    with monkeypatch.context() as patch:
+        patch.setattr("census_node.unit_ledger.UnitLedger.charge", fail)
+        with pytest.raises(MemoryError):
+            charge(world.node.journal, world.node.book, sample, kept, world.randomness)
+    world.oracle.charge({0, 5, 9}, price_units(2), world.rules, world.units)
+    world.verify()
+    world.charge({0, 5, 9}, 2)
+    world.verify()
+    world.crash()
+    world.verify()
+
+
+def test_a_load_between_keeping_and_charging_is_noticed(world: LedgerWorld) -> None:
+    """The units that a sample was kept with are of another load: nothing is charged, and the sample is kept anew."""
+    sample, kept = world.admitted({0, 5}), world.keep({0, 5})
+    world.load(MOVED)
+    with pytest.raises(LoadReplacedError):
+        charge(world.node.journal, world.node.book, sample, kept, world.randomness)
+    world.verify()
+    assert charge(world.node.journal, world.node.book, sample, world.keep({0, 5}), world.randomness)
+    world.oracle.charge({0, 5}, price_units(30), world.rules, world.units)
+    world.verify()
+
+
+# --- compaction ------------------------------------------------------------------------------------------------------
+
+
+def test_charges_go_on_while_a_snapshot_is_written(world: LedgerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compaction is off the path of queries; what is charged meanwhile is in the tail, not lost."""
+    world.charge({0, 5}, 30)
+    writing, written = threading.Event(), threading.Event()
+    write = SnapshotFolder.write
+
+    def slow(*arguments: Any) -> tuple[str, bytes]:
+        writing.set()
+        assert written.wait(60)
+        return write(*arguments)
+
+    monkeypatch.setattr(SnapshotFolder, "write", slow)
+    with ThreadPoolExecutor(1) as other:
+        compacting = other.submit(world.compact)
+        assert writing.wait(60)
+        world.charge({0, 6, 9}, 2)
+        world.verify()
+        written.set()
+        compacting.result()
+    assert [row["covers"] for row in world.node.rows("select covers from ledger_steps where kind = 'snapshot'")] == [2]
+    world.verify()
+    world.crash()
+    world.verify()
+
+
+@pytest.mark.parametrize("event", ["relink", "load", "charge"])
+def test_a_compaction_that_was_overtaken_undoes_nothing(
+    world: LedgerWorld, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    """Another process changes the key, loads or charges while a snapshot is written: what it did stands."""
+    world.charge({0, 5, 8}, 2)
+    other = LedgerProcess(world).open()
+    overtake: dict[str, Callable[[], object]] = {
+        "relink": lambda: world.relink(other),
+        "load": lambda: world.load(MOVED, other),
+        "charge": lambda: world.charge({0, 6}, 2, process=other),
+    }
+    write = SnapshotFolder.write
+
+    def overtaken(*arguments: Any) -> tuple[str, bytes]:
+        monkeypatch.setattr(SnapshotFolder, "write", write)
+        overtake[event]()
+        return write(*arguments)
+
+    monkeypatch.setattr(SnapshotFolder, "write", overtaken)
+    world.compact()
+    other.close()
+    world.verify()
+    # Under the pseudonyms of the chain in force, for whoever is known and whoever is not.
+    world.charge({0, 5, 8}, 2)
+    world.verify()
+    world.verify_files()
+    world.restart()
+    world.verify()
+
+
+def test_a_compaction_that_finds_the_journal_held_leaves_nothing(
+    world: LedgerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup that holds the journal for hours does not fill the disk with snapshots that nobody names."""
+    monkeypatch.setattr("broker_common.storage.journal._BUSY_TIMEOUT_SECONDS", 0)
+    world.restart()
+    world.charge({0, 5}, 30)
+    holding = sqlite3.connect(world.folder / "journal.db", isolation_level=None)
+    holding.execute("BEGIN IMMEDIATE")
+    for _ in range(3):
+        with pytest.raises(RefusedError, match="BUSY"):
+            world.compact()
+    holding.execute("ROLLBACK")
+    holding.close()
+    world.verify_files()
+    world.compact()
+    world.verify()
+    world.verify_files()
+
+
+@pytest.mark.parametrize("limit", ["_MOST_CHARGES", "_MOST_NEW"])
+def test_a_snapshot_is_made_when_one_is_due(world: LedgerWorld, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    """After so many charges, or so many new pseudonyms; what it makes superfluous goes."""
+    monkeypatch.setattr(ledger_book, limit, 3)
+    for card in range(3):
+        assert not names(world, "ledgers", ".ledgers")
+        world.node.maintain()
+        world.charge({card}, 30)
+    world.node.maintain()
+    assert len(names(world, "ledgers", ".ledgers")) == 1
+    world.node.maintain()
+    assert len(names(world, "ledgers", ".ledgers")) == 1
+    world.verify()
+    world.crash()
+    world.verify()
+    world.verify_files()
+
+
+# --- retention -------------------------------------------------------------------------------------------------------
+
+
+def private_parts(world: LedgerWorld, ticket: str) -> dict[str, bytes]:
+    """Everything of a charge's membership that could be looked for on a disk."""
+    with world.node.journal.reading():
+        step = LedgerSteps(world.node.journal.db).of_ticket(ticket)
+    assert step is not None
+    sample = world.node.samples.read_unverified(step.file)
+    return {
+        **{f"pseudonym {place}": row.tobytes() for place, row in enumerate(sample.pseudonyms)},
+        "set hash": sample.set_hash,
+        "units hash": sample.units_hash,
+        "submitted salt": step.submitted_salt,
+        "active salt": step.active_salt,
+        "file": step.file.encode(),
+        "fits": step.fits,
+        "active": step.active,
+    }
+
+
+def left_of(world: LedgerWorld, parts: dict[str, bytes]) -> dict[str, list[str]]:
+    """Which of the parts lie in which files of the home: database, write-ahead log and all others."""
+    # A snapshot holds pseudonyms with their charges, for ever; nobody's sample.
+    paths = [path for path in world.folder.rglob("*") if path.is_file() and path.suffix != ".ledgers"]
+    contents = {path.name: path.read_bytes() for path in paths}
+    found = {name: [file for file, content in contents.items() if part in content] for name, part in parts.items()}
+    return {name: files for name, files in found.items() if files}
+
+
+def long_sample(folder: Path) -> tuple[LedgerWorld, str, dict[str, bytes]]:
+    """A charge of so many people that their bits are long enough to be looked for, and its parts."""
+    world = LedgerWorld(folder, most_pseudonyms=10_000)
+    extra = {card: world.randomness(16) for card in range(CARDS, CARDS + 150)}
+    world._cards |= extra
+    # Some are exhausted already, so that neither bits are all ones.
+    world.charge(set(range(CARDS, CARDS + 150, 3)), 1)
+    ticket = world.charge(set(world._cards), 2)
+    return world, ticket, private_parts(world, ticket)
+
+
+def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
+    """The tests below prove absence: before the erasure everything is there."""
+    world, _, parts = long_sample(tmp_path / "census")
+    # Both hashes are in the rows of pending alone, and of units nowhere but in the file.
+    assert set(left_of(world, parts)) == set(parts) - {"units hash"}
+    assert len(parts["fits"]) == len(parts["active"]) == 20
+    world.close()
+
+
+@pytest.mark.parametrize("then", ["at once", "after a restart", "after a crash before the log was started over"])
+def test_nothing_of_a_membership_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str) -> None:
+    """Not in rows, files, free pages or the write-ahead log; what stays is what was charged, and a digest."""
+    world, ticket, parts = long_sample(tmp_path / "census")
+    if then == "after a restart":
+        world.restart()
+    if then.startswith("after a crash"):
+        with monkeypatch.context() as patch:
+            patch.setattr(LedgerBook, "_start_log_over", lambda _: None)
+            world.retire()
+        assert left_of(world, parts)
+        world.crash()
+        world.node.maintain()
+    else:
+        world.retire()
+    assert left_of(world, parts) == {}
+    with world.node.journal.reading() as state:
+        step = LedgerSteps(world.node.journal.db).of_ticket(ticket)
+        logged = state.tickets[ticket].charge.ledger
+    assert step is not None
+    assert (step.file, step.fits, step.active, step.submitted_salt, step.active_salt) == ("", b"", b"", b"", b"")
+    assert step.digest.hex() == logged
+    world.restart()
+    world.verify()
+    world.close()
+
+
+def test_a_reader_that_holds_the_log_only_delays_its_end(tmp_path: Path) -> None:
+    """While another process reads, the write-ahead log cannot be started over: the next turn does it."""
+    world, _, parts = long_sample(tmp_path / "census")
+    reading = sqlite3.connect(world.folder / "journal.db", isolation_level=None)
+    reading.execute("BEGIN")
+    reading.execute("select count(*) from entries").fetchall()
+    world.retire()
+    assert left_of(world, parts)
+    reading.execute("ROLLBACK")
+    reading.close()
+    world.node.maintain()
+    assert left_of(world, parts) == {}
+    world.close()
+
+
+def test_membership_is_kept_to_the_end_of_its_retention(world: LedgerWorld) -> None:
+    """To the millisecond, by the log's time; and each by the policy of its charge."""
+    kept = world.charge({0}, 30)
+    world.adopt(persons_policy(sample_retention_ms=3 * SAMPLE_RETENTION_MS))
+    longer = world.charge({1}, 30)
+
+    def files(*tickets: str) -> list[bool]:
+        with world.node.journal.reading():
+            found = [LedgerSteps(world.node.journal.db).of_ticket(ticket) for ticket in tickets]
+        return [bool(step and step.file) for step in found]
+
+    world.clock.advance(SAMPLE_RETENTION_MS - 1)
+    world.node.maintain()
+    assert files(kept, longer) == [True, True]
+    world.clock.advance(1)
+    world.node.maintain()
+    assert files(kept, longer) == [False, True]
+    # A clock that is set back brings nothing back, and one that jumps ahead ends what it finds.
+    world.clock.advance(-10 * SAMPLE_RETENTION_MS)
+    world.restart()
+    world.node.maintain()
+    assert files(kept, longer) == [False, True]
+    world.clock.advance(20 * SAMPLE_RETENTION_MS)
+    world.node.maintain()
+    assert files(kept, longer) == [False, False]
+    world.verify()
+    world.verify_files()
+
+
+def test_membership_is_not_erased_before_its_answer_is_made(world: LedgerWorld) -> None:
+    """An outage longer than the retention: the answer can still be counted, on exactly whom it was charged for."""
+    ticket = world.charge({0, 5}, 30, answered=False)
+    world.retire()
+    world.crash()
+    world.node.maintain()
+    with world.node.journal.reading():
+        step = LedgerSteps(world.node.journal.db).of_ticket(ticket)
+    assert step is not None
+    assert world.node.samples.read_unverified(step.file).set_hash == world.linked({0, 5}).set_hash
+    world.answer(ticket)
+    world.node.maintain()
+    assert not names(world, "samples", ".sample")
+    world.verify()
+    world.restart()
+    world.verify()
+
+
+def test_membership_is_not_erased_before_a_snapshot_covers_it(
+    world: LedgerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While no snapshot can be written nothing is forgotten: what was charged would be."""
+    world.charge({0, 5}, 30)
+
+    def full(*_: object) -> None:
+        raise InternalError("STORE_FAILED")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SnapshotFolder, "write", full)
+        with pytest.raises(InternalError, match="STORE_FAILED"):
+            world.retire()
+    assert len(names(world, "samples", ".sample")) == 1
+    world.restart()
+    world.verify()
+    world.node.maintain()
+    assert not names(world, "samples", ".sample")
+    world.restart()
+    world.verify()
+
+
+def test_what_stays_of_a_one_person_sample_cannot_be_guessed(world: LedgerWorld) -> None:
+    """Whoever knows everybody's pseudonym and units tries them all: without the salt, which is gone, nothing fits."""
+    tickets = [world.charge({5}, 30) for _ in range(2)]
+    candidates = [
+        commit_charge(salt, bytes.fromhex(ticket), world.linked({card}).units_hash, bits, bits)
+        for ticket in tickets
+        for card in range(CARDS)
+        for bits in (b"\x80", b"\x00")
+        for salt in (bytes(32), bytes.fromhex(ticket))
+    ]
+    with world.node.journal.reading():
+        steps = [LedgerSteps(world.node.journal.db).of_ticket(ticket) for ticket in tickets]
+    known = [
+        commit_charge(
+            step.active_salt, bytes.fromhex(step.ticket), world.linked({5}).units_hash, step.fits, step.active
+        )
+        for step in steps
+        if step is not None
+    ]
+    assert known == [step.content for step in steps if step is not None]
+    assert known[0] != known[1]
+    world.retire()
+    with world.node.journal.reading():
+        left = [LedgerSteps(world.node.journal.db).of_ticket(ticket) for ticket in tickets]
+    assert not {step.content for step in left if step is not None} & set(candidates)
+    assert not left_of(world, {str(place): step.active_salt for place, step in enumerate(steps) if step is not None})
+
+
+# --- space -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_agency_has_room_for_so_many_people_known_and_unknown_alike(tmp_path: Path) -> None:
+    """Refused beyond it, charging nobody; again and again the same people, and another agency's, still go."""
+    world = LedgerWorld(tmp_path / "census", most_pseudonyms=4)
+    world.charge({0, 5, 8}, 30)
+    for beyond in ({1, 6}, {8, 9, 7}, {1, 9}):
+        with pytest.raises(RefusedError) as caught:
+            world.charge(beyond, 30)
+        assert (caught.value.code, caught.value.details) == ("PSEUDONYMS_EXHAUSTED", {"limit": "4"})
+        world.verify()
+    world.charge({0, 5, 8}, 30)
+    world.charge({0, 1, 8}, 30)
+    for event in (world.restart, world.relink, world.retire, world.crash):
+        event()
+        with pytest.raises(RefusedError, match="PSEUDONYMS_EXHAUSTED"):
+            world.charge({9}, 30)
+        world.charge({0, 1, 5, 8}, 30)
+        world.verify()
+    world.verify_files()
+    world.close()
