@@ -175,7 +175,8 @@ class LedgerBook:
             decision = Decision.of_bits(step.fits, step.active, len(sample.pseudonyms))
         except (InternalError, ValueError) as error:
             raise InternalError(
-                "INTEGRITY", problem=f"the sample of step {step.place} of the ledgers is damaged"
+                "INTEGRITY",
+                problem=f"{step.file}, the sample of step {step.place} of the ledgers, is damaged or missing",
             ) from error
         verify_sample(step, sample, ticket.charge)
         self._ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)

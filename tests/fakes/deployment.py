@@ -28,6 +28,9 @@ from fakes import ledger_rules
 
 from broker_common.cli import _run
 from broker_common.errors import BrokerError
+from census_node.opening import CensusHome
+from census_node.operating import Confirmation
+from census_node.proposals import draft, make_proposal
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
@@ -170,6 +173,15 @@ class Deployment:
     def ask(self, where: str, count: str = FRENCH, *words: str) -> Outcome:
         """`researcher ask --json`."""
         return self.run("researcher", "ask", "--where", where, "--count", count, *words, "--json")
+
+    def order_policy(self, **changes: Any) -> None:
+        """The census operator adopts another policy, and confirms it where it is weaker."""
+        home = CensusHome(self.home("census"))
+        before = home.read(lambda state: state.policy)
+        assert before is not None
+        policy = draft(before, changes)
+        confirmation = Confirmation("for a test", home.private_operator_key()) if policy.weakens(before) else None
+        home.adopt(make_proposal(policy, home.private_policy_key()), confirmation)
 
     # --- asking in bulk --------------------------------------------------------------------------------------------
 

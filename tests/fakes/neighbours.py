@@ -36,10 +36,11 @@ TICK_MS = 250
 DELAY_MS = 250
 PEOPLE = 16_381
 """One more than fit into one frame: (262144 - 64) / 16."""
-X = 0
+X, Y = 0, 1
 VISITS = 86_413
 # Whoever else there is, only x; whoever there is.
 ONLY_X = f"hospital_visits = {VISITS}"
+ONLY_Y = f"hospital_visits = {VISITS + 1}"
 EVERYONE = "age >= 0"
 # Worlds in which that is nobody.
 NOBODY_MATCHES = {"x is absent", "x's record is another"}
@@ -100,13 +101,16 @@ class World:
     health_log: list[str] = field(default_factory=list)
     health_status: dict[str, Any] = field(default_factory=dict)
     instants: list[Instants] = field(default_factory=list)
+    # How many of each sample were active, which nobody outside the census agency is to see.
+    counted: list[int] = field(default_factory=list)
 
 
 class Worlds:
-    """Makes worlds by name; each lives once."""
+    """Makes worlds by name; each lives once. `persons`: in a shorter life, under per-person accounting."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, persons: bool = False) -> None:
         self._directory = directory
+        self._persons = persons
         self._base = directory / "base"
         self._lived: dict[str, World] = {}
         make(self._base, "--max-belief", "0.8", population=10)
@@ -129,8 +133,10 @@ class Worlds:
         deployment, world = Watched(directory), World(name)
         for role in ("health", "census"):
             assert deployment.run_here(role, "load", "--json").code == 0
+        if self._persons:
+            deployment.order_policy(accounting="per_person")
         with Wiretap(directory) as tap:
-            life = _Life(deployment, tap, world)
+            life = (_PersonsLife if self._persons else _Life)(deployment, tap, world)
             try:
                 life.live()
             finally:
@@ -143,10 +149,14 @@ def _people(name: str) -> tuple[list[Row], list[Row]]:
     """The people of a world: of all that could be, one record is another."""
     health, census = health_and_census_rows(PEOPLE, linked=PEOPLE * 3 // 4)
     health[X]["hospital_visits"] = str(VISITS)
+    health[Y]["hospital_visits"] = str(VISITS + 1)
     census[X]["mother_tongue"] = "French"
     match name:
         case "x is there":
             pass
+        case "x is y":
+            # One person with two cards.
+            census[Y] |= {name: value for name, value in census[X].items() if name != "health_card"}
         case "x is absent":
             del health[X]
         case "x's record is another":
@@ -293,11 +303,12 @@ class _Life:
         self._world.health_events = self._events_by_ticket()
         log = self._deployment.log("health").decode().splitlines()
         self._world.health_log = [line.split(" ", 1)[1] for line in log]
+        self._world.instants = list(self._instants(questions, rounds))
+
+    def _instants(self, questions: dict[str, list[Call]], rounds: list[Call]) -> Iterator[Instants]:
         only_x = "nobody" if self._world.name in NOBODY_MATCHES else "one person"
-        self._world.instants = [
-            _instants(cohort, questions[query], self._charge_of(query), rounds)
-            for cohort, query in zip((only_x, "everyone"), self._order[3:5], strict=True)
-        ]
+        for cohort, query in zip((only_x, "everyone"), self._order[3:5], strict=True):
+            yield _instants(cohort, questions[query], self._charge_of(query), rounds)
 
     def _form(self, call: Call) -> Any:
         method, asked, said = call.form
@@ -346,6 +357,34 @@ class _Life:
                     [line if line.isdecimal() else len(line) for line in receipt.checkpoint.split("\n")],
                     {name: _shape(name, value) for name, value in entry["event"].items()},
                 )
+
+
+class _PersonsLife(_Life):
+    """Whoever was asked about at scale 1 is dropped from then on, by one of the two ledgers, where there is anybody."""
+
+    def live(self) -> None:
+        self._deployment.start("census")
+        self._deployment.start("health")
+        self._say("quote")
+        # x, then y, who may be the same person; then both again, and everybody.
+        for where in (ONLY_X, ONLY_Y, ONLY_X, EVERYONE):
+            self._ask(where, FRENCH, scale=1)
+        self._say("quote", "--scale", "1")
+        self._say("answers", "--collect")
+        self._say("answers", self._order[2])
+        self._world.health_status = self._deployment.run_here("health", "status", "--json").result
+        self._world.counted = [
+            sum(byte.bit_count() for byte in active) for (active,) in self._rows_of("select active from ledger_steps")
+        ]
+
+    def _instants(self, questions: dict[str, list[Call]], rounds: list[Call]) -> Iterator[Instants]:
+        del questions, rounds
+        return iter(())
+
+    def _rows_of(self, statement: str) -> list[tuple[bytes]]:
+        file = self._deployment.home("census") / "journal.db"
+        with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
+            return db.execute(f"{statement} where kind = 'charge' order by place").fetchall()
 
 
 def _receipt(signed: bytes) -> answer_pb2.Receipt:

@@ -6,6 +6,7 @@
 | census | charge committed | entry, pending row, maybe shutdown | process/test_crashes | here |
 | census | answer committed | sealed answer instead of the pending row | process/test_crashes | here |
 | census | sample wiped: overwritten, removed | nothing of the sample | process/test_crashes | here, each system call |
+| census | ledgers of persons: snapshot, carry, erasure, changed key | see test_ledger_cuts | there | there, each system call |
 | census | release committed | the answer may leave | process/test_crashes | here |
 | census | delivery committed | the answer was fetched | process/test_crashes | here |
 | census | slot secrets written, flushed, named | secrets that no entry commits to | process/test_crashes | here, each system call |

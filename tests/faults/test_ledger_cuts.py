@@ -19,6 +19,7 @@ names is there and no other; a charge that was under way is charged once by its 
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -30,6 +31,7 @@ from typing import Any
 import pytest
 from fakes.ledger_world import PERSONS, LedgerWorld, Units
 
+from broker_common.errors import InternalError
 from broker_common.privacy.accounting import price_units
 from broker_common.storage.journal import Journal
 from census_node.admission import AdmittedSample
@@ -217,3 +219,81 @@ def test_every_step_was_cut(lived: Lived) -> None:
     }.items():
         assert {(act, step) for step in steps} <= by_act, act
     assert len(lived.cuts) > 60
+
+
+# --- a disk that fails -------------------------------------------------------------------------------------------------
+
+ACTS: dict[str, Callable[[LedgerWorld], object]] = {
+    "charge": lambda world: world.charge({0, 5, 9}, 30),
+    "compact and erase": LedgerWorld.retire,
+    "load": lambda world: world.load(MOVED),
+    "relink": LedgerWorld.relink,
+}
+
+
+class Failing:
+    """The calls that make files durable; one of them fails, before or after it was made."""
+
+    def __init__(self, world: LedgerWorld, patch: pytest.MonkeyPatch, number: int, *, happens: bool) -> None:
+        # The call was made; and it failed by our doing, not by itself, as the making of a folder that is there does.
+        self.reached = self.failed = False
+        self._left = number
+        self._happens = happens
+        self._folders = [world.folder / name for name in ("samples", "ledgers")]
+        for name in CALLS:
+            patch.setattr(os, name, self._wrapped(name, getattr(os, name)))
+
+    def _wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            target = arguments[0]
+            path = Path(f"/proc/self/fd/{target}").readlink() if isinstance(target, int) else Path(os.fsdecode(target))
+            if not any(path.is_relative_to(folder) for folder in self._folders):
+                return call(*arguments, **options)
+            self._left -= 1
+            if self._left != -1:
+                return call(*arguments, **options)
+            self.reached = True
+            if self._happens:
+                result = call(*arguments, **options)
+                if name == "open":
+                    os.close(result)
+            self.failed = True
+            raise OSError(errno.EIO, "Input/output error")
+
+        return wrapped
+
+
+@pytest.mark.parametrize("happens", [False, True], ids=["lost", "stored but reported failed"])
+@pytest.mark.parametrize("act", ACTS)
+def test_every_call_that_fails_stops_the_node_and_loses_nothing(tmp_path: Path, act: str, happens: bool) -> None:
+    """STORE_FAILED; after a start the ledgers are those of the log, the files those that rows name, and it all works."""
+    failures = 0
+    while True:
+        world = LedgerWorld(tmp_path / str(failures))
+        world.charge({0, 1, 8}, 2)
+        world.charge({2, 9}, 2)
+        before = events_in(world), world.remember()
+        with pytest.MonkeyPatch.context() as patch:
+            failing = Failing(world, patch, failures, happens=happens)
+            code = ""
+            try:
+                ACTS[act](world)
+            except InternalError as error:
+                code = error.code
+                world.recall(before[1])
+        assert code == ("STORE_FAILED" if failing.failed else "")
+        world.restart()
+        # No entry is in the log whose files are not whole.
+        assert events_in(world) - before[0] == (0 if code or act == "compact and erase" else 1)
+        world.verify()
+        world.verify_files()
+        world._slot += 64
+        for again in ACTS.values():
+            again(world)
+            world.verify()
+        world.verify_files()
+        world.close()
+        if not failing.reached:
+            break
+        failures += 1
+    assert failures > 2

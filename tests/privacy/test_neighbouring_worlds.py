@@ -30,6 +30,12 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
     return Worlds(tmp_path_factory.mktemp("worlds"))
 
 
+@pytest.fixture(scope="module")
+def persons(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
+    """Under per-person accounting, where whoever is exhausted is dropped."""
+    return Worlds(tmp_path_factory.mktemp("persons"), persons=True)
+
+
 @pytest.fixture(params=R_NEIGHBOURS)
 def pair(request: pytest.FixtureRequest, worlds: Worlds) -> tuple[World, World]:
     """Two worlds that the researcher must not tell from each other."""
@@ -112,3 +118,34 @@ def test_messages_keep_to_fixed_instants_whatever_the_cohort(worlds: Worlds) -> 
             late.append(lateness)
         assert len(late) == times
         assert all(min(each) < ALLOWANCE_MS for each in zip(*late, strict=True)), (cohort, late)
+
+
+# Active of the samples of x, of y, of x again and of everybody, who are 16,381.
+ACTIVE = {
+    BASE: [1, 1, 0, 16_379],
+    "x is y": [1, 0, 0, 16_379],
+    "x is absent": [0, 1, 0, 16_379],
+    "x is not in the census": [1, 1, 0, 16_379],
+}
+
+
+@pytest.mark.parametrize("name", [name for name in ACTIVE if name != BASE])
+def test_drops_show_nothing_to_the_researcher(name: str, persons: Worlds) -> None:
+    """Dropped by the first ledger, by the second, or nobody there to be dropped: commands, links and receipts are the same."""
+    here, there = persons[BASE], persons[name]
+    assert (here.counted, there.counted) == (ACTIVE[BASE], ACTIVE[name])
+    assert here.commands == there.commands
+    assert here.links == there.links
+    assert here.receipts == there.receipts
+    assert here.cards == there.cards
+
+
+@pytest.mark.parametrize("name", ["x is y", "x is not in the census"])
+def test_drops_of_the_second_ledger_show_nothing_to_the_health_agency(name: str, persons: Worlds) -> None:
+    """Whether two cards are one person's, and whether x is in the census at all, changes nothing that it sees."""
+    here, there = persons[BASE], persons[name]
+    assert here.counts == there.counts
+    assert here.shown == there.shown
+    assert here.health_events == there.health_events
+    assert here.health_log == there.health_log
+    assert here.health_status == there.health_status

@@ -6,10 +6,11 @@ Dying is abandoning the node and starting another one on a copy of the bytes tha
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from fakes.world import RESEARCHER, Order, OrderedSample, World, charge_and_answer
+from fakes.world import RESEARCHER, Order, OrderedSample, World, charge_and_answer, make_policy
 
 from broker_common.crypto.commitments import SALT_BYTES, hash_bytes
 from broker_common.errors import InvalidRequestError
@@ -35,6 +36,14 @@ def charge_only(world: World, sample: OrderedSample) -> None:
     admitted = world.admit(world.messages(sample))
     kept = world.census.keep(admitted)
     assert charge(world.census.journal, world.census.book, admitted, kept, world.randomness)
+
+
+@pytest.fixture(params=["strict", "per_person"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """Under either accounting."""
+    made = World(tmp_path, make_policy(accounting=request.param))
+    yield made
+    made.close()
 
 
 # --- the census node -------------------------------------------------------------------------------------------------

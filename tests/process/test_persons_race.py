@@ -1,0 +1,64 @@
+"""Sixty-four questions about the same people at once, from four processes: everybody is counted once and nobody twice."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from fakes.deployment import FRENCH, Deployment, make
+
+from broker_common.errors import BrokerError
+from broker_common.privacy.accounting import price_units
+from broker_common.tlog.census_state import CensusState
+from census_node.ledgers import Ledgers
+from census_node.opening import CensusHome
+
+pytestmark = pytest.mark.process
+
+PROCESSES, EACH, ALLOWED = 4, 16, 60
+POPULATION = 200
+
+
+def race(directory: Path) -> list[str]:
+    """One process: so many questions at once; how each ended."""
+    outcomes = Deployment(directory).ask_all([("age >= 0", FRENCH)] * EACH, scale=1, at_once=EACH)
+    return [outcome.code if isinstance(outcome, BrokerError) else outcome.state for outcome in outcomes]
+
+
+def ledgers_of(home: CensusHome) -> tuple[Ledgers, CensusState]:
+    """Both ledgers, rebuilt from what is on disk, and the log's state."""
+    with home.journal() as journal:
+        book = home._book(journal)
+        book.open()
+        with book.charging(), journal.reading() as state:
+            return book.current(journal.db, state), state
+
+
+def test_nobody_is_counted_twice_however_many_ask_at_once(tmp_path: Path) -> None:
+    """At scale 1 one answer fits a person under 0.8. All 64 ask; as many as the policy allows are answered, one counts people."""
+    deployment = make(tmp_path / "deployment", "--max-belief", "0.8", population=POPULATION)
+    deployment.order_policy(accounting="per_person", max_answers=ALLOWED)
+    with deployment.node("census"), deployment.node("health"):
+        with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+            ended = Counter(code for codes in pool.map(race, [deployment.directory] * PROCESSES) for code in codes)
+        # What was refused for want of a place is asked again, until the policy's last answer.
+        while ended["answered"] < ALLOWED and ended.total() < 4 * PROCESSES * EACH:
+            ended.update(race(deployment.directory))
+    assert ended["answered"] == ALLOWED
+    assert set(ended) <= {"answered", "BUDGET_EXHAUSTED", "SERVICE_SHUT_DOWN", "BUSY"}
+    ledgers, state = ledgers_of(CensusHome(deployment.home("census")))
+    assert (state.answers, state.shut_down, state.shutdown_reason) == (ALLOWED, True, "budget")
+    assert ledgers.submitted.size == POPULATION
+    assert set(ledgers.submitted.all_units().tolist()) == {price_units(1)}
+    charged = Counter(ledgers.units.persons.tolist())
+    assert set(charged) <= {0, price_units(1)}
+    assert 0 < charged[price_units(1)] <= POPULATION
+    active = [sum(byte.bit_count() for byte in row["active"]) for row in _rows(deployment.home("census"))]
+    assert sorted(active) == [0] * (ALLOWED - 1) + [POPULATION]
+
+
+def _rows(home: Path) -> list[dict[str, bytes]]:
+    with CensusHome(home).journal() as journal, journal.reading():
+        return list(journal.db.query("select active from ledger_steps where kind = 'charge'"))
