@@ -3,7 +3,11 @@
     newest snapshot -> the steps after it -> what other processes add
 
 In memory stands what the rows say, never more: a decision is applied after its row is durable. Whoever charges holds the
-lock from the decision to the end of the transaction, and takes it before the journal's.
+lock from the beginning of the transaction until the charge is applied, and takes it before the journal's. `version` tells
+whoever has decided before whether that still holds.
+
+SECURITY: quotes, collections, cosignatures and the log's own order wait for the journal's lock. Nothing here that takes
+longer the larger a sample or the ledgers are is done while holding it, except at a start and after another process's step.
 
 Compaction, off the path of queries: the ledgers as they stand go into a file, a step names it, and with that step whatever
 has been kept long enough is erased from the rows; the files go after the commit. A crash in between leaves files that no
@@ -63,6 +67,7 @@ class LedgerBook:
         # The last step that the ledgers hold, and how many charges since the last snapshot.
         self._place = 0
         self._charges = 0
+        self._version = 0
 
     # --- charging --------------------------------------------------------------------------------------------------
 
@@ -81,19 +86,26 @@ class LedgerBook:
         self._catch_up(LedgerSteps(db), state.tickets)
         return self._ledgers
 
-    def verify_space(self, ledgers: Ledgers, sample: Linked, decision: Decision, organisation: str) -> None:
-        """Return only if the agency's pseudonyms that were never submitted before still find a place.
+    @property
+    def version(self) -> int:
+        """Another number after everything that may change who fits. While `charging`."""
+        return self._version
+
+    def verify_space(self, introduced: int) -> None:
+        """Return only if so many pseudonyms of one agency, which nobody submitted before it, find a place.
 
         SECURITY: a function of what it has submitted, found in the census or not. An honest agency's never run out.
 
         Raises:
             RefusedError: PSEUDONYMS_EXHAUSTED.
         """
-        if ledgers.would_introduce(sample, decision, organisation) > self._most_pseudonyms:
+        if introduced > self._most_pseudonyms:
             raise RefusedError("PSEUDONYMS_EXHAUSTED", limit=self._most_pseudonyms)
 
     def charged(self, sample: Linked, decision: Decision, step: Step, place: int) -> None:
         """Apply a decision whose step, now durable, stands at `place`."""
+        # First: whoever is deciding at this moment sees some of it.
+        self._version += 1
         self._ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
         self._place, self._charges = place, self._charges + 1
 
@@ -117,11 +129,13 @@ class LedgerBook:
     def _catch_up(self, steps: LedgerSteps, tickets: Mapping[str, ChargedTicket]) -> None:
         if steps.newest == self._place:
             return
+        self._version += 1
         if self._place == 0 or steps.newest_relink > self._place:
             self._begin(steps)
         for step in steps.after(self._place):
-            self._fold(step, tickets)
+            self._fold(self._ledgers, step, tickets)
             self._place = step.place
+            self._charges += step.kind == "charge"
 
     def _begin(self, steps: LedgerSteps) -> None:
         """Start again from the newest snapshot."""
@@ -134,15 +148,15 @@ class LedgerBook:
         self._ledgers.digest = steps.digest_at(snapshot.covers)
         self._place = snapshot.covers
 
-    def _fold(self, step: Step, tickets: Mapping[str, ChargedTicket]) -> None:
-        before = self._ledgers.digest
+    def _fold(self, ledgers: Ledgers, step: Step, tickets: Mapping[str, ChargedTicket]) -> None:
+        before = ledgers.digest
         match step.kind:
             case "charge":
-                self._fold_charge(step, tickets)
+                self._fold_charge(ledgers, step, tickets)
                 submitted = bytes.fromhex(tickets[step.ticket].charge.submitted)
                 digest = charge_digest(before, bytes.fromhex(step.ticket), step.price, submitted, step.content)
             case "load":
-                self._ledgers.take_over(self._snapshots.read_carry(step.file, step.content))
+                ledgers.take_over(self._snapshots.read_carry(step.file, step.content))
                 digest = digest_after(before, "load", step.content)
             case "snapshot":
                 digest = digest_after(before, "snapshot", step.covers.to_bytes(8, "big"), step.content)
@@ -150,9 +164,9 @@ class LedgerBook:
                 raise AssertionError("a relink is where ledgers begin")
         if digest != step.digest:
             raise InternalError("INTEGRITY", problem=f"step {step.place} of the ledgers was changed")
-        self._ledgers.digest = digest
+        ledgers.digest = digest
 
-    def _fold_charge(self, step: Step, tickets: Mapping[str, ChargedTicket]) -> None:
+    def _fold_charge(self, ledgers: Ledgers, step: Step, tickets: Mapping[str, ChargedTicket]) -> None:
         ticket = tickets.get(step.ticket)
         if ticket is None or ticket.charge.ledger != step.digest.hex():
             raise InternalError("INTEGRITY", problem=f"step {step.place} of the ledgers is not the one that was logged")
@@ -164,19 +178,19 @@ class LedgerBook:
                 "INTEGRITY", problem=f"the sample of step {step.place} of the ledgers is damaged"
             ) from error
         verify_sample(step, sample, ticket.charge)
-        self._ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
-        self._charges += 1
+        ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
 
     # --- keeping it short ------------------------------------------------------------------------------------------
 
     def maintain(self, now_ms: int) -> None:
         """Make a snapshot when one is due, and erase what has been kept long enough."""
         with self._compacting:
-            with self._lock, self._journal.reading() as state:
-                ledgers, steps = self.current(self._journal.db, state), LedgerSteps(self._journal.db)
-                place, due = self._place, steps.due(now_ms)
+            with self._lock:
+                with self._journal.reading() as state:
+                    ledgers, steps = self.current(self._journal.db, state), LedgerSteps(self._journal.db)
+                    place, due, covered = self._place, steps.due(now_ms), steps.covered
                 grown = self._charges >= _MOST_CHARGES or ledgers.submitted.new_size >= _MOST_NEW
-                frozen = ledgers.frozen() if grown or any(step.place > steps.covered for step in due) else None
+                frozen = ledgers.frozen() if grown or any(step.place > covered for step in due) else None
             if frozen is not None:
                 self._compact(frozen, place)
             if frozen is not None or due:
@@ -185,6 +199,7 @@ class LedgerBook:
     def _compact(self, frozen: Ledgers, place: int) -> None:
         name, content = self._snapshots.write(frozen, self._randomness)
         # CRASH: a snapshot that no step names; the next start sweeps it away.
+        ledgers = self._snapshots.read(name, content)
         with self._lock:
             with self._journal.transaction() as transaction:
                 steps = LedgerSteps(transaction.db)
@@ -196,8 +211,14 @@ class LedgerBook:
                 steps.put(Step("snapshot", digest, name, content, covers=place))
             # CRASH: the snapshot stands; what it makes superfluous goes at the next turn.
             with self._journal.reading() as state:
-                self._begin(LedgerSteps(self._journal.db))
-                self.current(self._journal.db, state)
+                steps = LedgerSteps(self._journal.db)
+                ledgers.digest, later = steps.digest_at(place), list(steps.after(place))
+                tickets = {step.ticket: state.tickets[step.ticket] for step in later if step.ticket in state.tickets}
+            for step in later:
+                self._fold(ledgers, step, tickets)
+            # Who fits is what it was, so that no decision becomes a stale one.
+            self._ledgers, self._place = ledgers, later[-1].place
+            self._charges = sum(step.kind == "charge" for step in later)
 
     def _erase(self, now_ms: int) -> None:
         with self._journal.transaction() as transaction:

@@ -5,16 +5,20 @@ half the answer delay and the work takes less than the other half; the charge is
 dawdles moves the instant by whole ticks that follow from when its last message came, never from how long the work took;
 work that takes longer than it may moves it to a later tick (SECURITY.md, known limits). Tick 0 means "at once": it voids
 the delays and exists for tests and benchmarks.
+
+Under per-person accounting a charge cannot be decided before the one ahead of it is made. So that how long deciding takes
+shows in nobody's charge, charges have turns: in the order of headers, a quarter of the answer delay apart.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from broker_common.privacy.policy import Policy
 from broker_common.values import Clock
 
-__all__ = ["charge_time", "next_tick", "outcome_time", "sleep_until", "sleep_until_tick"]
+__all__ = ["ChargeTurns", "charge_time", "next_tick", "outcome_time", "sleep_until", "sleep_until_tick"]
 
 
 def next_tick(policy: Policy, not_before_ms: int) -> int:
@@ -33,6 +37,32 @@ def charge_time(policy: Policy, *, header_ms: int, kept_ms: int) -> int:
         return kept_ms
     planned_ms = header_ms + policy.answer_delay_ms // 2
     return planned_ms if kept_ms <= planned_ms else next_tick(policy, kept_ms)
+
+
+class ChargeTurns:
+    """The instants at which charges are made that have to be decided one after the other. Thread-safe.
+
+    SECURITY: a turn is given when a header is accepted, and follows from when headers came; whether its sample is ready by
+    then is not asked. Two charges closer together would show in the log how long the second one took to decide.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._newest_ms = -(2**62)
+
+    def take(self, policy: Policy, header_ms: int) -> int:
+        """The turn of a sample: at half the delay after its header, or as soon after that as there is one."""
+        return self._next(policy, header_ms + policy.answer_delay_ms // 2, on_tick=False)
+
+    def take_late(self, policy: Policy, now_ms: int) -> int:
+        """For a sample that was not ready for its turn: on a tick, when everybody else has had theirs."""
+        return self._next(policy, now_ms, on_tick=True)
+
+    def _next(self, policy: Policy, not_before_ms: int, *, on_tick: bool) -> int:
+        with self._lock:
+            turn_ms = max(not_before_ms, self._newest_ms + policy.answer_delay_ms // 4)
+            self._newest_ms = next_tick(policy, turn_ms) if on_tick else turn_ms
+            return self._newest_ms
 
 
 def outcome_time(policy: Policy, *, header_ms: int, received_ms: int) -> int:
