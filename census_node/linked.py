@@ -26,7 +26,7 @@ class Linked:
 
     @property
     def set_hash(self) -> bytes:
-        return hash_set(np.ascontiguousarray(self.pseudonyms).data.cast("B"))
+        return hash_set(np.ascontiguousarray(self.pseudonyms).reshape(-1).data)
 
     @property
     def units_hash(self) -> bytes:
