@@ -30,7 +30,7 @@ from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode
 from census_node.slots import OfferedSlot
-from census_node.timing import ChargeTurns, charge_time, next_tick, outcome_time, sleep_until, sleep_until_tick
+from census_node.timing import ChargeTurns, charge_time, is_late, next_tick, outcome_time, sleep_until, sleep_until_tick
 
 __all__ = ["CensusService"]
 
@@ -290,8 +290,13 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
                 sample = await self._receive(walk)
             finally:
                 # Half the delay after the turn, too: that of a sample which was early is not told before its time.
-                received_ms = max(clock(), walk.turn_ms)
-                due_ms = outcome_time(walk.policy, header_ms=walk.header_ms, received_ms=received_ms)
+                received_ms = clock()
+                # Also of one that is refused, or it would be told at another tick.
+                if walk.turn_ms and is_late(walk.policy, header_ms=walk.header_ms, received_ms=received_ms):
+                    walk.turn_ms = self._turns.take_late(walk.policy, received_ms)
+                due_ms = outcome_time(
+                    walk.policy, header_ms=walk.header_ms, received_ms=received_ms, turn_ms=walk.turn_ms
+                )
             # From here on the query no longer depends on the connection.
             kept = await asyncio.to_thread(self._node.keep, sample)
             decided = await self._wait_to_charge(walk, sample, kept)

@@ -7,7 +7,8 @@ work that takes longer than it may moves it to a later tick (SECURITY.md, known 
 the delays and exists for tests and benchmarks.
 
 Under per-person accounting a charge cannot be decided before the one ahead of it is made. So that how long deciding takes
-shows in nobody's charge, charges have turns: in the order of headers, a quarter of the answer delay apart.
+shows in nobody's charge, charges have turns: in the order of headers, a quarter of the answer delay apart. Of the half of the
+delay that is for the work, a quarter of the delay is then for keeping and deciding, and a quarter for the answer.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import threading
 from broker_common.privacy.policy import Policy
 from broker_common.values import Clock
 
-__all__ = ["ChargeTurns", "charge_time", "next_tick", "outcome_time", "sleep_until", "sleep_until_tick"]
+__all__ = ["ChargeTurns", "charge_time", "is_late", "next_tick", "outcome_time", "sleep_until", "sleep_until_tick"]
 
 
 def next_tick(policy: Policy, not_before_ms: int) -> int:
@@ -51,26 +52,34 @@ class ChargeTurns:
         self._newest_ms = -(2**62)
 
     def take(self, policy: Policy, header_ms: int) -> int:
-        """The turn of a sample: at half the delay after its header, or as soon after that as there is one."""
+        """The turn of a sample: three quarters of the delay after its header, or as soon after that as there is one."""
         return self._next(policy, header_ms + policy.answer_delay_ms // 2, on_tick=False)
 
-    def take_late(self, policy: Policy, now_ms: int) -> int:
-        """For a sample that was not ready for its turn: on a tick, when everybody else has had theirs."""
-        return self._next(policy, now_ms, on_tick=True)
+    def take_late(self, policy: Policy, since_ms: int) -> int:
+        """For a sample that came late, or was not ready for its turn: on a tick, when everybody else has had theirs."""
+        return self._next(policy, since_ms, on_tick=True)
 
-    def _next(self, policy: Policy, not_before_ms: int, *, on_tick: bool) -> int:
+    def _next(self, policy: Policy, since_ms: int, *, on_tick: bool) -> int:
         with self._lock:
-            turn_ms = max(not_before_ms, self._newest_ms + policy.answer_delay_ms // 4)
+            turn_ms = max(since_ms, self._newest_ms) + policy.answer_delay_ms // 4
             self._newest_ms = next_tick(policy, turn_ms) if on_tick else turn_ms
             return self._newest_ms
 
 
-def outcome_time(policy: Policy, *, header_ms: int, received_ms: int) -> int:
-    """When `charged`, or a refusal, may be said of a sample whose last message came at `received_ms`."""
+def is_late(policy: Policy, *, header_ms: int, received_ms: int) -> bool:
+    """True for a sample whose last message came after the half of the delay that is for its arrival."""
+    return received_ms > header_ms + policy.answer_delay_ms // 2
+
+
+def outcome_time(policy: Policy, *, header_ms: int, received_ms: int, turn_ms: int = 0) -> int:
+    """When `charged`, or a refusal, may be said of a sample whose last message came at `received_ms`.
+
+    `turn_ms` is when its charge is made, where charges have turns.
+    """
     if policy.release_tick_ms == 0:
         return received_ms
     delay_ms = policy.answer_delay_ms
-    return next_tick(policy, max(header_ms + delay_ms, received_ms + delay_ms // 2))
+    return next_tick(policy, max(header_ms + delay_ms, received_ms + delay_ms // 2, turn_ms + delay_ms // 4))
 
 
 async def sleep_until_tick(policy: Policy, tick_ms: int, clock: Clock) -> int:
