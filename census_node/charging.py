@@ -4,6 +4,10 @@ Strict accounting: one counter for the whole service, in the log's own state; ev
 accounting: the ledgers of persons say who of the sample still fits; a row of their history goes with the log entry. The
 charge after which nothing fits any more carries the shutdown in the same transaction. The transaction writes a few bits for
 each person and no pseudonym.
+
+Who fits is decided before, where nobody waits for it (`decide`). SECURITY: everybody waits for a transaction, and the entry
+in it says when it was made; what takes longer for a larger sample, or for one of whom more are linked, is not done there. A
+decision that another charge has overtaken is made again, inside: late then, and never wrong.
 """
 
 from __future__ import annotations
@@ -15,19 +19,19 @@ from broker_common.crypto.commitments import SALT_BYTES, commit_charge, commit_s
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import answers_left, fits, price_units
 from broker_common.privacy.policy import Policy
-from broker_common.storage.journal import Journal, Transaction
+from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Charged, Shutdown
 from broker_common.values import Randomness
 from census_node.admission import AdmittedSample, verify_linkage
 from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps, Step, charge_digest
-from census_node.ledgers import Decision, Room
+from census_node.ledgers import Decision, Ledgers, Room
 from census_node.linked import Linked
 from census_node.outbox import Outbox, Pending
 from census_node.reservations import NOTHING_RESERVED, Reserved
 
-__all__ = ["Kept", "LoadReplacedError", "charge", "quotable_answers", "verify_affordable"]
+__all__ = ["Decided", "Kept", "LoadReplacedError", "charge", "decide", "quotable_answers", "verify_affordable"]
 
 
 def verify_affordable(
@@ -109,17 +113,78 @@ class LoadReplacedError(Exception):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Account:
-    """What a charge changes in the ledgers of persons, and the row that says so."""
+class Decided:
+    """Who of a kept sample is charged and counted, and everything else that takes longer the larger a sample is."""
 
+    kept: Kept
+    room: Room
+    # Of the ledgers that it was decided on.
+    version: int
     decision: Decision
-    step: Step
+    fits: bytes
+    active: bytes
+    active_set: bytes
+    salt: bytes
+    # What the digest commits to.
+    detail: bytes
+    # How many pseudonyms its agency will have been the first to submit.
+    introduced: int
+
+
+def decide(
+    journal: Journal[CensusState], book: LedgerBook, sample: AdmittedSample, kept: Kept, randomness: Randomness
+) -> Decided | None:
+    """Who of a kept sample would be charged now; None where there is nothing to decide. Changes nothing.
+
+    Holds no lock while it takes its time. What is charged meanwhile may make the decision a wrong one; it makes it a stale
+    one in any case, which `charge` does not take.
+    """
+    with book.charging():
+        with journal.reading() as state:
+            policy = state.policy
+            if policy is None or policy.accounting != "per_person" or state.load != kept.load:
+                return None
+            ledgers, room = book.current(journal.db, state), _room(state, policy, sample)
+        version = book.version
+    return _decided(ledgers, version, room, sample, kept, randomness)
+
+
+def _room(state: CensusState, policy: Policy, sample: AdmittedSample) -> Room:
+    return Room(price_units(sample.ticket.body.scale), policy.cap - state.everyones_units, policy.unit)
+
+
+def _decided(
+    ledgers: Ledgers, version: int, room: Room, sample: AdmittedSample, kept: Kept, randomness: Randomness
+) -> Decided:
+    # SECURITY: whoever does not fit is dropped without a word. From here on nothing depends on how many that are.
+    decision = ledgers.decide(kept.linked, room)
+    fits, active = decision.bits
+    salt = randomness(SALT_BYTES)
+    return Decided(
+        kept=kept,
+        room=room,
+        version=version,
+        decision=decision,
+        fits=fits,
+        active=active,
+        active_set=hash_set(decision.counted(kept.linked.pseudonyms)),
+        salt=salt,
+        detail=commit_charge(salt, sample.ticket.hash, kept.linked.units_hash, fits, active),
+        introduced=ledgers.would_introduce(kept.linked, decision, sample.organisation),
+    )
 
 
 def charge(
-    journal: Journal[CensusState], book: LedgerBook, sample: AdmittedSample, kept: Kept, randomness: Randomness
+    journal: Journal[CensusState],
+    book: LedgerBook,
+    sample: AdmittedSample,
+    kept: Kept,
+    randomness: Randomness,
+    decided: Decided | None = None,
 ) -> bool:
     """Charge an admitted sample, durably; False if it was charged already: one ticket, one charge.
+
+    What was decided before is taken if it holds; otherwise it is decided here.
 
     Raises:
         LoadReplacedError: nothing was charged.
@@ -127,7 +192,7 @@ def charge(
         InvalidRequestError: TICKET_REUSED, POLICY_MISMATCH or SLOT_UNUSABLE. Nothing was charged.
         StateUnknownError: the node must stop; the log will tell.
     """
-    account, place = None, 0
+    step, place = None, 0
     with book.charging():
         with journal.transaction() as transaction:
             state = transaction.state
@@ -136,20 +201,24 @@ def charge(
             policy = _verify_admitted(state, sample)
             if state.load != kept.load:
                 raise LoadReplacedError
-            salt = randomness(SALT_BYTES)
             if policy.accounting == "per_person":
-                account = _account(book, transaction, policy, sample, kept, salt)
-            active = sample.set_hash if account is None else hash_set(account.decision.counted(kept.linked.pseudonyms))
-            entry = transaction.append(_charged(state, sample, commit_set(salt, sample.ticket.hash, active), account))
+                ledgers, room = book.current(transaction.db, state), _room(state, policy, sample)
+                if decided is None or (decided.kept, decided.room, decided.version) != (kept, room, book.version):
+                    decided = _decided(ledgers, book.version, room, sample, kept, randomness)
+                step = _step(book, ledgers, sample, decided)
+                active, salt = decided.active_set, decided.salt
+            else:
+                active, salt = sample.set_hash, randomness(SALT_BYTES)
+            entry = transaction.append(_charged(state, sample, commit_set(salt, sample.ticket.hash, active), step))
             Outbox(transaction.db).put_pending(_pending(sample, kept, active, salt))
-            if account is not None:
+            if step is not None:
                 kept_until_ms = entry.time_ms + policy.sample_retention_ms
-                place = LedgerSteps(transaction.db).put(replace(account.step, kept_until_ms=kept_until_ms))
+                place = LedgerSteps(transaction.db).put(replace(step, kept_until_ms=kept_until_ms))
             if state.must_shut_down:
                 transaction.append(Shutdown(reason="budget", note=""))
             # CRASH: if the commit that follows is lost, nothing happened; if it stands, recovery makes the answer.
-        if account is not None:
-            book.charged(kept.linked, account.decision, account.step, place)
+        if step is not None and decided is not None:
+            book.charged(kept.linked, decided.decision, step, place)
     return True
 
 
@@ -178,38 +247,26 @@ def _verify_admitted(state: CensusState, sample: AdmittedSample) -> Policy:
     return state.policy
 
 
-def _account(
-    book: LedgerBook,
-    transaction: Transaction[CensusState],
-    policy: Policy,
-    sample: AdmittedSample,
-    kept: Kept,
-    salt: bytes,
-) -> _Account:
-    ticket, price = sample.ticket, price_units(sample.ticket.body.scale)
-    ledgers = book.current(transaction.db, transaction.state)
-    # SECURITY: whoever does not fit is dropped without a word. From here on nothing depends on how many that are.
-    decision = ledgers.decide(kept.linked, Room(price, policy.cap - transaction.state.everyones_units, policy.unit))
-    book.verify_space(ledgers, kept.linked, decision, sample.organisation)
-    fits, active = decision.bits
-    detail = commit_charge(salt, ticket.hash, kept.linked.units_hash, fits, active)
-    step = Step(
+def _step(book: LedgerBook, ledgers: Ledgers, sample: AdmittedSample, decided: Decided) -> Step:
+    """The row of a charge in the ledgers' history."""
+    book.verify_space(decided.introduced)
+    ticket, price = sample.ticket, decided.room.price
+    return Step(
         kind="charge",
-        digest=charge_digest(ledgers.digest, ticket.hash, price, sample.set_commitment, detail),
-        file=kept.file,
-        content=detail,
+        digest=charge_digest(ledgers.digest, ticket.hash, price, sample.set_commitment, decided.detail),
+        file=decided.kept.file,
+        content=decided.detail,
         ticket=ticket.hash.hex(),
         organisation=sample.organisation,
         price=price,
-        fits=fits,
-        active=active,
+        fits=decided.fits,
+        active=decided.active,
         submitted_salt=sample.set_salt,
-        active_salt=salt,
+        active_salt=decided.salt,
     )
-    return _Account(decision, step)
 
 
-def _charged(state: CensusState, sample: AdmittedSample, active: bytes, account: _Account | None) -> Charged:
+def _charged(state: CensusState, sample: AdmittedSample, active: bytes, step: Step | None) -> Charged:
     body, units = sample.ticket.body, price_units(sample.ticket.body.scale)
     return Charged(
         query=sample.ticket.query_id.hex(),
@@ -225,7 +282,7 @@ def _charged(state: CensusState, sample: AdmittedSample, active: bytes, account:
         submitted=sample.set_commitment.hex(),
         # A salt of its own keeps whether everybody was active from showing.
         active=active.hex(),
-        ledger="" if account is None else account.step.digest.hex(),
+        ledger="" if step is None else step.digest.hex(),
         total=state.charged_units + units,
     )
 

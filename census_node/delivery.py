@@ -6,6 +6,9 @@ another answer comes out or the inbox moves, and afresh when the node starts. Wh
 
 An inbox has acknowledged an answer when it has stored it; only then is the delivery logged. A crash in between delivers
 it again.
+
+SECURITY: what is removed is removed beside that, in a task of its own, and not because an answer came out. Wiping samples and
+writing the ledgers anew takes longer the larger they are; no answer may wait for it.
 """
 
 from __future__ import annotations
@@ -88,11 +91,12 @@ class Courier:
         Raises:
             BrokerError: our own store failed; no inbox can bring this about.
         """
+        forgetting = asyncio.create_task(self._forget())
+        forgetting.add_done_callback(lambda _: self._wake.set())
         try:
-            while True:
+            while not forgetting.done():
                 self._wake.clear()
                 try:
-                    await asyncio.to_thread(self._node.forget_expired)
                     await self._look()
                 except BrokerError as error:
                     if error.stops_node:
@@ -101,11 +105,24 @@ class Courier:
                     _log.info("nothing delivered for now", code=error.code)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), _LOOK_SECONDS)
+            # Raises what our own store said.
+            forgetting.result()
         finally:
-            tasks = [visit.task for visit in self._visits.values()]
+            tasks = [forgetting, *(visit.task for visit in self._visits.values())]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _forget(self) -> None:
+        """Remove what has been kept long enough, again and again."""
+        while True:
+            try:
+                await asyncio.to_thread(self._node.forget_expired)
+            except BrokerError as error:
+                if error.stops_node:
+                    raise
+                _log.info("nothing removed for now", code=error.code)
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def _look(self) -> None:
         """Begin the visits that are due, and end those that have come to the wrong place."""

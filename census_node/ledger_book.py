@@ -67,6 +67,7 @@ class LedgerBook:
         self._place = 0
         self._charges = 0
         self._people = 0
+        self._version = 0
         # Whether the journal's write-ahead log may hold what rows have lost.
         self._is_log_stale = True
 
@@ -87,21 +88,28 @@ class LedgerBook:
         self._catch_up(LedgerSteps(db), state.tickets)
         return self._ledgers
 
-    def verify_space(self, ledgers: Ledgers, sample: Linked, decision: Decision, organisation: str) -> None:
-        """Return only if the agency's pseudonyms that were never submitted before still find a place.
+    @property
+    def version(self) -> int:
+        """Another number after everything that may change who fits. While `charging`."""
+        return self._version
+
+    def verify_space(self, introduced: int) -> None:
+        """Return only if so many pseudonyms of one agency, which nobody submitted before it, find a place.
 
         SECURITY: a function of what it has submitted, found in the census or not. An honest agency's never run out.
 
         Raises:
             RefusedError: PSEUDONYMS_EXHAUSTED.
         """
-        if ledgers.would_introduce(sample, decision, organisation) > self._most_pseudonyms:
+        if introduced > self._most_pseudonyms:
             raise RefusedError("PSEUDONYMS_EXHAUSTED", limit=self._most_pseudonyms)
 
     def charged(self, sample: Linked, decision: Decision, step: Step, place: int) -> None:
         """Apply a decision whose step, now durable, stands at `place`."""
         # Whatever stops us in between: half a charge in memory is none, and the next one begins from the rows.
         self._place = 0
+        # First: whoever is deciding at this moment sees some of it.
+        self._version += 1
         self._ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
         self._place = place
         self._note_charge(sample)
@@ -135,11 +143,12 @@ class LedgerBook:
     def _catch_up(self, steps: LedgerSteps, tickets: Mapping[str, ChargedTicket]) -> None:
         if steps.newest == self._place:
             return
+        self._version += 1
         if self._place == 0 or steps.covered > self._place:
             # What lies between may be erased, or be of another linkage chain.
             self._begin(steps)
         for step in steps.after(self._place):
-            self._fold(step, tickets)
+            self._fold(self._ledgers, step, tickets)
             self._place = step.place
 
     def _begin(self, steps: LedgerSteps) -> None:
@@ -153,21 +162,21 @@ class LedgerBook:
         self._ledgers.digest = steps.digest_at(snapshot.covers)
         self._place = snapshot.covers
 
-    def _fold(self, step: Step, tickets: Mapping[str, ChargedTicket]) -> None:
-        _verify_link(step, self._ledgers.digest, tickets)
+    def _fold(self, ledgers: Ledgers, step: Step, tickets: Mapping[str, ChargedTicket]) -> None:
+        _verify_link(step, ledgers.digest, tickets)
         match step.kind:
             case "charge":
-                self._fold_charge(step, tickets[step.ticket])
+                self._fold_charge(ledgers, step, tickets[step.ticket])
             case "load":
-                self._ledgers.take_over(self._snapshots.read_carry(step.file, step.content))
+                ledgers.take_over(self._snapshots.read_carry(step.file, step.content))
             case "snapshot":
                 # It holds what is folded already.
                 pass
             case "relink":
                 raise InternalError("INTEGRITY", problem=f"step {step.place} of the ledgers covers another than itself")
-        self._ledgers.digest = step.digest
+        ledgers.digest = step.digest
 
-    def _fold_charge(self, step: Step, ticket: ChargedTicket) -> None:
+    def _fold_charge(self, ledgers: Ledgers, step: Step, ticket: ChargedTicket) -> None:
         if step.organisation != ticket.charge.health:
             raise _other(step)
         try:
@@ -175,27 +184,30 @@ class LedgerBook:
             decision = Decision.of_bits(step.fits, step.active, len(sample.pseudonyms))
         except (InternalError, ValueError) as error:
             raise InternalError(
-                "INTEGRITY",
-                problem=f"{step.file}, the sample of step {step.place} of the ledgers, is damaged or missing",
+                "INTEGRITY", problem=f"the sample of step {step.place} of the ledgers is damaged"
             ) from error
         verify_sample(step, sample, ticket.charge)
-        self._ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
+        ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
         self._note_charge(sample)
 
     # --- keeping it short ------------------------------------------------------------------------------------------
 
     def maintain(self, now_ms: int) -> None:
-        """Make a snapshot when one is due, and erase what has been kept long enough."""
+        """Make a snapshot when one is due, and erase what has been kept long enough.
+
+        SECURITY: the journal is held for rows alone, never for the length of a file: everybody else would wait for it.
+        """
         with self._compacting:
-            with self._lock, self._journal.reading() as state:
-                ledgers, steps = self.current(self._journal.db, state), LedgerSteps(self._journal.db)
-                place, due = self._place, steps.due(now_ms)
+            with self._lock:
+                with self._journal.reading() as state:
+                    ledgers, steps = self.current(self._journal.db, state), LedgerSteps(self._journal.db)
+                    place, due, covered = self._place, steps.due(now_ms), steps.covered
                 grown = (
                     self._charges >= _MOST_CHARGES
                     or self._people >= _MOST_PEOPLE
                     or ledgers.submitted.new_size >= _MOST_NEW
                 )
-                frozen = ledgers.frozen() if grown or any(step.place > steps.covered for step in due) else None
+                frozen = ledgers.frozen() if grown or any(step.place > covered for step in due) else None
             if frozen is not None:
                 self._compact(frozen, place)
             if frozen is not None or due:
@@ -207,13 +219,12 @@ class LedgerBook:
         # CRASH: a snapshot that no step names; the next start sweeps it away.
         is_named = False
         try:
+            ledgers = self._snapshots.read(name, content)
             with self._lock:
                 is_named = self._put_snapshot(name, content, place)
                 # CRASH: the snapshot stands; what it makes superfluous goes at the next turn.
                 if is_named:
-                    with self._journal.reading() as state:
-                        self._begin(LedgerSteps(self._journal.db))
-                        self.current(self._journal.db, state)
+                    self._go_on_from(ledgers, place)
         finally:
             if not is_named and not self._journal.is_broken:
                 # Or every turn would leave one, as long as another process holds the journal.
@@ -229,6 +240,22 @@ class LedgerBook:
             digest = digest_after(before, "snapshot", place.to_bytes(8, "big", signed=True), content)
             steps.put(Step("snapshot", digest, name, content, covers=place))
         return True
+
+    def _go_on_from(self, ledgers: Ledgers, place: int) -> None:
+        """Work with these ledgers, which a snapshot holds up to a step, and with what has come since."""
+        with self._journal.reading() as state:
+            steps = LedgerSteps(self._journal.db)
+            ledgers.digest, later = steps.digest_at(place), list(steps.after(place))
+            tickets = {step.ticket: state.tickets[step.ticket] for step in later if step.ticket in state.tickets}
+        charges, people, self._charges, self._people = self._charges, self._people, 0, 0
+        try:
+            for step in later:
+                self._fold(ledgers, step, tickets)
+        except BaseException:
+            self._charges, self._people = charges, people
+            raise
+        # Who fits is what it was, so that no decision becomes a stale one.
+        self._ledgers, self._place = ledgers, later[-1].place
 
     def _start_log_over(self) -> None:
         """Where rows have lost a membership, in this process or in one before it, the write-ahead log still holds it."""

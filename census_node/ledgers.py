@@ -24,13 +24,15 @@ from broker_common.privacy.policy import Unit
 from broker_common.storage.relinking import rekey
 from census_node.linked import NOBODY, Linked
 from census_node.submitted_ledger import Column, SubmittedLedger
-from census_node.unit_ledger import UnitLedger
+from census_node.unit_ledger import Numbers, UnitLedger
 from census_node.units import Carry
 
 __all__ = ["EMPTY_DIGEST", "Decision", "Ledgers", "Room", "digest_after"]
 
 Pseudonyms = npt.NDArray[np.uint8]
 Chosen = npt.NDArray[np.bool_]
+# Shuffles numbers below a power of two.
+_ODD = np.uint64(0x9E3779B1)
 # Of ledgers that nothing has happened to.
 EMPTY_DIGEST = bytes(32)
 
@@ -94,12 +96,9 @@ class Ledgers:
     def decide(self, sample: Linked, room: Room) -> Decision:
         """Who fits; one path for everybody, linked or not."""
         fits = self.submitted.units_of(sample.pseudonyms).astype(np.int64) + room.price <= room.most
-        active = fits.copy()
-        counted = np.flatnonzero(fits & (sample.persons != NOBODY))
-        active[counted] = self.units.fitting(
-            sample.persons[counted], sample.households[counted], price=room.price, room=room.most, unit=room.unit
-        )
-        return Decision(fits, active)
+        linked = fits & (sample.persons != NOBODY)
+        fitting = self.units.fitting(*_units_of(sample, linked), price=room.price, room=room.most, unit=room.unit)
+        return Decision(fits, fits & (fitting | ~linked))
 
     def would_introduce(self, sample: Linked, decision: Decision, organisation: str) -> int:
         """How many pseudonyms the agency will have been the first to submit."""
@@ -111,7 +110,7 @@ class Ledgers:
         new = self.submitted.charge(sample.pseudonyms[decision.fits], price)
         self.introduced[organisation] = self.introduced.get(organisation, 0) + new
         counted = decision.active & (sample.persons != NOBODY)
-        self.units.charge(self.units.charge_of(sample.persons[counted], sample.households[counted]), price)
+        self.units.charge(self.units.charge_of(*_units_of(sample, counted)), price)
         self.digest = digest
 
     def take_over(self, carry: Carry) -> None:
@@ -131,3 +130,19 @@ class Ledgers:
         """These ledgers as they are now, whatever is charged meanwhile."""
         units = UnitLedger(self.units.persons.copy(), self.units.households.copy())
         return Ledgers(self.submitted.frozen(), units, dict(self.introduced), self.digest)
+
+
+def _units_of(sample: Linked, chosen: Chosen) -> tuple[Numbers, Numbers]:
+    """Person and household of everybody in a sample; those who are not chosen have numbers that nobody has.
+
+    SECURITY: what is done with them takes as long as for anybody else. Left out, how long a sample takes would tell how many of
+    it are linked and how many were dropped. In no order, as the others are: sorting takes less long for what is sorted.
+    """
+    bits = len(sample.persons).bit_length()
+    spread = np.arange(len(sample.persons), dtype=np.uint64)
+    for _ in range(2):
+        # Each step takes numbers of so many bits to others, no two to one.
+        spread = spread * _ODD % np.uint64(1 << bits)
+        spread ^= spread >> np.uint64((bits + 1) // 2)
+    nobody = (np.uint64(NOBODY) - spread).astype(np.uint32)
+    return np.where(chosen, sample.persons, nobody), np.where(chosen, sample.households, nobody)

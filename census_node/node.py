@@ -34,7 +34,7 @@ from broker_common.tlog.note import parse_note
 from broker_common.values import Clock, Randomness
 from census_node.admission import AdmittedSample, Gate
 from census_node.answering import seal_answer
-from census_node.charging import Kept, LoadReplacedError, charge, verify_affordable
+from census_node.charging import Decided, Kept, LoadReplacedError, charge, decide, verify_affordable
 from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps, Step
 from census_node.ledgers import Decision
@@ -107,6 +107,7 @@ class CensusNode:
         self._registry: Registry | None = None
         self._registry_lock = threading.Lock()
         self._on_release: list[Callable[[], object]] = []
+        self._on_charge: list[Callable[[], object]] = []
         self._reservations = Reservations()
         self._reserving = threading.Lock()
         # Charged tickets whose answers can never be made.
@@ -236,12 +237,20 @@ class CensusNode:
         # CRASH: a sample that no charge names is swept away at the next start.
         return Kept(self._samples.write(linked, self._randomness), load, linked)
 
-    def charge_and_answer(self, sample: AdmittedSample, kept: Kept) -> Checkpointed:
+    def decide(self, sample: AdmittedSample, kept: Kept) -> Decided | None:
+        """Who of a kept sample would be charged now; for `charge_and_answer`, so that it takes no longer for many."""
+        return decide(self.journal, self.book, sample, kept, self._randomness)
+
+    def on_charge(self, notify: Callable[[], object]) -> None:
+        """Call `notify` after every charge, from the thread that charged: what was decided before may hold no more."""
+        self._on_charge.append(notify)
+
+    def charge_and_answer(self, sample: AdmittedSample, kept: Kept, decided: Decided | None = None) -> Checkpointed:
         """Charge a kept sample, then count, then store the sealed answer; gives the proof of the charge.
 
         A ticket that was charged before is not charged again and keeps its answer.
         """
-        self._charge(sample, kept)
+        self._charge(sample, kept, decided)
         self.slots.spend(sample.ticket.body.noise_slot.number)
         ticket_hash = sample.ticket.hash.hex()
         # CRASH: charged and not answered; `recover` answers.
@@ -250,13 +259,13 @@ class CensusNode:
             index = state.tickets[ticket_hash].index
         return self.journal.prove(index)
 
-    def _charge(self, sample: AdmittedSample, kept: Kept) -> None:
+    def _charge(self, sample: AdmittedSample, kept: Kept, decided: Decided | None) -> None:
         while True:
             charged = replaced = False
             try:
                 # Before the charge: without this key there would be no answer for it.
                 self._keys.answer()
-                charged = charge(self.journal, self.book, sample, kept, self._randomness)
+                charged = charge(self.journal, self.book, sample, kept, self._randomness, decided)
             except LoadReplacedError:
                 replaced = True
             finally:
@@ -264,6 +273,8 @@ class CensusNode:
                     # Refused, or charged before. After an uncertain commit the file stays: the log will tell.
                     self._samples.wipe(kept.file)
             if not replaced:
+                for notify in self._on_charge:
+                    notify()
                 return
             # Linked again, on the load that is in force now.
             kept = self.keep(sample)

@@ -75,10 +75,16 @@ class Registry:
         return linked
 
     def link(self, pseudonyms: npt.NDArray[np.uint8]) -> Linked:
-        """A sample with the units of its pseudonyms."""
+        """A sample with the units of its pseudonyms.
+
+        SECURITY: whoever is not found takes as long as whoever is.
+        """
         places, found = locate(self.high, self.low, self.longest_run, *halves_of(pseudonyms))
-        persons, households = (np.full(len(found), NOBODY, np.uint32) for _ in range(2))
-        persons[found], households[found] = self.persons[places[found]], self.households[places[found]]
+        if not self.size:
+            nobody = np.full(len(found), NOBODY, np.uint32)
+            return Linked(pseudonyms, nobody, nobody)
+        at = np.minimum(places, self.size - 1)
+        persons, households = (np.where(found, of[at], np.uint32(NOBODY)) for of in (self.persons, self.households))
         return Linked(pseudonyms, persons, households)
 
     def people_of(self, rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:

@@ -25,12 +25,12 @@ from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.storage.journal import Checkpointed
 from broker_common.tlog.note import parse_note
 from census_node.admission import Admission, AdmittedSample, scales_text
-from census_node.charging import quotable_answers
+from census_node.charging import Decided, Kept, quotable_answers
 from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode
 from census_node.slots import OfferedSlot
-from census_node.timing import charge_time, next_tick, outcome_time, sleep_until, sleep_until_tick
+from census_node.timing import ChargeTurns, charge_time, is_late, next_tick, outcome_time, sleep_until, sleep_until_tick
 
 __all__ = ["CensusService"]
 
@@ -56,6 +56,12 @@ class _Walk:
     released: asyncio.Future[None]
     # Hash of the ticket while its slot and price are held; empty before.
     held: str = ""
+    # When its charge is to be made, where charges have turns; 0 before its header is accepted.
+    turn_ms: int = 0
+
+    @property
+    def has_turn(self) -> bool:
+        return self.policy.accounting == "per_person" and self.policy.release_tick_ms > 0
 
 
 class CensusService(census_service_pb2_grpc.CensusServiceServicer):
@@ -79,6 +85,10 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self._cosigned = News()
         node.publication.on_news(self._cosigned.tell)
         stop.on_stop(self._cosigned.tell)
+        # The same for whoever has decided who fits.
+        self._charged = News()
+        node.on_charge(self._charged.tell)
+        self._turns = ChargeTurns()
 
     # --- what may be asked -----------------------------------------------------------------------------------------
 
@@ -279,12 +289,18 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             try:
                 sample = await self._receive(walk)
             finally:
-                due_ms = outcome_time(walk.policy, header_ms=walk.header_ms, received_ms=clock())
+                # Half the delay after the turn, too: that of a sample which was early is not told before its time.
+                received_ms = clock()
+                # Also of one that is refused, or it would be told at another tick.
+                if walk.turn_ms and is_late(walk.policy, header_ms=walk.header_ms, received_ms=received_ms):
+                    walk.turn_ms = self._turns.take_late(walk.policy, received_ms)
+                due_ms = outcome_time(
+                    walk.policy, header_ms=walk.header_ms, received_ms=received_ms, turn_ms=walk.turn_ms
+                )
             # From here on the query no longer depends on the connection.
             kept = await asyncio.to_thread(self._node.keep, sample)
-            charge_ms = charge_time(walk.policy, header_ms=walk.header_ms, kept_ms=clock())
-            await sleep_until(charge_ms, clock)
-            proof = await asyncio.to_thread(self._node.charge_and_answer, sample, kept)
+            decided = await self._wait_to_charge(walk, sample, kept)
+            proof = await asyncio.to_thread(self._node.charge_and_answer, sample, kept, decided)
         finally:
             await sleep_until_tick(walk.policy, due_ms, clock)
         ticket_hash = sample.ticket.hash.hex()
@@ -292,11 +308,30 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         walk.charged.set_result(proof)
         return ticket_hash
 
+    async def _wait_to_charge(self, walk: _Walk, sample: AdmittedSample, kept: Kept) -> Decided | None:
+        """Return when the charge of a kept sample is to be made, with what has been decided by then."""
+        clock, policy = self._node.clock, walk.policy
+        if not walk.has_turn:
+            await sleep_until(charge_time(policy, header_ms=walk.header_ms, kept_ms=clock()), clock)
+            return None
+        while True:
+            overtaken = self._charged.next()
+            decided = await asyncio.to_thread(self._node.decide, sample, kept)
+            if clock() > walk.turn_ms:
+                walk.turn_ms = self._turns.take_late(policy, clock())
+            turn = asyncio.create_task(sleep_until(walk.turn_ms, clock))
+            await asyncio.wait({turn, overtaken}, return_when=asyncio.FIRST_COMPLETED)
+            if turn.done():
+                return decided
+            turn.cancel()
+
     async def _receive(self, walk: _Walk) -> AdmittedSample:
         # Outside the deadline: a hold whose admission was given up half way would never be let go.
         gate = await asyncio.to_thread(self._node.gate)
         admission = await asyncio.to_thread(Admission, walk.header, walk.sender, gate)
         walk.held = admission.ticket_hash
+        if walk.has_turn:
+            walk.turn_ms = self._turns.take(walk.policy, walk.header_ms)
         walk.proceed.set_result(None)
         try:
             async with asyncio.timeout(self._limits.sample_deadline_ms / 1000):

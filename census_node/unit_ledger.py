@@ -50,12 +50,13 @@ class UnitLedger:
     ) -> npt.NDArray[np.bool_]:
         """Which of these linked cards, given by their units, may be counted: those whose whole unit fits.
 
-        `room` is what a unit may be charged in all, this answer included.
+        `room` is what a unit may be charged in all, this answer included. What is said of a number that no unit has means
+        nothing.
         """
         if unit == "person":
-            return self.persons[persons].astype(np.int64) + price <= room
+            return _taken(self.persons, persons) + price <= room
         of_card, charge = _charge_of(persons, households)
-        fits = self.households[charge.households].astype(np.int64) + price * charge.members <= room
+        fits = _taken(self.households, charge.households) + price * charge.members <= room
         return fits[of_card]
 
     def charge_of(self, persons: Numbers, households: Numbers) -> UnitCharge:
@@ -63,6 +64,7 @@ class UnitLedger:
         return _charge_of(persons, households)[1]
 
     def charge(self, charge: UnitCharge, price: int) -> None:
+        """Charge them; numbers that no unit has are nobody's."""
         _add(self.persons, charge.persons, np.int64(price))
         _add(self.households, charge.households, price * charge.members)
 
@@ -82,8 +84,18 @@ def _charge_of(persons: Numbers, households: Numbers) -> tuple[npt.NDArray[np.in
     return np.searchsorted(homes, households), charge
 
 
+def _taken(units: Numbers, numbers: Numbers) -> npt.NDArray[np.int64]:
+    if not len(units):
+        return np.zeros(len(numbers), np.int64)
+    return units[np.minimum(numbers, len(units) - 1)].astype(np.int64)
+
+
 def _add(units: Numbers, numbers: Numbers, charges: npt.NDArray[np.int64] | np.int64) -> None:
-    units[numbers] = np.minimum(units[numbers].astype(np.int64) + charges, _MOST).astype(np.uint32)
+    """Add to each of these ascending numbers what it is charged."""
+    charged = np.minimum(_taken(units, numbers) + charges, _MOST).astype(np.uint32)
+    # Ascending, so that whoever has a unit comes first.
+    known = int(np.searchsorted(numbers, len(units)))
+    units[numbers[:known]] = charged[:known]
 
 
 def _grown(units: Numbers, count: int) -> Numbers:

@@ -101,7 +101,7 @@ def test_tick_zero_means_at_once_and_voids_the_delays(delay: int, time_ms: int, 
 
 def test_the_times_are_functions_of_policy_and_messages_alone() -> None:
     """No parameter could carry a sample, a count or a linkage figure."""
-    assert list(inspect.signature(outcome_time).parameters) == ["policy", "header_ms", "received_ms"]
+    assert list(inspect.signature(outcome_time).parameters) == ["policy", "header_ms", "received_ms", "turn_ms"]
     assert list(inspect.signature(charge_time).parameters) == ["policy", "header_ms", "kept_ms"]
     assert list(inspect.signature(next_tick).parameters) == ["policy", "not_before_ms"]
     assert list(inspect.signature(sleep_until_tick).parameters) == ["policy", "tick_ms", "clock"]
