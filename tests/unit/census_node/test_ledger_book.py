@@ -348,6 +348,38 @@ def make_folder_of(path: Path) -> None:
     path.mkdir()
 
 
+@pytest.mark.parametrize("last", ["load", "relink"])
+def test_a_load_left_out_at_the_end_is_noticed(world: LedgerWorld, last: str) -> None:
+    """No digest tells of what is missing at the end, and nobody was charged since: the log tells how many loads there were."""
+    world.charge({0, 5}, 30)
+    if last == "load":
+        world.load(MOVED)
+    else:
+        world.relink()
+    world.node.close()
+    connection = sqlite3.connect(world.folder / "journal.db")
+    connection.execute(leave_out("(select max(place) from ledger_steps)"))
+    connection.commit()
+    connection.close()
+    with pytest.raises(InternalError, match="INTEGRITY"):
+        start(world)
+
+
+def test_a_process_that_lags_behind_a_snapshot_begins_from_it(world: LedgerWorld) -> None:
+    """What lies between is erased: nothing is missing, and nothing is counted twice."""
+    world.charge({0, 5, 8}, 30)
+    other = LedgerProcess(world).open()
+    world.charge({0, 1, 9}, 30)
+    world.load(MOVED)
+    world.retire()
+    world.charge({0, 2}, 30)
+    world.verify(other)
+    world.charge({0, 2}, 30, process=other)
+    world.verify(other)
+    world.verify()
+    other.close()
+
+
 FILES: dict[str, Callable[[Path], object]] = {
     "missing": Path.unlink,
     "empty": lambda path: path.write_bytes(b""),
