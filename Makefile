@@ -5,7 +5,7 @@ PACKAGES := broker_common census_node deploy health_node researcher_node
 PROTOS := $(wildcard protos/tripartite/v1/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast fuzz bench check format lint types imports protos protos-check docs docs-check lock clean
+.PHONY: help setup demo test test-fast fuzz bench bench-ledgers workload check format lint types imports protos protos-check docs docs-check lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -34,6 +34,12 @@ fuzz: setup ## coverage-guided, SECONDS=60 for each parser or TARGET=name; saves
 QUERIES ?= 100000
 bench: setup ## an audit of a log of QUERIES=100000 queries, as a ratio to bare hashing and signature checks
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.audit_speed $(QUERIES)
+
+bench-ledgers: setup ## the ledgers of 15 million people: memory, and time as a ratio to bare arithmetic
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.ledger_size
+
+workload: setup ## answers under both accountings for streams of studies, and what per-person drops do to them
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.workload
 
 check: setup format-check lint types imports protos-check docs-check test ## the sole merge gate
 

@@ -1,6 +1,7 @@
 """The commands of an audit: `tripartite audit export` for every home, `verify` and `replay` for the auditor.
 
-A role makes its export known through the entry points `tripartite.exports`; which role a home is, its config.toml says.
+A role makes its export known through the entry points `tripartite.exports`, and the check of its private stores, if there is
+one, through `tripartite.sites`; which role a home is, its config.toml says.
 """
 
 from __future__ import annotations
@@ -16,18 +17,22 @@ import click
 from broker_common.audit import texts
 from broker_common.audit.audit import Audited, replay_parts, verify_parts
 from broker_common.audit.export_folder import ExportFolder
+from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import FolderPart, Part
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.log_export import ExportReport, Report
+from broker_common.audit.on_site import AuditedLog, OnSite, SiteCheck
 from broker_common.audit.openings import OpenedOnSite
 from broker_common.audit.report import report_json, report_text
 from broker_common.cli import Progress, emit, home_option, json_option
 from broker_common.errors import ExitCode, InvalidRequestError
+from broker_common.storage.clock import system_clock
 from broker_common.storage.home import stated_role
 
 __all__ = ["audit"]
 
 _EXPORTS: Final = "tripartite.exports"
+_SITES: Final = "tripartite.sites"
 _ROLES: Final = ("researcher", "health", "census")
 # Of the entry point that opens criteria as well.
 _WITH_CRITERIA: Final = "{role}-with-criteria"
@@ -84,15 +89,26 @@ def verify(directory: Path, home: Path, as_json: bool) -> int:
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @home_option
 @click.option("--openings", type=click.Path(path_type=Path, exists=True, file_okay=False), help=texts.OPENINGS_HELP)
+@click.option("--on-site", type=click.Path(path_type=Path, exists=True, file_okay=False), help=texts.ON_SITE_HELP)
 @json_option
-def replay(directory: Path, home: Path, openings: Path | None, as_json: bool) -> int:
+def replay(directory: Path, home: Path, openings: Path | None, on_site: Path | None, as_json: bool) -> int:
     """Verify, replay both logs, and compare them and the receipts query by query.
 
     DIRECTORY holds the exports of the parties, DIRECTORY/census, DIRECTORY/health and DIRECTORY/researcher; --home is the
     auditor's home. Ends with exit code 1 if anything does not hold.
     """
     opened = None if openings is None else OpenedOnSite(FolderPart(openings), AuditorHome(home).oversight_key())
-    return _audit(partial(replay_parts, opened=opened), directory, home, as_json)
+    site = None if on_site is None else (_site_check(on_site), system_clock())
+    return _audit(partial(replay_parts, opened=opened, site=site), directory, home, as_json)
+
+
+def _site_check(home: Path) -> SiteCheck:
+    """The check of a home's private stores that its role has made known."""
+    point = next((point for point in entry_points(group=_SITES) if point.name == stated_role(home)), None)
+    if point is None:
+        raise InvalidRequestError("INVALID_VALUE", name=str(home), problem=texts.NO_SITE, remedy=texts.NO_SITE_REMEDY)
+    check: Callable[[Path, AuditedLog, Findings, Callable[[str], Report]], OnSite] = point.load()
+    return partial(check, home)
 
 
 def _audit(

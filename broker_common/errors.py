@@ -390,8 +390,8 @@ REASONS: Mapping[str, Reason] = {
     ),
     "SERVICE_SHUT_DOWN": Reason(
         RefusedError,
-        "The service has shut down: the census agency has stopped it, or one more answer could let somebody become surer of "
-        "one person's language than the limit that the agency has set.",
+        "The service has shut down: the census agency has stopped it, it has given as many answers as it may, or one more "
+        "could let somebody become surer of one person's language than the limit that the agency has set.",
         "No question is answered unless the census agency reopens it. Answers already charged can still be fetched with "
         "'tripartite researcher answers --collect'.",
     ),
@@ -414,9 +414,9 @@ REASONS: Mapping[str, Reason] = {
     ),
     "NOTHING_FITS": Reason(
         RefusedError,
-        "The service stays shut down: no scale that the policy admits fits what has been charged.",
-        "Propose a policy that admits a larger scale or a higher cap ('tripartite census policy propose'), adopt it "
-        "('tripartite census policy adopt', a higher cap with --confirm), then reopen.",
+        "The service stays shut down: the policy admits no answer beside what has been charged and answered.",
+        "Propose a policy that admits a larger scale, a higher cap or more answers ('tripartite census policy propose'), adopt "
+        "it ('tripartite census policy adopt', with --confirm where it is weaker), then reopen.",
     ),
     "NOT_SHUT_DOWN": Reason(
         RefusedError, "The service is not shut down.", "There is nothing to reopen; 'tripartite census status' says so."

@@ -56,7 +56,6 @@ def seal_answer(
         slot_secret,
         ticket_hash=ticket_hash,
         submitted_set=pending.submitted_set,
-        active_set=pending.active_set,
         scale=charge.scale,
     )
     people = registry.people_of(registry.rows_of(active))

@@ -77,12 +77,18 @@ def quotable_answers(state: CensusState, policy: Policy, scale: int, *, lost: Co
         spent = state.released_units + sum(state.tickets[ticket_hash].charge.units for ticket_hash in lost)
         fitting = answers_left(policy.cap, spent, scale)
         left = fitting if left is None else min(left, fitting)
-    elif not fits(policy.cap, state.common_units, scale):
+    elif not fits(policy.cap, _told_to_everybody(state, lost), scale):
         left = 0
     if left is not None and left <= 0:
         raise RefusedError("BUDGET_EXHAUSTED", scale=scale)
     # SECURITY: how many answers some person's budget still allows is nobody's to know.
     return left if policy.accounting == "strict" else None
+
+
+def _told_to_everybody(state: CensusState, lost: Collection[str]) -> int:
+    """What strict accounting has charged, less what is still to be told of it."""
+    untold = (state.tickets[ticket_hash].charge for ticket_hash in state.unreleased if ticket_hash not in lost)
+    return state.common_units - sum(charge.units for charge in untold if not charge.ledger)
 
 
 def _is_seen_shut(state: CensusState, lost: Collection[str]) -> bool:

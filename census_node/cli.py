@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,7 +14,6 @@ from broker_common.cli import (
     ReleaseName,
     emit,
     home_option,
-    instant,
     json_option,
     lifeline_option,
     linkage_key_options,
@@ -26,17 +23,18 @@ from broker_common.cli import (
 )
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import SigningKey
-from broker_common.privacy.belief import belief_of_units
-from broker_common.privacy.policy import Policy
+from broker_common.privacy.report import make_report
+from broker_common.storage.durable import replace_file
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import NextKey
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason
 from census_node import texts
+from census_node.belief_report import facts_of, plot_text, report_of, report_text, status_of, status_text
 from census_node.opening import CensusHome
 from census_node.operating import Done, shut_down
 from census_node.operating import reopen as reopen_service
-from census_node.policy_commands import number, odds_text, policy, policy_in_force
+from census_node.policy_commands import policy
 
 __all__ = ["commands"]
 
@@ -114,45 +112,31 @@ def serve(home: Path, lifeline: bool) -> None:
 @commands.command()
 @home_option
 @json_option
-def status(home: Path, as_json: bool) -> None:
+@click.option("--report", is_flag=True, help=texts.REPORT_HELP)
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help=texts.PLOT_HELP)
+def status(home: Path, as_json: bool, report: bool, plot: Path | None) -> None:
     """What was charged, and how sure anybody can have become. Replays the log; works with the node up or down."""
-    result, text = CensusHome(home).read(lambda state: (found := _status(state), _status_text(state, found)))
-    emit(as_json, result, text)
+    if plot is not None and not report:
+        raise click.UsageError(texts.PLOT_ALONE)
+    opened = CensusHome(home)
+    facts = opened.read(facts_of)
+    charges = opened.charges() if facts.policy.accounting == "per_person" else None
+    result = status_of(facts, charges)
+    parts = [status_text(facts, result, opened.config.alert_exhausted_share)]
+    if report:
+        found = make_report(facts.policy, past=facts.past, units=facts.units, charges=charges)
+        result["report"] = report_of(found, facts.policy)
+        parts.append(report_text(found, facts.policy))
+        if plot is not None:
+            # Imported here: the plotting library takes a second that no other command has to spend.
+            from census_node.belief_plot import draw  # noqa: PLC0415
 
-
-def _status_text(state: CensusState, result: dict[str, Any]) -> str:
-    release = state.release or texts.STATUS_NOTHING_LOADED
-    parts = [texts.STATUS.format_map(result | {"param": odds_text(result["param"]), "release": release})]
-    if state.shut_down:
-        by = texts.STATUS_SHUT_BY[state.shutdown_reason]
-        parts.append(texts.STATUS_SHUT.format(time=instant(state.shutdown_ms), by=by, note=state.shutdown_note))
-    if state.charged_units > policy_in_force(state).cap:
-        parts.append(texts.STATUS_WARNING.format(sentence=texts.WARN_CHARGED))
-    return "\n".join(parts)
-
-
-def _status(state: CensusState) -> dict[str, Any]:
-    rules = policy_in_force(state)
-    return {
-        "state": "shutdown" if state.shut_down else "serving",
-        "accounting": rules.accounting,
-        "max_belief": rules.max_belief,
-        "param": number(rules.param),
-        "answers": state.answers,
-        "worst_charged": state.charged_units,
-        "worst_belief": float(_worst_belief(state.charged_units, rules)),
-        # Strict accounting charges everyone alike: there are no persons to count.
-        "people_charged": None,
-        "people_exhausted": None,
-        "log_size": state.size,
-        "policy_hash": state.policy_hash,
-    }
-
-
-def _worst_belief(units: int, rules: Policy) -> Decimal:
-    """Rounded up, and the limit where rounding alone would pass it. Under a limit that was lowered since, charges do."""
-    belief = belief_of_units(units)
-    return min(belief, Decimal(rules.max_belief)) if units <= rules.cap else belief
+            # SECURITY: what it shows stays inside the agency, as the ledgers do.
+            replace_file(plot, draw(found, facts.policy), mode=0o600)
+            alternative = plot_text(found, facts.policy)
+            result["report"]["plot"] = {"file": str(plot), "text": alternative}
+            parts.append(texts.PLOTTED.format(file=plot, text=alternative))
+    emit(as_json, result, "\n".join(parts))
 
 
 @commands.command()

@@ -68,11 +68,8 @@ def reading_columns(path: Path, what: str) -> Iterator[StoredColumns]:
         InternalError: INTEGRITY, the file is missing or damaged.
     """
     try:
-        with path.open("rb") as file:
-            stored = np.load(file, allow_pickle=False)
-            if not isinstance(stored, NpzFile):
-                raise ValueError("a single array")  # noqa: TRY004 - damage, like any other
-            with stored:
-                yield StoredColumns(stored)
+        # Not by `np.load`, which also takes other formats and then gives something else.
+        with path.open("rb") as file, NpzFile(file, allow_pickle=False) as stored:
+            yield StoredColumns(stored)
     except _DAMAGE as error:
         raise InternalError("INTEGRITY", problem=f"{what} is damaged or missing") from error

@@ -96,6 +96,8 @@ class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     witness_store: str = ""
     # How long openings are kept, in days.
     opening_retention_days: Annotated[int, Meta(ge=1, le=36_500)] = 365
+    # Percent: `census status` raises an alert when more of the people charged so far have nothing left of their budgets.
+    alert_exhausted_share: Annotated[int, Meta(ge=0, le=100)] = 5
     # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)
     # [limits], see below.

@@ -21,6 +21,7 @@ from sqlite_utils import Database
 from broker_common.crypto.commitments import commit_charge, commit_set
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import InternalError, RefusedError
+from broker_common.privacy.report import Charges
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Charged, Entry
@@ -34,8 +35,10 @@ from census_node.units import Carry
 
 __all__ = ["LedgerBook", "verify_sample"]
 
-# A snapshot is made when so many charges, or pseudonyms that are new, have come since the last one.
+# A snapshot is made when so many charges, people in their samples, or pseudonyms that are new have come since the last one:
+# a start reads the samples since, and new pseudonyms are in memory.
 _MOST_CHARGES = 256
+_MOST_PEOPLE = 50_000_000
 _MOST_NEW = 1_000_000
 
 
@@ -60,9 +63,10 @@ class LedgerBook:
         self._lock = threading.RLock()
         self._compacting = threading.Lock()
         self._ledgers = Ledgers()
-        # The last step that the ledgers hold, and how many charges since the last snapshot.
+        # The last step that the ledgers hold; charges since the last snapshot, and people in their samples.
         self._place = 0
         self._charges = 0
+        self._people = 0
         # Whether the journal's write-ahead log may hold what rows have lost.
         self._is_log_stale = True
 
@@ -97,9 +101,23 @@ class LedgerBook:
     def charged(self, sample: Linked, decision: Decision, step: Step, place: int) -> None:
         """Apply a decision whose step, now durable, stands at `place`."""
         # Whatever stops us in between: half a charge in memory is none, and the next one begins from the rows.
-        self._place, before = 0, self._charges
+        self._place = 0
         self._ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
-        self._place, self._charges = place, before + 1
+        self._place = place
+        self._note_charge(sample)
+
+    def _note_charge(self, sample: Linked) -> None:
+        self._charges, self._people = self._charges + 1, self._people + len(sample.pseudonyms)
+
+    def charges(self) -> Charges | None:
+        """What the ledgers hold now; None under strict accounting, which charges everybody alike."""
+        # A transaction, because a node that erases meanwhile would take away files that were about to be read.
+        with self._lock, self._journal.transaction() as transaction:
+            state = transaction.state
+            if state.policy is None or state.policy.accounting == "strict":
+                return None
+            frozen, floor = self.current(transaction.db, state).frozen(), state.everyones_units
+        return Charges(frozen.submitted.all_units(), frozen.units.persons, frozen.units.households, floor)
 
     # --- folding ---------------------------------------------------------------------------------------------------
 
@@ -129,7 +147,7 @@ class LedgerBook:
     def _begin(self, steps: LedgerSteps) -> None:
         """Start again from the newest snapshot."""
         snapshot = steps.newest_snapshot()
-        self._charges = 0
+        self._charges = self._people = 0
         if snapshot is None:
             self._ledgers, self._place = Ledgers(), 0
             return
@@ -164,7 +182,7 @@ class LedgerBook:
             ) from error
         verify_sample(step, sample, ticket.charge)
         self._ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
-        self._charges += 1
+        self._note_charge(sample)
 
     # --- keeping it short ------------------------------------------------------------------------------------------
 
@@ -174,7 +192,11 @@ class LedgerBook:
             with self._lock, self._journal.reading() as state:
                 ledgers, steps = self.current(self._journal.db, state), LedgerSteps(self._journal.db)
                 place, due = self._place, steps.due(now_ms)
-                grown = self._charges >= _MOST_CHARGES or ledgers.submitted.new_size >= _MOST_NEW
+                grown = (
+                    self._charges >= _MOST_CHARGES
+                    or self._people >= _MOST_PEOPLE
+                    or ledgers.submitted.new_size >= _MOST_NEW
+                )
                 frozen = ledgers.frozen() if grown or any(step.place > steps.covered for step in due) else None
             if frozen is not None:
                 self._compact(frozen, place)

@@ -20,10 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from broker_common.crypto.linkage import LinkageKey
+from broker_common.privacy.policy import Unit
 from broker_common.storage.relinking import rekey
 from census_node.linked import NOBODY, Linked
 from census_node.submitted_ledger import Column, SubmittedLedger
-from census_node.unit_ledger import Unit, UnitLedger
+from census_node.unit_ledger import UnitLedger
 from census_node.units import Carry
 
 __all__ = ["EMPTY_DIGEST", "Decision", "Ledgers", "Room", "digest_after"]

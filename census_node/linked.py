@@ -26,6 +26,7 @@ class Linked:
 
     @property
     def set_hash(self) -> bytes:
+        # Flat, because memory of no rows cannot be cast.
         return hash_set(np.ascontiguousarray(self.pseudonyms).reshape(-1).data)
 
     @property

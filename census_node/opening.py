@@ -17,6 +17,7 @@ from broker_common.crypto.commitments import SALT_BYTES
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
+from broker_common.privacy.report import Charges
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal
@@ -192,6 +193,11 @@ class CensusHome(AgencyHome[CensusState]):
         """What `view` makes of the log as it is now; works with the node up or down."""
         with self.journal() as journal, journal.reading() as state:
             return view(state)
+
+    def charges(self) -> Charges | None:
+        """What the ledgers hold for each person; None under strict accounting, which charges everybody alike."""
+        with self.journal() as journal:
+            return self._book(journal).charges()
 
     def adopt(self, proposal: Proposal, confirmation: Confirmation | None = None) -> Done:
         """Put a proposed policy in force; see `operating.adopt`."""

@@ -8,14 +8,14 @@ import shlex
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
 
 from broker_common.cli import emit, home_option, json_option
 from broker_common.errors import InvalidRequestError, RefusedError
-from broker_common.privacy.policy import MAX_POLICY_BYTES, MAX_SCALE, MAX_SCALES, Policy
+from broker_common.privacy.policy import MAX_POLICY_BYTES, MAX_SCALE, MAX_SCALES, Accounting, Policy, Unit
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason
 from census_node import texts
@@ -58,6 +58,9 @@ def _show_policy(home: Path, as_json: bool) -> None:
         "scales": scales_text(result["scales"]),
         "quote_lifetime": _duration(result["quote_lifetime_ms"]),
         "answer_retention": _duration(result["answer_retention_ms"]),
+        "accounting": texts.ACCOUNTING[result["accounting"]].format_map(result),
+        "max_answers": result["max_answers"] or texts.NO_END,
+        "sample_retention": _duration(result["sample_retention_ms"]),
     }
     emit(as_json, result, texts.POLICY.format_map(result | shown))
 
@@ -119,6 +122,8 @@ def _number_options(command: Callable[..., None]) -> Callable[..., None]:
 @policy.command()
 @home_option
 @json_option
+@click.option("--accounting", type=click.Choice(get_args(Accounting)), help=texts.ACCOUNTING_HELP)
+@click.option("--unit", type=click.Choice(get_args(Unit)), help=texts.UNIT_HELP)
 @click.option("--max-belief", "max_belief", metavar="DECIMAL", help=texts.MAX_BELIEF_HELP)
 @click.option("--scales", type=_Scales(), metavar="SCALES", help=texts.SCALES_HELP)
 @_number_options
@@ -178,8 +183,9 @@ def _proposal_text(result: Mapping[str, Any], meaning: Consequences, home: Path)
     parts = [
         texts.PROPOSAL.format_map(result),
         "\n".join(texts.CHANGE_ROW.format_map(row) for row in (texts.CHANGE_HEAD, *map(_row, meaning.changes))),
-        texts.CONSEQUENCES.format_map(
-            {**result, "charged": meaning.charged_units, "param": odds_text(result["param"])}
+        texts.CONSEQUENCES.format_map({**result, "param": odds_text(result["param"])}),
+        (texts.CHARGED_TO_ALL if meaning.answers_left is None else texts.ANSWERS_LEFT).format_map(
+            {**result, "charged": meaning.charged_units}
         ),
     ]
     if meaning.shuts_down:

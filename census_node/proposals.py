@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 
 from broker_common.crypto.signing import SigningKey, VerifyKey, key_named
 from broker_common.errors import InvalidRequestError
-from broker_common.privacy.accounting import answers_left, any_fits
+from broker_common.privacy.accounting import answers_left
 from broker_common.privacy.policy import MAX_POLICY_BYTES, Policy, parse_policy, parse_signed_policy
 from broker_common.storage.durable import make_folder, replace_file
 from broker_common.tlog.census_state import CensusState
@@ -145,10 +145,11 @@ class Consequences:
     """What adopting a policy now would mean."""
 
     changes: Sequence[Change]
+    # To everybody, whoever was in whichever sample.
     charged_units: int
-    # Answers that would be left at the policy's usual scale.
-    answers_left: int
-    # Whether some admissible scale would fit beside what has been charged.
+    # Answers that would be left at the policy's usual scale; None under per-person accounting, where people differ.
+    answers_left: int | None
+    # Whether it would admit one more answer.
     fits: bool
     # Whether the service is shut down already; adopting does not reopen it.
     is_shut: bool
@@ -170,22 +171,31 @@ def consequences(policy: Policy, state: CensusState) -> Consequences:
     old = dict.fromkeys(new) if before is None else msgspec.to_builtins(before)
     return Consequences(
         changes=[Change(name, old[name], new[name]) for name in new if old[name] != new[name]],
-        charged_units=state.charged_units,
-        answers_left=answers_left(policy.cap, state.charged_units, policy.usual_scale),
-        fits=any_fits(policy.cap, state.charged_units, policy.scales),
+        charged_units=state.everyones_units_under(policy),
+        answers_left=_answers_left(policy, state),
+        fits=state.anything_fits_under(policy),
         is_shut=state.shut_down,
         weaker=() if before is None else tuple(weakness.text for weakness in policy.weakens(before)),
         warnings=_warnings(policy, state),
     )
 
 
+def _answers_left(policy: Policy, state: CensusState) -> int | None:
+    if policy.accounting != "strict":
+        return None
+    fitting = answers_left(policy.cap, state.charged_units, policy.usual_scale)
+    return min(fitting, max(0, policy.max_answers - state.answers)) if policy.max_answers else fitting
+
+
 def _warnings(policy: Policy, state: CensusState) -> tuple[str, ...]:
     before = state.policy
-    found = [texts.WARN_CHARGED] if state.charged_units > policy.cap else []
+    found = [texts.WARN_CHARGED] if state.everyones_units_under(policy) > policy.cap else []
     if policy.release_tick_ms == 0:
         found.append(texts.WARN_TICK_0)
     if policy.answer_retention_ms < _DAY_MS:
         found.append(texts.WARN_RETENTION.format(retention=f"{policy.answer_retention_ms / 1000:g} s"))
+    if policy.accounting == "per_person" and policy.sample_retention_ms < _DAY_MS:
+        found.append(texts.WARN_SAMPLES.format(retention=f"{policy.sample_retention_ms / 1000:g} s"))
     if before is not None and policy.max_sample < before.max_sample:
         found.append(texts.WARN_MAX_SAMPLE.format(old=before.max_sample, new=policy.max_sample))
     return tuple(found)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 __all__ = [
+    "ACCOUNTING",
+    "ACCOUNTING_HELP",
     "ADOPTED",
     "ADOPT_WITH",
+    "ANSWERS_LEFT",
     "CHANGE_HEAD",
     "CHANGE_ROW",
+    "CHARGED_TO_ALL",
+    "CHARGES_NOT_DECIDED",
+    "CHECKING_ON_SITE",
     "CONFIRM_AND_REASON",
     "CONFIRM_HELP",
     "CONFIRM_REMEDY",
@@ -15,11 +21,33 @@ __all__ = [
     "COULD_REOPEN",
     "FROM_HELP",
     "FROM_REMEDY",
+    "LINKAGE_KEYS_NOT_THERE",
     "LOADED",
     "LOADING",
     "MAX_BELIEF_HELP",
+    "MEMBERSHIP_ERASED",
+    "MEMBERSHIP_GONE",
+    "NO_END",
     "NO_REASON",
     "NO_VALUE",
+    "OTHER_HOME",
+    "OTHER_HOME_REMEDY",
+    "PLOTTED",
+    "PLOT_ALONE",
+    "PLOT_EVERYBODY",
+    "PLOT_HELP",
+    "PLOT_HOUSEHOLDS",
+    "PLOT_LIMIT",
+    "PLOT_PERSONS",
+    "PLOT_TEXT",
+    "PLOT_TEXT_BARS",
+    "PLOT_TEXT_COUNT",
+    "PLOT_TEXT_STRICT",
+    "PLOT_TEXT_UNKNOWN",
+    "PLOT_TITLE",
+    "PLOT_TYPICAL",
+    "PLOT_X",
+    "PLOT_Y",
     "POLICY",
     "PROPOSAL",
     "PROPOSAL_AGAIN",
@@ -28,9 +56,47 @@ __all__ = [
     "PROPOSAL_PREFIX",
     "READY",
     "REASON_HELP",
+    "REGISTRY_NOT_CHECKED",
     "RELEASE_HELP",
     "RELINKED",
+    "RELINKING",
     "REOPENED",
+    "REPORT_ABOVE",
+    "REPORT_ABOVE_NOTE",
+    "REPORT_AT_REST",
+    "REPORT_AT_SCALE",
+    "REPORT_AT_SCALES",
+    "REPORT_BAND",
+    "REPORT_CEILING",
+    "REPORT_CEILINGS",
+    "REPORT_CHANCE",
+    "REPORT_CHANCE_NONE",
+    "REPORT_COLUMN",
+    "REPORT_FORECAST",
+    "REPORT_FORECAST_BEYOND",
+    "REPORT_FORECAST_NONE",
+    "REPORT_FORECAST_NOTE",
+    "REPORT_FORECAST_REACHED",
+    "REPORT_FORECAST_ROW",
+    "REPORT_FORECAST_SHARE",
+    "REPORT_FROM_TO",
+    "REPORT_HELP",
+    "REPORT_NOBODY",
+    "REPORT_PASSES",
+    "REPORT_QUANTILE",
+    "REPORT_QUANTILES",
+    "REPORT_QUANTILE_ALL",
+    "REPORT_QUANTILE_ROW",
+    "REPORT_QUANTILE_SHARE",
+    "REPORT_SPREAD",
+    "REPORT_SPREAD_ROW",
+    "REPORT_STRICT",
+    "REPORT_TYPICAL",
+    "REPORT_TYPICAL_LIMIT",
+    "REPORT_TYPICAL_NOW",
+    "REPORT_TYPICAL_ROW",
+    "REPORT_TYPICAL_TOO_MANY",
+    "ROW",
     "SCALES_FORM",
     "SCALES_HELP",
     "SCALES_RANGE",
@@ -38,16 +104,24 @@ __all__ = [
     "SHUTS_DOWN",
     "SHUT_DOWN",
     "SHUT_DOWN_BEFORE",
+    "SNAPSHOT_NOT_CHECKED",
+    "SNAPSHOT_NOT_COMMITTED",
     "STATUS",
+    "STATUS_ALERT",
     "STATUS_NOTHING_LOADED",
+    "STATUS_PEOPLE",
     "STATUS_SHUT",
     "STATUS_SHUT_BY",
     "STATUS_WARNING",
     "STAYS_SHUT",
+    "STEPS_NEWER",
+    "UNITS_NOT_CHECKED",
+    "UNIT_HELP",
     "WARNING",
     "WARN_CHARGED",
     "WARN_MAX_SAMPLE",
     "WARN_RETENTION",
+    "WARN_SAMPLES",
     "WARN_TICK_0",
     "WEAKER",
 ]
@@ -66,20 +140,101 @@ Census node: {state}
   release         {release}
   policy          {policy_hash}"""
 STATUS_NOTHING_LOADED = "nothing is loaded"
+STATUS_PEOPLE = "  people          {people_charged} charged so far, of whom {people_exhausted} have nothing left"
+STATUS_ALERT = """\
+  alert           more than {share} % of the people charged so far have nothing left ({people_exhausted} of {people_charged}): new
+                  answers leave them out, and nobody outside is told; 'alert_exhausted_share' sets when this is said"""
 STATUS_SHUT = "  shut down       {time}, {by}: {note}"
 STATUS_SHUT_BY = {"budget": "by the budget", "operator": "by the operator"}
 STATUS_WARNING = "  warning         {sentence}"
+REPORT_CEILINGS = """\
+Ceilings of belief about one person: what nobody can have passed, whatever the answers said
+  believed before   by now, for whoever was charged most    at the limit"""
+REPORT_CEILING = "  {prior:<18}{now:<40}{limit}"
+REPORT_FROM_TO = "{down} to {up}"
+REPORT_TYPICAL = """\
+The typical case: about somebody known to be in every sample, who was believed 0.5 before
+              answers   ceiling   on average   best guess right   {beyond}"""
+REPORT_TYPICAL_ROW = "  {answers:<12}{count:<10}{ceiling:<10}{expected:<13}{right:<19}{beyond}"
+REPORT_TYPICAL_TOO_MANY = "  {answers:<12}too many answers to compute"
+REPORT_TYPICAL_NOW = "so far"
+REPORT_TYPICAL_LIMIT = "at most"
+REPORT_COLUMN = "{word:<19}"
+REPORT_PASSES = "above {belief}"
+REPORT_AT_SCALE = """\
+  Counted as if all answers were at scale {scale}, about whoever was charged most. Averages are no promise; ceilings are."""
+REPORT_AT_SCALES = """\
+  So far: at the scales that were asked for; at most: at scale {scale}. Averages are no promise; ceilings are."""
+REPORT_CHANCE = "1 in {n}"
+REPORT_CHANCE_NONE = "never"
+REPORT_SPREAD = """\
+People by ceiling of belief (believed before: 0.5)
+  ceiling           submitted pseudonyms    persons in the census    households"""
+REPORT_SPREAD_ROW = "  {band:<18}{submitted:<24}{persons:<25}{households}"
+REPORT_AT_REST = "0.5: not charged"
+REPORT_BAND = "up to {high}"
+REPORT_ABOVE = "above {high}"
+REPORT_ABOVE_NOTE = """\
+  above the limit   members of a household taken together, as if they shared a language; the policy limits a {unit}"""
+REPORT_QUANTILES = "Of those charged, charge in units and ceiling"
+REPORT_QUANTILE = "{units} ({ceiling})"
+REPORT_QUANTILE_ROW = "  {share:<18}{submitted:<24}{persons:<25}{households}"
+REPORT_QUANTILE_SHARE = "{share} % at most"
+REPORT_QUANTILE_ALL = "the most"
+REPORT_NOBODY = "nobody"
+REPORT_STRICT = """\
+Answers left
+  {left} at scale {scale}: strict accounting charges everybody alike for every answer"""
+REPORT_FORECAST = """\
+Forecast: further answers at scale {scale} until so many of the people charged so far have no room for another one"""
+REPORT_FORECAST_ROW = "  {share:<18}{middle} (nine times out of ten {early} to {late})"
+REPORT_FORECAST_REACHED = "  {share:<18}they have none now"
+REPORT_FORECAST_BEYOND = "more than {reach}"
+REPORT_FORECAST_SHARE = "{share} % of {people}"
+REPORT_FORECAST_NOTE = """\
+  if the same people are asked about as often as before; who was charged most was so by chance too: rather too early"""
+REPORT_FORECAST_NONE = """\
+Forecast
+  none: it takes {answers} answers and {people} people charged to say anything"""
+REPORT_HELP = "Add the belief report: ceilings, the typical case, who stands where, a forecast."
+PLOT_HELP = "Draw how many people stand at which ceiling of belief, as PNG; with --report."
+PLOT_ALONE = "Give --plot together with --report."
+PLOTTED = """\
+Plot: {file}
+  {text}"""
+PLOT_TEXT = """\
+Bar chart of how many persons and households stand at each ceiling of belief, from 0.5 to the limit {limit}. {bars} The highest \
+ceiling is {worst}, the typical belief about whoever was charged most {typical}."""
+PLOT_TEXT_BARS = "{name}: {counts}."
+PLOT_TEXT_COUNT = "{count} {band}"
+PLOT_TEXT_STRICT = "Strict accounting charges everybody alike: all stand at the same ceiling."
+PLOT_TEXT_UNKNOWN = "not computed"
+PLOT_TITLE = "How sure can anybody have become of one person's language?"
+PLOT_X = "Ceiling of belief: what nobody can have passed who believed 0.5 before"
+PLOT_Y = "Share of all (each line ten times the one below)"
+PLOT_PERSONS = "persons in the census ({people})"
+PLOT_HOUSEHOLDS = "households ({people})"
+PLOT_EVERYBODY = "everybody (strict accounting)"
+PLOT_LIMIT = "limit of the policy: {belief}"
+PLOT_TYPICAL = "typical belief about whoever was charged most: {belief}"
 POLICY = """\
 Policy {policy_hash}, signed by the census agency with key {key_id}
   accounting        {accounting}
   max belief        {max_belief} (odds move by at most {param}; {cap} units)
+  max answers       {max_answers}
   scales            {scales}
   release tick      {release_tick_ms} ms
   forward delay     {forward_delay_ms} ms
   answer delay      {answer_delay_ms} ms
   quotes            stand for {quote_lifetime}, at most {open_quotes} open per researcher
   sample            at most {max_sample} people
-  answers           wait {answer_retention} for their researcher"""
+  answers           wait {answer_retention} for their researcher
+  samples           are kept {sample_retention} for an audit on site, where persons are charged"""
+ACCOUNTING = {
+    "strict": "strict: an answer is charged to everybody",
+    "per_person": "per_person: an answer is charged to the people in its sample, a budget for each {unit}",
+}
+NO_END = "no end"
 SHUT_DOWN = "The service is shut down. Answers charged before still go out."
 RELINKING = "Changing the linkage key"
 RELINKED = """\
@@ -99,12 +254,18 @@ CHANGE_HEAD = {"setting": "", "old": "in force", "new": "proposed"}
 NO_VALUE = "nothing"
 CONSEQUENCES = """\
 Consequences
-  cap               {cap} units: no belief about one person above {max_belief} (odds move by at most {param})
+  cap               {cap} units: no belief about one person above {max_belief} (odds move by at most {param})"""
+ANSWERS_LEFT = """\
   charged so far    {charged} units
   answers left      {answers_left} at scale {scale}"""
-SHUTS_DOWN = "  shutdown          at once: nothing that it admits fits what has been charged"
+CHARGED_TO_ALL = """\
+  charged so far    {charged} units to everybody; what single persons were charged counts beside it
+  answers left      depends on who is asked about"""
+SHUTS_DOWN = "  shutdown          at once: it admits no answer beside what has been charged and answered"
 COULD_REOPEN = "  shutdown          the service stays shut down; 'census reopen' would be possible"
-STAYS_SHUT = "  shutdown          the service stays shut down: nothing that it admits fits what has been charged"
+STAYS_SHUT = (
+    "  shutdown          the service stays shut down: it admits no answer beside what has been charged and answered"
+)
 WEAKER = "  to be confirmed   {sentence}"
 WARNING = "  warning           {sentence}"
 ADOPT_WITH = """\
@@ -114,6 +275,7 @@ CONFIRM_WORDS = ' --confirm --reason "WHY"'
 WARN_CHARGED = "what has been charged passes this cap already: the limit holds for no answer that was given before"
 WARN_TICK_0 = "release tick 0 voids every fixed instant, so that timing can tell; for tests and benchmarks only"
 WARN_RETENTION = "an answer that is not collected within {retention} is removed; who has no inbox has to be quick"
+WARN_SAMPLES = "who was in a sample is erased {retention} after its charge: an audit on site has to come sooner"
 WARN_MAX_SAMPLE = "max_sample falls from {old} to {new}: a health node with more people refuses every question"
 ADOPTED = {
     "serving": "Policy {policy_hash} is in force. Tickets quoted under the one before are refused, uncharged.",
@@ -131,6 +293,8 @@ RELEASE_HELP = "Name of the census release; by default the name in force."
 REASON_HELP = "Why, for the log; auditors read it."
 NO_REASON = "none was given"
 CONFIRM_HELP = "Adopt a policy that is weaker than the one in force; signed with the operator's key."
+ACCOUNTING_HELP = "Who is charged for an answer: everyone, or the people in its sample."
+UNIT_HELP = "Whose language one budget protects under per_person; strict charges everyone alike and has 'person'."
 MAX_BELIEF_HELP = "No belief about one person may pass this; an exact decimal between 0.5 and 1."
 SCALES_HELP = "Noise scales that may be asked for, like 10-50 or 5,10,30."
 FROM_HELP = "Start from this file, a whole policy as JSON, instead of the policy in force."
@@ -141,7 +305,36 @@ SETTING_HELP = {
     "quote_lifetime_ms": "How long a quote stands.",
     "open_quotes": "Open quotes per researcher.",
     "max_sample": "People in one sample at most; never below the population.",
+    "max_answers": "The service shuts down after so many answers; 0: no such end.",
     "answer_retention_ms": "How long an answer waits for its researcher.",
+    "sample_retention_ms": "How long the people of a sample are kept for an audit on site.",
 }
 SCALES_FORM = "'{part}' is neither a scale nor a range like 10-50."
 SCALES_RANGE = "'{part}' is no range of at most {most} ascending scales from 1 to {largest}."
+
+# --- an audit on site ----------------------------------------------------------------------------------------------
+CHECKING_ON_SITE = "Checking the ledgers of persons"
+OTHER_HOME = "is not the home of the census log that was handed in"
+OTHER_HOME_REMEDY = "Give the home of the census agency whose export is in DIR/census."
+ROW = "row {place} of the history"
+MEMBERSHIP_ERASED = (
+    "Who was in the samples of {count} charges, and that nobody was skipped in them: their membership is erased, as the policy "
+    "says. What they come to is taken from a snapshot."
+)
+MEMBERSHIP_GONE = "Of these, {count} were erased by the node while they were being looked at."
+CHARGES_NOT_DECIDED = (
+    "Whether {count} charges fell on everybody in their samples: what had been charged before could not be worked out."
+)
+UNITS_NOT_CHECKED = (
+    "The census units of the samples of {count} charges: the load that they were charged on is not kept any more."
+)
+STEPS_NEWER = "{count} charges, loads or changes of the linkage key: they are newer than what was handed in."
+SNAPSHOT_NOT_CHECKED = "The newest snapshot of the ledgers: it holds something that is newer than what was handed in."
+SNAPSHOT_NOT_COMMITTED = (
+    "What was charged before the first membership that is kept: no charge in the log commits to that snapshot yet."
+)
+LINKAGE_KEYS_NOT_THERE = (
+    "Who is who after the change of the linkage key in entry {entry} of the census log: the keys are not in this home. That all "
+    "charges came along was checked without names."
+)
+REGISTRY_NOT_CHECKED = "Whether the registry's cards, units and languages are true: no audit can say."

@@ -11,14 +11,15 @@ other one takes over what the unit before was charged: whoever moves does not le
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Numbers", "Unit", "UnitCharge", "UnitLedger"]
+from broker_common.privacy.policy import Unit
 
-Unit: TypeAlias = Literal["person", "household"]
+__all__ = ["Numbers", "UnitCharge", "UnitLedger"]
+
 Numbers: TypeAlias = npt.NDArray[np.uint32]
 _MOST = 2**32 - 1
 

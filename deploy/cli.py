@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import get_args
 
 import click
 
 from broker_common.cli import Progress, emit, json_option, say
 from broker_common.errors import ExitCode
+from broker_common.privacy.policy import Accounting
 from deploy import texts
 from deploy.demo import run_demo
 from deploy.local import PROJECT, RESEARCHER_ID, Plan, lay_out
@@ -33,10 +35,10 @@ _SMALLEST_DEMO = 10_000
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Which made-up people.")
 @click.option(
     "--accounting",
-    type=click.Choice(["strict"]),
-    default="strict",
+    type=click.Choice(get_args(Accounting)),
+    default="per_person",
     show_default=True,
-    help="What an answer is charged to: everyone.",
+    help="Who is charged for an answer: everyone, or the people in its sample.",
 )
 @click.option(
     "--max-belief",
@@ -53,13 +55,25 @@ _SMALLEST_DEMO = 10_000
 )
 @json_option
 def init(
-    directory: Path, population: int, seed: int, accounting: str, max_belief: str, release_tick_ms: int, as_json: bool
+    directory: Path,
+    population: int,
+    seed: int,
+    accounting: Accounting,
+    max_belief: str,
+    release_tick_ms: int,
+    as_json: bool,
 ) -> None:
     """Make a local deployment with synthetic people.
 
     DIRECTORY, new or empty, gets four homes with keys and configurations, the sources as CSV, and both nodes loaded.
     """
-    plan = Plan(population=population, seed=seed, max_belief=max_belief, release_tick_ms=release_tick_ms)
+    plan = Plan(
+        population=population,
+        seed=seed,
+        accounting=accounting,
+        max_belief=max_belief,
+        release_tick_ms=release_tick_ms,
+    )
     policy = lay_out(directory, plan, Progress)
     result = {
         "directory": str(directory),

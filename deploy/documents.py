@@ -233,6 +233,7 @@ def _example_order() -> str:
 _BLOCKS: Mapping[str, Callable[[], str]] = {
     "help": _help,
     "help-answers": lambda: _help("researcher", "answers"),
+    "help-attack": lambda: _help("attack"),
     "help-audit": lambda: f"{_help('audit', 'export')}\n{_help('audit', 'replay')}",
     "problem-codes": _problem_codes,
     "help-ask": lambda: _help("researcher", "ask"),

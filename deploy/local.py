@@ -22,7 +22,7 @@ from broker_common.crypto.secret_text import secret_text
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief
-from broker_common.privacy.policy import Policy
+from broker_common.privacy.policy import Accounting, Policy, Unit
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
 from broker_common.tlog.membership import peer_name
@@ -68,9 +68,11 @@ class Plan:
 
     population: int
     seed: int
+    accounting: Accounting
     max_belief: str
     release_tick_ms: int
     delay_ms: int | None = None
+    unit: Unit = "person"
 
     def policy(self) -> Policy:
         """The census agency's policy.
@@ -91,8 +93,10 @@ class Plan:
         if self.delay_ms is not None:
             delay_ms = self.delay_ms
         return Policy(
-            accounting="strict",
+            accounting=self.accounting,
+            unit=self.unit,
             max_belief=self.max_belief,
+            max_answers=0,
             scales=scales,
             forward_delay_ms=delay_ms,
             answer_delay_ms=delay_ms,
@@ -101,6 +105,7 @@ class Plan:
             open_quotes=64,
             max_sample=_MAX_SAMPLE,
             answer_retention_ms=90 * _DAY_MS,
+            sample_retention_ms=90 * _DAY_MS,
         )
 
 

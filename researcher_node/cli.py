@@ -104,7 +104,7 @@ def dictionary(home: Path, as_json: bool) -> None:
 @click.option("--scale", type=click.IntRange(1), help=texts.SCALE_HELP)
 @click.option("--margin", "wanted_margin", type=click.IntRange(0), help=texts.MARGIN_HELP)
 def quote(home: Path, as_json: bool, count: str, scale: int | None, wanted_margin: int | None) -> None:
-    """Price, margin of error, and how many such answers are left. Charges nothing."""
+    """Price, margin of error, and how many such answers are left where that may be told. Charges nothing."""
     precision = _precision(scale, wanted_margin)
 
     async def fetch(opened: ResearcherHome) -> Quoted:

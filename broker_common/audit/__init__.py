@@ -7,8 +7,9 @@ handed_in   where an export is read                  log_audit   one log: canoni
 census_log  what the census log says, noted          health_log  what the health log says, noted
 casebook    notes on every ticket, on disk           spilled     a tree and a table of tickets, on disk
 receipts    what researchers show                    reconciling query by query: do all three agree?
-home        the auditor's home: trust, what was seen audit       the whole, step by step
-report      the verdict, for programs and for people texts       what the commands say
+home        the auditor's home: trust, what was seen leakage     the most that one person can have been charged
+audit       the whole, step by step                  report      the verdict, for programs and for people
+texts       what the commands say                    on_site     what is asked of whoever can look into private stores
 
 The pure parts take bytes and readers; input and output happen in `export_folder`, `handed_in`, `home`, `casebook` and
 `spilled`.

@@ -1,15 +1,16 @@
 """The whole of an audit, offline: three parts that were handed in, and the auditor's own home.
 
 1. the census log, 2. the health log, each by itself (`log_audit`), 3. what each agency saw of the other's log, 4. receipts;
-on replay: 5. opened criteria and openings, 6. both logs ticket by ticket (`reconciling`), 7. leakage, from the fold.
+on replay: 5. opened criteria and openings, 6. both logs ticket by ticket (`reconciling`), 7. on site: an
+agency's private stores, by a check that the caller brings (`on_site`), 8. leakage, from the fold or as it was proved on site.
 Nothing that is handed in is believed; everything that it says is signed, recomputed, or a problem.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -21,32 +22,23 @@ from broker_common.audit.handed_in import Part
 from broker_common.audit.health_log import HealthLog, Sent
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.key_state import KeyState
+from broker_common.audit.leakage import Leakage, leakage_of
 from broker_common.audit.log_audit import ANYBODY, LogAudit
 from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.audit.log_files import Report
 from broker_common.audit.notes import CheckedNote, NoteError
+from broker_common.audit.on_site import AuditedLog, OnSite, SiteCheck
 from broker_common.audit.opened_criteria import check_criteria, is_criteria
 from broker_common.audit.openings import OpenedOnSite, check_openings
 from broker_common.audit.receipts import ReceiptForms, Receipts
 from broker_common.audit.reconciling import Reconciling
 from broker_common.audit.spilled import Spill, SpilledMapping
 from broker_common.tlog.census_state import CensusState, ChargedTicket
+from broker_common.tlog.entries import Entry, parse_entry
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
+from broker_common.values import ExactCount
 
-__all__ = ["Audited", "Leakage", "replay_parts", "verify_parts"]
-
-
-@dataclass(frozen=True, slots=True)
-class Leakage:
-    """What was charged, recomputed from the entries and nothing else."""
-
-    accounting: str
-    max_belief: str
-    cap: int
-    charged_units: int
-    answers: int
-    released: int
-    is_shut_down: bool
+__all__ = ["Audited", "replay_parts", "verify_parts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +57,8 @@ class Audited:
     noise: int | None = None
     # Tickets whose sample was sent and that were never charged; None where that cannot be told.
     uncharged_samples: int | None = None
+    # What private stores showed; None where nobody looked into any.
+    on_site: OnSite | None = None
 
 
 def verify_parts(parts: Mapping[str, Part], home: AuditorHome, report: Callable[[str], Report]) -> Audited:
@@ -93,14 +87,18 @@ def replay_parts(
     home: AuditorHome,
     report: Callable[[str], Report],
     opened: OpenedOnSite | None = None,
+    site: tuple[SiteCheck, int] | None = None,
 ) -> Audited:
-    """Everything that can be said without looking at anybody's records; with openings also of the noise."""
+    """Everything that can be said without looking at anybody's records; with openings also of the noise.
+
+    `site` is a check of the census agency's private stores, and the auditor's clock.
+    """
     findings = Findings()
     _require(parts, findings)
     if "census" not in parts:
         return Audited(findings, {})
     with ExitStack() as stack:
-        return _replay(parts, home, report, opened, findings, stack)
+        return _replay(parts, home, report, opened, site, findings, stack)
 
 
 def _replay(
@@ -108,6 +106,7 @@ def _replay(
     home: AuditorHome,
     report: Callable[[str], Report],
     opened: OpenedOnSite | None,
+    site: tuple[SiteCheck, int] | None,
     findings: Findings,
     stack: ExitStack,
 ) -> Audited:
@@ -169,17 +168,55 @@ def _replay(
     ).compare(charged, report(texts.RECONCILING))
     if census_audit.ahead_at is not None:
         findings.skip(texts.CLOCK_AHEAD.format(entry=census_audit.ahead_at))
-    _say_not_checked(findings, charged=len(charged), tickets=receipts.charged, criteria=criteria, noise=noise)
     # 7
+    on_site = None if site is None else _check_site(site, census_audit, opened, findings, report)
+    _say_not_checked(
+        findings, charged=len(charged), tickets=receipts.charged, criteria=criteria, noise=noise, on_site=on_site
+    )
+    # 8
+    leakage = leakage_of(census_audit.state, census.ceiling)
+    if leakage is not None and on_site is not None and on_site.worst_charged is not None:
+        # Below what is erased there is the agency's word still.
+        is_claimed = leakage.claimed and on_site.charges_erased > 0
+        leakage = replace(leakage, worst_units=on_site.worst_charged, claimed=is_claimed)
+    elif leakage is not None and leakage.claimed:
+        findings.skip(texts.LEDGERS_NOT_CHECKED)
+        if noise is not None:
+            findings.skip(texts.COUNTED_SETS_NOT_CHECKED)
     return Audited(
         findings,
         {role: log.state.size for role, log in logs.items()},
-        _leakage(census_audit.state),
+        leakage,
         receipts.charged,
         criteria,
         noise,
         None if health is None else health.uncharged_samples,
+        on_site,
     )
+
+
+def _check_site(
+    site: tuple[SiteCheck, int],
+    census: LogAudit[CensusState],
+    opened: OpenedOnSite | None,
+    findings: Findings,
+    report: Callable[[str], Report],
+) -> OnSite:
+    def entries() -> Iterator[Entry]:
+        # Read anew: what was folded in has been parsed before.
+        for index in range(census.state.size):
+            data = census.files.entry(index)
+            if not data:
+                # It could be read a moment ago.
+                findings.problem("ENTRY_DAMAGED", census.role, index)
+                return
+            yield parse_entry(data)
+
+    def is_opened_count(ticket: str, exact: ExactCount) -> bool | None:
+        return None if opened is None else opened.states(ticket, exact)
+
+    check, now_ms = site
+    return check(AuditedLog(entries, is_opened_count, now_ms), findings, report)
 
 
 def _require(parts: Mapping[str, Part], findings: Findings) -> None:
@@ -230,31 +267,25 @@ def _take_cosigned(role: str, log: LogAudit[Any], findings: Findings) -> None:
         log.shown = checked
 
 
-def _say_not_checked(findings: Findings, *, charged: int, tickets: int, criteria: int, noise: int | None) -> None:
+def _say_not_checked(
+    findings: Findings, *, charged: int, tickets: int, criteria: int, noise: int | None, on_site: OnSite | None
+) -> None:
     if noise is None:
         findings.skip(texts.NOISE_NOT_CHECKED)
     elif noise < charged:
         findings.skip(texts.NOISE_OF_SOME_NOT_CHECKED.format(count=charged - noise, all=charged))
-    findings.skip(texts.PERSONS_NOT_CHECKED)
+    if on_site is None:
+        findings.skip(texts.PERSONS_NOT_CHECKED)
+    if noise is not None:
+        counts = 0 if on_site is None else on_site.counts_checked
+        if not counts:
+            findings.skip(texts.COUNTS_NOT_CHECKED)
+        elif counts < charged:
+            findings.skip(texts.COUNTS_OF_SOME_NOT_CHECKED.format(count=charged - counts, all=charged))
     if tickets < charged:
         findings.skip(texts.TICKETS_NOT_CHECKED.format(count=charged - tickets, all=charged))
     if criteria < charged:
         findings.skip(texts.CRITERIA_NOT_CHECKED.format(count=charged - criteria, all=charged))
-
-
-def _leakage(state: CensusState) -> Leakage | None:
-    policy = state.policy
-    if policy is None:
-        return None
-    return Leakage(
-        accounting=policy.accounting,
-        max_belief=policy.max_belief,
-        cap=policy.cap,
-        charged_units=state.charged_units,
-        answers=state.answers,
-        released=state.answers - len(state.unreleased),
-        is_shut_down=state.shut_down,
-    )
 
 
 def _decoder(kind: type[Any]) -> Callable[[bytes], Any]:

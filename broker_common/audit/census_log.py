@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker_common.audit.findings import Findings
+from broker_common.audit.leakage import Ceiling
 from broker_common.audit.log_audit import LogAudit
 from broker_common.audit.notes import NoteError
 from broker_common.audit.spilled import SpilledTimes
@@ -144,6 +145,7 @@ class CensusLog:
         self._first_slots = array("Q")
         self._slot_entries = array("Q")
         self._work = _WorkClock()
+        self.ceiling = Ceiling()
         # The commitments that were looked at last, with their entry.
         self._slots: tuple[int, tuple[str, ...]] = (-1, ())
         # By load: the census release that it is of.
@@ -162,6 +164,9 @@ class CensusLog:
                 self._first_slots.append(first)
                 self._slot_entries.append(entry.sequence)
             case Charged(health=agency):
+                policy = self.audit.state.policy
+                assert policy is not None  # noqa: S101 - the log's rules admit no charge without one
+                self.ceiling.take(entry.event, policy)
                 if agency not in self.audit.trusted:
                     # SECURITY: of its own making, it cosigns whatever it is shown.
                     self._findings.problem("AGENCY_UNTRUSTED", "census", entry.sequence, agency)

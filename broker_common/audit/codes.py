@@ -1,7 +1,7 @@
 """Every code that a problem can have, with what it means. Whoever reads a report, or writes another verifier, reads this.
 
 A code never changes its meaning. `REPLAY` are the rules of the logs themselves, which nodes keep as well: they are
-raised by `broker_common.tlog`, and a test compares.
+raised by `broker_common.tlog`, and a test compares. `ON_SITE` takes the private stores.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["CODES", "PENDING", "REPLAY"]
+__all__ = ["CODES", "ON_SITE", "PENDING", "REPLAY"]
 
 REPLAY: Final[Mapping[str, str]] = {
     "SEQUENCE": "an entry has another number than its place",
@@ -71,6 +71,23 @@ REPLAY: Final[Mapping[str, str]] = {
 }
 """Rules of the logs, each broken by one entry; nothing after it is replayed."""
 
+ON_SITE: Final[Mapping[str, str]] = {
+    "LEDGER_STEP_MISSING": "a charge to persons, a load or a change of the linkage key has no row in the ledgers' history",
+    "LEDGER_STEP_WRONG": "a row of the ledgers' history stands for no log entry, or says something else than the entry",
+    "LEDGER_DIGEST": "a row of the ledgers' history is not the one that the digests, and with them the log, commit to",
+    "SAMPLE_WRONG": "a sample that should be kept is missing, or is not the one that the log commits to",
+    "ERASED_EARLY": "who was in a sample was erased before its time, or before any snapshot that is there holds the charge",
+    "UNITS_WRONG": "the census units in a kept sample are not those of the registry that it was charged on",
+    "CHARGE_SKIPPED": "somebody in a sample, whom the charge fits, was not charged",
+    "PERSON_CAP_PASSED": "somebody was charged or counted whose budget the charge does not fit",
+    "ACTIVE_WRONG": "who was counted is not who should have been, or not whom the log commits to",
+    "CARRY_WRONG": "what a load takes over from earlier units is missing, was changed, or leaves somebody out",
+    "SNAPSHOT_WRONG": "a snapshot of the ledgers is missing, was changed, or does not hold what was charged",
+    "REGISTRY_WRONG": "the file of a load is not the one that the log commits to",
+    "COUNT_WRONG": "the exact count in an opening is not what the sample and the registry give",
+}
+"""What only private stores can show; raised by the checks that roles bring."""
+
 CODES: Final[Mapping[str, str]] = {
     # --- files -----------------------------------------------------------------------------------------------------
     "EXPORT_MISSING": "a part of what has to be handed in is not there",
@@ -122,6 +139,8 @@ CODES: Final[Mapping[str, str]] = {
     "OPENING_UNREADABLE": "what is kept as an opening is none that the oversight key opens for this ticket",
     "OPENING_DIFFERS": "an opening is not of the slot, the sets or the load that its charge names, or its sets differ",
     "NOISE_WRONG": "an answer is not the one that follows from its opening",
+    # --- on site ---------------------------------------------------------------------------------------------------
+    **ON_SITE,
     # --- the report ------------------------------------------------------------------------------------------------
     "TOO_MANY_PROBLEMS": "there are more problems than are listed",
 }

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from broker_common.audit import texts
-from broker_common.audit.audit import Audited, Leakage
+from broker_common.audit.audit import Audited
 from broker_common.audit.codes import PENDING
 from broker_common.audit.findings import Problem
+from broker_common.audit.leakage import Leakage
+from broker_common.audit.on_site import OnSite
 from broker_common.privacy.accounting import param_of, parse_max_belief
 from broker_common.privacy.belief import belief_of_units
 
@@ -18,7 +20,7 @@ def report_json(audited: Audited) -> dict[str, Any]:
     """The object that `--json` prints."""
     findings = audited.findings
     leakage = audited.leakage
-    return {
+    report = {
         "verified": not findings.count,
         "entries": sum(audited.entries.values()),
         "answers": 0 if leakage is None else leakage.answers,
@@ -40,15 +42,30 @@ def report_json(audited: Audited) -> dict[str, Any]:
         "uncharged_samples": audited.uncharged_samples,
         "problems_in_all": findings.count,
     }
+    return report if audited.on_site is None else report | {"on_site": _on_site_json(audited.on_site)}
+
+
+def _on_site_json(on_site: OnSite) -> dict[str, Any]:
+    worst = on_site.worst_charged
+    return {
+        "charges_checked": on_site.charges_checked,
+        "charges_erased": on_site.charges_erased,
+        "people_charged": on_site.people_charged,
+        "worst_charged": worst,
+        "worst_belief": None if worst is None else float(belief_of_units(worst)),
+    }
 
 
 def _leakage_json(leakage: Leakage) -> dict[str, Any]:
     return {
         "accounting": leakage.accounting,
+        "unit": leakage.unit,
         "max_belief": leakage.max_belief,
         "param": float(param_of(parse_max_belief(leakage.max_belief))),
         "cap": leakage.cap,
         "charged_units": leakage.charged_units,
+        "worst_units": leakage.worst_units,
+        "claimed": leakage.claimed,
         "answers": leakage.answers,
         "released": leakage.released,
         "state": "shutdown" if leakage.is_shut_down else "serving",
@@ -56,7 +73,12 @@ def _leakage_json(leakage: Leakage) -> dict[str, Any]:
 
 
 def _worst_belief(leakage: Leakage) -> float:
-    return float(belief_of_units(leakage.charged_units))
+    return float(belief_of_units(leakage.worst_units))
+
+
+def _leakage_text(leakage: Leakage) -> str:
+    text = texts.LEAKAGE_CLAIMED if leakage.claimed else texts.LEAKAGE
+    return text.format_map(_leakage_json(leakage) | {"worst_belief": _worst_belief(leakage)})
 
 
 def report_text(audited: Audited) -> str:
@@ -68,12 +90,14 @@ def report_text(audited: Audited) -> str:
     if audited.leakage is not None:
         lines.append(
             texts.FIGURES.format_map(
-                _leakage_json(audited.leakage)
-                | {"tickets": audited.tickets, "worst_belief": _worst_belief(audited.leakage)}
+                _leakage_json(audited.leakage) | {"tickets": audited.tickets, "leakage": _leakage_text(audited.leakage)}
             )
         )
     if audited.uncharged_samples is not None:
         lines.append(texts.SAMPLES.format(count=audited.uncharged_samples))
+    if audited.on_site is not None:
+        text = texts.ON_SITE_UNKNOWN if audited.on_site.worst_charged is None else texts.ON_SITE
+        lines.append(text.format_map(_on_site_json(audited.on_site)))
     if audited.noise is not None:
         lines.append(texts.NOISE.format(noise=audited.noise))
     if findings.pending:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 __all__ = [
     "CLOCK_AHEAD",
+    "COUNTED_SETS_NOT_CHECKED",
     "COUNTS_NOT_CHECKED",
+    "COUNTS_OF_SOME_NOT_CHECKED",
     "CRITERIA_HELP",
     "CRITERIA_NOT_CHECKED",
     "DIRECTORY_MISSING",
@@ -18,6 +20,9 @@ __all__ = [
     "FIGURES",
     "HAND_OVER_CARD",
     "ITEM",
+    "LEAKAGE",
+    "LEAKAGE_CLAIMED",
+    "LEDGERS_NOT_CHECKED",
     "LOG",
     "NOISE",
     "NOISE_NOT_CHECKED",
@@ -31,8 +36,13 @@ __all__ = [
     "NO_OVERSIGHT_KEY",
     "NO_OVERSIGHT_KEY_REMEDY",
     "NO_RECEIPTS",
+    "NO_SITE",
+    "NO_SITE_REMEDY",
     "OF_ALL",
     "OF_RESEARCHER",
+    "ON_SITE",
+    "ON_SITE_HELP",
+    "ON_SITE_UNKNOWN",
     "OPENINGS_HELP",
     "PENDING_HEAD",
     "PENDING_ITEM",
@@ -65,6 +75,12 @@ OPENINGS_HELP = (
     "On site: the folder of openings in the census home. Its noise is computed again with the oversight key that the auditor's "
     "config.toml names."
 )
+ON_SITE_HELP = (
+    "On site: the census home. Its samples and ledgers are read, never written, and held person by person against the log "
+    "that was handed in, whether its node serves or not."
+)
+NO_SITE = "is no home with samples and ledgers"
+NO_SITE_REMEDY = "Give the census home."
 NO_OVERSIGHT_KEY = "needs the oversight key, and the auditor's config.toml names none"
 NO_OVERSIGHT_KEY_REMEDY = "Say where it is: oversight under [keys], 'file:PATH' or 'env:NAME'."
 CRITERIA_HELP = "Health homes, on site: also what opens the commitment of every ticket to its criteria."
@@ -104,6 +120,15 @@ CLOCK_AHEAD = (
     "Expiries and ages from entry {entry} of the census log on: its clock was more than an hour ahead of its witness's."
 )
 COUNTS_NOT_CHECKED = "The exact count inside each opening: it is the census agency's word until samples and registry are looked at on site."
+COUNTS_OF_SOME_NOT_CHECKED = "The exact count of {count} of {all} charged answers: there is no opening, no sample or no registry to count it again with."
+COUNTED_SETS_NOT_CHECKED = (
+    "Whether the set inside an opening is whom the ledgers of persons left to be counted: the noise follows from it, and a replay on "
+    "site compares it."
+)
+LEDGERS_NOT_CHECKED = (
+    "What single persons were charged: that every charge fell on everybody in its sample, and on nobody whom it did not fit, is "
+    "the census agency's claim; only a replay on site, with its samples and ledgers, proves it."
+)
 PERSONS_NOT_CHECKED = "Samples, linkage and counts: they are never handed in, and are looked at on site."
 TICKETS_NOT_CHECKED = "Tickets and receipts of {count} of {all} charged questions: they were not handed in."
 CRITERIA_NOT_CHECKED = "Criteria of {count} of {all} charged questions: their commitments were not opened."
@@ -113,10 +138,23 @@ VERDICT_FAILED = "NOT VERIFIED: {count} {problems}; the first is {code} in {wher
 ENTRIES = "  entries    {census} of the census log, {health} of the health log"
 FIGURES = """\
   answers    {answers} charged, {released} released, {tickets} shown by researchers
-  leakage    {charged_units} of {cap} units of 2^-24 nat; no belief about anybody can have passed {worst_belief} ({max_belief} allowed)
+  leakage    {leakage}
   service    {state}, accounting {accounting}"""
+LEAKAGE = "{worst_units} of {cap} units of 2^-24 nat; no belief about anybody can have passed {worst_belief} ({max_belief} allowed)"
+LEAKAGE_CLAIMED = (
+    "at most {worst_units} of {cap} units of 2^-24 nat on anybody; no belief about anybody can have passed {worst_belief} "
+    "({max_belief} allowed), as the census agency claims"
+)
 SAMPLES = "  samples    {count} handed over and never charged"
 NOISE = "  noise      of {noise} answers computed again from what the log had committed to, and the same"
+ON_SITE = (
+    "  on site    {charges_checked} charges decided again person by person, {charges_erased} erased; nobody was charged more than "
+    "{worst_charged} units, so that no belief about anybody can have passed {worst_belief}"
+)
+ON_SITE_UNKNOWN = (
+    "  on site    {charges_checked} charges decided again person by person, {charges_erased} erased; what everybody was charged "
+    "in all could not be worked out"
+)
 PENDING_HEAD = "Under way, and no problem:"
 NOT_CHECKED_HEAD = "Could not be checked:"
 PROBLEMS_HEAD = "Problems:"

@@ -184,12 +184,16 @@ def certificate_fingerprint(pem: bytes) -> bytes:
 
 def _loaded(pem: bytes) -> x509.Certificate:
     try:
-        return x509.load_pem_x509_certificate(pem)
+        certificate = x509.load_pem_x509_certificate(pem)
     except x509.InvalidVersion as error:
         raise ValueError("the certificate is of no known version") from error
     except ValueError as error:
         # What the library says may quote all of it.
         raise ValueError("there is no certificate in PEM") from error
+    if certificate.serial_number <= 0:
+        # So far the library only warns of it.
+        raise ValueError("the certificate's serial number is not positive")
+    return certificate
 
 
 def _identity(certificate: x509.Certificate) -> Identity:

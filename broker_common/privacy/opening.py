@@ -78,6 +78,10 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """What the charge has to say of the set that was counted."""
         return self._commit(self.active_salt, self.active_set)
 
+    def states(self, exact: ExactCount) -> bool:
+        """Whether this is the count that the opening states. Nobody is told either of them."""
+        return self.count == exact.reveal_to_mechanism()
+
     def answer_hash(self, scale: int) -> str:
         """What the receipt has to say of the answer: the count, with the noise that follows from all the rest."""
         ticket_hash = bytes.fromhex(self.ticket)
@@ -85,7 +89,6 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             self._slot_secret,
             ticket_hash=ticket_hash,
             submitted_set=bytes.fromhex(self.submitted_set),
-            active_set=bytes.fromhex(self.active_set),
             scale=scale,
         )
         noisy = add_noise(ExactCount(self.count), scale, NoiseStream(seed))

@@ -10,7 +10,7 @@ import hashlib
 import math
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -30,7 +30,9 @@ __all__ = [
     "MAX_POLICY_BYTES",
     "MAX_SCALE",
     "MAX_SCALES",
+    "Accounting",
     "Policy",
+    "Unit",
     "Weakness",
     "parse_policy",
     "parse_signed_policy",
@@ -49,9 +51,11 @@ _MAX_SAMPLE_RETENTION_MS = 10 * _MAX_RETENTION_MS
 _Milliseconds = Annotated[int, Meta(ge=0, le=_MAX_DELAY_MS)]
 _Scale = Annotated[int, Meta(ge=1, le=MAX_SCALE)]
 # Ways of accounting, from the one that charges everybody for an answer to those that charge fewer people.
-_ACCOUNTINGS = ("strict", "per_person")
-# Whose budget a person's language counts for, from the one that charges most for an answer.
-_UNITS = ("household", "person")
+Accounting: TypeAlias = Literal["strict", "per_person"]
+_ACCOUNTINGS: tuple[Accounting, ...] = get_args(Accounting)
+# Whose language a budget protects, from the unit that is charged most for an answer.
+Unit: TypeAlias = Literal["household", "person"]
+_UNITS: tuple[Unit, ...] = get_args(Unit)
 # What keeps timing from telling; longer is safer. Tick 0 voids the others.
 _DELAYS = ("forward_delay_ms", "answer_delay_ms", "release_tick_ms")
 
@@ -69,13 +73,13 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # Version of this list of fields.
     format: Annotated[int, Meta(ge=2, le=2)] = 2
     # Who is charged for an answer: everyone (`strict`), or the people in its sample (`per_person`).
-    accounting: Literal["strict", "per_person"]
+    accounting: Accounting
     # Whose language one budget protects under `per_person`: a person's, or that of all who share a household.
-    unit: Literal["person", "household"] = "person"
+    unit: Unit = "person"
     # No belief about one person, starting from 1/2, may pass this. Exact decimal.
     max_belief: Annotated[str, Meta(max_length=MAX_BELIEF_CHARS)]
     # After so many answers, all questions and studies together, the service is shut down; 0: no such end.
-    max_answers: Annotated[int, Meta(ge=0, lt=2**32)] = 0
+    max_answers: Annotated[int, Meta(ge=0, le=2**32 - 1)] = 0
     # Noise scales that may be asked for, ascending.
     scales: Annotated[tuple[_Scale, ...], Meta(min_length=1, max_length=MAX_SCALES)]
     # The health node opens Count this long after Submit, whatever the cohort.

@@ -268,7 +268,10 @@ class CensusState(StoreState):
         )
         strict, total = policy.accounting == "strict", self.charged_units + event.units
         self._require(
-            entry, self.everyones_units + event.units <= policy.cap, "CAP_PASSED", "the sum of charges passes the cap"
+            entry,
+            self.everyones_units + event.units <= policy.cap,
+            "CAP_PASSED",
+            "what everybody was charged passes the cap",
         )
         self._require(
             entry, strict == (not event.ledger), "LEDGER_UNNAMED", "exactly a charge to persons names their ledgers"

@@ -78,7 +78,11 @@ def test_sample_configuration_is_loaded_as_a_node_does(tmp_path: Path, role: str
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Homes as `init` makes them, for ten people."""
     directory = tmp_path_factory.mktemp("deployment")
-    lay_out(directory, Plan(population=10, seed=1, max_belief="0.8", release_tick_ms=0), lambda _: lambda *_: None)
+    lay_out(
+        directory,
+        Plan(population=10, seed=1, accounting="strict", max_belief="0.8", release_tick_ms=0),
+        lambda _: lambda *_: None,
+    )
     return directory
 
 

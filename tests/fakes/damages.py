@@ -59,9 +59,9 @@ def damage(name: str, *problems: Expected) -> Callable[[Callable[[], Exports]], 
     return put
 
 
-def honest(answers: int = 1) -> History:
+def honest(answers: int = 1, **rules: Any) -> History:
     """A history in which everybody did what they should."""
-    history = History().begin()
+    history = History(rules=logs.policy(**rules)).begin()
     for _ in range(answers):
         history.answer()
     history.cosign()
@@ -672,6 +672,51 @@ def _() -> Exports:
     return history.exports()
 
 
+@damage("charge_to_persons_that_names_no_ledger", ("LEDGER_UNNAMED", "census", 10))
+def _() -> Exports:
+    history = honest(accounting="per_person")
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked, ledger="")
+    return finished(history, asked)
+
+
+@damage("charge_to_everyone_that_names_a_ledger", ("LEDGER_UNNAMED", "census", 10))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked, ledger=logs.hash_of(5))
+    return finished(history, asked)
+
+
+@damage("more_answers_than_allowed", ("SHUTDOWN_MISSING", "census", 8))
+def _() -> Exports:
+    history = History(rules=logs.policy(accounting="per_person", max_answers=1)).begin()
+    for _ in range(2):
+        asked = history.order()
+        history.submit(asked)
+        history.forward(asked)
+        history.charge(asked)
+    history.cosign()
+    return history.exports()
+
+
+@damage("persons_charged_after_everybody_had_the_cap", ("CAP_PASSED", "census", 10))
+def _() -> Exports:
+    history = History().begin()
+    for step in range(2):
+        asked = history.order(scale=1)
+        history.submit(asked)
+        history.forward(asked)
+        history.charge(asked)
+        history.cosign()
+        history.release(asked)
+        if not step:
+            # Whoever is charged now was charged for the answer before, which was charged to everybody.
+            history.adopt(logs.policy(accounting="per_person"), confirmed=True)
+    return history.exports()
+
+
 @damage("shutdown_nobody_ordered", ("ORDER_INVALID", "census", 10))
 def _() -> Exports:
     history = honest()
@@ -750,6 +795,28 @@ def _() -> Exports:
 def _() -> Exports:
     history = honest()
     history.write_census(logs.adopted(logs.policy(max_belief="0.9")))
+    return history.exports()
+
+
+@damage("persons_instead_of_everyone_nobody_confirmed", ("CHARGE_LOWERED", "census", 10))
+def _() -> Exports:
+    history = honest()
+    history.adopt(logs.policy(accounting="per_person"))
+    history.answer()
+    return history.exports()
+
+
+@damage("persons_instead_of_households_nobody_confirmed", ("CHARGE_LOWERED", "census", 10))
+def _() -> Exports:
+    history = honest(accounting="per_person", unit="household")
+    history.adopt(logs.policy(accounting="per_person"))
+    return history.exports()
+
+
+@damage("more_answers_nobody_confirmed", ("ANSWERS_RAISED", "census", 10))
+def _() -> Exports:
+    history = honest(max_answers=5)
+    history.adopt(logs.policy())
     return history.exports()
 
 

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -45,6 +45,7 @@ __all__ = [
     "Up",
     "make",
     "node_pids",
+    "persons",
     "run",
     "run_here",
     "wait_until",
@@ -125,6 +126,11 @@ def wait_until(holds: Callable[[], bool], what: str, *, seconds: float = _READY_
         time.sleep(_LOOK_SECONDS)
 
 
+def persons(records: Iterable[Person]) -> int:
+    """How many people these linked records are about."""
+    return len({record["person_id"] for record in records})
+
+
 def node_pids(directory: Path) -> dict[str, int]:
     """The processes that serve a home of this deployment, by role; found by their command lines."""
     found = {}
@@ -138,9 +144,11 @@ def node_pids(directory: Path) -> dict[str, int]:
     return found
 
 
-def make(directory: Path, *options: str, population: int = 2000, tick_ms: int = 0) -> Deployment:
-    """`tripartite init`; tick 0 unless told otherwise, because time is not what most tests are about."""
-    words = ["--population", str(population), "--release-tick-ms", str(tick_ms), *options]
+def make(
+    directory: Path, *options: str, population: int = 2000, tick_ms: int = 0, accounting: str = "strict"
+) -> Deployment:
+    """`tripartite init`; tick 0 and strict unless told otherwise: most tests are about neither time nor single people."""
+    words = ["--population", str(population), "--release-tick-ms", str(tick_ms), "--accounting", accounting, *options]
     assert run("init", directory, *words, "--json").result["directory"] == str(directory)
     return Deployment(directory)
 
@@ -258,7 +266,7 @@ class Deployment:
         return ledger_rules.Note(rows[0][0])
 
     def people(self) -> list[Person]:
-        """Everyone whose records link, health and census columns side by side, from the source files."""
+        """Every health record that links, health and census columns side by side, from the source files."""
         with (self.home("census") / "people.csv").open(encoding="utf-8", newline="") as file:
             census = {row["health_card"]: row for row in csv.DictReader(file) if row["health_card"]}
         with (self.home("health") / "people.csv").open(encoding="utf-8", newline="") as file:

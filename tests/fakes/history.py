@@ -220,6 +220,13 @@ class History:
         self.cosigned["health"] = self.census.cosigner().cosign(self.health.note(), time_s)
         return self.cosigned["census"]
 
+    def adopt(self, rules: Policy, *, confirmed: bool = False) -> int:
+        """Other rules from here on, with the operator's confirmation or without."""
+        state = logs.census_state()
+        state.origin, state.size, state.policy_hash = logs.ORIGIN, self.census.size, self.census.policy
+        self.rules = rules
+        return self.write_census(logs.confirmed(state, rules) if confirmed else logs.adopted(rules))
+
     def order(self, **changes: Any) -> Asked:
         """A ticket for the next noise slot, under the newest cosigned checkpoint."""
         number = next(self._numbers)
@@ -291,7 +298,7 @@ class History:
             "manifest": logs.hash_of(asked.number),
             "submitted": opening.submitted,
             "active": opening.active,
-            "ledger": "",
+            "ledger": "" if self.rules.accounting == "strict" else hash_bytes(b"ledger %d" % asked.number).hex(),
             "total": self.total,
         }
         asked.charge = Charged(**fields | changes)

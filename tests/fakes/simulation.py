@@ -73,7 +73,9 @@ When: TypeAlias = Literal["before", "after"]
 
 def make_template(folder: Path, accounting: str = "strict") -> Path:
     """A deployment with two researchers; simulations begin with copies of it."""
-    plan = Plan(population=_POPULATION, seed=1, max_belief="0.75", release_tick_ms=200, delay_ms=250)
+    plan = Plan(
+        population=_POPULATION, seed=1, accounting="strict", max_belief="0.75", release_tick_ms=200, delay_ms=250
+    )
     lay_out(folder, plan, lambda _: lambda _done, _total: None)
     (folder / "researcher").rename(folder / "researcher-1")
     shutil.rmtree(folder / "auditor")
@@ -468,7 +470,6 @@ class Simulation:
                 slot_secret,
                 ticket_hash=bytes.fromhex(row["ticket"]),
                 submitted_set=row["submitted_set"],
-                active_set=row["active_set"],
                 scale=body.scale,
             )
             question = question_from_wire(body.question, CENSUS_DICTIONARY)

@@ -412,7 +412,7 @@ def test_every_system_call_of_the_witness_store(
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four homes for a hundred people."""
     directory = tmp_path_factory.mktemp("durable") / "deployment"
-    plan = Plan(population=100, seed=1, max_belief="0.75", release_tick_ms=0)
+    plan = Plan(population=100, seed=1, accounting="strict", max_belief="0.75", release_tick_ms=0)
     lay_out(directory, plan, lambda _: lambda _done, _total: None)
     return directory
 
@@ -496,7 +496,7 @@ def test_commit_of_a_policy(deployment: Path, monkeypatch: pytest.MonkeyPatch, h
 @WAYS
 def test_commit_of_a_shutdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: bool) -> None:
     """Shut or not, the log says; the command given again shuts it once."""
-    plan = Plan(population=10, seed=1, max_belief="0.75", release_tick_ms=0)
+    plan = Plan(population=10, seed=1, accounting="strict", max_belief="0.75", release_tick_ms=0)
     lay_out(tmp_path / "deployment", plan, lambda _: lambda _done, _total: None)
     home = tmp_path / "deployment" / "census"
     command = ("census", "shutdown", "--home", home, "--reason", "a drill", "--json")

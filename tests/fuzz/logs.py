@@ -315,6 +315,7 @@ def _census_log_seeds() -> dict[str, bytes]:
         _line(4, logs.charged(1, scale=1), policy),
         _line(5, logs.charged(2, before=price_units(1), scale=30), policy),
     ]
+    persons = logs.policy(accounting="per_person")
     expired = Expired(ticket=logs.hash_of(1))
     afresh = logs.slots(3, count=1, void_below=3)
     return {
@@ -329,6 +330,17 @@ def _census_log_seeds() -> dict[str, bytes]:
         ),
         "expired": b"\n".join([*lines[:6], _line(6, expired, policy, after_ms=logs.policy().answer_retention_ms)]),
         "weaker": b"\n".join([*lines[:3], _line(3, weaker, policy)]),
+        "persons": b"\n".join(
+            [
+                lines[0],
+                _line(1, logs.adopted(persons)),
+                _line(2, logs.loaded(), persons.hash.hex()),
+                _line(3, logs.slots(count=3), persons.hash.hex()),
+                _line(4, logs.charged(1, scale=1, ledger=logs.hash_of(5)), persons.hash.hex()),
+                _line(5, logs.charged(2, before=price_units(1), scale=1, ledger=logs.hash_of(6)), persons.hash.hex()),
+            ]
+        ),
+        "bad ledger": b"\n".join([*lines[:4], _line(4, logs.charged(1, ledger=logs.hash_of(5)), policy)]),
         "afresh": b"\n".join([*lines[:5], _line(5, afresh, policy), _line(6, _release(known + 6), policy)]),
         "bad void": b"\n".join([*lines[:4], _line(4, afresh, policy), _line(5, logs.charged(1), policy)]),
         "bad gap": b"\n".join([*lines[:4], _line(4, logs.slots(4), policy)]),

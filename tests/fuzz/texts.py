@@ -355,10 +355,15 @@ def _check_policy(policy: Policy, data: bytes) -> None:
 
 
 def _policy_seeds() -> dict[str, bytes]:
-    document = make_policy().document
+    document, persons = make_policy().document, make_policy(accounting="per_person").document
     return {
         "usual": document,
         "narrow": make_policy(max_belief="0.50001", scales=(50, 10**6)).document,
+        "persons": persons,
+        "households": persons.replace(b'"unit":"person"', b'"unit":"household"').replace(
+            b'"max_answers":0', b'"max_answers":7'
+        ),
+        "bad unit": document.replace(b'"unit":"person"', b'"unit":"household"'),
         "bad order": document.replace(b"2,3,", b"3,2,"),
         "bad limit": document.replace(b'"0.8"', b'"0.' + b"9" * 60 + b'"'),
     }

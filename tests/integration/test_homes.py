@@ -64,7 +64,7 @@ HOMES: dict[str, type[CensusHome | HealthHome | ResearcherHome]] = {
 @pytest.fixture
 def deployment(tmp_path: Path) -> Path:
     """Four homes for a hundred people, without waiting."""
-    plan = Plan(population=100, seed=1, max_belief="0.75", release_tick_ms=0)
+    plan = Plan(population=100, seed=1, accounting="strict", max_belief="0.75", release_tick_ms=0)
     lay_out(tmp_path / "deployment", plan, lambda _: lambda _done, _total: None)
     return tmp_path / "deployment"
 

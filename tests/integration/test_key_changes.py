@@ -37,7 +37,7 @@ EVERY_KEY = [(role, purpose) for role in HOMES for purpose in PURPOSES[role]]
 # When the keys of log and card end is for the log's own time to say.
 ENDING = [(role, purpose) for role, purpose in EVERY_KEY if purpose not in {SAMPLING, "log", "identity"}]
 DAY_MS = 86_400_000
-PLAN = Plan(population=10, seed=1, max_belief="0.75", release_tick_ms=0)
+PLAN = Plan(population=10, seed=1, accounting="strict", max_belief="0.75", release_tick_ms=0)
 
 
 @pytest.fixture

@@ -62,6 +62,7 @@ PARTS_OF = {
             "samples",
             "ledgers",
             "slots",
+            "ledgers",
             "openings",
             "store",
             "witness store",

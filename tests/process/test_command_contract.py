@@ -50,7 +50,7 @@ DOCUMENTED = {
     "census load": "--home --json --max-rejected --release",
     "census relink": "--home --json --new-key --key-file",
     "census serve": "--home",
-    "census status": "--home --json",
+    "census status": "--home --json --report --plot",
     "census policy": "--home --json",
     "census policy show": "--home --json",
     "census policy propose": "--home --json --max-belief --scales --release-tick-ms --forward-delay-ms --answer-delay-ms "

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import sqrt
 
 import pytest
-from fakes.deployment import FRENCH, Deployment, make
+from fakes.deployment import FRENCH, Deployment, make, persons
 
 from broker_common.privacy.discrete_laplace import margin
 from researcher_node.answers import AskedQuestion
@@ -78,7 +78,7 @@ def test_every_count_is_the_true_one_but_for_the_noise(precise: Deployment) -> N
     people = precise.people()
     assert len(people) > 1500
     asked = [(where, count) for where, _ in CASES for count, _ in QUESTIONS]
-    true = [sum(cased(p) and counted(p) for p in people) for _, cased in CASES for _, counted in QUESTIONS]
+    true = [persons(p for p in people if cased(p) and counted(p)) for _, cased in CASES for _, counted in QUESTIONS]
     assert sum(count > 3 * FARTHEST for count in true) > len(true) / 2, "most counts must be large enough to tell"
     noisy = counts(precise, asked)
     far = [(*q, t, n) for q, t, n in zip(asked, true, noisy, strict=True) if abs(n - t) > FARTHEST]
@@ -87,7 +87,7 @@ def test_every_count_is_the_true_one_but_for_the_noise(precise: Deployment) -> N
 
 def test_a_fraction_takes_each_person_with_its_probability_and_always_the_same(precise: Deployment) -> None:
     """Half of everyone is half within six standard deviations; asked again, it is the same half."""
-    size = len(precise.people())
+    size = persons(precise.people())
     words = ("--scale", "1", "--fraction", "0.5")
     halves = [precise.ask("age >= 0", "all", *words).result["noisy_count"] for _ in range(2)]
     assert abs(halves[0] - size / 2) <= 6 * sqrt(size / 4) + FARTHEST

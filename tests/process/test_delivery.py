@@ -34,7 +34,7 @@ class ShortQuotes(Plan):
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """Census and health node; a test that wants an inbox opens one. Answers leave at ticks, so there is time to leave."""
     directory = tmp_path_factory.mktemp("delivery") / "deployment"
-    plan = ShortQuotes(population=100, seed=1, max_belief="0.8", release_tick_ms=200, delay_ms=200)
+    plan = ShortQuotes(population=100, seed=1, accounting="strict", max_belief="0.8", release_tick_ms=200, delay_ms=200)
     lay_out(directory, plan, lambda _: lambda _done, _total: None)
     deployment = Deployment(directory)
     with deployment.node("census"), deployment.node("health"):

@@ -12,7 +12,10 @@ from fakes.deployment import Deployment, run, run_here
 
 pytestmark = pytest.mark.process
 
-EXPLICIT = ("--population", "50", "--seed", "7", "--max-belief", "0.75", "--release-tick-ms", "20")
+EXPLICIT = (
+    *("--population", "50", "--seed", "7", "--accounting", "strict"),
+    *("--max-belief", "0.75", "--release-tick-ms", "20"),
+)
 SECRET_SUFFIXES = (".key",)
 DATA_OF_PEOPLE = ("people.csv", "journal.db")
 # What `python -c` runs: the program, where one package cannot be found.
@@ -60,6 +63,15 @@ def test_init_makes_four_homes_with_both_nodes_loaded(made: Deployment) -> None:
     assert (policy["max_belief"], policy["release_tick_ms"]) == ("0.75", 20)
     for role in ("health", "census"):
         assert (made.home(role) / "people.csv").read_text().startswith("health_card,")
+
+
+def test_people_are_charged_for_their_own_samples_unless_told_otherwise(tmp_path: Path) -> None:
+    """The default is a budget per person, without an end to answers; samples are kept for an audit for 90 days."""
+    result = run_here("init", tmp_path / "d", "--population", "10", "--json").result
+    assert result["accounting"] == "per_person"
+    policy = Deployment(tmp_path / "d").json("census", "policy")
+    assert [policy[name] for name in ("accounting", "unit", "max_answers")] == ["per_person", "person", 0]
+    assert policy["sample_retention_ms"] == 90 * 86_400_000
 
 
 def test_the_seed_decides_who_is_made_up(made: Deployment, tmp_path: Path) -> None:

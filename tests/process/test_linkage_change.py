@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.deployment import FRENCH, Deployment, Outcome, make, run, run_here
+from fakes.deployment import FRENCH, Deployment, Outcome, make, persons, run, run_here
 
 from broker_common.errors import BrokerError
 
@@ -62,7 +62,7 @@ def chain(deployment: Deployment, role: str) -> str:
 def verify_count(deployment: Deployment, question: str = "all") -> None:
     """The answer is that of plain Python on the sources, up to noise: a wrong chain links nobody."""
     linked = deployment.people()
-    true = len(linked) if question == "all" else sum(person["mother_tongue"] == "French" for person in linked)
+    true = persons(person for person in linked if question == "all" or person["mother_tongue"] == "French")
     assert len(linked) > 3 * FAR
     (answer,) = deployment.ask_all([("age >= 0", question)], scale=1)
     assert abs(getattr(answer, "noisy_count", -1000) - true) <= FAR, answer

@@ -1,17 +1,21 @@
 """An adversary who chooses scales, policies, repetitions, shutdowns and reopenings cannot pass what was confirmed.
 
 The machine keeps its own ledger in exact fractions of a nat, by the paper's formula, and shares no accounting with the
-product. Whatever it offers, what the log accepts stays within ln(param) of the highest limit that the operator confirmed,
-the first policy's included, and nothing is charged while the service is shut. Orders signed at one place are kept and
-offered again at others. Every charge takes a noise slot that was committed to before, that is not void, and that no other
-charge has taken.
+product. It changes between strict and per-person accounting, and between numbers of answers. Whatever it offers, what the log
+accepts for everybody stays within ln(param) of the highest limit that the operator confirmed, the first policy's included:
+under strict accounting that is every answer there ever was, under per-person accounting what strict accounting has charged.
+Nothing is charged while the service is shut, and no answer beyond those that the policy in force allows. Orders signed at one
+place are kept and offered again at others. Every charge takes a noise slot that was committed to before, that is not void, and
+that no other charge has taken.
 """
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
+from fakes import ledger_rules
 from fakes.logs import (
     adopted,
     beginning,
@@ -40,11 +44,48 @@ from broker_common.tlog.replay import ReplayError, replay
 NATS = {"0.6": Fraction("0.4054651082"), "0.7": Fraction("0.8472978604"), "0.8": Fraction("1.3862943612")}
 SCALES = (1, 2, 3, 7, 30, 50)
 ADMISSIBLE = {"0.6": (3, 7, 30, 50), "0.7": (2, 3, 30), "0.8": SCALES}
+# 0: no end.
+ANSWERS = (0, 3, 8)
 
 
-def rules(max_belief: str) -> Policy:
-    """A policy with this limit."""
-    return policy(max_belief=max_belief, scales=ADMISSIBLE[max_belief])
+class Rules(NamedTuple):
+    """What the adversary chooses of a policy."""
+
+    limit: str
+    accounting: str
+    unit: str
+    answers: int
+
+    @property
+    def policy(self) -> Policy:
+        """The same as a policy."""
+        return policy(
+            max_belief=self.limit,
+            scales=ADMISSIBLE[self.limit],
+            accounting=self.accounting,
+            unit=self.unit,
+            max_answers=self.answers,
+        )
+
+    @property
+    def is_strict(self) -> bool:
+        return self.accounting == "strict"
+
+    def weakens(self, before: Rules) -> bool:
+        """Whether more may be learned under it than under the rules before."""
+        households = before.unit == "household" and self.unit == "person"
+        more = before.answers > 0 and (self.answers == 0 or self.answers > before.answers)
+        persons = before.is_strict and not self.is_strict
+        return NATS[self.limit] > NATS[before.limit] or persons or households or more
+
+
+# Strict accounting knows no households.
+CHOICES = st.builds(
+    lambda limit, kind, answers: Rules(limit, kind[0], kind[1], answers),
+    st.sampled_from(sorted(NATS)),
+    st.sampled_from([("strict", "person"), ("per_person", "person"), ("per_person", "household")]),
+    st.sampled_from(ANSWERS),
+)
 
 
 class Overspending(RuleBasedStateMachine):
@@ -54,11 +95,13 @@ class Overspending(RuleBasedStateMachine):
         super().__init__()
         self.state = census_state()
         self.log: list[Entry] = []
+        # On all answers, and on those that were charged to everybody.
         self.spent = Fraction(0)
+        self.spent_by_all = Fraction(0)
         # What the operator signed, and for which entry.
         self.orders: list[tuple[int, Event]] = []
-        # The limit in force, and the highest budget that was ever confirmed.
-        self.limit = ""
+        # What is in force, and the highest budget that was ever confirmed.
+        self.in_force = Rules("", "strict", "person", 0)
         self.highest = Fraction(0)
         self.next_number = 0
         # Noise slots that may still be charged, and how many were ever committed to.
@@ -84,6 +127,9 @@ class Overspending(RuleBasedStateMachine):
             case Charged():
                 # KeyError: it was never open, or is not any more.
                 self.open_slots.remove(event.slot)
+                assert bool(event.ledger) != self.in_force.is_strict
+                self.spent += Fraction(1, event.scale)
+                self.spent_by_all += Fraction(1, event.scale) if self.in_force.is_strict else 0
         return True
 
     def next_charge(self, scale: int = 30, **changes: Any) -> Charged:
@@ -91,22 +137,35 @@ class Overspending(RuleBasedStateMachine):
         if not self.open_slots:
             self.offer(slots(self.committed))
         number, self.next_number = self.next_number, self.next_number + 1
-        slot = min(self.open_slots, default=self.committed)
-        return charged(number, before=self.state.charged_units, scale=scale, **{"slot": slot} | changes)
+        fields = {"slot": min(self.open_slots, default=self.committed), "ledger": self.ledger}
+        return charged(number, before=self.state.charged_units, scale=scale, **fields | changes)
 
-    @initialize(max_belief=st.sampled_from(sorted(NATS)))
-    def open(self, max_belief: str) -> None:
+    @property
+    def ledger(self) -> str:
+        """What an honest charge says of the ledgers of persons."""
+        return "" if self.in_force.is_strict else hash_of(5)
+
+    @property
+    def spent_for(self) -> Fraction:
+        """What counts for everybody under the rules in force."""
+        return self.spent if self.in_force.is_strict else self.spent_by_all
+
+    @initialize(rules=CHOICES)
+    def open(self, rules: Rules) -> None:
         for event in beginning():
             assert self.offer(event)
-        assert self.offer(adopted(rules(max_belief)))
+        assert self.offer(adopted(rules.policy))
         assert self.offer(loaded())
         assert self.offer(slots())
-        self.limit, self.highest = max_belief, NATS[max_belief]
+        self.in_force, self.highest = rules, NATS[rules.limit]
 
     @rule(scale=st.sampled_from(SCALES))
     def charge(self, scale: int) -> None:
-        if self.offer(self.next_charge(scale)):
-            self.spent += Fraction(1, scale)
+        self.offer(self.next_charge(scale))
+
+    @rule()
+    def charge_the_others(self) -> None:
+        assert not self.offer(self.next_charge(ledger=hash_of(5) if self.in_force.is_strict else ""))
 
     @rule(scale=st.sampled_from(SCALES), times=st.sampled_from([2, 5, 60]))
     def charge_until_refused(self, scale: int, times: int) -> None:
@@ -122,7 +181,6 @@ class Overspending(RuleBasedStateMachine):
         lies |= {"total": before + units} if change != "units" else {}
         if self.offer(structs.replace(honest, **lies)):
             assert units == honest.units
-            self.spent += Fraction(1, scale)
 
     @precondition(lambda self: self.state.tickets)
     @rule(number=st.integers(0, 50), part=st.sampled_from(["ticket", "query", "slot"]))
@@ -135,8 +193,7 @@ class Overspending(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 200))
     def charge_any_slot(self, number: int) -> None:
-        if self.offer(self.next_charge(slot=number)):
-            self.spent += Fraction(1, 30)
+        self.offer(self.next_charge(slot=number))
 
     @rule(ahead=st.integers(-2, 2), void=st.integers(-70, 2), count=st.integers(1, 40))
     def commit_to_slots(self, ahead: int, void: int, count: int) -> None:
@@ -144,19 +201,30 @@ class Overspending(RuleBasedStateMachine):
         if self.offer(slots(first, count=count, void_below=void_below)):
             assert void_below <= first
 
-    @rule(max_belief=st.sampled_from(sorted(NATS)))
-    def adopt(self, max_belief: str) -> None:
-        if self.offer(adopted(rules(max_belief))):
-            assert NATS[max_belief] <= NATS[self.limit]
-            self.limit = max_belief
+    @rule(rules=CHOICES)
+    def adopt(self, rules: Rules) -> None:
+        if self.offer(adopted(rules.policy)):
+            assert not rules.weakens(self.in_force)
+            self.in_force = rules
 
-    @rule(max_belief=st.sampled_from(sorted(NATS)))
-    def confirm(self, max_belief: str) -> None:
-        event = confirmed(self.state, rules(max_belief))
+    @rule(rules=CHOICES)
+    def confirm(self, rules: Rules) -> None:
+        event = confirmed(self.state, rules.policy)
         self.orders.append((self.state.size, event))
         if self.offer(event):
-            assert NATS[max_belief] > NATS[self.limit]
-            self.limit, self.highest = max_belief, max(self.highest, NATS[max_belief])
+            assert rules.weakens(self.in_force)
+            self.in_force, self.highest = rules, max(self.highest, NATS[rules.limit])
+
+    @rule(scale=st.sampled_from(SCALES), times=st.sampled_from([1, 2, 5]))
+    def go_to_persons_and_back(self, scale: int, times: int) -> None:
+        """What is charged to persons meanwhile is not forgotten when everybody is charged again."""
+        strict = self.in_force._replace(accounting="strict", unit="person")
+        persons = strict._replace(accounting="per_person")
+        for rules in (strict, persons, strict):
+            self.adopt(rules)
+            self.confirm(rules)
+            self.reopen()
+            self.charge_until_refused(scale, times)
 
     @rule()
     def reopen(self) -> None:
@@ -165,7 +233,9 @@ class Overspending(RuleBasedStateMachine):
         was_shut = self.state.shut_down
         if self.offer(event):
             assert was_shut
-            assert any(self.spent + Fraction(1, scale) <= NATS[self.limit] for scale in ADMISSIBLE[self.limit])
+            limit = NATS[self.in_force.limit]
+            assert any(self.spent_for + Fraction(1, scale) <= limit for scale in ADMISSIBLE[self.in_force.limit])
+            assert not 0 < self.in_force.answers <= len(self.state.tickets)
 
     @rule()
     def pause(self) -> None:
@@ -204,7 +274,8 @@ class Overspending(RuleBasedStateMachine):
     def never_more_than_the_largest_confirmed_cap(self) -> None:
         """The promise, in exact nats; the machine keeps the very charges that the state holds."""
         if self.log:
-            assert self.spent <= self.highest
+            assert self.spent_by_all <= self.highest
+            assert self.spent_by_all <= Fraction(self.state.common_units, UNITS_PER_NAT)
             assert self.spent <= Fraction(self.state.charged_units, UNITS_PER_NAT)
             assert self.spent == sum(
                 (Fraction(1, ticket.charge.scale) for ticket in self.state.tickets.values()), Fraction(0)
@@ -214,7 +285,16 @@ class Overspending(RuleBasedStateMachine):
     def a_lowered_cap_admits_nothing_beyond_it(self) -> None:
         """A charge that does not fit the limit in force is never taken, whatever an older limit allowed."""
         if self.log and isinstance(self.log[-1].event, Charged):
-            assert self.spent <= NATS[self.limit]
+            # Beside what was everybody's before, a charge to persons has to fit even for who was in no sample yet.
+            own = 0 if self.in_force.is_strict else Fraction(1, self.log[-1].event.scale)
+            assert self.spent_for + own <= NATS[self.in_force.limit]
+            assert not 0 < self.in_force.answers < len(self.state.tickets)
+
+    @invariant()
+    def the_last_allowed_answer_ends_the_service(self) -> None:
+        """Nothing but the shutdown can follow on it, and it stays shut until more answers are allowed."""
+        if self.log and 0 < self.in_force.answers <= len(self.state.tickets):
+            assert self.state.shut_down or self.state.must_shut_down
 
     @invariant()
     def the_log_replays_to_the_same_state(self) -> None:
@@ -223,6 +303,14 @@ class Overspending(RuleBasedStateMachine):
         assert again.summary() == self.state.summary()
         assert again.tickets == self.state.tickets
         assert set(again.open_slots) == set(self.state.open_slots) == self.open_slots
+
+    def teardown(self) -> None:
+        """What the product takes, plain Python over the JSON takes too, and adds up to the same two sums."""
+        if self.log and not self.state.must_shut_down:
+            ledger = ledger_rules.read_census([json.loads(encode_entry(entry)) for entry in self.log])
+            assert ledger.charged == self.state.charged_units
+            assert ledger.common == self.state.common_units
+            assert (ledger.is_shut, ledger.anything_fits) == (self.state.shut_down, self.state.anything_fits)
 
     @invariant()
     def what_is_out_is_part_of_what_was_charged(self) -> None:

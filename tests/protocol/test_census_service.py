@@ -707,6 +707,15 @@ async def test_what_remains_depends_on_charges_alone(world: World, service: Cens
         assert quoted.remaining == answers_left(world.policy.cap, number * price_units(30), 30)
 
 
+async def test_what_remains_is_not_told_where_people_differ(tmp_path: Path, stop: StopSignal) -> None:
+    """Under per-person accounting the field is absent, not 0; the price and the margin are told as ever."""
+    world = World(tmp_path, make_policy(accounting="per_person"))
+    quoted = await quote(CensusService(world.census, PATIENT, stop))
+    assert not quoted.HasField("remaining")
+    assert (quoted.charged, quoted.margin_95) == (price_units(30), 90)
+    world.close()
+
+
 # --- shut ------------------------------------------------------------------------------------------------------------
 
 

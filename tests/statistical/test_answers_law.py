@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from fakes.deployment import make
+from fakes.deployment import make, persons
 from scipy.stats import chi2, norm
 
 from broker_common.privacy.discrete_laplace import probability
@@ -82,7 +82,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
     """1,500 answers, eight questions at a time."""
     deployment = make(tmp_path_factory.mktemp("law") / "deployment", "--max-belief", MAX_BELIEF)
     people = deployment.people()
-    exact = [sum(map(study.holds, people)) for study in STUDIES]
+    exact = [persons(filter(study.holds, people)) for study in STUDIES]
     asked = [number % len(STUDIES) for number in range(ANSWERS)]
     with deployment.node("census"), deployment.node("health"):
         began = time.perf_counter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import logs
@@ -15,7 +16,7 @@ from fakes.randomness import SeededRandomness
 
 from broker_common.audit import texts
 from broker_common.audit.audit import Audited, replay_parts, verify_parts
-from broker_common.audit.codes import CODES, REPLAY
+from broker_common.audit.codes import CODES, ON_SITE, REPLAY
 from broker_common.audit.findings import MOST_PROBLEMS, Findings
 from broker_common.audit.handed_in import FolderPart
 from broker_common.audit.home import AuditorHome
@@ -74,6 +75,98 @@ def test_an_honest_history_holds_and_its_leakage_is_added_up_anew(home: AuditorH
     assert report["pending"] == []
     assert any("oversight key" in text for text in report["not_checked"])
     assert report_text(audited).splitlines()[0] == "Everything that was handed in holds."
+
+
+PRICE = price_units(1)
+PERSONS = logs.policy(accounting="per_person")
+HOUSEHOLDS = logs.policy(accounting="per_person", unit="household")
+
+
+def leakage(history: History, home: AuditorHome) -> dict[str, Any]:
+    """What a replay says of it; everything else holds."""
+    history.cosign()
+    audited = replayed(history.exports(), home)
+    assert codes(audited) == []
+    report = report_json(audited)
+    claimed = report["leakage"]["claimed"]
+    assert any("only a replay on site" in text for text in report["not_checked"]) == claimed
+    assert ("as the census agency claims" in report_text(audited)) == claimed
+    return {**report["leakage"], "worst_belief": report["worst_belief"]}
+
+
+def test_what_single_persons_were_charged_is_reported_as_claimed(home: AuditorHome) -> None:
+    """Somebody in every sample can have been charged for every answer that fitted, and no more than the cap."""
+    history = History(rules=PERSONS).begin()
+    assert leakage(history, home) | {"state": ""} == {
+        "accounting": "per_person",
+        "unit": "person",
+        "max_belief": "0.8",
+        "param": 4.0,
+        "cap": PERSONS.cap,
+        "charged_units": 0,
+        "worst_units": 0,
+        "claimed": False,
+        "answers": 0,
+        "released": 0,
+        "state": "",
+        "worst_belief": 0.5,
+    }
+    history.answer(scale=1)
+    once = leakage(history, home)
+    assert (once["worst_units"], once["worst_belief"], once["claimed"]) == (PRICE, 0.73106, True)
+    for _ in range(3):
+        history.answer(scale=1)
+    often = leakage(history, home)
+    assert (often["charged_units"], often["worst_units"]) == (4 * PRICE, PERSONS.cap)
+    assert often["worst_belief"] == 0.8
+
+
+def test_strict_figures_are_proved_and_not_claimed(home: AuditorHome) -> None:
+    """Everybody is charged for everything: the sum is the ceiling, and nothing about it is anybody's word."""
+    found = leakage(honest(5), home)
+    assert (found["worst_units"], found["claimed"]) == (found["charged_units"], False)
+
+
+def test_a_ceiling_follows_the_caps_that_charges_were_made_under(home: AuditorHome) -> None:
+    """A lowered cap takes back nothing, a raised one adds only what is charged under it, and a confirmed one counts."""
+    history = History(rules=PERSONS).begin()
+    history.answer(scale=1)
+    lower = logs.policy(accounting="per_person", max_belief="0.6")
+    higher = logs.policy(accounting="per_person", max_belief="0.9")
+    history.adopt(lower)
+    history.answer()
+    # Nothing of it can have fitted whoever was charged before; whoever was not has come to less.
+    assert leakage(history, home)["worst_units"] == PRICE
+    history.adopt(higher, confirmed=True)
+    assert leakage(history, home)["worst_units"] == PRICE
+    history.answer(scale=1)
+    assert leakage(history, home)["worst_units"] == 2 * PRICE
+    history.answer(scale=1)
+    assert leakage(history, home)["worst_units"] == higher.cap < 3 * PRICE
+    history.adopt(PERSONS)
+    found = leakage(history, home)
+    assert (found["cap"], found["worst_units"]) == (PERSONS.cap, higher.cap)
+
+
+def test_a_ceiling_goes_on_from_one_accounting_to_the_other(home: AuditorHome) -> None:
+    """Strict charges fall on everybody, on top of what somebody was charged as a person before, and below it after."""
+    history = History(rules=PERSONS).begin()
+    history.answer(scale=2)
+    history.adopt(logs.policy())
+    history.answer(scale=30)
+    history.adopt(PERSONS, confirmed=True)
+    history.answer(scale=30)
+    found = leakage(history, home)
+    assert found["worst_units"] == found["charged_units"] == price_units(2) + 2 * price_units(30)
+    assert found["claimed"]
+
+
+def test_a_household_may_have_been_charged_up_to_the_cap_by_one_answer(home: AuditorHome) -> None:
+    """How many of its people were in the sample stands nowhere: the cap is all that can be said."""
+    history = History(rules=HOUSEHOLDS).begin()
+    history.answer()
+    found = leakage(history, home)
+    assert (found["unit"], found["worst_units"], found["claimed"]) == ("household", HOUSEHOLDS.cap, True)
 
 
 def test_a_log_of_several_bundles_holds(home: AuditorHome) -> None:
@@ -656,6 +749,8 @@ def test_every_code_is_found_by_some_damage_or_said_why_not() -> None:
         *("FILE_UNUSABLE", "TOO_MANY_PROBLEMS"),
         # What a census agency keeps sealed: `test_openings`.
         *("OPENING_UNREADABLE", "OPENING_DIFFERS", "NOISE_WRONG"),
+        # Private stores: `test_on_site` of the census node.
+        *ON_SITE,
         # Rules of the logs, which the tests of `broker_common.tlog` break one by one.
         *REPLAY,
     }

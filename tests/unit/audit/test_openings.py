@@ -109,6 +109,27 @@ def test_noise_that_was_chosen_by_choosing_the_set_is_found(history: History, ho
     assert audit.noise == 3
 
 
+def test_whom_the_ledgers_dropped_is_said_to_be_looked_at_on_site(home: AuditorHome) -> None:
+    """Where persons are charged fewer may be counted than were submitted: proved is the noise of the set that is opened."""
+    history = honest(1, accounting="per_person")
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked, counted=hash_bytes(b"those whom it fits"))
+    history.report_charge(asked)
+    history.cosign()
+    history.release(asked)
+    history.deliver(asked)
+    history.settle(asked)
+    history.receive(asked)
+    history.cosign()
+    audit = audited(home, history.exports(), history.openings(KEY.sealing_key))
+    assert (found(audit), audit.noise) == ([], 2)
+    assert any("whom the ledgers of persons left to be counted" in text for text in audit.findings.not_checked)
+    audit = audited(home, honest(1).exports(), honest(1).openings(KEY.sealing_key))
+    assert not any("ledgers" in text for text in audit.findings.not_checked)
+
+
 def test_the_count_in_an_opening_is_said_to_be_the_agencys_word(history: History, home: AuditorHome) -> None:
     """Everybody who reads that the noise is proved reads also what is not."""
     audit = audited(home, history.exports(), history.openings(KEY.sealing_key))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from fakes.logs import (
@@ -12,6 +12,7 @@ from fakes.logs import (
     census_state,
     charged,
     confirmed,
+    hash_of,
     loaded,
     policy,
     released,
@@ -22,13 +23,15 @@ from fakes.logs import (
 
 from broker_common.errors import RefusedError
 from broker_common.privacy.accounting import answers_left, price_units
+from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry, Event, Shutdown
 from census_node.charging import quotable_answers, verify_affordable
-from census_node.reservations import Reserved
+from census_node.reservations import NOTHING_RESERVED, Reserved
 
 RULES = policy(scales=(30,))
 PRICE = price_units(30)
+PERSONS = policy(accounting="per_person", scales=(1, 30))
 BY_BUDGET = Shutdown(reason="budget", note="")
 
 
@@ -182,3 +185,102 @@ def test_a_scale_that_the_rest_does_not_pay_for_is_refused() -> None:
         quotable_answers(state, rules, 1)
     assert (caught.value.code, caught.value.details) == ("BUDGET_EXHAUSTED", {"scale": "1"})
     assert quotable_answers(state, rules, 30) == 11
+
+
+# --- per-person accounting -------------------------------------------------------------------------------------------
+
+
+def by_person(**changes: Any) -> CensusState:
+    """A service that charges the people of its samples, and has answered nothing."""
+    rules = policy(**{"accounting": "per_person", "scales": (1, 30)} | changes)
+    return take(census_state(), *beginning(), adopted(rules), loaded(), slots())
+
+
+def to_persons(number: int, scale: int = 30) -> Step:
+    """The charge of the answer of this number to the people of its sample."""
+    return lambda state: charged(number, before=state.charged_units, scale=scale, ledger=hash_of(5))
+
+
+def rules_of(state: CensusState) -> Policy:
+    """The policy in force."""
+    assert state.policy is not None
+    return state.policy
+
+
+def told(state: CensusState, scale: int = 30) -> int | str | None:
+    """What a quote says is left, or the code with which it is refused."""
+    try:
+        return quotable_answers(state, rules_of(state), scale)
+    except RefusedError as refusal:
+        return refusal.code
+
+
+def header(state: CensusState, scale: int = 30, reserved: Reserved = NOTHING_RESERVED) -> str:
+    """The code with which a header is refused; empty when it is accepted."""
+    try:
+        verify_affordable(state, scale, reserved=reserved)
+    except RefusedError as refusal:
+        return refusal.code
+    return ""
+
+
+def test_what_persons_were_charged_is_told_to_nobody() -> None:
+    """However much was charged to persons, quotes and headers are as on the first day."""
+    state = by_person()
+    for number in range(50):
+        assert (told(state), told(state, 1), header(state), header(state, 1)) == (None, None, "", "")
+        take(state, to_persons(number, 1), release(number))
+    assert state.charged_units > 10 * PERSONS.cap
+
+
+def test_what_others_have_reserved_is_the_business_of_their_people() -> None:
+    """Their price falls on the people of their samples, who are dropped where it does not fit."""
+    assert header(by_person(), reserved=Reserved(41, 41 * PRICE)) == ""
+
+
+def test_strict_charges_stay_everybodys_and_show_with_their_answers() -> None:
+    """Beside them a dear scale fits nobody: refused for all alike, and not before the answers that spent it are out."""
+    state = take(census_state(), *beginning(), adopted(policy(scales=(1, 30))), loaded(), slots(), charged(0, scale=1))
+    take(state, lambda state: confirmed(state, PERSONS))
+    assert (told(state, 1), told(state)) == (None, None)
+    assert header(state, 1) == "BUDGET_EXHAUSTED"
+    take(state, to_persons(1), release(1))
+    assert told(state, 1) is None
+    lost = set(state.unreleased)
+    with pytest.raises(RefusedError, match="BUDGET_EXHAUSTED"):
+        quotable_answers(state, PERSONS, 1, lost=lost)
+    take(state, release(0))
+    assert (told(state, 1), told(state)) == ("BUDGET_EXHAUSTED", None)
+
+
+@pytest.mark.parametrize("accounting", ["strict", "per_person"])
+def test_the_last_allowed_answer_goes_to_the_first_header_and_shows_when_it_is_out(accounting: str) -> None:
+    """Of three: accepted are three headers, charged three samples, told are the answers that are out."""
+    state = by_person(accounting=accounting, max_answers=3)
+
+    def charge(number: int) -> Step:
+        ledger = "" if accounting == "strict" else hash_of(5)
+        return lambda state: charged(number, before=state.charged_units, ledger=ledger)
+
+    def left(count: int) -> int | None:
+        return count if accounting == "strict" else None
+
+    assert told(state) == left(3)
+    assert header(state, reserved=Reserved(2, 2 * PRICE)) == ""
+    assert header(state, reserved=Reserved(3, 3 * PRICE)) == "BUDGET_EXHAUSTED"
+    take(state, charge(0), charge(1))
+    assert told(state) == left(3)
+    assert header(state, reserved=Reserved(1, PRICE)) == "BUDGET_EXHAUSTED"
+    take(state, charge(2), BY_BUDGET, release(0), release(2))
+    assert told(state) == left(1)
+    assert header(state) == "BUDGET_EXHAUSTED"
+    take(state, release(1))
+    assert (told(state), header(state)) == ("SERVICE_SHUT_DOWN", "SERVICE_SHUT_DOWN")
+
+
+def test_strict_quotes_count_what_persons_were_charged() -> None:
+    """Everybody might have been in every sample: the answers that are out are counted, whoever was charged for them."""
+    state = take(by_person(), to_persons(0), release(0), to_persons(1), adopted(RULES))
+    assert told(state) == 40
+    take(state, release(1))
+    assert told(state) == 39

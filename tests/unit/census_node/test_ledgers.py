@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_common.privacy.accounting import UNITS_PER_NAT, price_units
+from broker_common.privacy.policy import Unit
 from census_node.ledgers import Decision, Ledgers, Room
 from census_node.linked import NOBODY, Linked
 from census_node.submitted_ledger import SubmittedLedger
-from census_node.unit_ledger import Unit, UnitLedger
+from census_node.unit_ledger import UnitLedger
 
 HEALTH = "health.example"
 # Pseudonyms that differ in the last byte alone, in the first alone, and in both halves: whoever chooses them may.

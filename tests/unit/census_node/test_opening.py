@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fakes.logs import (
     ALICE,
@@ -20,11 +23,13 @@ from fakes.logs import (
     slots,
 )
 
+from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.crypto.signing import Purpose, SigningKey
-from broker_common.errors import InvalidRequestError, RefusedError
+from broker_common.errors import InternalError, InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
 from broker_common.storage.journal import Transaction
+from broker_common.storage.linkage_keys import NextKey
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import (
     Adopted,
@@ -39,9 +44,16 @@ from broker_common.tlog.entries import (
     Slots,
     parse_entry,
 )
+from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.ledger_book import LedgerBook
 from census_node.opening import CensusHome
 from census_node.proposals import make_proposal
+from census_node.registry import Registry
+from census_node.snapshots import SnapshotFolder
+from census_node.units import Cards, Carry, Names
+from deploy.synthetic.cards import card_digits
 
+CARDS = ["".join(map(str, digits)) for digits in card_digits(np.arange(2)).tolist()]
 # Pays for one answer at scale 30, and not for a second one.
 NARROW = policy(max_belief="0.51", scales=(30,))
 
@@ -184,3 +196,107 @@ def test_a_private_key_that_is_not_this_nodes_is_refused(home: CensusHome) -> No
     assert caught.value.code == "KEY_MISSING"
     assert "none of the keys there is the one that is needed" in caught.value.text
     assert stranger.to_text().split(" ")[2][:10] not in f"{caught.value} {caught.value.details}"
+
+
+# --- loads -----------------------------------------------------------------------------------------------------------
+
+
+def write_source(home: CensusHome, persons: dict[str, str]) -> Path:
+    """A source of these cards, each with its person, who lives alone."""
+    header = ",".join(["health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names])
+    lines = [
+        f"{card},{person},{person}," + "," * (len(CENSUS_DICTIONARY.names) - 1) for card, person in persons.items()
+    ]
+    path = home.home.path / "people.csv"
+    path.write_text("\n".join([header, *lines, ""]), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def loading(home: CensusHome) -> CensusHome:
+    """A home that can load."""
+    (home.home.path / "keys" / "linkage.key").write_text(LinkageChain([LinkageKey(bytes(32))]).to_text())
+    return home
+
+
+@dataclass
+class Carried:
+    """What came with each load: its carry, and its entry, in the same transaction."""
+
+    carries: list[tuple[Carry, str]] = field(default_factory=list)
+
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        put_load = LedgerBook.put_load
+
+        def watched(book: LedgerBook, carry: Carry) -> Callable[[Transaction[CensusState], Entry], None]:
+            put = put_load(book, carry)
+
+            def with_entry(transaction: Transaction[CensusState], entry: Entry) -> None:
+                assert isinstance(entry.event, Loaded)
+                assert transaction.state.load == entry.event.load
+                self.carries.append((carry, entry.event.load))
+                put(transaction, entry)
+
+            return with_entry
+
+        monkeypatch.setattr(LedgerBook, "put_load", watched)
+
+
+def test_a_load_hands_over_what_its_units_inherit(loading: CensusHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the load in force: first nothing, then each card's move, though the first load's file is gone by then."""
+    carried = Carried()
+    carried.watch(monkeypatch)
+    loading.load(write_source(loading, {CARDS[0]: "p", CARDS[1]: "q"}), "2021")
+    loading.load(write_source(loading, {CARDS[1]: "q"}), "2022")
+    loading.relink(NextKey(new=True))
+    loading.load(write_source(loading, {CARDS[0]: "r", CARDS[1]: "q"}), "2023")
+    assert [(len(carry.person_to), carry.person_count) for carry, _ in carried.carries] == [(0, 2), (0, 2), (1, 3)]
+    carry, load = carried.carries[-1]
+    names = Names.read(loading.loads.file(load), load)
+    pair = [names.persons[numbers[0]].tobytes() for numbers in (carry.person_to, carry.person_from)]
+    assert pair == [names.of_person("r"), names.of_person("p")]
+    assert [path.name for path in loading.loads.path.iterdir()] == [f"{load}.npz"]
+
+
+def test_a_load_whose_carry_cannot_be_put_is_not_in_force(loading: CensusHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entry and carry stand together or not at all, and the next attempt inherits from the same load."""
+    loading.load(write_source(loading, {CARDS[0]: "p"}), "2021")
+    before = log_of(loading)
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    source, carried = write_source(loading, {CARDS[0]: "q"}), Carried()
+    with monkeypatch.context() as patch:
+        patch.setattr(SnapshotFolder, "write_carry", fail)
+        with pytest.raises(KeyboardInterrupt):
+            loading.load(source, "2022")
+    assert log_of(loading) == before
+    carried.watch(monkeypatch)
+    loading.load(source, "2022")
+    assert [len(carry.person_to) for carry, _ in carried.carries] == [1]
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "salt"])
+def test_a_load_after_one_that_was_changed_is_refused(loading: CensusHome, damage: str) -> None:
+    """Whoever could swap units there, or make them forgotten, could let charges fall on others or on nobody."""
+    source = write_source(loading, {CARDS[0]: "p"})
+    loading.load(source, "2021")
+    before = log_of(loading)
+    (file,) = loading.loads.path.iterdir()
+    content = file.read_bytes()
+    if damage == "missing":
+        file.unlink()
+    elif damage == "cut":
+        file.write_bytes(content[:-1])
+    else:
+        # A whole file that is right in itself.
+        registry, names = Registry.read(file, "load"), Names.read(file, "load")
+        registry.write(file, replace(names, salt=bytes(len(names.salt))), Cards.none())
+    with pytest.raises(InternalError) as caught:
+        loading.load(source, "2022")
+    assert caught.value.code == "INTEGRITY"
+    assert log_of(loading) == before
+    # The file itself, from a backup, is all that is needed.
+    file.write_bytes(content)
+    loading.load(source, "2022")

@@ -14,6 +14,7 @@ from fakes.logs import (
     census_state,
     charged,
     confirmed,
+    hash_of,
     loaded,
     policy,
     shut_down,
@@ -154,6 +155,8 @@ def test_a_draft_differs_in_what_was_asked_for() -> None:
         {"scales": ()},
         {"scales": (30, 1)},
         {"open_quotes": 0},
+        {"max_answers": -1},
+        {"accounting": "strict", "unit": "household"},
         {"max_belief": "0.51", "scales": (1,)},
     ],
 )
@@ -220,6 +223,60 @@ def test_what_weakens_is_said() -> None:
     assert len(consequences(policy(max_belief="0.9"), state).weaker) == 1
     take(state, confirmed(state, policy(max_belief="0.9")))
     assert consequences(policy(max_belief="0.85"), state).weaker == ()
+
+
+PERSONS = policy(accounting="per_person")
+
+
+def after_persons(answers: int) -> CensusState:
+    """A service that has charged so many answers at scale 1 to the people of their samples."""
+    state = take(census_state(), *beginning(), adopted(PERSONS), loaded(), slots())
+    for number in range(answers):
+        take(state, charged(number, before=state.charged_units, scale=1, ledger=hash_of(5)))
+    return state
+
+
+def test_per_person_accounting_has_no_number_of_answers_left() -> None:
+    """It differs from person to person. What strict accounting has charged is said: everybody starts from it."""
+    meaning = consequences(PERSONS, ready(7))
+    assert (meaning.answers_left, meaning.charged_units, meaning.fits) == (None, 7 * price_units(30), True)
+    assert len(meaning.weaker) == 1
+    other = consequences(policy(accounting="per_person", open_quotes=9), after_persons(3))
+    assert (other.answers_left, other.charged_units) == (None, 0)
+
+
+def test_strict_accounting_after_persons_is_told_to_count_everything() -> None:
+    """Whoever proposes it sees that it would shut the service down, before it does."""
+    meaning = consequences(policy(), after_persons(2))
+    assert (meaning.charged_units, meaning.answers_left) == (2 * price_units(1), 0)
+    assert (meaning.fits, meaning.shuts_down, meaning.weaker) == (False, True, ())
+    assert meaning.warnings[0].startswith("what has been charged passes this cap already")
+
+
+@pytest.mark.parametrize(
+    ("accounting", "most", "left", "shuts_down"),
+    [
+        ("strict", 5, 2, False),
+        ("strict", 3, 0, True),
+        ("strict", 99, 38, False),
+        ("per_person", 4, None, False),
+        ("per_person", 2, None, True),
+    ],
+)
+def test_a_number_of_answers_counts_those_that_were_given(
+    accounting: str, most: int, left: int | None, shuts_down: bool
+) -> None:
+    """Under both ways of accounting; what the budget pays for is no more than what is allowed."""
+    meaning = consequences(policy(accounting=accounting, scales=(30,), max_answers=most), ready(3))
+    assert (meaning.answers_left, meaning.shuts_down) == (left, shuts_down)
+
+
+def test_samples_that_no_audit_can_see_are_warned_of() -> None:
+    """Where persons are charged, an audit on site takes the samples; strict accounting needs none."""
+    brief: dict[str, Any] = {"sample_retention_ms": 3_600_000}
+    for rules, count in ((policy(accounting="per_person", **brief), 1), (policy(**brief), 0), (PERSONS, 0)):
+        warnings = consequences(rules, ready()).warnings
+        assert sum("who was in a sample is erased 3600 s after its charge" in warning for warning in warnings) == count
 
 
 def test_an_exhausted_service_counts_nothing_left() -> None:

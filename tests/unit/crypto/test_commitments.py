@@ -21,6 +21,7 @@ from broker_common.crypto.commitments import (
     commit_slot,
     hash_bytes,
     hash_set,
+    hash_unit,
     noise_seed,
     verify_commitment,
 )
@@ -32,7 +33,6 @@ SECRET, OTHER_SECRET = SlotSecret(SALT), SlotSecret(OTHER_SALT)
 SEED: dict[str, Any] = {
     "ticket_hash": b"t" * 32,
     "submitted_set": b"s" * 32,
-    "active_set": b"a" * 32,
     "scale": 30,
 }
 
@@ -56,10 +56,11 @@ def test_commitments_are_the_published_formulas() -> None:
         SALT,
         b"t" * 32,
         b"s" * 32,
-        b"a" * 32,
         (30).to_bytes(8, "big"),
         b"count",
     )
+    named = by_hand(b"tripartite/unit/v1\0", SALT, b"person", "é".encode())
+    assert hash_unit(SALT, b"person", "é") == named[:16]
     assert hash_set(b"x" * 16) == hashlib.sha256(b"tripartite/set/v1\0" + b"x" * 16).digest()
     assert hash_bytes(b"x") == hashlib.sha256(b"x").digest()
 
@@ -88,6 +89,9 @@ def test_every_part_is_bound() -> None:
         answer_salt(SECRET, (1).to_bytes(8, "big")),
         answer_salt(OTHER_SECRET, b"t"),
         noise_seed(SECRET, **SEED),
+        hash_unit(SALT, b"person", "c"),
+        hash_unit(SALT, b"household", "c"),
+        hash_unit(OTHER_SALT, b"person", "c"),
         commit_answer(SALT, b"t", 1),
         commit_answer(SALT, b"t", -1),
         commit_answer(SALT, b"t", 11),
@@ -103,12 +107,11 @@ def test_every_part_is_bound() -> None:
     [
         {"ticket_hash": b"T" * 32},
         {"submitted_set": b"S" * 32},
-        {"active_set": b"A" * 32},
         {"scale": 31},
-        {"submitted_set": b"a" * 32, "active_set": b"s" * 32},
+        {"submitted_set": b"t" * 32, "ticket_hash": b"s" * 32},
     ],
 )
-def test_the_noise_depends_on_everything_that_was_charged(change: dict[str, Any]) -> None:
+def test_the_noise_depends_on_all_that_others_have_fixed(change: dict[str, Any]) -> None:
     """No two different charges share noise, and nobody can choose a part after the noise is fixed."""
     assert noise_seed(SECRET, **SEED | change) != noise_seed(SECRET, **SEED)
     assert noise_seed(OTHER_SECRET, **SEED) != noise_seed(SECRET, **SEED)

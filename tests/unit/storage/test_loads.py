@@ -14,8 +14,9 @@ from fakes.randomness import SeededRandomness
 
 from broker_common.crypto.commitments import commit_load, hash_bytes
 from broker_common.errors import InternalError, RefusedError
-from broker_common.storage.journal import Journal
-from broker_common.storage.loads import LoadFolder
+from broker_common.storage.journal import Journal, Transaction
+from broker_common.storage.loads import LoadFolder, WithEntry
+from broker_common.tlog.entries import Entry
 from broker_common.tlog.health_state import HealthState
 
 CONTENT = b"people" * 500_000
@@ -130,6 +131,48 @@ def test_two_loads_of_the_same_content_look_different(folder: LoadFolder, journa
     first = commitment(journal)
     put(folder, journal, "two")
     assert commitment(journal) != first
+
+
+@pytest.mark.parametrize("relinked", [False, True])
+def test_what_goes_with_a_load_stands_and_falls_with_its_entry(
+    folder: LoadFolder, journal: Journal[HealthState], relinked: bool
+) -> None:
+    """It is called in the transaction, with the load's own entry; if it fails, nothing has happened."""
+    first, randomness = put(folder, journal, "first"), SeededRandomness("second")
+    seen: list[Entry] = []
+
+    def put_second(with_entry: WithEntry[HealthState]) -> str:
+        with folder.loading(randomness) as load:
+            folder.file(load).write_bytes(CONTENT)
+            if relinked:
+                folder.put_relinked_in_force(
+                    journal, load, replaced=first, linkage=chain_of(2), randomness=randomness, with_entry=with_entry
+                )
+            else:
+                folder.put_in_force(journal, load, "2021", LINKAGE, randomness, with_entry=with_entry)
+        return load
+
+    def fail(transaction: Transaction[HealthState], entry: Entry) -> None:
+        assert transaction.state.load != first
+        transaction.db.table("beside").insert({"sequence": entry.sequence})
+        raise KeyboardInterrupt
+
+    def write(transaction: Transaction[HealthState], entry: Entry) -> None:
+        transaction.db.table("beside").insert({"sequence": entry.sequence})
+        seen.append(entry)
+
+    with journal.reading() as state:
+        size = state.size
+    with pytest.raises(KeyboardInterrupt):
+        put_second(fail)
+    with journal.reading() as state:
+        assert (state.load, state.size) == (first, size)
+    assert not journal.db.table("beside").exists()
+    load = put_second(write)
+    with journal.reading() as state:
+        assert (state.load, state.size) == (load, size + 1)
+    assert [getattr(entry.event, "load", "") for entry in seen] == [load]
+    assert [row["sequence"] for row in journal.db.query("select * from beside")] == [seen[0].sequence]
 
 
 def test_a_load_that_was_never_written_is_not_put_in_force(folder: LoadFolder, journal: Journal[HealthState]) -> None:

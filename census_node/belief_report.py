@@ -1,0 +1,340 @@
+"""`census status` and the belief report, as the object that scripts read and as text for people.
+
+The numbers are made in `broker_common.privacy.report`; here they are read off the log and the ledgers, named, and put into
+words. They stay inside the census agency: they depend on who was in samples, which is why the alert about people with
+nothing left is text for whoever sits at this machine, and in no log.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from broker_common.cli import instant
+from broker_common.privacy.forecast import FORECAST_REACH, MIN_ANSWERS, MIN_PEOPLE, Milestone
+from broker_common.privacy.policy import Policy
+from broker_common.privacy.report import (
+    BeliefReport,
+    Charges,
+    Quantile,
+    Spread,
+    Typical,
+    most_charged,
+    people_charged,
+    people_exhausted,
+    worst_belief,
+)
+from broker_common.tlog.census_state import CensusState
+from census_node import texts
+from census_node.policy_commands import number, odds_text, policy_in_force
+
+__all__ = [
+    "Facts",
+    "band_names",
+    "facts_of",
+    "plain",
+    "plot_text",
+    "report_of",
+    "report_text",
+    "status_of",
+    "status_text",
+]
+
+_HUNDRED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the log says, taken at one instant."""
+
+    policy: Policy
+    policy_hash: str
+    answers: int
+    # How many answers at each scale; only under strict accounting, where they are everybody's.
+    past: Mapping[int, int]
+    # What they were charged together; under per-person accounting without what everybody was charged.
+    units: int
+    log_size: int
+    release: str
+    shut_down: bool
+    shutdown_reason: str
+    shutdown_note: str
+    shutdown_ms: int
+
+
+def facts_of(state: CensusState) -> Facts:
+    """What the status and the report need of the log."""
+    policy = policy_in_force(state)
+    strict = policy.accounting == "strict"
+    return Facts(
+        policy=policy,
+        policy_hash=state.policy_hash,
+        answers=state.answers,
+        past=Counter(ticket.charge.scale for ticket in state.tickets.values()) if strict else {},
+        units=state.charged_units if strict else state.charged_units - state.common_units,
+        log_size=state.size,
+        release=state.release,
+        shut_down=state.shut_down,
+        shutdown_reason=state.shutdown_reason,
+        shutdown_note=state.shutdown_note,
+        shutdown_ms=state.shutdown_ms,
+    )
+
+
+def status_of(facts: Facts, charges: Charges | None) -> dict[str, Any]:
+    """The status, by the keys that scripts rely on."""
+    policy = facts.policy
+    worst = facts.units if charges is None else most_charged(charges, policy.unit)
+    return {
+        "state": "shutdown" if facts.shut_down else "serving",
+        "accounting": policy.accounting,
+        "max_belief": policy.max_belief,
+        "param": number(policy.param),
+        "answers": facts.answers,
+        "worst_charged": worst,
+        "worst_belief": float(worst_belief(worst, policy)),
+        # Strict accounting charges everyone alike: there are no persons to count.
+        "people_charged": None if charges is None else people_charged(charges),
+        "people_exhausted": None if charges is None else people_exhausted(charges, policy),
+        "log_size": facts.log_size,
+        "policy_hash": facts.policy_hash,
+    }
+
+
+def status_text(facts: Facts, result: Mapping[str, Any], alert_share: int) -> str:
+    """The status for people; with an alert when more than `alert_share` percent of those charged have nothing left."""
+    release = facts.release or texts.STATUS_NOTHING_LOADED
+    parts = [texts.STATUS.format_map({**result, "param": odds_text(result["param"]), "release": release})]
+    if result["people_charged"] is not None:
+        parts.append(texts.STATUS_PEOPLE.format_map(result))
+        if result["people_exhausted"] * _HUNDRED > result["people_charged"] * alert_share:
+            parts.append(texts.STATUS_ALERT.format_map({**result, "share": alert_share}))
+    if facts.shut_down:
+        by = texts.STATUS_SHUT_BY[facts.shutdown_reason]
+        parts.append(texts.STATUS_SHUT.format(time=instant(facts.shutdown_ms), by=by, note=facts.shutdown_note))
+    if result["worst_charged"] > facts.policy.cap:
+        parts.append(texts.STATUS_WARNING.format(sentence=texts.WARN_CHARGED))
+    return "\n".join(parts)
+
+
+# --- the report as an object -------------------------------------------------------------------------------------------
+
+
+def report_of(report: BeliefReport, policy: Policy) -> dict[str, Any]:
+    """The report as the object that scripts and pages read; beliefs and chances as numbers between 0 and 1."""
+    return {
+        "floor": report.floor,
+        "cap": policy.cap,
+        "scale": policy.usual_scale,
+        "ceilings": [
+            {
+                "prior": float(row.prior),
+                "now": [float(row.now_down), float(row.now_up)],
+                "limit": [float(row.limit_down), float(row.limit_up)],
+            }
+            for row in report.ceilings
+        ],
+        "typical": {"now": _typical_of(report.typical_now), "limit": _typical_of(report.typical_limit)},
+        "bands": [[float(band.low), float(band.high)] for band in report.bands],
+        "submitted": _spread_of(report.submitted),
+        "persons": _spread_of(report.persons),
+        "households": _spread_of(report.households),
+        "answers_left": report.answers_left,
+        "forecast": [
+            {"share": float(row.share), "early": row.early, "middle": row.middle, "late": row.late}
+            for row in report.forecast
+        ],
+        "plot": None,
+    }
+
+
+def _typical_of(typical: Typical | None) -> dict[str, Any] | None:
+    if typical is None:
+        return None
+    return {
+        "answers": [{"count": group.count, "scale": group.scale} for group in typical.answers],
+        "ceiling": float(typical.ceiling),
+        "expected_belief": float(typical.expected_belief),
+        "best_guess_right": float(typical.best_guess_right),
+        "beyond": [{"belief": float(belief), "chance": float(chance)} for belief, chance in typical.beyond],
+    }
+
+
+def _spread_of(spread: Spread | None) -> dict[str, Any] | None:
+    if spread is None:
+        return None
+    return {
+        "people": spread.people,
+        "charged": spread.charged,
+        "quantiles": [
+            {"share": float(row.share), "units": row.units, "ceiling": float(row.ceiling)} for row in spread.quantiles
+        ],
+        "at_rest": spread.at_rest,
+        "in_bands": list(spread.in_bands),
+        "above_limit": spread.above_limit,
+    }
+
+
+# --- the report for people ---------------------------------------------------------------------------------------------
+
+
+def report_text(report: BeliefReport, policy: Policy) -> str:
+    """The report for people, section by section."""
+    sections = [_ceilings_text(report), _typical_text(report, policy)]
+    if report.submitted is not None and report.persons is not None and report.households is not None:
+        columns = {"submitted": report.submitted, "persons": report.persons, "households": report.households}
+        sections += [_spread_text(report, policy, columns), _quantiles_text(columns)]
+    sections.append(_forecast_text(report, policy))
+    return "\n".join(sections)
+
+
+def plain(value: Decimal | Fraction) -> str:
+    """A belief for people: as few digits as it has, at most five."""
+    return f"{float(value):.5f}".rstrip("0").rstrip(".")
+
+
+def band_names(report: BeliefReport) -> list[str]:
+    """Where people can stand: untouched, in each band, above the limit."""
+    within = [texts.REPORT_BAND.format(high=plain(band.high)) for band in report.bands]
+    return [texts.REPORT_AT_REST, *within, texts.REPORT_ABOVE.format(high=plain(report.bands[-1].high))]
+
+
+def _ceilings_text(report: BeliefReport) -> str:
+    rows = [
+        texts.REPORT_CEILING.format(
+            prior=plain(row.prior),
+            now=texts.REPORT_FROM_TO.format(down=plain(row.now_down), up=plain(row.now_up)),
+            limit=texts.REPORT_FROM_TO.format(down=plain(row.limit_down), up=plain(row.limit_up)),
+        )
+        for row in report.ceilings
+    ]
+    return "\n".join([texts.REPORT_CEILINGS, *rows])
+
+
+def _typical_text(report: BeliefReport, policy: Policy) -> str:
+    note = texts.REPORT_AT_SCALES if policy.accounting == "strict" else texts.REPORT_AT_SCALE
+    lines = [
+        _typical_head(report),
+        _typical_row(texts.REPORT_TYPICAL_NOW, report.typical_now),
+        _typical_row(texts.REPORT_TYPICAL_LIMIT, report.typical_limit),
+        note.format(scale=policy.usual_scale),
+    ]
+    return "\n".join(lines)
+
+
+def _typical_head(report: BeliefReport) -> str:
+    passed = [texts.REPORT_PASSES.format(belief=plain(band.high)) for band in report.bands[:-1]]
+    return texts.REPORT_TYPICAL.format(beyond=_columns(passed))
+
+
+def _typical_row(name: str, typical: Typical | None) -> str:
+    if typical is None:
+        return texts.REPORT_TYPICAL_TOO_MANY.format(answers=name)
+    return texts.REPORT_TYPICAL_ROW.format(
+        answers=name,
+        count=sum(group.count for group in typical.answers),
+        ceiling=plain(typical.ceiling),
+        expected=plain(typical.expected_belief),
+        right=plain(typical.best_guess_right),
+        beyond=_columns([_chance(chance) for _, chance in typical.beyond]),
+    )
+
+
+def _columns(words: Sequence[str]) -> str:
+    return "".join(texts.REPORT_COLUMN.format(word=word) for word in words).rstrip()
+
+
+def _chance(chance: Decimal) -> str:
+    """One in so many: two digits are kept and the rest is dropped, so that it never understates."""
+    if not chance:
+        return texts.REPORT_CHANCE_NONE
+    n = int(1 / Fraction(chance))
+    unit = 10 ** max(len(str(n)) - 2, 0)
+    return texts.REPORT_CHANCE.format(n=f"{n // unit * unit:,}")
+
+
+def _spread_text(report: BeliefReport, policy: Policy, columns: Mapping[str, Spread]) -> str:
+    rows = [
+        texts.REPORT_SPREAD_ROW.format(
+            band=band, **{name: f"{spread.places[place]:,}" for name, spread in columns.items()}
+        )
+        for place, band in enumerate(band_names(report))
+    ]
+    if policy.unit == "person" and columns["households"].above_limit:
+        rows.append(texts.REPORT_ABOVE_NOTE.format(unit=policy.unit))
+    return "\n".join([texts.REPORT_SPREAD, *rows])
+
+
+def _quantiles_text(columns: Mapping[str, Spread]) -> str:
+    longest = max(columns.values(), key=lambda spread: len(spread.quantiles)).quantiles
+    rows = [
+        texts.REPORT_QUANTILE_ROW.format(
+            share=texts.REPORT_QUANTILE_ALL
+            if row.share == 1
+            else texts.REPORT_QUANTILE_SHARE.format(share=plain(row.share * _HUNDRED)),
+            **{name: _quantile(spread.quantiles, place) for name, spread in columns.items()},
+        )
+        for place, row in enumerate(longest)
+    ]
+    return "\n".join([texts.REPORT_QUANTILES, *(rows or [f"  {texts.REPORT_NOBODY}"])])
+
+
+def _quantile(quantiles: tuple[Quantile, ...], place: int) -> str:
+    if not quantiles:
+        return texts.REPORT_NOBODY
+    return texts.REPORT_QUANTILE.format(units=quantiles[place].units, ceiling=plain(quantiles[place].ceiling))
+
+
+def _forecast_text(report: BeliefReport, policy: Policy) -> str:
+    if report.submitted is None:
+        return texts.REPORT_STRICT.format(left=report.answers_left, scale=policy.usual_scale)
+    if not report.forecast:
+        return texts.REPORT_FORECAST_NONE.format(answers=MIN_ANSWERS, people=MIN_PEOPLE)
+    rows = [_milestone_text(row, report.submitted.charged) for row in report.forecast]
+    head = texts.REPORT_FORECAST.format(scale=policy.usual_scale)
+    return "\n".join([head, *rows, texts.REPORT_FORECAST_NOTE])
+
+
+def _milestone_text(row: Milestone, charged: int) -> str:
+    share = texts.REPORT_FORECAST_SHARE.format(share=plain(row.share * _HUNDRED), people=f"{charged:,}")
+    if row.late == 0:
+        return texts.REPORT_FORECAST_REACHED.format(share=share)
+    early, middle, late = (
+        texts.REPORT_FORECAST_BEYOND.format(reach=f"{FORECAST_REACH:,}") if answers is None else f"{answers:,}"
+        for answers in (row.early, row.middle, row.late)
+    )
+    return texts.REPORT_FORECAST_ROW.format(share=share, early=early, middle=middle, late=late)
+
+
+def plot_text(report: BeliefReport, policy: Policy) -> str:
+    """The plot in a sentence or two, for whoever does not see it."""
+    (now,) = (row.now_up for row in report.ceilings if row.prior == Fraction(1, 2))
+    typical = report.typical_now
+    if report.persons is None or report.households is None:
+        bars = texts.PLOT_TEXT_STRICT
+    else:
+        named = {
+            texts.PLOT_PERSONS.format(people=f"{report.persons.people:,}"): report.persons,
+            texts.PLOT_HOUSEHOLDS.format(people=f"{report.households.people:,}"): report.households,
+        }
+        bars = " ".join(
+            texts.PLOT_TEXT_BARS.format(
+                name=name[0].upper() + name[1:],
+                counts=", ".join(
+                    texts.PLOT_TEXT_COUNT.format(count=f"{count:,}", band=band)
+                    for count, band in zip(spread.places, band_names(report), strict=True)
+                    if count
+                ),
+            )
+            for name, spread in named.items()
+        )
+    return texts.PLOT_TEXT.format(
+        limit=policy.max_belief,
+        bars=bars,
+        worst=plain(now),
+        typical=texts.PLOT_TEXT_UNKNOWN if typical is None else plain(typical.expected_belief),
+    )

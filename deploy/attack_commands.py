@@ -1,0 +1,140 @@
+"""`attack`: attacks on a live deployment, each beside the curve that it may not beat."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from broker_common.cli import emit, json_option, say
+from broker_common.errors import ExitCode, InvalidRequestError
+from deploy.attacks import texts
+from deploy.attacks.arena import Accounting, Wish, opened
+from deploy.attacks.catalogue import ATTACKS
+from deploy.attacks.findings import FALSE_ALARM, Guesses, Noise, Report
+
+__all__ = ["attack"]
+
+_ALL = "all"
+_POPULATION = 5_000
+_LEAST, _MOST = 500, 1_000_000
+_MOST_ROUNDS = 10_000
+
+
+@click.command()
+@click.argument("name", type=click.Choice([*ATTACKS, _ALL]), metavar="NAME")
+@click.option(
+    "--deployment",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Attack this one, whose nodes are up; what is asked is spent for good. Otherwise: a new one, removed afterwards.",
+)
+@click.option(
+    "--population",
+    type=click.IntRange(_LEAST, _MOST),
+    default=_POPULATION,
+    show_default=True,
+    help="People in the health data of a new deployment.",
+)
+@click.option(
+    "--accounting",
+    type=click.Choice(["per_person", "strict"]),
+    default="per_person",
+    show_default=True,
+    help="Of a new deployment.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, _MOST_ROUNDS),
+    help="How often the attack is made; usually what takes half a minute.",
+)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Which people are attacked.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Also draw it, into this PNG file.")
+@json_option
+def attack(
+    name: str,
+    deployment: Path | None,
+    population: int,
+    accounting: Accounting,
+    rounds: int | None,
+    seed: int,
+    plot: Path | None,
+    as_json: bool,
+) -> int:
+    """Attack a live deployment as its adversaries would.
+
+    NAME is an attack, or 'all' for one after the other. Shown beside each success is the curve that it may not beat. Exit code 1
+    when a promise did not hold.
+    """
+    wish = Wish(deployment, population, seed, accounting)
+    reports = _run_all(rounds, wish) if name == _ALL else [asyncio.run(_run(name, rounds, wish))]
+    if plot is not None:
+        # Imported here: the plotting library takes a second that no other command has to spend.
+        from deploy.attacks.plots import plot_reports  # noqa: PLC0415
+
+        plot_reports(reports, plot)
+    lines = [_row(report) for report in reports] if name == _ALL else [reports[0].text()]
+    emit(
+        as_json,
+        _result(name, reports, wish, plot),
+        "\n".join([*lines, texts.ERROR_RATE.format(often=round(1 / FALSE_ALARM))]),
+    )
+    return ExitCode.OK if all(report.held for report in reports) else ExitCode.AUDIT_FAILED
+
+
+def _run_all(rounds: int | None, wish: Wish) -> list[Report]:
+    """Every attack that has an object, each as soon as it is through."""
+    reports = []
+    for name, attack in ATTACKS.items():
+        problem = texts.PEOPLE_AS_THEY_ARE if wish.directory and attack.terrain.edit else ""
+        if not problem:
+            try:
+                reports.append(asyncio.run(_run(name, rounds, wish)))
+            except _NoObjectError as error:
+                problem = error.problem
+        say(texts.SKIPPED.format(attack=name, problem=problem) if problem else reports[-1].text())
+    return reports
+
+
+class _NoObjectError(InvalidRequestError):
+    """The policy leaves an attack without an object."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__("INVALID_VALUE", name=texts.THE_DEPLOYMENT, problem=problem, remedy=texts.OWN_ONLY)
+        self.problem = problem
+
+
+async def _run(name: str, rounds: int | None, wish: Wish) -> Report:
+    attack = ATTACKS[name]
+    async with opened(wish, name, attack.terrain, say) as arena:
+        if problem := attack.problem_with(arena.policy):
+            raise _NoObjectError(problem)
+        return await attack.run(arena, rounds or attack.rounds)
+
+
+def _result(name: str, reports: list[Report], wish: Wish, plot: Path | None) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "attack": name,
+        "held": all(report.held for report in reports),
+        "seed": wish.seed,
+        "deployment": None if wish.directory is None else str(wish.directory),
+        "false_alarm": FALSE_ALARM,
+        "plot": None if plot is None else str(plot),
+    }
+    if name == _ALL:
+        return result | {"attacks": [report.as_json() for report in reports]}
+    return reports[0].as_json() | result
+
+
+def _row(report: Report) -> str:
+    """An attack in one line: what broke, or the finding that chance came nearest to accusing."""
+    by_chance = [finding for finding in report.findings if isinstance(finding, Guesses | Noise)]
+    nearest = min(by_chance, key=lambda finding: finding.p_value, default=report.findings[0])
+    shown = next((finding for finding in report.findings if not finding.held), nearest)
+    return texts.TABLE_ROW.format(
+        attack=report.attack,
+        verdict=texts.VERDICT[report.held],
+        answers=report.answers,
+        worst=shown.line().split("\n")[0],
+    )

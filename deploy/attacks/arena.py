@@ -1,0 +1,270 @@
+"""Where an attack runs: a deployment with its nodes up, a researcher's session with them, and the harness's own view of it.
+
+An arena makes a deployment of its own in a temporary folder and removes it, or uses one whose nodes are up already. Attackers
+use `ask`, `ask_in_turn` and `spy`; `status`, `log` and `truth` are the harness's, to judge by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sqlite3
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from broker_common.audit.home import AuditorHome
+from broker_common.errors import BrokerError, InvalidRequestError
+from broker_common.privacy.accounting import price_units
+from broker_common.privacy.opening import OPENING_SUFFIX, open_opening
+from broker_common.privacy.policy import Policy, Unit
+from broker_common.tlog.entries import Charged, Entry, parse_entry
+from census_node.opening import CensusHome
+from deploy.attacks import texts
+from deploy.attacks.people import FRENCH, People
+from deploy.attacks.transcripts import Seen, Spy
+from deploy.local import PROJECT, Plan, lay_out
+from deploy.supervise import Nodes
+from researcher_node.answers import AskedQuestion
+from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.opening import ResearcherHome
+
+__all__ = ["Accounting", "Arena", "Ask", "Outcome", "Terrain", "Watched", "Wish", "opened", "side_by_side"]
+
+Outcome: TypeAlias = AskedQuestion | BrokerError
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+Accounting: TypeAlias = Literal["strict", "per_person"]
+Say = Callable[[str], None]
+
+_WAIT_SECONDS = 60.0
+# Questions under way together; nodes take 16.
+_AT_ONCE = 8
+_MAX_BELIEF = "0.8"
+_WHOLE = 1_000_000
+_RELEASE = "2011"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question of an attacker."""
+
+    where: str
+    scale: int
+    count: str = FRENCH
+
+
+@dataclass(frozen=True, slots=True)
+class Terrain:
+    """What an attack's own deployment is like."""
+
+    release_tick_ms: int = 0
+    unit: Unit = "person"
+    # Changes DIR/census/people.csv, which is then loaded once more; told a seed.
+    edit: Callable[[Path, int], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """One question that was watched; no ticket where it was refused before there was one."""
+
+    ticket: AskedQuestion | None
+    seen: Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the command was asked for."""
+
+    directory: Path | None
+    population: int
+    seed: int
+    accounting: Accounting
+
+
+class Arena:
+    """One attack's place: the people whom it knows, and the nodes that it asks."""
+
+    def __init__(self, directory: Path, people: People, home: ResearcherHome, session: Session, spy: Spy) -> None:
+        self.directory = directory
+        self.people = people
+        self.session = session
+        self.spy = spy
+        self.home = home
+        self.policy = _policy_in_force(directory)
+        # Every question that was answered here, in the order of the answers.
+        self.asked: list[tuple[Ask, AskedQuestion]] = []
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether every answer is charged to everybody, so that one budget is all there is."""
+        return self.policy.accounting == "strict"
+
+    def rounds_within(self, units: int, rounds: int) -> int:
+        """How many rounds of this price the budget pays for: under strict accounting one budget pays for all."""
+        return max(1, min(rounds, self.policy.cap // units)) if self.is_strict else rounds
+
+    # --- what attackers do -----------------------------------------------------------------------------------------
+
+    async def prepare(self, ask: Ask) -> AskedQuestion:
+        """A ticket for this question, signed and not submitted."""
+        return await self.session.prepare(Wanted(ask.where, ask.count, Precision(scale=ask.scale), _WHOLE, PROJECT))
+
+    async def ask(self, ask: Ask) -> Outcome:
+        """What became of one question."""
+        try:
+            asked = await self.prepare(ask)
+            answered = await self.session.ask(asked, wait_seconds=_WAIT_SECONDS, on_stage=lambda _: None)
+        except BrokerError as error:
+            return error
+        self.asked.append((ask, answered))
+        return answered
+
+    async def answer(self, ask: Ask) -> int:
+        """The noisy count; a refusal is raised."""
+        outcome = await self.ask(ask)
+        if isinstance(outcome, BrokerError):
+            raise outcome
+        return outcome.noisy_count or 0
+
+    async def watch(self, ask: Ask) -> Watched:
+        """One question, and everything that could be seen of it."""
+        try:
+            prepared = await self.prepare(ask)
+        except BrokerError as error:
+            return Watched(None, Seen([f"prepare {error.code} {error.text!r} {error.hint!r}"]))
+        seen = await self.spy.submit(prepared)
+        if seen.answered is not None:
+            self.asked.append((ask, seen.answered))
+        return Watched(prepared, seen)
+
+    async def answers_in_turn(self, turns: Sequence[Sequence[Ask]]) -> list[list[int]]:
+        """The noisy counts of several lists of questions: each list in its order, the lists side by side."""
+
+        async def one(asks: Sequence[Ask]) -> list[int]:
+            return [await self.answer(ask) for ask in asks]
+
+        return await side_by_side(turns, one)
+
+    # --- what the harness knows ------------------------------------------------------------------------------------
+
+    def log(self) -> list[Entry]:
+        """The census log's entries, oldest first."""
+        place = f"file:{self.directory / 'census' / 'journal.db'}?mode=ro"
+        with contextlib.closing(sqlite3.connect(place, uri=True)) as db:
+            rows = db.execute("select entry from entries order by sequence").fetchall()
+        return [parse_entry(bytes(row[0])) for row in rows]
+
+    def counted_units(self, targets: Sequence[Collection[str]]) -> int | None:
+        """The most units of answers here that did count one of these targets, each known by the criteria that match it alone.
+
+        Read with the overseer's key, which no attacker has; None where nobody oversees the noise.
+        """
+        counts = self.exact_counts()
+        if counts is None:
+            return None
+        return max(
+            sum(
+                counts[asked.query] * price_units(asked.scale)
+                for ask, asked in self.asked
+                if ask.where in target and asked.query in counts
+            )
+            for target in targets
+        )
+
+    def exact_counts(self) -> dict[str, int] | None:
+        """The exact count of every answer by its query, read with the overseer's key; None where nobody oversees."""
+        if not CensusHome(self.directory / "census").config.keys.oversight:
+            return None
+        folder, key = self.directory / "census" / "openings", AuditorHome(self.directory / "auditor").oversight_key()
+        charges = {charge.ticket: charge for charge in self.charges()}
+        found = {}
+        for file in folder.glob(f"*{OPENING_SUFFIX}"):
+            ticket = file.name.removesuffix(OPENING_SUFFIX)
+            found[charges[ticket].query] = open_opening(file.read_bytes(), ticket, key).count
+        return found
+
+    async def status(self) -> dict[str, Any]:
+        """What `census status --json` prints."""
+        home = str(self.directory / "census")
+        command = ("-m", "broker_common", "census", "status", "--home", home, "--json")
+        child = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
+        stdout, _ = await child.communicate()
+        status: dict[str, Any] = json.loads(stdout)
+        return status
+
+    def charges(self) -> list[Charged]:
+        """Every charge in the census log, oldest first."""
+        return [entry.event for entry in self.log() if isinstance(entry.event, Charged)]
+
+
+async def side_by_side(items: Sequence[ItemT], work: Callable[[ItemT], Awaitable[ResultT]]) -> list[ResultT]:
+    """The results of `work` on each item, some of them at the same time."""
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(item: ItemT) -> ResultT:
+        async with places:
+            return await work(item)
+
+    return await asyncio.gather(*(one(item) for item in items))
+
+
+@asynccontextmanager
+async def opened(wish: Wish, attack: str, terrain: Terrain, say: Say) -> AsyncIterator[Arena]:
+    """An arena for one attack; nothing of it is left afterwards unless the deployment was there before.
+
+    Raises:
+        InvalidRequestError: HOME_INVALID, the named folder holds no deployment.
+    """
+    if wish.directory is not None:
+        say(texts.SPENDS.format(directory=wish.directory))
+        async with _entered(wish.directory, wish.seed, attack) as arena:
+            yield arena
+        return
+    with tempfile.TemporaryDirectory(prefix="tripartite-attack-") as folder:
+        directory = Path(folder) / "deployment"
+        _lay_out(directory, wish, terrain)
+        async with Nodes(directory, say=lambda _: None), _entered(directory, wish.seed, attack) as arena:
+            yield arena
+
+
+@asynccontextmanager
+async def _entered(directory: Path, seed: int, attack: str) -> AsyncIterator[Arena]:
+    home = ResearcherHome(directory / "researcher")
+    answers = home.open_answers()
+    try:
+        async with home.session(answers) as session, Spy(home, answers) as spy:
+            yield Arena(directory, People(directory, seed, attack), home, session, spy)
+    finally:
+        answers.close()
+
+
+def _lay_out(directory: Path, wish: Wish, terrain: Terrain) -> None:
+    plan = Plan(
+        population=wish.population,
+        seed=wish.seed,
+        max_belief=_MAX_BELIEF,
+        release_tick_ms=terrain.release_tick_ms,
+        accounting=wish.accounting,
+        unit="person" if wish.accounting == "strict" else terrain.unit,
+    )
+    lay_out(directory, plan, lambda _: _quietly)
+    if terrain.edit is not None and wish.accounting != "strict":
+        terrain.edit(directory, wish.seed)
+        CensusHome(directory / "census").load(directory / "census" / "people.csv", _RELEASE)
+
+
+def _quietly(done: int, total: int) -> None:
+    del done, total
+
+
+def _policy_in_force(directory: Path) -> Policy:
+    policy = CensusHome(directory / "census").read(lambda state: state.policy)
+    if policy is None:
+        raise InvalidRequestError("INVALID_VALUE", name="--deployment", problem="has no policy", remedy=texts.MAKE_ONE)
+    return policy

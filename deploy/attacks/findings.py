@@ -1,0 +1,230 @@
+"""Verdicts: what an attack achieved, beside what it may not achieve, and whether the promise held.
+
+A finding that chance has a part in fails only where the promise, if it held, would do so less than once in a million times
+(`FALSE_ALARM`). The others fail at the first difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from deploy.attacks import texts
+from deploy.attacks.chances import Interval, Law, at_least, interval, lower_tail
+
+__all__ = ["FALSE_ALARM", "Curve", "Finding", "Guesses", "Noise", "Report", "Same", "Within"]
+
+FALSE_ALARM = 1e-6
+"""How often a finding may accuse a deployment that keeps its promise."""
+
+_SHOWN_DIFFERENCES = 5
+
+
+class Finding(Protocol):
+    """One comparison of an attack with its curve."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def held(self) -> bool: ...
+
+    def as_json(self) -> dict[str, Any]: ...
+
+    def line(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """How often an attacker guessed right, and how often one may at most."""
+
+    name: str
+    right: int
+    trials: int
+    # The rate that each guess, whatever the others were, may have at most.
+    curve: float
+
+    @property
+    def rate(self) -> float:
+        return self.right / self.trials if self.trials else 0.0
+
+    @property
+    def interval(self) -> Interval:
+        return interval(self.right, self.trials)
+
+    @property
+    def p_value(self) -> float:
+        """The chance of guessing so well with the rate that is allowed."""
+        return at_least(self.right, self.trials, self.curve)
+
+    @property
+    def held(self) -> bool:
+        return self.p_value >= FALSE_ALARM
+
+    def as_json(self) -> dict[str, Any]:
+        low, high = self.interval
+        return {
+            "name": self.name,
+            "kind": "guesses",
+            "right": self.right,
+            "trials": self.trials,
+            "rate": round(self.rate, 5),
+            "interval_95": [round(low, 5), round(high, 5)],
+            "curve": round(self.curve, 5),
+            "p_value": _rounded(self.p_value),
+            "held": self.held,
+        }
+
+    def line(self) -> str:
+        low, high = self.interval
+        return texts.GUESSES.format(
+            what=texts.FINDINGS[self.name],
+            right=self.right,
+            trials=self.trials,
+            rate=100 * self.rate,
+            low=100 * low,
+            high=100 * high,
+            curve=100 * self.curve,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How large the noise was altogether, and how small it may be by luck."""
+
+    name: str
+    # Of each independent magnitude; `total` is their sum.
+    laws: tuple[Law, ...] = field(repr=False)
+    total: int
+    # What each of them was made of.
+    scales: tuple[int, ...]
+
+    @property
+    def expected(self) -> float:
+        return float(sum(sum(size * chance for size, chance in enumerate(law)) for law in self.laws))
+
+    @property
+    def p_value(self) -> float:
+        """The chance of so little noise under the law that was charged for."""
+        return lower_tail(self.laws, self.total)
+
+    @property
+    def held(self) -> bool:
+        return self.p_value >= FALSE_ALARM
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "kind": "noise",
+            "scales": list(self.scales),
+            "draws": len(self.laws),
+            "total": self.total,
+            "expected": round(self.expected, 1),
+            "p_value": _rounded(self.p_value),
+            "held": self.held,
+        }
+
+    def line(self) -> str:
+        draws = max(1, len(self.laws))
+        return texts.NOISE.format(
+            what=texts.FINDINGS[self.name],
+            scales=" + ".join(map(str, self.scales)),
+            draws=len(self.laws),
+            mean=self.total / draws,
+            expected=self.expected / draws,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """Things that have to be the same, and where they were not."""
+
+    name: str
+    compared: int
+    differences: tuple[str, ...]
+
+    @property
+    def held(self) -> bool:
+        return not self.differences
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "kind": "same",
+            "compared": self.compared,
+            "different": len(self.differences),
+            "differences": list(self.differences[:_SHOWN_DIFFERENCES]),
+            "held": self.held,
+        }
+
+    def line(self) -> str:
+        text = texts.SAME.format(
+            what=texts.FINDINGS[self.name], compared=self.compared, different=len(self.differences)
+        )
+        shown = "".join(f"\n      {difference}" for difference in self.differences[:_SHOWN_DIFFERENCES])
+        return text + shown
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A figure that may not pass a limit."""
+
+    name: str
+    value: float
+    limit: float
+
+    @property
+    def held(self) -> bool:
+        return self.value <= self.limit
+
+    def as_json(self) -> dict[str, Any]:
+        return {"name": self.name, "kind": "within", "value": self.value, "limit": self.limit, "held": self.held}
+
+    def line(self) -> str:
+        return texts.WITHIN.format(what=texts.FINDINGS[self.name], value=self.value, limit=self.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A line of the plot; `limit` is one that may not be passed."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    limit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of one attack."""
+
+    attack: str
+    findings: tuple[Finding, ...]
+    # Asked and answered, refused ones not among them.
+    answers: int
+    curves: tuple[Curve, ...] = ()
+    # What stands under and beside the plot of the curves.
+    axes: tuple[str, str] = ("", "")
+
+    @property
+    def held(self) -> bool:
+        """Whether every promise held that the attack was made against."""
+        return all(finding.held for finding in self.findings)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "attack": self.attack,
+            "held": self.held,
+            "answers": self.answers,
+            "findings": [finding.as_json() for finding in self.findings],
+        }
+
+    def text(self) -> str:
+        """The findings, a line each."""
+        lines = [texts.REPORT[self.held].format(attack=self.attack, answers=self.answers)]
+        return "\n".join([*lines, *(f"  {texts.MARK[finding.held]} {finding.line()}" for finding in self.findings)])
+
+
+def _rounded(p_value: float) -> float:
+    return float(f"{p_value:.3g}")

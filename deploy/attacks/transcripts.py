@@ -1,0 +1,181 @@
+"""Everything that a researcher can see of a question, written down so that two worlds can be compared.
+
+A spy speaks with the nodes directly, without the researcher's program between: it sees each message, each status with its
+details, how long sealed answers are, and when everything came. What is random by design (names of queries, keys, the noise, noise
+slots, places in the log) is left out; what is left may depend on what was submitted and on nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from grpc.aio import AioRpcError
+from tripartite.v1 import (
+    answer_pb2,
+    census_service_pb2,
+    census_service_pb2_grpc,
+    condition_pb2,
+    health_service_pb2,
+    health_service_pb2_grpc,
+)
+
+from broker_common.crypto.certificates import Role
+from broker_common.errors import BrokerError
+from broker_common.query.messages import parse_message
+from broker_common.query.question import Question
+from broker_common.rpc.channel import Peer, open_channel
+from broker_common.rpc.status import broker_error
+from broker_common.storage.clock import system_clock
+from broker_common.tlog.entries import Charged, Delivered, Entry, Released
+from researcher_node.answers import Answers, AskedQuestion
+from researcher_node.opening import ResearcherHome
+
+__all__ = ["Seen", "Spy", "differences", "logged"]
+
+_CALL_SECONDS = 60.0
+_HOLD_MS = 10_000
+_TRIES = 6
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen of one question, in order."""
+
+    events: list[str] = field(default_factory=list)
+    # Seconds after the submission at which each stage was told.
+    stage_seconds: dict[str, float] = field(default_factory=dict)
+    # As it came; empty when the question was refused.
+    sealed: bytes = b""
+    answered: AskedQuestion | None = None
+
+
+class Spy:
+    """A researcher's own connections to both nodes. Use as an async context."""
+
+    def __init__(self, home: ResearcherHome, answers: Answers) -> None:
+        self._home = home
+        self._answers = answers
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        addresses: dict[Role, str] = {
+            "health": self._home.config.health.address,
+            "census": self._home.config.census.address,
+        }
+        now_ms = system_clock()
+        tls = self._home.keyring.tls(self._home.own_card(), now_ms)
+        channels = {}
+        for role, address in addresses.items():
+            peer = Peer(role, address, tuple(self._home.trust.card(role).certificates(now_ms)))
+            channels[role] = await self._stack.enter_async_context(open_channel(peer, tls, system_clock))
+        self._health = health_service_pb2_grpc.HealthServiceStub(channels["health"])
+        self._census = census_service_pb2_grpc.CensusServiceStub(channels["census"])
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def quote(self, question: Question, scale: int) -> list[str]:
+        """Everything that a quote says, but the slot and the instant that it reserves."""
+        request = census_service_pb2.QuoteRequest(question=question.to_wire(), scale=scale)
+        try:
+            said = await self._census.Quote(request, timeout=_CALL_SECONDS)
+        except AioRpcError as error:
+            return [f"quote {_said(error, 'census')}"]
+        assert isinstance(said, census_service_pb2.QuoteResponse)  # noqa: S101 - for the reader of types
+        remaining = said.remaining if said.HasField("remaining") else None
+        price = f"scale={said.scale} charged={said.charged} margin={said.margin_95} remaining={remaining}"
+        return [f"quote {price} policy={said.policy_hash.hex()} release={said.census_release}"]
+
+    async def submit(self, asked: AskedQuestion) -> Seen:
+        """Submit a ticket, for the first time or again, follow it to its end, and fetch its answer."""
+        seen = Seen()
+        request = health_service_pb2.SubmitRequest(
+            ticket=asked.ticket_message,
+            criteria=parse_message(condition_pb2.Condition, asked.criteria),
+            criteria_nonce=asked.criteria_nonce,
+        )
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        call = self._health.Submit(request, timeout=_CALL_SECONDS)
+        try:
+            async for response in call:
+                stage = health_service_pb2.Stage.Name(response.stage)
+                seen.stage_seconds[stage] = clock() - began
+                seen.events.append(f"{stage} {response.ByteSize()} bytes")
+        except AioRpcError as error:
+            seen.events.append(f"submit {_said(error, 'health')}")
+        await self._collect(asked, seen)
+        return seen
+
+    async def _collect(self, asked: AskedQuestion, seen: Seen) -> None:
+        refused = "submit " in "".join(seen.events)
+        request = census_service_pb2.CollectRequest(
+            query_id=bytes.fromhex(asked.query), wait_ms=0 if refused else _HOLD_MS
+        )
+        for _ in range(1 if refused else _TRIES):
+            try:
+                response = await self._census.Collect(request, timeout=_CALL_SECONDS)
+            except AioRpcError as error:
+                seen.events.append(f"collect {_said(error, 'census')}")
+                return
+            if response.HasField("answer"):
+                break
+        else:
+            seen.events.append("no answer")
+            return
+        answer: answer_pb2.SealedAnswer = response.answer
+        seen.sealed = answer.sealed
+        seen.events.append(f"sealed {len(answer.sealed)} bytes")
+        try:
+            seen.answered = await asyncio.to_thread(self._answers.receive, answer)
+        except BrokerError as error:
+            # An answer of another length, or another form, is something to be told apart by.
+            seen.events.append(f"answer {error.code}")
+            return
+        seen.events.append(f"answered charged={seen.answered.charged} scale={seen.answered.scale}")
+
+
+def logged(entries: Iterable[Entry], asked: AskedQuestion) -> list[str]:
+    """What the census log says of one question: how many entries of which kind, and what in them is no hash."""
+    said: list[str] = []
+    ticket = ""
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, Charged) and event.query == asked.query:
+            ticket = event.ticket
+            shape = {
+                "scale": event.scale,
+                "units": event.units,
+                "question": event.question,
+                "lengths": [len(each) for each in (event.manifest, event.submitted, event.active, event.ledger)],
+            }
+            said.append(f"logged charged {json.dumps(shape, sort_keys=True)}")
+        elif isinstance(event, Released) and event.ticket == ticket:
+            said.append(f"logged released {len(event.answer)}")
+        elif isinstance(event, Delivered) and event.ticket == ticket:
+            said.append("logged delivered")
+    return said
+
+
+def differences(one: Iterable[str], other: Iterable[str]) -> list[str]:
+    """Where two transcripts are not the same."""
+    first, second = list(one), list(other)
+    found = [f"{a!r} against {b!r}" for a, b in zip(first, second, strict=False) if a != b]
+    if len(first) != len(second):
+        found.append(f"{len(first)} lines against {len(second)}")
+    return found
+
+
+def _said(error: AioRpcError, peer: Role) -> str:
+    """A refusal with everything in it that a caller can read."""
+    told = broker_error(error, peer)
+    return f"{error.code().name} {told.code} {told.text!r} {told.hint!r} {sorted(told.details.items())}"

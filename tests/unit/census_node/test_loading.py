@@ -1,0 +1,189 @@
+"""Loading a registry: which rows become cards, which of them are one person's, and what is said of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from fakes.registries import made_names
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_common.crypto.linkage import LinkageChain, LinkageKey
+from broker_common.query.question import EVERYONE, Question
+from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.loading import LoadReport, read_registry
+from census_node.registry import Registry
+from deploy.synthetic.cards import card_digits
+
+LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
+CARDS = ["".join(map(str, digits)) for digits in card_digits(np.arange(40)).tolist()]
+FRENCH = Question("mother_tongue", ("French",))
+
+
+class Row(NamedTuple):
+    """One line of a source."""
+
+    card: str
+    person: str
+    household: str = "h"
+    mother_tongue: str = "French"
+    first: str = "French"
+    knowledge: str = "French only"
+    home: str = "French"
+
+
+def load(folder: Path, rows: Sequence[Row]) -> tuple[Registry, LoadReport]:
+    """Load these rows, as the first load ever."""
+    path = folder / "people.csv"
+    header = ",".join(["health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names])
+    path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n", encoding="utf-8")
+    registry, _, report = read_registry(path, "load", LINKAGE, made_names(0, 0))
+    return registry, report
+
+
+def reasons(report: LoadReport) -> list[tuple[int, str]]:
+    """Place of each rejected row, from 0, and the first words of the reason."""
+    return [(line - 2, " ".join(reason.split()[:3])) for line, reason in report.rejected.first]
+
+
+def rows_of(registry: Registry, *cards: str) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    """The rows of these cards."""
+    names = b"".join(LINKAGE.pseudonym(card) for card in cards)
+    return registry.rows_of(np.frombuffer(names, np.uint8).reshape(-1, 16))
+
+
+def test_two_cards_of_one_person_are_one_person(tmp_path: Path) -> None:
+    """Both are linked, to the same numbers, and whoever asks about both counts the person once."""
+    registry, report = load(tmp_path, [Row(CARDS[0], "p"), Row(CARDS[1], "q"), Row(CARDS[2], "p")])
+    assert (report.rows, report.linked, report.without_card, report.rejected.count) == (3, 3, 0, 0)
+    assert (registry.person_count, registry.household_count) == (2, 1)
+    assert registry.several_cards
+    both = rows_of(registry, CARDS[0], CARDS[2])
+    assert len(both) == 2
+    assert len(set(registry.persons[both].tolist())) == 1
+    for asked, people in ((CARDS[:3], 2), (CARDS[:3:2], 1), (CARDS[1:3], 2), (CARDS[2:3], 1), ([], 0)):
+        rows = registry.people_of(rows_of(registry, *asked))
+        for question in (EVERYONE, FRENCH):
+            assert registry.count(rows, question).reveal_to_mechanism() == people
+
+
+def test_nobody_with_two_cards_needs_no_look_at_persons(tmp_path: Path) -> None:
+    """The rows that are asked for are the people, as they are."""
+    registry, _ = load(tmp_path, [Row(CARDS[0], "p"), Row(CARDS[1], "q")])
+    rows = rows_of(registry, *CARDS[:2])
+    assert not registry.several_cards
+    assert registry.people_of(rows) is rows
+
+
+@pytest.mark.parametrize("place", range(2, 7))
+def test_row_that_contradicts_the_first_of_its_person_is_rejected(tmp_path: Path, place: int) -> None:
+    """Household and each value must be the same; the first row stays, and later ones that agree with it."""
+    other = {2: "elsewhere", 5: "Neither"}.get(place, "English")
+    for value in (other, "") if place > 2 else (other,):
+        wrong = Row(CARDS[1], "p")._replace(**{Row._fields[place]: value})
+        registry, report = load(tmp_path, [Row(CARDS[0], "p"), wrong, Row(CARDS[2], "p")])
+        assert report.rejected.first == (
+            (3, "contradicts an earlier row of its person_id: household or a value differs"),
+        )
+        assert report.linked == 2
+        assert len(rows_of(registry, CARDS[1])) == 0
+        assert registry.household_count == 1
+
+
+def test_row_without_a_card_says_nothing_new_of_a_person(tmp_path: Path) -> None:
+    """The first counts as without card, a repeated one is wrong; a card that comes after it is linked."""
+    rows = [Row("", "p"), Row("", "p"), Row(CARDS[0], "p"), Row(CARDS[1], "q"), Row("", "q")]
+    registry, report = load(tmp_path, rows)
+    assert reasons(report) == [(1, "repeats the person_id"), (4, "repeats the person_id")]
+    assert (report.rows, report.linked, report.without_card) == (5, 2, 1)
+    assert registry.person_count == 2
+
+
+def test_people_without_any_card_have_no_number(tmp_path: Path) -> None:
+    """The ledger needs no place for whoever cannot be counted; nor for whoever stands in wrong rows alone."""
+    rows = [Row("", "p", "h1"), Row(CARDS[0], "q", "h2"), Row(CARDS[0], "r", "h3"), Row("12", "s", "h4")]
+    registry, report = load(tmp_path, rows)
+    assert reasons(report) == [(2, "repeats the health_card"), (3, "health_card is not")]
+    assert (registry.size, registry.person_count, registry.household_count) == (1, 1, 1)
+
+
+def test_one_card_is_one_row_whoever_claims_it(tmp_path: Path) -> None:
+    """Of the same person or another, the first row with a card has it."""
+    rows = [Row(CARDS[0], "p"), Row(CARDS[0], "p"), Row(CARDS[0], "q"), Row(CARDS[1], "q")]
+    registry, report = load(tmp_path, rows)
+    assert reasons(report) == [(1, "repeats the health_card"), (2, "repeats the health_card")]
+    assert (registry.size, registry.person_count) == (2, 2)
+
+
+def test_the_first_of_very_many_rows_stays(tmp_path: Path) -> None:
+    """Sorting by person keeps the order of the file, however long it is: the others contradict the first."""
+    cards = ["".join(map(str, digits)) for digits in card_digits(np.arange(2000)).tolist()]
+    rows = [Row(card, str(at % 50), "h" if at < 50 else "other") for at, card in enumerate(cards)]
+    path = tmp_path / "people.csv"
+    header = ",".join(["health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names])
+    path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n", encoding="utf-8")
+    registry, _, report = read_registry(path, "load", LINKAGE, made_names(0, 0), max_rejected=len(rows))
+    assert (report.linked, report.rejected.count) == (50, 1950)
+    assert len(rows_of(registry, *cards[:50])) == 50
+
+
+written = st.builds(
+    Row,
+    card=st.sampled_from(["", *CARDS[:6], "0000000001"]),
+    person=st.sampled_from("pqrst"),
+    household=st.sampled_from(["h", "h", "i", ""]),
+    mother_tongue=st.sampled_from(["French", "French", "English", "", "Klingon"]),
+    first=st.just("French"),
+    knowledge=st.just(""),
+    home=st.just("French"),
+)
+
+
+@given(rows=st.lists(written, max_size=20))
+def test_every_row_is_judged_like_by_a_plain_loop(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Linked, without card or rejected for the reason that a loop with dictionaries gives, whatever the order."""
+    # Somebody is linked, or the whole file would be refused.
+    rows = [Row(CARDS[39], "always"), *rows]
+    first: dict[str, Row] = {}
+    owners: dict[str, str] = {}
+    rejected: list[tuple[int, str]] = []
+    without_card = 0
+    candidates: list[tuple[int, Row]] = []
+    for at, row in enumerate(rows):
+        earlier = first.get(row.person)
+        if not row.household:
+            rejected.append((at, "household_id is empty,"))
+        elif row.mother_tongue == "Klingon":
+            rejected.append((at, "mother_tongue holds a"))
+        elif row.card == "0000000001":
+            rejected.append((at, "health_card has a"))
+        elif earlier is None:
+            first[row.person] = row
+            without_card += not row.card
+            candidates += [(at, row)] if row.card else []
+        elif not row.card:
+            rejected.append((at, "repeats the person_id"))
+        elif row[2:] != earlier[2:]:
+            rejected.append((at, "contradicts an earlier"))
+        else:
+            candidates.append((at, row))
+    for at, row in candidates:
+        if row.card in owners:
+            rejected.append((at, "repeats the health_card"))
+        owners.setdefault(row.card, row.person)
+    registry, report = load(tmp_path_factory.mktemp("load"), rows)
+    assert reasons(report) == sorted(rejected)
+    assert (report.rows, report.linked, report.without_card) == (len(rows), len(owners), without_card)
+    numbers = {card: registry.persons[rows_of(registry, card)].tolist() for card in owners}
+    assert all(len(found) == 1 for found in numbers.values())
+    pairs = {(owners[card], found[0]) for card, found in numbers.items()}
+    assert len(pairs) == len(set(owners.values())) == len({number for _, number in pairs}) == registry.person_count
+    asked = rows_of(registry, *owners)
+    people = registry.people_of(asked)
+    assert sorted(registry.persons[people].tolist()) == list(range(registry.person_count))
+    assert set(people.tolist()) <= set(asked.tolist())
+    assert registry.several_cards == (len(owners) > registry.person_count)

@@ -1,0 +1,90 @@
+"""The probabilities behind verdicts, against another library and against plain counting."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from broker_common.privacy.accounting import cap_units, param_of
+from broker_common.privacy.discrete_laplace import probability
+from deploy.attacks.chances import at_least, interval, lower_tail, magnitude_law, sum_law
+from deploy.attacks.spending import (
+    best_guess,
+    boldly,
+    ceiling,
+    chance_above,
+    evenly,
+    hardly_above,
+    units_of,
+)
+
+CAP = cap_units(param_of(Fraction(4, 5)))
+SCALES = tuple(range(1, 51))
+
+
+@pytest.mark.parametrize(("successes", "trials", "rate"), [(46, 60, 0.731), (0, 5, 0.5), (5, 5, 0.2), (900, 2000, 0.4)])
+def test_a_tail_is_the_binomial_law(successes: int, trials: int, rate: float) -> None:
+    """As SciPy has it; certain where nothing is asked for or everything is allowed, impossible where nothing is."""
+    assert at_least(successes, trials, rate) == pytest.approx(stats.binom.sf(successes - 1, trials, rate), rel=1e-9)
+    assert at_least(successes, trials, 1.0) == 1
+    assert at_least(successes, trials, 0.0) == (1 if successes == 0 else 0)
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(0, 10), (10, 10), (3, 10), (46, 60)])
+def test_an_interval_is_clopper_and_pearsons(successes: int, trials: int) -> None:
+    """As SciPy has it; without trials everything is possible."""
+    wanted = stats.binomtest(successes, trials).proportion_ci(method="exact")
+    assert interval(successes, trials) == pytest.approx((wanted.low, wanted.high), abs=1e-9)
+    assert interval(0, 0) == (0, 1)
+
+
+@pytest.mark.parametrize("scales", [(1,), (30,), (1, 3), (2, 2, 2)])
+def test_the_law_of_a_sum_adds_up_the_published_law(scales: tuple[int, ...]) -> None:
+    """Each value as counted out of `probability`, all of them together certain."""
+    law = sum_law(scales)
+    assert law.sum() == pytest.approx(1, abs=1e-12)
+    if len(scales) == 1:
+        assert law[:4] == pytest.approx([float((1 + (x > 0)) * probability(scales[0], x)) for x in range(4)], rel=1e-12)
+    if scales == (1, 3):
+        exactly_two = sum(
+            float(probability(1, x) * probability(3, y)) for x, y in product(range(-60, 61), repeat=2) if x + y == 2
+        )
+        assert law[2] == pytest.approx(2 * exactly_two, rel=1e-9)
+
+
+def test_a_lower_tail_counts_every_way_to_so_little_noise() -> None:
+    """Three magnitudes of at most 4 together, counted out; nothing is below zero, and everything below enough."""
+    law = magnitude_law(2)
+    counted = sum(law[a] * law[b] * law[c] for a, b, c in product(range(5), repeat=3) if a + b + c <= 4)
+    assert lower_tail((law,) * 3, 4) == pytest.approx(counted, rel=1e-12)
+    assert lower_tail((law,), -1) == 0
+    assert lower_tail((law,) * 3, 1000) == pytest.approx(1)
+
+
+def test_the_typical_case_and_the_ceiling_are_the_published_figures() -> None:
+    """41 answers at scale 30 from even odds: at most 79.7 %, above 70 % in 2e-5 of cases, the best guess right in 54 %."""
+    paper = evenly(CAP, 30)
+    assert len(paper) == 41
+    assert ceiling(paper) == 0.79685
+    # Above 70 % means at least 34 of 41 coins for the truth, each with the odds of one answer.
+    coin = 1 / (1 + math.exp(-1 / 30))
+    assert chance_above(paper, 0.7) == pytest.approx(stats.binom.sf(33, 41, coin), rel=1e-9)
+    assert chance_above(paper, 0.7) == pytest.approx(2e-5, rel=0.01)
+    assert best_guess(paper) == pytest.approx(0.543, abs=0.001)
+    assert best_guess(paper) < hardly_above(paper) < ceiling(paper)
+
+
+def test_a_bold_budget_fits_and_leaves_no_room_for_another_answer() -> None:
+    """Under 80 %: one answer at scale 1, one at 3, one at 19."""
+    bold = boldly(CAP, SCALES)
+    assert bold == (1, 3, 19)
+    assert units_of(bold) <= CAP < units_of((*bold, SCALES[-1]))
+    # The two later ones together say less than the first.
+    assert best_guess(bold) == pytest.approx(math.e / (1 + math.e))
+    assert best_guess((2, 2)) == pytest.approx(best_guess((2,)))
+    assert not np.isclose(best_guess(bold), ceiling(bold))

@@ -1,0 +1,293 @@
+"""Every verdict of an attack can fail: here stand deployments that break a promise, and attackers that notice.
+
+Error rate: the honest worlds below are drawn from fixed seeds, so a test either always passes or always fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from itertools import count
+
+import numpy as np
+import pytest
+
+from broker_common.crypto.noise_stream import NoiseStream
+from broker_common.privacy.discrete_laplace import draw
+from deploy.attacks.average import Averaged, average_findings
+from deploy.attacks.equality import Pair, equality_findings
+from deploy.attacks.findings import Finding, Guesses, Report, Same, Within
+from deploy.attacks.neighbour import Known, neighbour_findings
+from deploy.attacks.race import race_findings
+from deploy.attacks.reconstruction import reconstruction_findings
+from deploy.attacks.records import apart_findings, counted_twice, together
+from deploy.attacks.tracker import Tracked, tracker_findings
+from deploy.attacks.worlds import told_apart
+
+BOLD, BEYOND, EVEN = (1, 3, 19), (1,) * 5, (30,) * 41
+
+
+def seeds(name: str) -> Iterator[NoiseStream]:
+    """Fresh noise for every draw, the same in every run."""
+    return (NoiseStream(sha256(f"{name} {number}".encode()).digest()) for number in count())
+
+
+class Dice:
+    """Noise and coins of one test."""
+
+    def __init__(self, name: str) -> None:
+        self._seeds = seeds(name)
+
+    def noise(self, scale: int) -> int:
+        return draw(scale, next(self._seeds))
+
+    def coin(self) -> bool:
+        return bool(next(self._seeds).bits(1))
+
+
+def broken(findings: Sequence[Finding]) -> set[str]:
+    """What did not hold."""
+    return {finding.name for finding in findings if not finding.held}
+
+
+# --- neighbour ---------------------------------------------------------------------------------------------------------
+
+
+def spent(
+    dice: Dice, people: int, within: Sequence[int], beyond: Sequence[int] = (), *, weaker: int = 1, leaks: bool = False
+) -> list[Known]:
+    """People whose budget was spent and who were asked about afterwards; honest unless told otherwise."""
+    known = []
+    for _ in range(people):
+        truth = dice.coin()
+        answers = [truth + dice.noise(max(1, scale // weaker)) for scale in within]
+        answers += [truth * leaks + dice.noise(scale) for scale in beyond]
+        known.append(Known(truth, tuple(answers)))
+    return known
+
+
+def test_neighbour_holds_against_an_honest_deployment() -> None:
+    """300 people boldly, 6 the paper's way."""
+    dice = Dice("honest")
+    findings = neighbour_findings(BOLD, BEYOND, spent(dice, 300, BOLD, BEYOND), EVEN, spent(dice, 6, EVEN))
+    assert broken(findings) == set()
+    assert len(findings) == 10
+
+
+def test_neighbour_notices_noise_of_half_the_scale_that_was_charged() -> None:
+    """At the numbers that the command usually plays."""
+    dice = Dice("half")
+    known = spent(dice, 50, BOLD, BEYOND), spent(dice, 3, EVEN, weaker=2)
+    assert broken(neighbour_findings(BOLD, BEYOND, known[0], EVEN, known[1])) == {"noise"}
+
+
+def test_neighbour_notices_answers_that_count_somebody_beyond_their_budget() -> None:
+    """People who are not dropped although nothing is left."""
+    dice = Dice("beyond")
+    known = spent(dice, 50, BOLD, BEYOND, leaks=True), spent(dice, 4, EVEN)
+    assert broken(neighbour_findings(BOLD, BEYOND, known[0], EVEN, known[1])) == {"beyond_budget"}
+
+
+def test_neighbour_notices_whoever_is_counted_for_more_than_they_were_charged() -> None:
+    """An answer in which a person counts as three is not what the price of one person paid for."""
+    dice = Dice("thrice")
+    people = [
+        Known(truth := dice.coin(), (*(3 * truth - 1 + dice.noise(s) for s in BOLD), *BEYOND)) for _ in range(100)
+    ]
+    findings = neighbour_findings(BOLD, BEYOND, people, EVEN, spent(dice, 1, EVEN))
+    assert "whole_budget" in broken(findings)
+
+
+def test_a_belief_above_its_ceiling_is_noticed() -> None:
+    """However little."""
+    assert Within("highest_belief", 0.79685, 0.79685).held
+    assert not Within("highest_belief", 0.79686, 0.79685).held
+
+
+# --- average -----------------------------------------------------------------------------------------------------------
+
+
+# How often each of the answers to 15 groups was charged.
+ONCE = [1] * 135
+
+
+def averaged(dice: Dice, rounds: int, scale: int = 30, **changed: object) -> list[Averaged]:
+    """Rounds of an honest deployment; `changed` says in what it is not."""
+    made = []
+    for _ in range(rounds):
+        same = tuple(dice.noise(scale) for _ in range(4))
+        parts = tuple(dice.noise(scale) for _ in range(5))
+        made.append(replace(Averaged(same, parts, retries=2, different=()), **changed))  # type: ignore[arg-type]
+    return made
+
+
+def test_average_holds_against_an_honest_deployment() -> None:
+    """15 groups, 9 answers each."""
+    assert broken(average_findings(30, averaged(Dice("a"), 15), ONCE)) == set()
+
+
+def test_average_notices_a_retry_that_draws_anew() -> None:
+    """Other bytes for the same ticket."""
+    rounds = averaged(Dice("b"), 15, different=("retry 1: other bytes",))
+    assert broken(average_findings(30, rounds, ONCE)) == {"retry"}
+
+
+def test_average_notices_an_answer_that_was_not_charged() -> None:
+    """One of 135."""
+    assert broken(average_findings(30, averaged(Dice("c"), 15), [*ONCE[1:], 0])) == {"charged_each"}
+
+
+def test_average_notices_an_answer_cache() -> None:
+    """The same answer to the same sample."""
+    rounds = averaged(Dice("d"), 15, same=(7, 7, 7, 7))
+    assert "answer_repeated" in broken(average_findings(30, rounds, ONCE))
+
+
+def test_average_notices_noise_that_cancels() -> None:
+    """Repeats whose noise adds up to nothing, and parts whose noise adds up to the whole's."""
+    dice = Dice("e")
+    rounds = [
+        Averaged(
+            (one := dice.noise(30), -one, other := dice.noise(30), -other), (one, other, 5, -9, one + other - 4), 2, ()
+        )
+        for _ in range(15)
+    ]
+    assert {"average_error", "parts_error"} <= broken(average_findings(30, rounds, ONCE))
+
+
+def test_average_notices_noise_of_half_the_scale() -> None:
+    """135 answers are enough."""
+    rounds = averaged(Dice("f"), 15, scale=15)
+    assert "noise" in broken(average_findings(30, rounds, ONCE))
+
+
+# --- tracker and reconstruction ----------------------------------------------------------------------------------------
+
+
+def tracked(dice: Dice, *, shared: bool, scale: int = 3) -> list[Tracked]:
+    """50 targets; with `shared`, overlapping cohorts share their noise."""
+    made = []
+    for _ in range(50):
+        x, others, padding = dice.coin(), 1, 2
+        first, second = dice.noise(scale), dice.noise(scale)
+        noise = (first, first, second, second) if shared else (first, dice.noise(scale), second, dice.noise(scale))
+        truths = (others + x, others, others + padding + x, others + padding)
+        answers = tuple(truth + of for truth, of in zip(truths, noise, strict=True))
+        made.append(Tracked(x, answers, others, padding, coin=dice.coin()))
+    return made
+
+
+def test_tracker_holds_against_an_honest_deployment_and_notices_shared_noise() -> None:
+    """A difference of two cohorts that share their noise is the person between them."""
+    assert broken(tracker_findings(3, tracked(Dice("t"), shared=False))) == set()
+    assert {"by_difference", "difference_error"} <= broken(tracker_findings(3, tracked(Dice("u"), shared=True)))
+
+
+@pytest.mark.parametrize(("quiet", "wanted"), [(False, set()), (True, {"reconstructed", "noise"})])
+def test_reconstruction_holds_unless_the_noise_is_far_too_small(quiet: bool, wanted: set[str]) -> None:
+    """Six groups of 16; quiet noise is a twentieth of what was charged for."""
+    dice, generator = Dice("r"), np.random.Generator(np.random.Philox(1))
+    truths = [generator.integers(0, 2, 16).astype(bool) for _ in range(6)]
+    cohorts = [generator.integers(0, 2, (24, 16)).astype(bool) for _ in truths]
+    answers = [
+        [int(row @ truth.astype(int)) + int(dice.noise(5) / (20 if quiet else 1)) for row in chosen]
+        for chosen, truth in zip(cohorts, truths, strict=True)
+    ]
+    assert broken(reconstruction_findings(5, 6, cohorts, answers, truths)) == wanted
+
+
+# --- oracles -----------------------------------------------------------------------------------------------------------
+
+
+def test_worlds_are_told_apart_by_any_line_and_by_any_missing_one() -> None:
+    """A refusal that shows, a size that differs, a question that says less."""
+    seen = ["STAGE_CHARGED 2 bytes", "sealed 17520 bytes"]
+    assert told_apart("spent_or_fresh", [seen], [seen]).held
+    for other in (["submit BUDGET_EXHAUSTED", seen[1]], [seen[0], "sealed 17521 bytes"], seen[:1]):
+        assert not told_apart("spent_or_fresh", [seen], [other]).held
+
+
+def pairs(dice: Dice, **same: object) -> list[Pair]:
+    """60 pairs that look alike; `same` says what is different of those about the same people."""
+    made = []
+    for _ in range(60):
+        kind = "same" if dice.coin() else "others"
+        pair = Pair(kind, ("sealed",), 0.3 + dice.noise(9) / 1000, answers_equal=False)
+        made.append(replace(pair, **same) if kind == "same" else pair)  # type: ignore[arg-type]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("same", "wanted"),
+    [
+        ({}, set()),
+        ({"answers_equal": True}, {"equal_answers"}),
+        ({"seconds": 0.1}, {"equal_by_time"}),
+        ({"lines": ("sealed", "from the cache")}, {"equal_seen"}),
+    ],
+)
+def test_equality_holds_unless_answers_or_times_or_messages_show_it(same: dict[str, object], wanted: set[str]) -> None:
+    """An answer cache shows in all three."""
+    assert broken(equality_findings(50, pairs(Dice("q"), **same), in_ticks=True)) == wanted
+
+
+def two_records(dice: Dice, *, joined: bool) -> tuple[list[bool], list[list[int]]]:
+    """150 pairs of records and an answer about each; not `joined`, the second has a budget of its own."""
+    truths = [dice.coin() for _ in range(150)]
+    return truths, [[truth + dice.noise(1), truth * (not joined) + dice.noise(1)] for truth in truths]
+
+
+def test_two_records_hold_when_they_are_joined_and_not_otherwise() -> None:
+    """A second budget for the same secret."""
+    assert broken(apart_findings((1,), *two_records(Dice("v"), joined=True))) == set()
+    assert "second_record" in broken(apart_findings((1,), *two_records(Dice("w"), joined=False)))
+
+
+def test_two_cards_that_count_for_two_are_noticed() -> None:
+    """In one sample, and so in a household that is not dropped whole."""
+    dice = Dice("x")
+    noise = [dice.noise(1) for _ in range(100)]
+    truths = [dice.coin() for _ in noise]
+    assert counted_twice(1, [1 + each for each in noise]).held
+    assert not counted_twice(1, [2 + each for each in noise]).held
+    assert together(1, truths, noise).held
+    assert not together(1, truths, [2 * truth + each for truth, each in zip(truths, noise, strict=True)]).held
+
+
+@pytest.mark.parametrize(
+    ("ends", "charges", "may_refuse", "held"),
+    [
+        ([{"a": "answered"}, {"a": "answered"}], {"a": 1}, False, True),
+        ([{"a": "answered"}], {"a": 2}, False, False),
+        ([{"a": "answered"}], {}, False, False),
+        ([{"a": "answered"}, {"a": "BUDGET_EXHAUSTED"}], {"a": 1}, True, False),
+        ([{"a": "BUDGET_EXHAUSTED"}, {"a": "SERVICE_SHUT_DOWN"}], {}, True, True),
+        ([{"a": "BUDGET_EXHAUSTED"}], {"a": 1}, True, False),
+        ([{"a": "BUDGET_EXHAUSTED"}], {}, False, False),
+        ([{"a": "PEER_FAILED"}], {}, True, False),
+        ([{}], {}, True, False),
+    ],
+)
+def test_a_race_holds_when_each_ticket_is_charged_as_often_as_it_is_answered(
+    ends: list[dict[str, str]], charges: dict[str, int], may_refuse: bool, held: bool
+) -> None:
+    """Once, by whichever racer; refused alike to all, where it may be."""
+    (finding,) = race_findings(["a"], ends, charges, may_refuse=may_refuse)
+    assert finding.held == held
+
+
+# --- findings ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_holds_when_all_of_it_does_and_says_each_finding() -> None:
+    """One line each, in words and in JSON."""
+    good, bad = Guesses("beyond_budget", 30, 60, 0.5), Same("quotes", 3, ("one", "other"))
+    report = Report("quote", (good, bad), answers=5)
+    assert not report.held
+    assert Report("quote", (good,), answers=5).held
+    assert [line[:7].strip() for line in report.text().splitlines()[1:3]] == ["ok", "FAIL"]
+    assert report.text().endswith("one\n      other")
+    rows = report.as_json()["findings"]
+    assert [(row["name"], row["held"]) for row in rows] == [("beyond_budget", True), ("quotes", False)]
+    assert (rows[0]["rate"], rows[0]["curve"], rows[1]["different"]) == (0.5, 0.5, 2)
