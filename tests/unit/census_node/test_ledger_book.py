@@ -7,7 +7,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from census_node import ledger_book
 from census_node.charging import LoadReplacedError, charge
 from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps
+from census_node.ledgers import Ledgers
 from census_node.snapshots import SnapshotFolder
 
 # Card 0 moves out to a household and a person of their own, card 5 into household 0, card 7 comes, card 6 goes.
@@ -591,6 +592,34 @@ def test_a_compaction_that_finds_the_journal_held_leaves_nothing(
     holding.close()
     world.verify_files()
     world.compact()
+    world.verify()
+    world.verify_files()
+
+
+def test_whoever_looks_on_while_the_node_erases_sees_whole_ledgers(
+    world: LedgerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator's status, a process of its own: no file that it is about to read goes under its hands."""
+    world.charge({0, 5}, 30)
+    world.retire()
+    world.charge({1, 6}, 30)
+    read, looking = SnapshotFolder.read, LedgerProcess(world)
+    erasing: list[Future[None]] = []
+
+    def overtaken(*arguments: Any) -> Ledgers:
+        if not erasing:
+            erasing.append(other.submit(world.retire))
+            # Long enough for an erasure that does not wait.
+            wait(erasing, timeout=0.5)
+        return read(*arguments)
+
+    with ThreadPoolExecutor(1) as other:
+        monkeypatch.setattr(SnapshotFolder, "read", overtaken)
+        seen = looking.book.charges()
+        erasing[0].result()
+    looking.close()
+    assert seen is not None
+    assert sorted(seen.submitted.tolist()) == [price_units(30)] * 4
     world.verify()
     world.verify_files()
 
