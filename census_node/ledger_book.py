@@ -119,10 +119,12 @@ class LedgerBook:
 
     def charges(self) -> Charges | None:
         """What the ledgers hold now; None under strict accounting, which charges everybody alike."""
-        with self._lock, self._journal.reading() as state:
+        # A transaction, because a node that erases meanwhile would take away files that were about to be read.
+        with self._lock, self._journal.transaction() as transaction:
+            state = transaction.state
             if state.policy is None or state.policy.accounting == "strict":
                 return None
-            frozen, floor = self.current(self._journal.db, state).frozen(), state.everyones_units
+            frozen, floor = self.current(transaction.db, state).frozen(), state.everyones_units
         return Charges(frozen.submitted.all_units(), frozen.units.persons, frozen.units.households, floor)
 
     # --- folding ---------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from census_node import ledger_book
 from census_node.charging import LoadReplacedError, charge
 from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps
+from census_node.ledgers import Ledgers
 from census_node.snapshots import SnapshotFolder
 
 # Card 0 moves out to a household and a person of their own, card 5 into household 0, card 7 comes, card 6 goes.
@@ -348,6 +349,38 @@ def make_folder_of(path: Path) -> None:
     path.mkdir()
 
 
+@pytest.mark.parametrize("last", ["load", "relink"])
+def test_a_load_left_out_at_the_end_is_noticed(world: LedgerWorld, last: str) -> None:
+    """No digest tells of what is missing at the end, and nobody was charged since: the log tells how many loads there were."""
+    world.charge({0, 5}, 30)
+    if last == "load":
+        world.load(MOVED)
+    else:
+        world.relink()
+    world.node.close()
+    connection = sqlite3.connect(world.folder / "journal.db")
+    connection.execute(leave_out("(select max(place) from ledger_steps)"))
+    connection.commit()
+    connection.close()
+    with pytest.raises(InternalError, match="INTEGRITY"):
+        start(world)
+
+
+def test_a_process_that_lags_behind_a_snapshot_begins_from_it(world: LedgerWorld) -> None:
+    """What lies between is erased: nothing is missing, and nothing is counted twice."""
+    world.charge({0, 5, 8}, 30)
+    other = LedgerProcess(world).open()
+    world.charge({0, 1, 9}, 30)
+    world.load(MOVED)
+    world.retire()
+    world.charge({0, 2}, 30)
+    world.verify(other)
+    world.charge({0, 2}, 30, process=other)
+    world.verify(other)
+    world.verify()
+    other.close()
+
+
 FILES: dict[str, Callable[[Path], object]] = {
     "missing": Path.unlink,
     "empty": lambda path: path.write_bytes(b""),
@@ -559,6 +592,34 @@ def test_a_compaction_that_finds_the_journal_held_leaves_nothing(
     holding.close()
     world.verify_files()
     world.compact()
+    world.verify()
+    world.verify_files()
+
+
+def test_whoever_looks_on_while_the_node_erases_sees_whole_ledgers(
+    world: LedgerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator's status, a process of its own: no file that it is about to read goes under its hands."""
+    world.charge({0, 5}, 30)
+    world.retire()
+    world.charge({1, 6}, 30)
+    read, looking = SnapshotFolder.read, LedgerProcess(world)
+    erasing: list[Future[None]] = []
+
+    def overtaken(*arguments: Any) -> Ledgers:
+        if not erasing:
+            erasing.append(other.submit(world.retire))
+            # Long enough for an erasure that does not wait.
+            wait(erasing, timeout=0.5)
+        return read(*arguments)
+
+    with ThreadPoolExecutor(1) as other:
+        monkeypatch.setattr(SnapshotFolder, "read", overtaken)
+        seen = looking.book.charges()
+        erasing[0].result()
+    looking.close()
+    assert seen is not None
+    assert sorted(seen.submitted.tolist()) == [price_units(30)] * 4
     world.verify()
     world.verify_files()
 
