@@ -383,3 +383,12 @@ def test_drops_of_the_first_ledger_tell_the_health_agency_nothing() -> None:
     """It knows what it submitted, found in the census or not, and nothing else decides them."""
     game = Game(french(TWO_CARDS), without(english(TWO_CARDS), "x"), ALL_SETS, TellsDrops())
     assert worst(game) == CAP
+
+
+def test_a_budget_per_household_does_not_begin_after_strict_answers() -> None:
+    """They do not say how many of a household they counted: one more answer about two people would pass the cap."""
+    begun = Service.begin(STRICT)
+    assert begun.after("adopt", HOUSEHOLD) is not None
+    answered = begun.charged(2).after("adopt", rules())
+    assert answered is not None
+    assert answered.after("adopt", HOUSEHOLD) is None
