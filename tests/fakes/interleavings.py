@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
 
 __all__ = ["QUESTIONS", "Disk", "Limits", "Rules", "State", "Step", "explore", "problems", "steps", "way_to"]
 
@@ -45,7 +45,7 @@ class Disk(NamedTuple):
 class State:
     """Everything that matters of one instant."""
 
-    disk: Disk = Disk()
+    disk: Disk = field(default_factory=Disk)
     is_up: bool = True
     # After an uncertain commit the process does nothing any more.
     is_broken: bool = False
@@ -98,10 +98,7 @@ def steps(state: State, limits: Limits, rules: Rules | None = None) -> Iterator[
         yield ("crash", None), _down(state)
     if state.is_broken:
         return
-    if state.disk.cosigned < state.shown:
-        yield ("cosign", None), _with(state, cosigned=state.shown)
-    if limits.shutdown and not state.disk.is_shut:
-        yield ("shutdown", None), _logged(state, "X")
+    yield from _of_others(state, limits)
     for question in QUESTIONS:
         for name, do in _OF_A_QUESTION.items():
             after = do(state, question, rules)
@@ -111,7 +108,15 @@ def steps(state: State, limits: Limits, rules: Rules | None = None) -> Iterator[
             yield from _uncertain(state, question, rules)
 
 
-def _with(state: State, **changes: object) -> State:
+def _of_others(state: State, limits: Limits) -> Iterator[tuple[Step, State]]:
+    """What the health agency and the operator do."""
+    if state.disk.cosigned < state.shown:
+        yield ("cosign", None), _with(state, cosigned=state.shown)
+    if limits.shutdown and not state.disk.is_shut:
+        yield ("shutdown", None), _logged(state, "X")
+
+
+def _with(state: State, **changes: Any) -> State:
     return replace(state, disk=state.disk._replace(**changes))
 
 
@@ -153,7 +158,9 @@ def _quote(state: State, question: int, rules: Rules) -> State | None:
     slots = max(place for place, entry in enumerate(state.disk.log) if entry == "S")
     if question in state.tickets or f"c{question}" in state.disk.log or slots >= state.disk.cosigned:
         return None
-    return replace(state, tickets=state.tickets | {question}, made=_changed(state.made, question, state.made[question] + 1))
+    return replace(
+        state, tickets=state.tickets | {question}, made=_changed(state.made, question, state.made[question] + 1)
+    )
 
 
 def _keep(state: State, question: int, rules: Rules) -> State | None:

@@ -43,10 +43,11 @@ from census_node.linked import Linked
 from census_node.registry import Registry
 from census_node.submitted_ledger import Column, SubmittedLedger
 from census_node.unit_ledger import UnitLedger
-from census_node.units import Cards, Carry, Known
+from census_node.units import Carry, Known
 
 __all__ = [
     "CARDS",
+    "KEY",
     "RELINK",
     "Books",
     "Game",
@@ -59,8 +60,12 @@ __all__ = [
     "Side",
     "UnboundedError",
     "World",
+    "books_of",
+    "carried",
     "decided",
     "linked_of",
+    "named",
+    "pseudonyms",
     "rules",
     "subsets",
     "worst",
@@ -69,7 +74,7 @@ __all__ = [
 ORGANISATION = "health-on"
 CARDS = ("x1", "x2", "y", "z")
 """Cards of a person x, who may have two; of y; and of z, whom the census may never have heard of."""
-_KEY = LinkageKey(bytes(range(32)))
+KEY = LinkageKey(bytes(range(32)))
 _FRENCH = Question("mother_tongue", ("French",))
 
 Sample: TypeAlias = frozenset[str]
@@ -123,7 +128,7 @@ def pseudonyms(relinks: int) -> dict[str, bytes]:
     if not relinks:
         return {card: bytes([64 * place]) + bytes(14) + bytes([place]) for place, card in enumerate(CARDS)}
     before = pseudonyms(relinks - 1)
-    stepped = _KEY.step(np.frombuffer(b"".join(before.values()), np.uint8).reshape(-1, 16))
+    stepped = KEY.step(np.frombuffer(b"".join(before.values()), np.uint8).reshape(-1, 16))
     return {card: row.tobytes() for card, row in zip(before, stepped, strict=True)}
 
 
@@ -159,7 +164,7 @@ def known(world: World, at: int) -> Known:
         return Known.none()
     now, before = registry(world, at), known(world, at - 1)
     if world.loads[at] == RELINK:
-        return Known(now.cards, before.former.relinked([_KEY]), before.homes)
+        return Known(now.cards, before.former.relinked([KEY]), before.homes)
     homes = np.zeros(max(now.person_count, len(before.homes)), np.uint32)
     homes[: len(before.homes)] = before.homes
     homes[now.persons] = now.households
@@ -210,9 +215,7 @@ def named(world: World, at: int, sample: Sample, mask: Any) -> Sample:
 
 
 @cache
-def decided(
-    world: World, at: int, books: Books, sample: Sample, room: Room
-) -> tuple[Books, Sample, Sample, Decision]:
+def decided(world: World, at: int, books: Books, sample: Sample, room: Room) -> tuple[Books, Sample, Sample, Decision]:
     """What one charge leads to: the ledgers after it, who of the sample fits in the first, and who is active."""
     ledgers, linked = ledgers_of(world, at, books), linked_of(world, at, sample)
     decision = ledgers.decide(linked, room)
@@ -225,7 +228,7 @@ def decided(
 def carried(world: World, at: int, books: Books) -> Books:
     """The ledgers once load `at` is in force."""
     if world.loads[at] == RELINK:
-        return books_of(world, at, ledgers_of(world, at - 1, books).relinked([_KEY]))
+        return books_of(world, at, ledgers_of(world, at - 1, books).relinked([KEY]))
     before = known(world, at - 1)
     ledgers = ledgers_of(world, at, books)
     ledgers.take_over(Carry.between(before, registry(world, at).cards, *_counts(world, at)))
@@ -355,7 +358,7 @@ class Seen(NamedTuple):
     """What the adversary sees of one step: what is said without noise, and the count that the noise is added to."""
 
     said: Any
-    count: int = 0
+    people: int = 0
     scale: int = 1
 
 
@@ -370,9 +373,7 @@ class Side:
 class Mechanism:
     """The product's rules. Naive ones override a step."""
 
-    def ask(
-        self, service: Service, world: World, at: int, side: Side, sample: Sample, scale: int
-    ) -> tuple[Seen, Side]:
+    def ask(self, service: Service, world: World, at: int, side: Side, sample: Sample, scale: int) -> tuple[Seen, Side]:
         """One question about a sample. Whether it is refused was decided before, and depends on nobody."""
         if service.policy.accounting == "strict":
             return Seen("answer", count(world, at, sample), scale), side
@@ -402,8 +403,7 @@ class Mechanism:
 def subsets(cards: Sequence[str]) -> list[Sample]:
     """Every set of these cards."""
     return [
-        frozenset(chosen)
-        for chosen in chain.from_iterable(combinations(cards, size) for size in range(len(cards) + 1))
+        frozenset(chosen) for chosen in chain.from_iterable(combinations(cards, size) for size in range(len(cards) + 1))
     ]
 
 
@@ -474,8 +474,8 @@ def _steps(game: Game, place: _Place) -> Iterator[tuple[Fraction, _Place]]:
     if service.state.answers:
         yield _gain(mechanism.retry(service, one), mechanism.retry(service, other)), place
     if at + 1 < len(game.one.loads):
-        after = (mechanism.load(world, at + 1, side) for world, side in ((game.one, one), (game.other, other)))
-        yield Fraction(0), (service, at + 1, *after, commands)
+        one_loaded, other_loaded = mechanism.load(game.one, at + 1, one), mechanism.load(game.other, at + 1, other)
+        yield Fraction(0), (service, at + 1, one_loaded, other_loaded, commands)
     for command in game.commands if commands else ():
         ordered = service.after(*command)
         if ordered is not None:
@@ -489,6 +489,4 @@ def _policies(game: Game) -> list[Policy]:
 def _gain(seen: Seen, also: Seen) -> Fraction:
     if (seen.said, seen.scale) != (also.said, also.scale):
         raise UnboundedError((seen, also))
-    return Fraction(abs(seen.count - also.count), seen.scale)
-
-
+    return Fraction(abs(seen.people - also.people), seen.scale)

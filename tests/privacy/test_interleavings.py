@@ -42,6 +42,7 @@ Kind: TypeAlias = tuple[Any, ...]
 
 
 def charges(state: State) -> list[str]:
+    """The charges in the log."""
     return [entry for entry in state.disk.log if entry[0] == "c"]
 
 
@@ -138,6 +139,7 @@ def paths(limits: Limits) -> list[list[Step]]:
 
 
 def kinds_of(path: list[Step], limits: Limits) -> list[Kind]:
+    """What kinds of steps a path takes."""
     kinds, state = [], State()
     for step in path:
         kinds.append(kind(state, step))
@@ -297,7 +299,10 @@ class Real:
         pending = {row[0] for row in self._rows("select ticket from pending")}
         charged = {question for question in QUESTIONS if f"c{question}" in state.disk.log}
         assert {question for question in charged if self.charged_ticket(question) not in pending} == state.disk.answered
-        notes = [parse_note(row[0])[0].size for row in self._rows("select note from cosigned where witness = ?", HEALTH_ORIGIN)]
+        notes = [
+            parse_note(row[0])[0].size
+            for row in self._rows("select note from cosigned where witness = ?", HEALTH_ORIGIN)
+        ]
         assert max(notes, default=0) - self.offset == state.disk.cosigned
         seen = self.store.read()
         assert seen is not None
@@ -308,7 +313,7 @@ class Real:
         self._verify_ledgers(state, charged)
 
     def _verify_ledgers(self, state: State, charged: set[int]) -> None:
-        """x is active in the first charge alone, and charged for it, by pseudonym and by person, and no more."""
+        """Of both charges x is active in the first alone, and charged for it, by pseudonym and by person, and no more."""
         price, node = price_units(1), self.node
         with node.book.charging(), node.journal.reading() as log:
             ledgers = node.book.current(node.journal.db, log)
@@ -370,4 +375,3 @@ def test_the_product_takes_the_models_steps(limits: Limits, tmp_path: Path, monk
                 real.compact()
             real.verify(state)
         real.world.close()
-

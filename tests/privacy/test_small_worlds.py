@@ -10,14 +10,18 @@ Mechanisms that look harmless and are not are played in the same games: each of 
 
 from __future__ import annotations
 
+import random  # noqa: TID251 - seeded games, no secret
 from fractions import Fraction
 from itertools import combinations_with_replacement
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from fakes.small_census import SmallCensus
 from fakes.small_worlds import (
     CARDS,
+    KEY,
     RELINK,
     Books,
     Game,
@@ -30,8 +34,12 @@ from fakes.small_worlds import (
     Side,
     UnboundedError,
     World,
+    books_of,
+    carried,
     decided,
     linked_of,
+    named,
+    pseudonyms,
     rules,
     subsets,
     worst,
@@ -39,6 +47,7 @@ from fakes.small_worlds import (
 
 from broker_common.privacy.accounting import UNITS_PER_NAT, cap_units, param_of, parse_max_belief, price_units
 from broker_common.privacy.policy import Policy
+from census_node.ledgers import Room
 from census_node.linked import NOBODY
 
 CAP = Fraction(1)
@@ -66,7 +75,12 @@ def largest_charge(policy: Policy) -> Fraction:
 
 def french(*loads: Load, who: str = "x") -> World:
     """The loads with the people of some cards speaking French: `x`, or `xy` for the household."""
-    return World(tuple(tuple(row._replace(french=row.card[:1] in who) for row in load) if load != RELINK else load for load in loads))
+    return World(
+        tuple(
+            tuple(row._replace(french=row.card[:1] in who) for row in load) if load != RELINK else load
+            for load in loads
+        )
+    )
 
 
 def english(*loads: Load) -> World:
@@ -76,10 +90,14 @@ def english(*loads: Load) -> World:
 
 def without(world: World, who: str) -> World:
     """The same without some people."""
-    return World(tuple(tuple(row for row in load if row.card[:1] not in who) if load != RELINK else load for load in world.loads))
+    return World(
+        tuple(tuple(row for row in load if row.card[:1] not in who) if load != RELINK else load for load in world.loads)
+    )
 
 
-def health(*mine: tuple[str, ...], others: tuple[str, ...], one: bool = True, other: bool = True) -> tuple[tuple[Sample, Sample], ...]:
+def health(
+    *mine: tuple[str, ...], others: tuple[str, ...], one: bool = True, other: bool = True
+) -> tuple[tuple[Sample, Sample], ...]:
     """What R-only can bring an honest health agency to draw: a criterion that some records match and others do not.
 
     `mine` are the cards of the secret records. In each of the worlds there is any set of them in the sample, or, where there
@@ -230,6 +248,60 @@ def test_the_largest_charge_fills_the_cap() -> None:
     assert largest_charge(rules()) == CAP
 
 
+# --- the games and the product ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "policy", [rules(max_answers=0), rules(max_answers=0, unit="household")], ids=lambda policy: policy.unit
+)
+@pytest.mark.parametrize(
+    "loads",
+    [
+        (TWO_CARDS, RELINK, MOVES),
+        (ONE_CARD, MOVES_WITH_NEW_CARD),
+        (ONE_CARD, (Y,), BACK_WITH_NEW_ID),
+        (TWO_OF_ONE, TWO_CARDS),
+    ],
+    ids=["moves", "moves with a new card", "comes back", "two who are one"],
+)
+def test_a_real_node_plays_the_same_games(tmp_path: Path, loads: tuple[Load, ...], policy: Policy) -> None:
+    """Charge by charge and load by load: who fits, who is active, and what everybody was charged, after crashes, too."""
+    chance, world = random.Random(repr((loads, policy.unit))), World(loads)
+    census = SmallCensus(tmp_path, policy, list(pseudonyms(0).values()), units_of(loads[0]))
+    books = Books(
+        (0,) * len(CARDS), (0,) * census.make_registry("").person_count, (0,) * census.make_registry("").household_count
+    )
+    for at, load in enumerate(loads):
+        if at:
+            books = carried(world, at, books)
+            if load == RELINK:
+                census.follow(KEY)
+            else:
+                census.replace_load(units_of(load))
+        for _ in range(6):
+            sample, scale = chance.choice(subsets(CARDS)[1:]), chance.choice(policy.scales)
+            room = Room(price_units(scale), policy.cap, policy.unit)
+            books, fits, active, _ = decided(world, at, books, sample, room)
+            order = census.order(scale=scale)
+            people = linked_of(world, at, sample).pseudonyms
+            census.answer(order, census.sample(order, people))
+            decision = census.decision(order.hash, len(people))
+            assert (named(world, at, sample, decision.fits), named(world, at, sample, decision.active)) == (
+                fits,
+                active,
+            )
+        census.crash_census().recover()
+        with census.census.book.charging(), census.census.journal.reading() as state:
+            assert books_of(world, at, census.census.book.current(census.census.journal.db, state)) == books
+    census.close()
+
+
+def units_of(load: Load) -> list[tuple[int, int] | None]:
+    """Person and household of each card, in the order of the cards."""
+    rows = {row.card: (row.person, row.household) for row in load}
+    return [rows.get(card) for card in CARDS]
+
+
 # --- naive mechanisms ------------------------------------------------------------------------------------------------
 
 
@@ -277,6 +349,7 @@ class QuotesWhatIsLeft(Mechanism):
     """Says how many answers are left before the first person is exhausted."""
 
     def shown(self, service: Service, world: World, side: Side) -> int:
+        del world
         return min(_left(service, side.books), default=0) // price_units(service.policy.scales[-1])
 
 
@@ -299,6 +372,7 @@ class DrawsAgain(Mechanism):
         return seen, Side(after.books, seen)
 
     def retry(self, service: Service, side: Side) -> Seen:
+        del service
         seen: Seen = side.memory
         return seen
 
@@ -354,7 +428,15 @@ TOO_FAR = [
         policy=HOUSEHOLD,
         mechanism=ChargesHouseholdsOnce(),
     ),
-    hr("loads forget persons", french(ONE_CARD, MOVES_WITH_NEW_CARD), english(ONE_CARD, MOVES_WITH_NEW_CARD), 2, samples=WITHOUT_Z, policy=HOUSEHOLD, mechanism=ForgetsAtALoad()),
+    hr(
+        "loads forget persons",
+        french(ONE_CARD, MOVES_WITH_NEW_CARD),
+        english(ONE_CARD, MOVES_WITH_NEW_CARD),
+        2,
+        samples=WITHOUT_Z,
+        policy=HOUSEHOLD,
+        mechanism=ForgetsAtALoad(),
+    ),
     hr(
         "loads forget households",
         french(ONE_CARD, (Row("x2", 2, 0), Y)),
