@@ -114,9 +114,10 @@ def stage(state: State, question: int | None) -> Kind:
     )
 
 
-def kind(state: State, step: Step) -> Kind:
-    """What kind of step it is, and when."""
-    return (step[0], *stage(state, step[1]), state.restored, state.disk.is_shut, state.is_broken)
+def kind(state: State, step: Step, after: State) -> Kind:
+    """What kind of step it is, when, and whether it is refused."""
+    when = state.restored, state.disk.is_shut, state.is_broken
+    return (step[0], *stage(state, step[1]), *when, after.disk == state.disk and after.is_up == state.is_up)
 
 
 def paths(limits: Limits) -> list[list[Step]]:
@@ -124,9 +125,9 @@ def paths(limits: Limits) -> list[list[Step]]:
     found = explore(limits)
     first: dict[Kind, list[Step]] = {}
     for state in found:
-        for step, _ in steps(state, limits):
-            if kind(state, step) not in first:
-                first[kind(state, step)] = [*way_to(found, state), step]
+        for step, after in steps(state, limits):
+            if (this := kind(state, step, after)) not in first:
+                first[this] = [*way_to(found, state), step]
     chosen: list[list[Step]] = []
     taken: set[Kind] = set()
     # The longest are the deepest, and take others' steps on their way.
@@ -142,8 +143,9 @@ def kinds_of(path: list[Step], limits: Limits) -> list[Kind]:
     """What kinds of steps a path takes."""
     kinds, state = [], State()
     for step in path:
-        kinds.append(kind(state, step))
-        state = dict(steps(state, limits))[step]
+        after = dict(steps(state, limits))[step]
+        kinds.append(kind(state, step, after))
+        state = after
     return kinds
 
 
@@ -232,6 +234,8 @@ class Real:
         journal.db.conn = FailingCommit(journal.db.conn, happens=happens)
         with pytest.raises(StateUnknownError):
             self.node._charge(*self.kept[question])
+        # If the charge stands, this is what it will be answered from.
+        assert (self.world.census_folder / "samples" / self.kept[question][1].file).exists()
         # Nothing more of this process: not even what it had in hand.
         refused(lambda: self.node._charge(*self.kept[question]), "STATE_UNKNOWN")
 
