@@ -6,7 +6,7 @@ cannot be linked and is left out, counted apart from the rows that are wrong. Of
 stays. Cards become pseudonyms here, ids of persons and households numbers (`units`); they are kept nowhere.
 
 Memory: about 60 bytes for each row of the source while it is read, 100 more for a moment when everything is sorted,
-and up to 32 bytes for each person with their household that was ever loaded.
+and up to 36 bytes for each person with their household that was ever loaded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from broker_common.storage.source_values import ColumnReader
 from broker_common.values import PSEUDONYM_BYTES
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.registry import NO_VALUE, Registry
-from census_node.units import Names, hashed_names, number_units
+from census_node.units import UNIT, Names, hashed_names, number_units
 
 __all__ = ["LoadReport", "read_registry"]
 
@@ -159,7 +159,9 @@ class _Incoming:
             len(known_persons),
             len(known_households),
         )
-        return registry, Names(self._names.salt, known_persons, known_households)
+        homes = np.concatenate([self._names.homes, np.zeros(len(known_persons) - len(self._names.homes), UNIT)])
+        homes[person_of] = household_of
+        return registry, Names(self._names.salt, known_persons, known_households, homes)
 
     def _units(self) -> tuple[_Units, _Units]:
         persons = _Units.of(hashed_names(self._persons))

@@ -3,8 +3,9 @@
 A unit's number is its place in the ledger. It is given at the load that first links a card to the unit, and never again
 to another one. It is known by a salted hash of the person_id or household_id, since ids themselves are kept nowhere; the
 salt is drawn at the first load. A card that is in no later load stays known with the units that it had last, so that
-whoever comes back under another id finds their charge. All of this stands in the file of each load, for the load after it;
-a serving node does not read it.
+whoever comes back under another id finds their charge. Of each person it stays known in which household they were last, so
+that whoever moves and has another card from the same day on does not leave the charge of their household behind. All of this
+stands in the file of each load, for the load after it; a serving node does not read it.
 
 Invariants: numbers only grow in count; the cards in force and the former ones are disjoint; a carry is a function of the
 previous load's cards, the former cards and the new load's cards, and of nothing else. What is done with a carry is left
@@ -60,16 +61,17 @@ _Units = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Names:
-    """By what units are known: salted hashes, in the order of the units' numbers."""
+    """By what units are known: salted hashes, in the order of the units' numbers. And each person's last household."""
 
     salt: bytes = field(repr=False)
     persons: npt.NDArray[np.bytes_]
     households: npt.NDArray[np.bytes_]
+    homes: _Units
 
     @classmethod
     def none(cls, salt: bytes) -> Names:
         """Before the first load."""
-        return cls(salt, np.empty(0, NAME), np.empty(0, NAME))
+        return cls(salt, np.empty(0, NAME), np.empty(0, NAME), np.empty(0, UNIT))
 
     def of_person(self, person_id: str) -> bytes:
         """The name of a person."""
@@ -82,7 +84,7 @@ class Names:
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """As a load's file holds them."""
         salt = np.frombuffer(self.salt, np.uint8)
-        return {"salt": salt, "person_names": self.persons, "household_names": self.households}
+        return {"salt": salt, "person_names": self.persons, "household_names": self.households, "homes": self.homes}
 
     @classmethod
     def read(cls, path: Path, load: str) -> Names:
@@ -95,7 +97,10 @@ class Names:
             salt = stored.column("salt", _BYTE, SALT_BYTES).tobytes()
             persons, households = stored_counts(stored)
             return cls(
-                salt, stored.column("person_names", NAME, persons), stored.column("household_names", NAME, households)
+                salt,
+                stored.column("person_names", NAME, persons),
+                stored.column("household_names", NAME, households),
+                _stored_homes(stored),
             )
 
 
@@ -105,6 +110,15 @@ def stored_counts(stored: StoredColumns) -> tuple[int, int]:
     if max(persons, households) > _MOST_UNITS:
         raise ValueError("more units than there are numbers")
     return persons, households
+
+
+def _stored_homes(stored: StoredColumns) -> _Units:
+    """Each person's last household, as a load's file holds it."""
+    persons, households = stored_counts(stored)
+    homes = stored.column("homes", UNIT, persons)
+    if len(homes) and int(homes.max()) >= households:
+        raise ValueError("somebody lives in a household that was never numbered")
+    return homes
 
 
 def hashed_names(hashes: bytearray) -> npt.NDArray[np.bytes_]:
@@ -206,15 +220,19 @@ class Cards:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """Every card that was ever loaded, with its last units: those of the load in force, and the former ones."""
+    """Every card that was ever loaded, with its last units: those of the load in force, and the former ones.
+
+    And of every person, by number, the household that they were in when they were last in a load.
+    """
 
     cards: Cards
     former: Cards
+    homes: _Units
 
     @classmethod
     def none(cls) -> Known:
         """Before the first load."""
-        return cls(Cards.none(), Cards.none())
+        return cls(Cards.none(), Cards.none(), np.empty(0, UNIT))
 
     @classmethod
     def read(cls, path: Path, load: str) -> Known:
@@ -224,7 +242,7 @@ class Known:
             InternalError: INTEGRITY, the file is missing or damaged.
         """
         with reading_columns(path, f"the registry of load {load}") as stored:
-            return cls(Cards.of_columns(stored), Cards.of_columns(stored, "former_"))
+            return cls(Cards.of_columns(stored), Cards.of_columns(stored, "former_"), _stored_homes(stored))
 
     def former_after(self, now: Cards) -> Cards:
         """The former cards once `now` is in force: whoever left is one, whoever came back is one no more."""
@@ -257,8 +275,13 @@ class Carry:
 
     @classmethod
     def between(cls, known: Known, now: Cards, person_count: int, household_count: int) -> Carry:
-        """For each card of the new load that was another unit's when it was last seen: this pair of units."""
-        persons, households = [np.empty(0, HALF)], [np.empty(0, HALF)]
+        """For each card of the new load that was another unit's when it was last seen: this pair of units.
+
+        SECURITY: of households, also for each person who was in another one when they were last seen, by whichever card.
+        """
+        known_before = now.persons < len(known.homes)
+        homes_before = known.homes[now.persons[known_before]]
+        persons, households = [np.empty(0, HALF)], [_pairs(now.households[known_before], homes_before)]
         for before in (known.cards, known.former):
             run = longest_run(before.high)
             for part in now.steps():

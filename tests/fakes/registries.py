@@ -35,17 +35,20 @@ def made_registry(
     return Registry(load, high, low, columns, units[0], units[1], counts[0], counts[1])
 
 
-def made_names(persons: int, households: int) -> Names:
-    """Names of so many units: their ids are their numbers."""
+def made_names(persons: int, households: int, homes: npt.NDArray[np.uint32] | None = None) -> Names:
+    """Names of so many units: their ids are their numbers. Everybody lives in the first household unless said otherwise."""
     empty = Names.none(SALT)
     return Names(
         SALT,
         hashed_names(bytearray(b"".join(empty.of_person(str(number)) for number in range(persons)))),
         hashed_names(bytearray(b"".join(empty.of_household(str(number)) for number in range(households)))),
+        np.zeros(persons, np.uint32) if homes is None else homes,
     )
 
 
 def write_registry(registry: Registry, path: Path, former: Cards | None = None) -> None:
     """Store it as a load's file."""
-    names = made_names(registry.person_count, registry.household_count)
+    homes = np.zeros(registry.person_count, np.uint32)
+    homes[registry.persons] = registry.households
+    names = made_names(registry.person_count, registry.household_count, homes)
     registry.write(path, names, Cards.none() if former is None else former)

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import structlog
+from fakes.disk import FailingCommit
 from fakes.memory_grpc import Network
 from fakes.person_ledger import PersonLedger
 from fakes.virtual_time import Killed, Process, VirtualLoop, current_process, in_process
@@ -427,7 +428,7 @@ class Simulation:
             process.may_stop = True
             happens = fault == "stored"
             # It does what the journal uses.
-            journal.db.conn = _FailingCommit(journal.db.conn, happens=happens)  # type: ignore[assignment]
+            journal.db.conn = FailingCommit(journal.db.conn, happens=happens)  # type: ignore[assignment]
             try:
                 commit(journal)
             finally:
@@ -498,23 +499,3 @@ class Simulation:
             return []
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             return connection.execute(statement).fetchall()
-
-
-class _FailingCommit:
-    """A connection whose COMMIT fails, before or after it was done."""
-
-    def __init__(self, connection: Any, *, happens: bool) -> None:
-        self._connection = connection
-        self._happens = happens
-
-    def execute(self, statement: str, *arguments: Any) -> Any:
-        if statement != "COMMIT":
-            return self._connection.execute(statement, *arguments)
-        if self._happens:
-            self._connection.execute(statement)
-        error = sqlite3.OperationalError("disk I/O error")
-        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
-        raise error
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)

@@ -215,6 +215,8 @@ def _check_remembered(remembered: tuple[Names, Known], data: bytes) -> None:
     for cards in (known.cards, known.former):
         for units, given in ((cards.persons, names.persons), (cards.households, names.households)):
             require(max(units.tolist(), default=-1) < len(given), "every unit of a card has a name")
+    require(known.homes.tolist() == names.homes.tolist(), "one list of homes")
+    require(len(known.homes) == len(names.persons), "everybody who has a number has lived somewhere")
     now = Known.none().cards
     require(known.former_after(now).size == known.cards.size + known.former.size, "nobody is forgotten")
 
@@ -285,6 +287,8 @@ def _remembered_seeds() -> dict[str, bytes]:
         "bad salt": _load_file(salt=np.zeros(16, np.uint8)),
         "bad names": _load_file(person_names=np.zeros(3, "S15")),
         "bad number of names": _load_file(person_names=np.zeros(2, "S16")),
+        "bad home": _load_file(homes=np.array([0, 2, 0], np.uint32)),
+        "bad number of homes": _load_file(homes=np.zeros(2, np.uint32)),
     }
 
 

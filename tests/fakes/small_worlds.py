@@ -1,0 +1,492 @@
+"""Worlds so small that every game an adversary can play in them is played, on the real rules of charging and dropping.
+
+Two worlds differ in what the adversary is not to know. They are walked through in step: whatever is asked, loaded or ordered,
+both say something. If they do not say the same, noise apart, one transcript has proved the world: no bound. If both
+answer, with true counts c and c', the transcript whose noisy count lies beyond the larger (or below the smaller) is e^(|c - c'| / b) times as likely in
+one of them, and no other is more (ARGUMENT.md 2). What is asked next may depend on every noisy count that came before; since
+neither refusals nor drops do, the worst transcript of all adaptive games is the worst of all sequences, and its log-odds are
+the sum, kept as a fraction of a nat.
+
+Real are: the ledgers (`census_node.ledgers`), what loads carry over and how cards are linked and counted
+(`census_node.units`, `census_node.registry`), prices and caps (`broker_common.privacy`), and the service's own state with
+its policies, ends and orders (`broker_common.tlog.census_state`, `census_node.charging.verify_affordable`). What
+`census_node.charging.charge` does with them is done here in the same order; `tests/privacy/test_small_worlds.py` replays games
+on a real node.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache, cached_property
+from itertools import chain, combinations
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from fakes import logs
+from fakes.registries import made_registry
+
+from broker_common.crypto.linkage import LinkageKey
+from broker_common.errors import RefusedError
+from broker_common.privacy.accounting import price_units
+from broker_common.privacy.policy import Policy
+from broker_common.query.question import Question
+from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Entry, Event, Shutdown
+from broker_common.tlog.replay import ReplayError
+from census_node.charging import verify_affordable
+from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.ledgers import Decision, Ledgers, Room
+from census_node.linked import Linked
+from census_node.registry import Registry
+from census_node.submitted_ledger import Column, SubmittedLedger
+from census_node.unit_ledger import UnitLedger
+from census_node.units import Carry, Known
+
+__all__ = [
+    "CARDS",
+    "KEY",
+    "RELINK",
+    "Books",
+    "Game",
+    "Load",
+    "Mechanism",
+    "Row",
+    "Sample",
+    "Seen",
+    "Service",
+    "Side",
+    "UnboundedError",
+    "World",
+    "books_of",
+    "carried",
+    "decided",
+    "linked_of",
+    "named",
+    "pseudonyms",
+    "rules",
+    "subsets",
+    "worst",
+]
+
+ORGANISATION = "health-on"
+CARDS = ("x1", "x2", "y", "z")
+"""Cards of a person x, who may have two; of y; and of z, whom the census may never have heard of."""
+KEY = LinkageKey(bytes(range(32)))
+_FRENCH = Question("mother_tongue", ("French",))
+
+Sample: TypeAlias = frozenset[str]
+
+
+class Row(NamedTuple):
+    """A card in a load, with the numbers of its units."""
+
+    card: str
+    person: int
+    household: int
+    french: bool = False
+
+
+Load: TypeAlias = tuple[Row, ...]
+RELINK: Load = (Row("", 0, 0),)
+"""Stands among loads for a change of the linkage key."""
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """What the census agency loads, one after the other; the adversary says when."""
+
+    loads: tuple[Load, ...]
+
+    @cached_property
+    def units(self) -> World:
+        """The same without languages, which no ledger ever sees: one object for all worlds that differ in them alone."""
+        return _world(tuple(tuple(row._replace(french=False) for row in load) for load in self.loads))
+
+
+@cache
+def _world(loads: tuple[Load, ...]) -> World:
+    return World(loads)
+
+
+class Books(NamedTuple):
+    """Both ledgers as values: by card, by person, by household."""
+
+    submitted: tuple[int, ...]
+    persons: tuple[int, ...]
+    households: tuple[int, ...]
+
+
+# --- the agency's side -----------------------------------------------------------------------------------------------
+
+
+@cache
+def pseudonyms(relinks: int) -> dict[str, bytes]:
+    """By card, after so many changes of the linkage key."""
+    if not relinks:
+        return {card: bytes([64 * place]) + bytes(14) + bytes([place]) for place, card in enumerate(CARDS)}
+    before = pseudonyms(relinks - 1)
+    stepped = KEY.step(np.frombuffer(b"".join(before.values()), np.uint8).reshape(-1, 16))
+    return {card: row.tobytes() for card, row in zip(before, stepped, strict=True)}
+
+
+def _relinks(world: World, at: int) -> int:
+    return world.loads[: at + 1].count(RELINK)
+
+
+def _rows(world: World, at: int) -> Load:
+    return next(load for load in reversed(world.loads[: at + 1]) if load != RELINK)
+
+
+@cache
+def registry(world: World, at: int) -> Registry:
+    """What is in force after load `at`."""
+    names = pseudonyms(_relinks(world, at))
+    rows = sorted(_rows(world, at), key=lambda row: names[row.card])
+    halves = np.frombuffer(b"".join(names[row.card] for row in rows), ">u8").reshape(-1, 2).astype(np.uint64)
+    columns = {name: np.array([row.french for row in rows], np.uint8) for name in CENSUS_DICTIONARY.names}
+    return made_registry(
+        "load1",
+        halves[:, 0].copy(),
+        halves[:, 1].copy(),
+        columns,
+        persons=[row.person for row in rows],
+        households=[row.household for row in rows],
+    )
+
+
+@cache
+def known(world: World, at: int) -> Known:
+    """What is remembered of cards and people once load `at` is in force."""
+    if at < 0:
+        return Known.none()
+    now, before = registry(world, at), known(world, at - 1)
+    if world.loads[at] == RELINK:
+        return Known(now.cards, before.former.relinked([KEY]), before.homes)
+    homes = np.zeros(max(now.person_count, len(before.homes)), np.uint32)
+    homes[: len(before.homes)] = before.homes
+    homes[now.persons] = now.households
+    return Known(now.cards, before.former_after(now.cards), homes)
+
+
+def _counts(world: World, at: int) -> tuple[int, int]:
+    rows = [row for load in world.loads[: at + 1] if load != RELINK for row in load]
+    return 1 + max((row.person for row in rows), default=-1), 1 + max((row.household for row in rows), default=-1)
+
+
+def ledgers_of(world: World, at: int, books: Books) -> Ledgers:
+    """Real ledgers that hold these charges."""
+    charged = sorted(
+        (pseudonym, units)
+        for pseudonym, units in zip(pseudonyms(_relinks(world, at)).values(), books.submitted, strict=True)
+        if units
+    )
+    halves = np.frombuffer(b"".join(pseudonym for pseudonym, _ in charged), ">u8").reshape(-1, 2).astype(np.uint64)
+    column = Column(halves[:, 0].copy(), halves[:, 1].copy(), np.array([units for _, units in charged], np.uint32))
+    return Ledgers(
+        SubmittedLedger(column), UnitLedger(np.array(books.persons, np.uint32), np.array(books.households, np.uint32))
+    )
+
+
+def books_of(world: World, at: int, ledgers: Ledgers) -> Books:
+    """The charges that real ledgers hold."""
+    everybody = np.frombuffer(b"".join(pseudonyms(_relinks(world, at)).values()), np.uint8).reshape(-1, 16)
+    return Books(
+        tuple(ledgers.submitted.units_of(everybody).tolist()),
+        tuple(ledgers.units.persons.tolist()),
+        tuple(ledgers.units.households.tolist()),
+    )
+
+
+@cache
+def linked_of(world: World, at: int, sample: Sample) -> Linked:
+    """A sample as the census agency sees it."""
+    names = pseudonyms(_relinks(world, at))
+    chosen = sorted(names[card] for card in sample)
+    return registry(world, at).link(np.frombuffer(b"".join(chosen), np.uint8).reshape(-1, 16))
+
+
+def named(world: World, at: int, sample: Sample, mask: Any) -> Sample:
+    """The cards of those of a sample that a decision chose."""
+    names = {pseudonym: card for card, pseudonym in pseudonyms(_relinks(world, at)).items()}
+    return frozenset(names[row.tobytes()] for row in linked_of(world, at, sample).pseudonyms[mask])
+
+
+@cache
+def decided(world: World, at: int, books: Books, sample: Sample, room: Room) -> tuple[Books, Sample, Sample, Decision]:
+    """What one charge leads to: the ledgers after it, who of the sample fits in the first, and who is active."""
+    ledgers, linked = ledgers_of(world, at, books), linked_of(world, at, sample)
+    decision = ledgers.decide(linked, room)
+    ledgers.apply(linked, decision, price=room.price, organisation=ORGANISATION, digest=b"")
+    fits, active = (named(world, at, sample, mask) for mask in (decision.fits, decision.active))
+    return books_of(world, at, ledgers), fits, active, decision
+
+
+@cache
+def carried(world: World, at: int, books: Books) -> Books:
+    """The ledgers once load `at` is in force."""
+    if world.loads[at] == RELINK:
+        return books_of(world, at, ledgers_of(world, at - 1, books).relinked([KEY]))
+    before = known(world, at - 1)
+    ledgers = ledgers_of(world, at, books)
+    ledgers.take_over(Carry.between(before, registry(world, at).cards, *_counts(world, at)))
+    return books_of(world, at, ledgers)
+
+
+@cache
+def count(world: World, at: int, active: Sample) -> int:
+    """How many French-speaking people among these cards."""
+    in_force = registry(world, at)
+    rows = in_force.rows_of(linked_of(world, at, active).pseudonyms)
+    return in_force.count(in_force.people_of(rows), _FRENCH).reveal_to_mechanism()
+
+
+# --- the service -----------------------------------------------------------------------------------------------------
+
+
+def rules(**changes: Any) -> Policy:
+    """A policy that pays for one nat and a hair, and ends after four answers."""
+    # ln(.7311 / .2689) is 1.0002.
+    fields = {"accounting": "per_person", "max_belief": "0.7311", "scales": (1, 2), "max_answers": 4}
+    return logs.policy(**fields | changes)
+
+
+class Service:
+    """What everybody knows of the service: its log, folded by the real rules. Never changed; `after` gives another one."""
+
+    _all: dict[tuple[Any, ...], Service] = {}  # noqa: RUF012 - equal services are one object
+
+    def __init__(self, state: CensusState) -> None:
+        self.state = state
+        self._next: dict[tuple[Any, ...], Service | None] = {}
+
+    @classmethod
+    def begin(cls, policy: Policy) -> Service:
+        """A service that has answered nothing."""
+        state = logs.census_state()
+        for event in (*logs.beginning(), logs.adopted(policy), logs.loaded(), logs.slots()):
+            _take(state, event)
+        return cls._known(state)
+
+    @classmethod
+    def _known(cls, state: CensusState) -> Service:
+        # How long the log is makes no difference to what may come next.
+        key = (state.policy_hash, state.shutdown_reason, state.answers, state.charged_units, state.common_units)
+        return cls._all.setdefault(key, cls(state))
+
+    @property
+    def policy(self) -> Policy:
+        assert self.state.policy is not None
+        return self.state.policy
+
+    def room(self, scale: int) -> Room:
+        """What an answer costs, and what anybody may be charged in all."""
+        return Room(price_units(scale), self.policy.cap - self.state.everyones_units, self.policy.unit)
+
+    def refusal(self, scale: int) -> str:
+        """The code that a question is refused with before anybody is looked at; empty if it is answered."""
+        if scale not in self.policy.scales:
+            return "SCALE_REFUSED"
+        try:
+            verify_affordable(self.state, scale)
+        except RefusedError as error:
+            return error.code
+        return ""
+
+    def charged(self, scale: int) -> Service:
+        """After one more answer."""
+        after = self.after("charge", scale)
+        assert after is not None, "what was affordable is charged"
+        return after
+
+    def after(self, *command: Any) -> Service | None:
+        """After a command; None if the log does not take it."""
+        if command not in self._next:
+            self._next[command] = self._after(*command)
+        return self._next[command]
+
+    def _after(self, kind: str, *given: Any) -> Service | None:
+        state = _copied(self.state)
+        try:
+            for event in self._events(state, kind, *given):
+                _take(state, event)
+            if state.must_shut_down:
+                _take(state, Shutdown(reason="budget", note=""))
+        except ReplayError:
+            return None
+        return self._known(state)
+
+    def _events(self, state: CensusState, kind: str, *given: Any) -> Iterator[Event]:
+        match kind:
+            case "charge":
+                ledger = "" if self.policy.accounting == "strict" else logs.hash_of(99)
+                yield logs.charged(state.answers, before=state.charged_units, scale=given[0], ledger=ledger)
+            case "charge again":
+                # A ticket that was charged before, on a slot that is still open.
+                fresh = logs.charged(state.answers, before=state.charged_units, scale=given[0], ledger=logs.hash_of(99))
+                yield logs.charged(0, before=state.charged_units, scale=given[0], slot=fresh.slot, ledger=fresh.ledger)
+            case "shutdown":
+                yield logs.shut_down(state)
+            case "reopen":
+                yield logs.reopened(state)
+            case "adopt":
+                weaker = given[0].weakens(self.policy)
+                yield logs.confirmed(state, given[0]) if weaker else logs.adopted(given[0])
+            case _:
+                raise AssertionError(kind)
+
+
+def _take(state: CensusState, event: Event) -> None:
+    state.apply(Entry(sequence=state.size, time_ms=0, policy=state.policy_hash, event=event))
+
+
+def _copied(state: CensusState) -> CensusState:
+    """Another state, as long as nobody joins or leaves."""
+    other = copy.copy(state)
+    for name, value in vars(state).items():
+        if isinstance(value, dict):
+            setattr(other, name, dict(value))
+    return other
+
+
+# --- what is said ----------------------------------------------------------------------------------------------------
+
+
+class Seen(NamedTuple):
+    """What the adversary sees of one step: what is said without noise, and the count that the noise is added to."""
+
+    said: Any
+    people: int = 0
+    scale: int = 1
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two worlds as far as the game has come: its ledgers, and whatever else a mechanism remembers."""
+
+    books: Books
+    memory: Any = None
+
+
+class Mechanism:
+    """The product's rules. Naive ones override a step."""
+
+    def ask(self, service: Service, world: World, at: int, side: Side, sample: Sample, scale: int) -> tuple[Seen, Side]:
+        """One question about a sample. Whether it is refused was decided before, and depends on nobody."""
+        if service.policy.accounting == "strict":
+            return Seen("answer", count(world, at, sample), scale), side
+        books, _, active, _ = decided(world.units, at, side.books, sample, service.room(scale))
+        return Seen("answer", count(world, at, active), scale), Side(books, side.memory)
+
+    def retry(self, service: Service, side: Side) -> Seen:
+        """The ticket that was charged last, once more."""
+        del side
+        # The very bytes that went out before: the log takes no second charge, and without one nothing is drawn.
+        assert service.after("charge again", service.policy.scales[-1]) is None
+        return Seen("the same answer")
+
+    def load(self, world: World, at: int, side: Side) -> Side:
+        """Load `at` is put in force."""
+        return Side(carried(world.units, at, side.books), side.memory)
+
+    def shown(self, service: Service, world: World, side: Side) -> Any:
+        """What anybody may read of the service at any time."""
+        del service, world, side
+        return ""
+
+
+# --- games -----------------------------------------------------------------------------------------------------------
+
+
+def subsets(cards: Sequence[str]) -> list[Sample]:
+    """Every set of these cards."""
+    return [
+        frozenset(chosen) for chosen in chain.from_iterable(combinations(cards, size) for size in range(len(cards) + 1))
+    ]
+
+
+@dataclass(frozen=True)
+class Game:
+    """Two worlds, and what the adversary may do in them."""
+
+    one: World
+    other: World
+    # What a question's sample is in the one world and in the other.
+    samples: tuple[tuple[Sample, Sample], ...]
+    mechanism: Mechanism = field(default_factory=Mechanism)
+    policy: Policy = field(default_factory=rules)
+    # What the operator may be brought to do, and how often in all.
+    commands: tuple[tuple[Any, ...], ...] = ()
+    most_commands: int = 2
+
+
+class UnboundedError(Exception):
+    """Some transcript is possible in one world alone, or a game can be won again and again."""
+
+
+_Place: TypeAlias = "tuple[Service, int, Side, Side, int]"
+
+
+def worst(game: Game) -> Fraction:
+    """The log-odds of the worst transcript of all games, in nats.
+
+    Raises:
+        UnboundedError: there is no worst one.
+    """
+    found: dict[_Place, Fraction] = {}
+    persons, households = _counts(game.one, 0)
+    others = _counts(game.other, 0)
+
+    def search(place: _Place) -> Fraction:
+        if place not in found:
+            best = Fraction(0)
+            for gain, after in _steps(game, place):
+                if after == place:
+                    if gain:
+                        raise UnboundedError(gain)
+                else:
+                    best = max(best, gain + search(after))
+            found[place] = best
+        return found[place]
+
+    def side(counts: tuple[int, int]) -> Side:
+        return Side(Books((0,) * len(CARDS), (0,) * counts[0], (0,) * counts[1]))
+
+    return search((Service.begin(game.policy), 0, side((persons, households)), side(others), game.most_commands))
+
+
+def _steps(game: Game, place: _Place) -> Iterator[tuple[Fraction, _Place]]:
+    service, at, one, other, commands = place
+    mechanism = game.mechanism
+    if mechanism.shown(service, game.one, one) != mechanism.shown(service, game.other, other):
+        raise UnboundedError(place)
+    for scale in sorted({scale for rule in _policies(game) for scale in rule.scales}):
+        if service.refusal(scale):
+            # In both worlds alike: nothing that differs has been asked.
+            continue
+        charged = service.charged(scale)
+        for sample, others in game.samples:
+            seen, one_after = mechanism.ask(service, game.one, at, one, sample, scale)
+            also, other_after = mechanism.ask(service, game.other, at, other, others, scale)
+            yield _gain(seen, also), (charged, at, one_after, other_after, commands)
+    if service.state.answers:
+        yield _gain(mechanism.retry(service, one), mechanism.retry(service, other)), place
+    if at + 1 < len(game.one.loads):
+        one_loaded, other_loaded = mechanism.load(game.one, at + 1, one), mechanism.load(game.other, at + 1, other)
+        yield Fraction(0), (service, at + 1, one_loaded, other_loaded, commands)
+    for command in game.commands if commands else ():
+        ordered = service.after(*command)
+        if ordered is not None:
+            yield Fraction(0), (ordered, at, one, other, commands - 1)
+
+
+def _policies(game: Game) -> list[Policy]:
+    return [game.policy, *(command[1] for command in game.commands if command[0] == "adopt")]
+
+
+def _gain(seen: Seen, also: Seen) -> Fraction:
+    if (seen.said, seen.scale) != (also.said, also.scale):
+        raise UnboundedError((seen, also))
+    return Fraction(abs(seen.people - also.people), seen.scale)
