@@ -369,7 +369,7 @@ REASONS: Mapping[str, Reason] = {
     ),
     "PSEUDONYMS_EXHAUSTED": Reason(
         RefusedError,
-        "The health agency has submitted more people in all than the {limit} whose budgets are kept for it.",
+        "The health agency has submitted {limit} people in all, as many as budgets are kept for.",
         "Tell the census agency's operator; the limit stands in its configuration.",
     ),
     "SLOT_UNUSABLE": Reason(

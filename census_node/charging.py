@@ -127,8 +127,6 @@ class Decided:
     salt: bytes
     # What the digest commits to.
     detail: bytes
-    # How many pseudonyms its agency will have been the first to submit.
-    introduced: int
 
 
 def decide(
@@ -170,7 +168,6 @@ def _decided(
         active_set=hash_set(decision.counted(kept.linked.pseudonyms)),
         salt=salt,
         detail=commit_charge(salt, sample.ticket.hash, kept.linked.units_hash, fits, active),
-        introduced=ledgers.would_introduce(kept.linked, decision, sample.organisation),
     )
 
 
@@ -249,7 +246,7 @@ def _verify_admitted(state: CensusState, sample: AdmittedSample) -> Policy:
 
 def _step(book: LedgerBook, ledgers: Ledgers, sample: AdmittedSample, decided: Decided) -> Step:
     """The row of a charge in the ledgers' history."""
-    book.verify_space(decided.introduced)
+    book.verify_space(ledgers, sample.organisation)
     ticket, price = sample.ticket, decided.room.price
     return Step(
         kind="charge",

@@ -93,15 +93,17 @@ class LedgerBook:
         """Another number after everything that may change who fits. While `charging`."""
         return self._version
 
-    def verify_space(self, introduced: int) -> None:
-        """Return only if so many pseudonyms of one agency, which nobody submitted before it, find a place.
+    def verify_space(self, ledgers: Ledgers, organisation: str) -> None:
+        """Return only if an agency may still bring pseudonyms that nobody submitted before it.
 
-        SECURITY: a function of what it has submitted, found in the census or not. An honest agency's never run out.
+        SECURITY: whatever it submits now. An agency that reaches the limit is refused everything until the operator raises
+        it; a refusal of just the samples that do not fit any more would tell it, for nothing and again and again, whether
+        another agency has ever submitted somebody. An honest agency's people never come to so many.
 
         Raises:
             RefusedError: PSEUDONYMS_EXHAUSTED.
         """
-        if introduced > self._most_pseudonyms:
+        if ledgers.introduced.get(organisation, 0) >= self._most_pseudonyms:
             raise RefusedError("PSEUDONYMS_EXHAUSTED", limit=self._most_pseudonyms)
 
     def charged(self, sample: Linked, decision: Decision, step: Step, place: int) -> None:
@@ -233,10 +235,10 @@ class LedgerBook:
                 self._snapshots.remove(name)
 
     def _put_snapshot(self, name: str, content: bytes, place: int) -> bool:
-        """False if its pseudonyms are of a linkage chain that is not in force any more."""
+        """False if a newer snapshot stands, or its pseudonyms are of a linkage chain that is not in force any more."""
         with self._journal.transaction() as transaction:
             steps = LedgerSteps(transaction.db)
-            if steps.newest_relink > place:
+            if steps.newest_relink > place or steps.covered > place:
                 return False
             before = self.current(transaction.db, transaction.state).digest
             digest = digest_after(before, "snapshot", place.to_bytes(8, "big", signed=True), content)

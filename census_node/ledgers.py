@@ -100,11 +100,6 @@ class Ledgers:
         fitting = self.units.fitting(*_units_of(sample, linked), price=room.price, room=room.most, unit=room.unit)
         return Decision(fits, fits & (fitting | ~linked))
 
-    def would_introduce(self, sample: Linked, decision: Decision, organisation: str) -> int:
-        """How many pseudonyms the agency will have been the first to submit."""
-        new = np.count_nonzero(self.submitted.units_of(sample.pseudonyms[decision.fits]) == 0)
-        return self.introduced.get(organisation, 0) + int(new)
-
     def apply(self, sample: Linked, decision: Decision, *, price: int, organisation: str, digest: bytes) -> None:
         """Charge what was decided. `digest` names the history that ends with it."""
         new = self.submitted.charge(sample.pseudonyms[decision.fits], price)

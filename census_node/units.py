@@ -50,7 +50,7 @@ NAME: Final[np.dtype[np.bytes_]] = np.dtype("S16")
 # Looked up at a time.
 _ROWS_PER_STEP = 1_000_000
 _UNIT_BITS = np.uint64(32)
-_MOST_UNITS = 2**32
+_MOST_UNITS = 2**32 - 1
 
 _Halves = npt.NDArray[np.uint64]
 _Units = npt.NDArray[np.uint32]

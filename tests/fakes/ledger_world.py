@@ -72,6 +72,8 @@ class LedgerOracle:
     total: int = 0
     # What each card's units were when it was last loaded.
     last: dict[int, tuple[int, int]] = field(default_factory=dict)
+    # The household of each person who was ever numbered, when they were last loaded.
+    homes: list[int] = field(default_factory=list)
     # Every answer: its price, and whom it counted.
     counted: list[tuple[int, set[int]]] = field(default_factory=list)
 
@@ -115,14 +117,21 @@ class LedgerOracle:
         return people
 
     def load(self, units: Units) -> None:
-        """A load is put in force: whoever has a card of another unit takes over what that one was charged."""
+        """A load is put in force: whoever has a card of another unit takes over what that one was charged.
+
+        A household also takes over what the household was charged that one of its people was in before, by whichever card.
+        """
         before = dict(self.persons), dict(self.households)
+        moved = {(home, self.homes[person]) for person, home in units.values() if person < len(self.homes)}
         for which, charges in enumerate((self.persons, self.households)):
             pairs = {(units[card][which], self.last[card][which]) for card in units if card in self.last}
-            for now, then in pairs:
+            for now, then in pairs | (moved if which else set()):
                 if now != then:
                     charges[now] += before[which].get(then, 0)
         self.last.update(units)
+        self.homes += [0] * (1 + max((person for person, _ in units.values()), default=-1) - len(self.homes))
+        for person, home in units.values():
+            self.homes[person] = home
 
 
 class LedgerProcess:
@@ -352,9 +361,10 @@ class LedgerWorld:
             linkage = transaction.state.linkage or logs.chain_of(0)
             entry = transaction.append(logs.loaded(f"load{self._loads}", linkage=linkage))
             process.book.put_load(carry)(transaction, entry)
-        self._known = Known(now, self._known.former_after(now))
+        former = self._known.former_after(now)
         self.units = dict(units)
         self.oracle.load(units)
+        self._known = Known(now, former, np.array(self.oracle.homes, np.uint32))
 
     def relink(self, process: LedgerProcess | None = None) -> None:
         """The linkage key is changed."""
@@ -368,7 +378,8 @@ class LedgerWorld:
             process.book.put_relinked(transaction, [key])
         for card, pseudonym in self._cards.items():
             self._cards[card] = key.step(np.frombuffer(pseudonym, np.uint8).reshape(1, 16)).tobytes()
-        self._known = Known(self._known.cards.relinked([key]), self._known.former.relinked([key]))
+        known = self._known
+        self._known = Known(known.cards.relinked([key]), known.former.relinked([key]), known.homes)
 
     def adopt(self, rules: Policy) -> None:
         """The operator adopts a policy, and confirms it where it is weaker."""

@@ -133,7 +133,6 @@ def test_an_entry_does_not_say_how_long_it_took_to_decide(persons: World, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledgers, "decide", never)
-        patch.setattr(Ledgers, "would_introduce", never)
         patch.setattr(SubmittedLedger, "units_of", never)
         persons.census.charge_and_answer(sample, kept, decided)
     assert [entry.event for entry in persons.entries() if isinstance(entry.event, Charged)] == persons.charges()
@@ -144,11 +143,10 @@ def test_too_many_pseudonyms_are_refused_with_a_decision_made_before(tmp_path: P
     world = World(tmp_path / "full", make_policy(accounting="per_person"))
     world.most_pseudonyms = 10
     world.open_census().recover()
+    charge_and_answer(world.census, world.admit(world.messages(world.sample(world.order(), world.people[:10])), HEALTH))
     sample = world.admit(world.messages(world.sample(world.order())))
     kept = world.census.keep(sample)
     with pytest.raises(RefusedError, match="PSEUDONYMS_EXHAUSTED"):
         world.census.charge_and_answer(sample, kept, world.census.decide(sample, kept))
-    small = world.order()
-    charge_and_answer(world.census, world.admit(world.messages(world.sample(small, world.people[:10])), HEALTH))
     assert len(world.charges()) == 1
     world.close()

@@ -143,17 +143,17 @@ def test_an_empty_sample_is_charged_and_answered_like_any_other(world: World, co
     world.verify_honest_query()
 
 
-def test_a_million_strangers_take_all_the_room_and_then_known_and_unknown_are_refused_alike(tmp_path: Path) -> None:
-    """The limit is of an agency's distinct pseudonyms, found in the census or not; what it has brought stays usable."""
+def test_a_million_strangers_take_all_the_room_and_then_everything_is_refused_alike(tmp_path: Path) -> None:
+    """Known, unknown, brought before, another agency's, or nobody: no refusal tells who was ever submitted by anybody."""
     world = World(tmp_path, make_policy(accounting="per_person", max_sample=2_000_000))
     ask(world, make_pseudonyms(1_000_000, seed=5))
     assert ledgers(world).submitted.size == 1_000_000
-    for people in (world.people[:1], world.in_census[:1], make_pseudonyms(1, seed=6)):
+    strangers = make_pseudonyms(1_000_000, seed=5)
+    for people in (world.people[:1], world.in_census[:1], make_pseudonyms(1, seed=6), strangers[:500], strangers[:0]):
         with world.unchanged(), pytest.raises(RefusedError) as caught:
             world.charge(world.order(), world.sample(world.order(), people))
         assert (caught.value.code, caught.value.details) == ("PSEUDONYMS_EXHAUSTED", {"limit": "1000000"})
     assert kept_files(world) == named_files(world)
-    ask(world, make_pseudonyms(1_000_000, seed=5)[:500])
     # Another agency has room of its own.
     order = world.order()
     sender = world.sender.__class__(world.secrets.sample.sealing_key, world.secrets.other_manifest, world.randomness)
