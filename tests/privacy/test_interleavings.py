@@ -217,9 +217,9 @@ class Real:
     def _charge(self, question: int, state: State) -> None:
         admitted, kept = self.kept.pop(question)
         if state.disk.is_shut and f"c{question}" not in state.disk.log:
-            refused(lambda: self.node._charge(admitted, kept), "SERVICE_SHUT_DOWN")
+            refused(lambda: self.node._charge(admitted, kept, None), "SERVICE_SHUT_DOWN")
         else:
-            self.node._charge(admitted, kept)
+            self.node._charge(admitted, kept, None)
             self.node.slots.spend(admitted.ticket.body.noise_slot.number)
         assert not (self.world.census_folder / "samples" / kept.file).exists() or f"c{question}" not in state.disk.log
 
@@ -233,11 +233,11 @@ class Real:
         journal = self.node.journal
         journal.db.conn = FailingCommit(journal.db.conn, happens=happens)
         with pytest.raises(StateUnknownError):
-            self.node._charge(*self.kept[question])
+            self.node._charge(*self.kept[question], None)
         # If the charge stands, this is what it will be answered from.
         assert (self.world.census_folder / "samples" / self.kept[question][1].file).exists()
         # Nothing more of this process: not even what it had in hand.
-        refused(lambda: self.node._charge(*self.kept[question]), "STATE_UNKNOWN")
+        refused(lambda: self.node._charge(*self.kept[question], None), "STATE_UNKNOWN")
 
     def _answer(self, question: int, _state: State) -> None:
         self.node.answer(self.charged_ticket(question))
