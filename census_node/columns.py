@@ -19,7 +19,7 @@ import numpy.typing as npt
 from numpy.lib.npyio import NpzFile
 
 from broker_common.errors import InternalError
-from broker_common.storage.durable import replacing
+from broker_common.storage.durable import create_for_owner, replacing
 
 __all__ = ["StoredColumns", "reading_columns", "write_columns"]
 
@@ -54,7 +54,7 @@ def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         InternalError: STORE_FAILED; what was at `path` still is.
     """
     try:
-        with replacing(path) as temporary, temporary.open("wb") as file:
+        with replacing(path) as temporary, create_for_owner(temporary) as file:
             np.savez(file, allow_pickle=False, **columns)
     except OSError as error:
         raise InternalError("STORE_FAILED") from error

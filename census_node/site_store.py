@@ -188,10 +188,10 @@ class SiteStore:
             raise DamagedError
         file = io.BytesIO(content)
         try:
-            arrays = [np.lib.format.read_array(file, allow_pickle=False) for _ in range(6)]
+            arrays = [np.lib.format.read_array(file, allow_pickle=False) for _ in range(7)]
             if any(array.ndim != 1 for array in arrays):
                 raise DamagedError
-            high, low, submitted, persons, households, introduced = arrays
+            _, high, low, submitted, persons, households, introduced = arrays
             names = as_names(np.stack([high.astype(np.uint64), low.astype(np.uint64)], axis=1).astype(">u8"))
             kinds = {array.dtype for array in (submitted, persons, households)}
             if kinds != {UNIT} or len(submitted) != len(names) or file.read(1) or not (names[1:] > names[:-1]).all():

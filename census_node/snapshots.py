@@ -1,8 +1,9 @@
 """Snapshots: both ledgers in one file, written whole and never changed, known by the hash of its bytes.
 
-Six NumPy arrays one after the other: the submitted pseudonyms (first halves, second halves), what they, the persons and the
-households were charged, and, as JSON, how many pseudonyms each agency introduced. The same ledgers always give the same
-bytes. Once read, the pseudonyms stay in the file and are looked up there; in memory are 4 bytes a unit.
+Seven NumPy arrays one after the other: a salt, the submitted pseudonyms (first halves, second halves), what they, the persons
+and the households were charged, and, as JSON, how many pseudonyms each agency introduced. SECURITY: the hash outlives the
+file. Without the salt in it, what lay between this snapshot and the next, one small sample perhaps, could be guessed and
+confirmed for ever. Once read, the pseudonyms stay in the file and are looked up there; in memory are 4 bytes a unit.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from broker_common.crypto.commitments import SALT_BYTES
 from broker_common.errors import InternalError
-from broker_common.storage.durable import make_folder, replacing
+from broker_common.storage.durable import create_for_owner, make_folder, replacing
 from broker_common.values import Randomness
 from census_node.ledgers import Ledgers
 from census_node.submitted_ledger import Column, SubmittedLedger
@@ -30,7 +32,7 @@ __all__ = ["SnapshotFolder"]
 _NAME_BYTES = 16
 _SUFFIX = ".ledgers"
 _CARRY_SUFFIX = ".carry"
-_ARRAYS = 6
+_ARRAYS = 7
 
 
 class _Hashing:
@@ -57,9 +59,9 @@ class SnapshotFolder:
         try:
             make_folder(self.path)
             # CRASH: a snapshot that no step names is swept away at the next start.
-            with replacing(self.path / name) as temporary, temporary.open("wb") as file:
+            with replacing(self.path / name) as temporary, create_for_owner(temporary) as file:
                 hashing = _Hashing(file)
-                for array in _arrays(ledgers):
+                for array in (np.frombuffer(randomness(SALT_BYTES), np.uint8), *_arrays(ledgers)):
                     np.lib.format.write_array(hashing, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
         except OSError as error:
             raise InternalError("STORE_FAILED") from error
@@ -78,7 +80,7 @@ class SnapshotFolder:
         except OSError as error:
             raise _damaged(name) from error
         with (self.path / name).open("rb") as file:
-            high, low, submitted, persons, households, introduced = _mapped(file)
+            _, high, low, submitted, persons, households, introduced = _mapped(file)
         return Ledgers(
             SubmittedLedger(Column(high, low, np.array(submitted))),
             UnitLedger(np.array(persons), np.array(households)),

@@ -11,8 +11,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
-__all__ = ["exclusive", "make_folder", "replace_file", "replacing", "sync_directory"]
+__all__ = ["create_for_owner", "exclusive", "make_folder", "replace_file", "replacing", "sync_directory"]
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
@@ -36,6 +37,11 @@ def replacing(path: Path) -> Iterator[Path]:
         sync_directory(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def create_for_owner(path: Path) -> BinaryIO:
+    """A new file, or an emptied one, that its owner alone can read and write."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 
 
 @contextmanager
