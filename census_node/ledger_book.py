@@ -13,8 +13,9 @@ step names, which the next start sweeps away.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 
 from sqlite_utils import Database
 
@@ -29,6 +30,7 @@ from broker_common.values import Randomness
 from census_node.ledger_steps import LedgerSteps, Link, Step, charge_digest
 from census_node.ledgers import EMPTY_DIGEST, Decision, Ledgers, digest_after
 from census_node.linked import Linked
+from census_node.outbox import Outbox
 from census_node.samples import SampleFolder
 from census_node.snapshots import SnapshotFolder
 from census_node.units import Carry
@@ -114,20 +116,39 @@ class LedgerBook:
         self._version += 1
         self._ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
         self._place = place
-        self._note_charge(sample)
-
-    def _note_charge(self, sample: Linked) -> None:
         self._charges, self._people = self._charges + 1, self._people + len(sample.pseudonyms)
 
     def charges(self) -> Charges | None:
-        """What the ledgers hold now; None under strict accounting, which charges everybody alike."""
-        # A transaction, because a node that erases meanwhile would take away files that were about to be read.
-        with self._lock, self._journal.transaction() as transaction:
-            state = transaction.state
-            if state.policy is None or state.policy.accounting == "strict":
-                return None
-            frozen, floor = self.current(transaction.db, state).frozen(), state.everyones_units
-        return Charges(frozen.submitted.all_units(), frozen.units.persons, frozen.units.households, floor)
+        """What the ledgers hold now; None under strict accounting, which charges everybody alike.
+
+        For whoever looks on while a node serves. SECURITY: nothing is held while files are read, or everybody would wait
+        for as long as there are samples; if the node has erased one meanwhile, there is a newer snapshot to begin from.
+
+        Raises:
+            InternalError: INTEGRITY.
+        """
+        while True:
+            with self._journal.reading() as state:
+                if state.policy is None or state.policy.accounting == "strict":
+                    return None
+                steps, floor = LedgerSteps(self._journal.db), state.everyones_units
+                snapshot, covered = steps.newest_snapshot(), steps.covered
+                # Not what the node has charged since the log was read.
+                later = list(
+                    takewhile(lambda step: not step.ticket or step.ticket in state.tickets, steps.after(covered))
+                )
+                digest, tickets = steps.digest_at(covered), dict(state.tickets)
+            try:
+                ledgers = Ledgers() if snapshot is None else self._snapshots.read(snapshot.file, snapshot.content)
+                ledgers.digest = digest
+                for step in later:
+                    self._fold(ledgers, step, tickets)
+            except InternalError:
+                with self._journal.reading():
+                    if LedgerSteps(self._journal.db).covered == covered:
+                        raise
+                continue
+            return Charges(ledgers.submitted.all_units(), ledgers.units.persons, ledgers.units.households, floor)
 
     # --- folding ---------------------------------------------------------------------------------------------------
 
@@ -152,8 +173,9 @@ class LedgerBook:
             # What lies between may be erased, or be of another linkage chain.
             self._begin(steps)
         for step in steps.after(self._place):
-            self._fold(self._ledgers, step, tickets)
+            people = self._fold(self._ledgers, step, tickets)
             self._place = step.place
+            self._charges, self._people = self._charges + (step.kind == "charge"), self._people + people
 
     def _begin(self, steps: LedgerSteps) -> None:
         """Start again from the newest snapshot."""
@@ -166,11 +188,13 @@ class LedgerBook:
         self._ledgers.digest = steps.digest_at(snapshot.covers)
         self._place = snapshot.covers
 
-    def _fold(self, ledgers: Ledgers, step: Step, tickets: Mapping[str, ChargedTicket]) -> None:
+    def _fold(self, ledgers: Ledgers, step: Step, tickets: Mapping[str, ChargedTicket]) -> int:
+        """Add a step to the ledgers before it; gives how many people were in its sample."""
         _verify_link(step, ledgers.digest, tickets)
+        people = 0
         match step.kind:
             case "charge":
-                self._fold_charge(ledgers, step, tickets[step.ticket])
+                people = self._fold_charge(ledgers, step, tickets[step.ticket])
             case "load":
                 ledgers.take_over(self._snapshots.read_carry(step.file, step.content))
             case "snapshot":
@@ -179,8 +203,9 @@ class LedgerBook:
             case "relink":
                 raise InternalError("INTEGRITY", problem=f"step {step.place} of the ledgers covers another than itself")
         ledgers.digest = step.digest
+        return people
 
-    def _fold_charge(self, ledgers: Ledgers, step: Step, ticket: ChargedTicket) -> None:
+    def _fold_charge(self, ledgers: Ledgers, step: Step, ticket: ChargedTicket) -> int:
         if step.organisation != ticket.charge.health:
             raise _other(step)
         try:
@@ -192,20 +217,22 @@ class LedgerBook:
             ) from error
         verify_sample(step, sample, ticket.charge)
         ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
-        self._note_charge(sample)
+        return len(sample.pseudonyms)
 
     # --- keeping it short ------------------------------------------------------------------------------------------
 
-    def maintain(self, now_ms: int) -> None:
+    def maintain(self, now_ms: int, lost: Collection[str] = ()) -> None:
         """Make a snapshot when one is due, and erase what has been kept long enough.
 
-        SECURITY: the journal is held for rows alone, never for the length of a file: everybody else would wait for it.
+        `lost` are charged tickets whose answers can never be made: nothing of theirs is waited for.
+
+        SECURITY: locks are held for rows alone, never for the length of a file: everybody else would wait for it.
         """
         with self._compacting:
             with self._lock:
                 with self._journal.reading() as state:
                     ledgers, steps = self.current(self._journal.db, state), LedgerSteps(self._journal.db)
-                    place, due, covered = self._place, steps.due(now_ms), steps.covered
+                    place, due, covered = self._place, steps.due(now_ms, lost), steps.covered
                 grown = (
                     self._charges >= _MOST_CHARGES
                     or self._people >= _MOST_PEOPLE
@@ -215,7 +242,7 @@ class LedgerBook:
             if frozen is not None:
                 self._compact(frozen, place)
             if frozen is not None or due:
-                self._erase(now_ms)
+                self._erase(now_ms, lost)
             self._start_log_over()
 
     def _compact(self, frozen: Ledgers, place: int) -> None:
@@ -224,11 +251,10 @@ class LedgerBook:
         is_named = False
         try:
             ledgers = self._snapshots.read(name, content)
-            with self._lock:
-                is_named = self._put_snapshot(name, content, place)
-                # CRASH: the snapshot stands; what it makes superfluous goes at the next turn.
-                if is_named:
-                    self._go_on_from(ledgers, place)
+            is_named = self._put_snapshot(name, content, place)
+            # CRASH: the snapshot stands; what it makes superfluous goes at the next turn.
+            if is_named:
+                self._go_on_from(ledgers, place)
         finally:
             if not is_named and not self._journal.is_broken:
                 # Or every turn would leave one, as long as another process holds the journal.
@@ -236,7 +262,7 @@ class LedgerBook:
 
     def _put_snapshot(self, name: str, content: bytes, place: int) -> bool:
         """False if a newer snapshot stands, or its pseudonyms are of a linkage chain that is not in force any more."""
-        with self._journal.transaction() as transaction:
+        with self._lock, self._journal.transaction() as transaction:
             steps = LedgerSteps(transaction.db)
             if steps.newest_relink > place or steps.covered > place:
                 return False
@@ -246,32 +272,43 @@ class LedgerBook:
         return True
 
     def _go_on_from(self, ledgers: Ledgers, place: int) -> None:
-        """Work with these ledgers, which a snapshot holds up to a step, and with what has come since."""
-        with self._journal.reading() as state:
-            steps = LedgerSteps(self._journal.db)
-            ledgers.digest, later = steps.digest_at(place), list(steps.after(place))
-            tickets = {step.ticket: state.tickets[step.ticket] for step in later if step.ticket in state.tickets}
-        charges, people, self._charges, self._people = self._charges, self._people, 0, 0
-        try:
+        """Work with these ledgers, which a snapshot holds up to a step, and with what has come since.
+
+        What has come is folded while nobody waits, and again what has come meanwhile, until nothing has. After a relink all
+        of it is of no use: whoever needs the ledgers next begins from the rows.
+        """
+        charges = people = 0
+        with self._journal.reading():
+            ledgers.digest = LedgerSteps(self._journal.db).digest_at(place)
+        while True:
+            with self._lock:
+                with self._journal.reading() as state:
+                    later = list(LedgerSteps(self._journal.db).after(place))
+                    tickets = {
+                        step.ticket: state.tickets[step.ticket] for step in later if step.ticket in state.tickets
+                    }
+                if not later:
+                    # Who fits is what it was, so that no decision becomes a stale one.
+                    self._ledgers, self._place, self._charges, self._people = ledgers, place, charges, people
+                    return
             for step in later:
-                self._fold(ledgers, step, tickets)
-        except BaseException:
-            self._charges, self._people = charges, people
-            raise
-        # Who fits is what it was, so that no decision becomes a stale one.
-        self._ledgers, self._place = ledgers, later[-1].place
+                if step.kind == "relink":
+                    return
+                people += self._fold(ledgers, step, tickets)
+                charges, place = charges + (step.kind == "charge"), step.place
 
     def _start_log_over(self) -> None:
         """Where rows have lost a membership, in this process or in one before it, the write-ahead log still holds it."""
         if self._is_log_stale:
             self._is_log_stale = not self._journal.start_log_over()
 
-    def _erase(self, now_ms: int) -> None:
+    def _erase(self, now_ms: int, lost: Collection[str]) -> None:
         with self._journal.transaction() as transaction:
             steps = LedgerSteps(transaction.db)
-            due = [step for step in steps.due(now_ms) if step.place <= steps.covered]
+            due = [step for step in steps.due(now_ms, lost) if step.place <= steps.covered]
             for step in due:
                 steps.erase(step)
+                Outbox(transaction.db).forget_membership(step.ticket)
             superfluous = steps.superfluous()
             for step in superfluous:
                 steps.forget_file(step)

@@ -12,7 +12,7 @@ the policy says so: the row of the charge stays with its digest, which was salte
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
@@ -163,25 +163,22 @@ class LedgerSteps:
 
     # --- what goes -------------------------------------------------------------------------------------------------
 
-    def due(self, now_ms: int) -> list[Step]:
-        """Charges whose membership has been kept long enough; none that waits for its answer."""
-        return list(
-            self._steps(
-                "where kind = 'charge' and file != '' and kept_until_ms <= ? "
-                "and ticket not in (select ticket from pending) order by place",
-                now_ms,
-            )
-        )
+    def due(self, now_ms: int, lost: Collection[str] = ()) -> list[Step]:
+        """Charges whose membership has been kept long enough; none that waits for its answer, unless it waits in vain."""
+        waiting = {row["ticket"] for row in self._db.query("select ticket from pending")} - set(lost)
+        kept = self._steps("where kind = 'charge' and file != '' and kept_until_ms <= ? order by place", now_ms)
+        return [step for step in kept if step.ticket not in waiting]
 
     def superfluous(self) -> list[Step]:
         """Snapshots and carries that nobody needs: neither to begin from, nor to check the memberships that are kept."""
         newest = self.newest_snapshot()
         first_kept = self.first_kept
-        base = newest if first_kept is None else self.newest_snapshot(before=first_kept)
-        if newest is None or (base is None and first_kept is not None):
+        if newest is None:
             return []
+        base = newest if first_kept is None else self.newest_snapshot(before=first_kept)
+        # Without one they are checked from the beginning.
         needed = {newest.place} if base is None else {newest.place, base.place}
-        begin = newest.covers if base is None else base.covers
+        begin = 0 if base is None else base.covers
         steps = self._steps("where kind != 'charge' and file != '' order by place")
         return [step for step in steps if (step.place not in needed if step.kind in _OF_ALL else step.place <= begin)]
 

@@ -4,7 +4,7 @@
         -> delivered, or removed when its retention has ended
 
 Each arrow is one durable step. A crash between two of them leaves a state from which `recover` goes on; it never goes
-back. Before the charge nobody is looked up in the census.
+back. Before the charge nobody's language is looked at.
 """
 
 from __future__ import annotations
@@ -492,7 +492,7 @@ class CensusNode:
         if self._oversight is not None:
             self._oversight.forget_old(self.clock())
         now_ms = self.journal.now()
-        self.book.maintain(now_ms)
+        self.book.maintain(now_ms, frozenset(self.lost))
         with self.journal.reading():
             if not Outbox(self.journal.db).expired(now_ms):
                 return

@@ -107,6 +107,12 @@ class Outbox:
             active_salt=row["active_salt"],
         )
 
+    def forget_membership(self, ticket_hash: str) -> None:
+        """Of a charge that waits in vain for its answer: who was in its sample, and what opens its commitments."""
+        gone = {"submitted_set": b"", "active_set": b"", "sample": "", "submitted_salt": b"", "active_salt": b""}
+        if self.pending(ticket_hash) is not None:
+            self._db.table("pending").update(ticket_hash, gone)
+
     def all_pending(self) -> list[tuple[str, str, int]]:
         """Ticket, sample file and noise slot of every pending charge, oldest first."""
         rows = self._db.query("select * from pending order by rowid")

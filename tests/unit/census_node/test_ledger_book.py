@@ -576,6 +576,86 @@ def test_a_compaction_that_was_overtaken_undoes_nothing(
     world.verify()
 
 
+@pytest.mark.parametrize("event", ["relink", "load", "charge"])
+def test_whatever_comes_right_after_a_snapshot_was_named_counts(
+    world: LedgerWorld, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    """Between the snapshot's step and the ledgers that go on from it no lock is held: another process may do anything."""
+    world.charge({0, 5, 8}, 2)
+    other = LedgerProcess(world).open()
+    come: dict[str, Callable[[], object]] = {
+        "relink": lambda: world.relink(other),
+        "load": lambda: world.load(MOVED, other),
+        "charge": lambda: world.charge({0, 6}, 2, process=other),
+    }
+    put = LedgerBook._put_snapshot
+
+    def overtaken(*arguments: Any) -> bool:
+        is_named = put(*arguments)
+        come[event]()
+        return is_named
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LedgerBook, "_put_snapshot", overtaken)
+        world.compact()
+    other.close()
+    world.verify()
+    world.charge({0, 5, 8}, 2)
+    world.verify()
+    world.restart()
+    world.verify()
+    world.verify_files()
+
+
+def test_nobody_waits_while_a_snapshot_is_caught_up_with(world: LedgerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was charged while it was written is folded without the lock that every charge takes."""
+    world.charge({0, 5, 8}, 2)
+    put, fold = LedgerBook._put_snapshot, LedgerBook._fold
+    waited: list[bool] = []
+
+    def charged(*arguments: Any) -> bool:
+        is_named = put(*arguments)
+        world.charge({0, 6}, 2)
+        waited.clear()
+        return is_named
+
+    def folded(book: LedgerBook, *arguments: Any) -> int:
+        with ThreadPoolExecutor(1) as somebody:
+            held = somebody.submit(book._lock.acquire, timeout=5).result()
+            waited.append(not held)
+            if held:
+                somebody.submit(book._lock.release).result()
+        return fold(book, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LedgerBook, "_put_snapshot", charged)
+        patch.setattr(LedgerBook, "_fold", folded)
+        world.compact()
+    # The snapshot's own step, and the charge.
+    assert waited == [False, False]
+    world.verify()
+
+
+def test_a_charge_that_waits_for_its_answer_in_vain_is_forgotten_too(world: LedgerWorld) -> None:
+    """Its membership goes when its time is over, and does not keep anybody else's from going; it stays in vain."""
+    lost = world.charge({3, 8}, 30, answered=False)
+    world.charge({0, 5}, 30)
+    world.retire()
+    assert len(names(world, "samples", ".sample")) == 1
+    for _ in range(2):
+        world.charge({6}, 30)
+        world.clock.advance(SAMPLE_RETENTION_MS)
+        world.node.book.maintain(world.node.journal.now(), {lost})
+    assert not names(world, "samples", ".sample")
+    assert len(names(world, "ledgers", ".ledgers")) == 1
+    (row,) = world.node.rows("select * from pending")
+    assert (row["sample"], row["submitted_set"], row["active_set"]) == ("", b"", b"")
+    assert (row["submitted_salt"], row["active_salt"]) == (b"", b"")
+    world.verify()
+    world.restart()
+    world.verify()
+
+
 def test_a_compaction_that_finds_the_journal_held_leaves_nothing(
     world: LedgerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
