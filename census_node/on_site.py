@@ -241,16 +241,16 @@ class _Walk:
     def _take_load(self, event: Loaded, step: Step) -> None:
         accounts = self._accounts
         if accounts is None:
-            self._tally["carries"] += 1
+            self._believe_carry()
             return
         self._accounts = None
         if not step.file and self._is_covered(step):
-            self._tally["carries"] += 1
+            self._believe_carry()
             return
         try:
             carry = self._read(step, self._store.carry)
             if carry is None:
-                self._tally["carries"] += 1
+                self._believe_carry()
                 return
             accounts.grow(carry.person_count, carry.household_count)
         except (DamagedError, ValueError):
@@ -266,10 +266,15 @@ class _Walk:
             if not is_whole or (carry.person_count, carry.household_count) != (load.person_count, load.household_count):
                 self._problem("CARRY_WRONG", self._entry)
         if not accounts.is_followed:
-            self._tally["carries"] += 1
+            self._believe_carry()
         accounts.inherit("person", carry.person_to, carry.person_from)
         accounts.inherit("household", carry.household_to, carry.household_from)
         self._accounts = accounts
+
+    def _believe_carry(self) -> None:
+        # Before the first charge there is nothing to take over.
+        if self._committed:
+            self._tally["carries"] += 1
 
     def _take_relink(self, event: Relinked, step: Step) -> None:
         if self._accounts is None:
