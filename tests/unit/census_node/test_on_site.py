@@ -331,6 +331,14 @@ def test_what_is_kept_behind_an_erased_charge_is_decided_back_from_the_snapshot(
     assert not any("could not be worked out" in text for text in findings.not_checked)
 
 
+def test_a_load_that_forgets_behind_an_erased_charge_is_found(world: SiteWorld) -> None:
+    """What the samples that are kept say of units is not forgotten over the snapshot that they were decided back from."""
+    begun(world)
+    world.reload(taking_nothing)
+    site = site_of(world)
+    assert found(site) == [("CARRY_WRONG", site.entry("l1"))]
+
+
 def test_who_is_skipped_behind_an_erased_charge_is_found(world: SiteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Although the snapshot after it agrees with the node that skipped."""
     monkeypatch.setattr(
