@@ -277,11 +277,16 @@ class _Walk:
             self._tally["carries"] += 1
 
     def _take_relink(self, event: Relinked, step: Step) -> None:
-        if self._accounts is None:
+        accounts = self._accounts
+        if accounts is None:
             return
         keys = self._store.linkage_steps(event.previous, event.linkage)
         if keys is not None:
-            self._accounts.step([key.step for key in keys])
+            accounts.step([key.step for key in keys])
+            load = self._load_of(event.load)
+            # SECURITY: another key gives nobody another unit, whose charge would be somebody else's.
+            if load is not None and any(len(pairs) for pairs in accounts.see(*load.link(accounts.names), load.homes())):
+                self._problem("CARRY_WRONG", self._entry)
             return
         self._tally["blind"] += 1
         self._findings.skip(texts.LINKAGE_KEYS_NOT_THERE.format(entry=self._entry))

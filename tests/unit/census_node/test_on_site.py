@@ -7,6 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from broker_common.audit.openings import OpenedOnSite
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price_units
+from broker_common.storage.relinking import Rekeyed
 from broker_common.values import ExactCount
 from census_node import texts
 from census_node.ledgers import Decision, Ledgers, Room
@@ -211,6 +213,23 @@ def test_a_load_that_follows_cards_alone_is_found(world: SiteWorld) -> None:
     world.reload(by_card)
     site = site_of(world)
     assert found(site) == [("CARRY_WRONG", site.entry("l1"))]
+
+
+def test_a_change_of_the_key_that_gives_somebody_another_unit_is_found(
+    world: SiteWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is taken over then: whoever is another person afterwards has another person's budget."""
+    honest = Registry.relinked
+
+    def relinked(registry: Registry, load: str, rekeyed: Rekeyed) -> Registry:
+        made = honest(registry, load, rekeyed)
+        return replace(made, persons=np.where(made.persons == 0, np.uint32(4), made.persons))
+
+    world.ask(slice(0, 10))
+    monkeypatch.setattr(Registry, "relinked", relinked)
+    world.change_key()
+    site = site_of(world)
+    assert found(site) == [("CARRY_WRONG", site.entry("r0"))]
 
 
 # --- proved, or on somebody's word -----------------------------------------------------------------------------------
