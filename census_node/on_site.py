@@ -241,13 +241,16 @@ class _Walk:
     def _take_load(self, event: Loaded, step: Step) -> None:
         accounts = self._accounts
         if accounts is None:
+            self._believe_carry()
             return
         self._accounts = None
         if not step.file and self._is_covered(step):
+            self._believe_carry()
             return
         try:
             carry = self._read(step, self._store.carry)
             if carry is None:
+                self._believe_carry()
                 return
             accounts.grow(carry.person_count, carry.household_count)
         except (DamagedError, ValueError):
@@ -257,22 +260,35 @@ class _Walk:
         if load is None:
             accounts.forget_units()
         else:
-            moved = accounts.see(*load.link(accounts.names))
+            moved = accounts.see(*load.link(accounts.names), load.homes())
             taken = ((carry.person_to, carry.person_from), (carry.household_to, carry.household_from))
             is_whole = all(_holds(pairs, *columns) for pairs, columns in zip(moved, taken, strict=True))
             if not is_whole or (carry.person_count, carry.household_count) != (load.person_count, load.household_count):
                 self._problem("CARRY_WRONG", self._entry)
+        if not accounts.is_followed:
+            self._believe_carry()
         accounts.inherit("person", carry.person_to, carry.person_from)
         accounts.inherit("household", carry.household_to, carry.household_from)
         self._accounts = accounts
 
+    def _believe_carry(self) -> None:
+        # Before the first charge there is nothing to take over.
+        if self._committed:
+            self._tally["carries"] += 1
+
     def _take_relink(self, event: Relinked, step: Step) -> None:
-        if self._accounts is None:
+        accounts = self._accounts
+        if accounts is None:
             return
         keys = self._store.linkage_steps(event.previous, event.linkage)
         if keys is not None:
-            self._accounts.step([key.step for key in keys])
+            accounts.step([key.step for key in keys])
+            load = self._load_of(event.load)
+            # SECURITY: another key gives nobody another unit, whose charge would be somebody else's.
+            if load is not None and any(len(pairs) for pairs in accounts.see(*load.link(accounts.names), load.homes())):
+                self._problem("CARRY_WRONG", self._entry)
             return
+        self._tally["blind"] += 1
         self._findings.skip(texts.LINKAGE_KEYS_NOT_THERE.format(entry=self._entry))
         if step.place in self._snapshots:
             self._has_stepped_blindly = True
@@ -413,10 +429,10 @@ class _Walk:
             is_blind, self._has_stepped_blindly = self._has_stepped_blindly, False
             if self._accounts is not None and not self._accounts.is_same(snapshot, by_name=not is_blind):
                 self._problem("SNAPSHOT_WRONG", self._entry)
-            elif self._accounts is None or is_blind or self._accounts.introduced is None:
-                if self._accounts is None or is_blind:
-                    self._taken_up = step.place
-                self._accounts = snapshot
+            elif self._accounts is None or is_blind:
+                self._taken_up, self._accounts = step.place, snapshot
+            elif self._accounts.introduced is None:
+                self._accounts.introduced = snapshot.introduced
         if self._has_stepped_blindly:
             # It could not be read: nobody knows who is who.
             self._accounts, self._has_stepped_blindly = None, False
@@ -495,6 +511,7 @@ class _Walk:
             ("gone", texts.MEMBERSHIP_GONE),
             ("undecided", texts.CHARGES_NOT_DECIDED),
             ("unlinked", texts.UNITS_NOT_CHECKED),
+            ("carries", texts.CARRIES_NOT_CHECKED),
             ("newer", texts.STEPS_NEWER),
         ):
             if tally[what]:
@@ -506,7 +523,9 @@ class _Walk:
         if self._accounts is not None and self._policy is not None:
             people = self._accounts.people_charged
             worst = self._floor + self._accounts.most_charged(self._policy.unit)
-        return OnSite(tally["checked"], tally["erased"], people, worst, tally["counts"])
+        is_open = any(tally[what] for what in ("erased", "undecided", "unlinked", "carries", "blind"))
+        is_proved = worst is not None and not is_open and not self._told
+        return OnSite(tally["checked"], tally["erased"], people, worst, is_proved, tally["counts"])
 
 
 def _has_row(entry: Entry) -> bool:

@@ -28,6 +28,7 @@ Names: TypeAlias = npt.NDArray[np.bytes_]
 Chosen: TypeAlias = npt.NDArray[np.bool_]
 _Charges: TypeAlias = npt.NDArray[np.int64]
 _Numbers: TypeAlias = npt.NDArray[np.uint32]
+_Pairs: TypeAlias = npt.NDArray[np.int64]
 _NAME = np.dtype(f"S{PSEUDONYM_BYTES}")
 # Where the ledgers' 32 bits end.
 _MOST = 2**32 - 1
@@ -57,9 +58,12 @@ class Accounts:
     households: _Charges = field(default_factory=lambda: np.zeros(0, np.int64))
     # By health agency: how many pseudonyms it was the first to submit; None where that is not known.
     introduced: dict[str, int] | None = field(default_factory=dict)
-    # By name: the units that it was last seen to have, `NOBODY` where it never was.
-    last_persons: _Numbers = field(default_factory=lambda: np.zeros(0, np.uint32))
-    last_households: _Numbers = field(default_factory=lambda: np.zeros(0, np.uint32))
+    # By name: the units that it was last seen to have, `NOBODY` where it never was. By person: the household.
+    last_persons: _Numbers = field(init=False)
+    last_households: _Numbers = field(init=False)
+    homes: _Numbers = field(init=False)
+    # Whether that is so for everybody who was charged.
+    is_followed: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.forget_units()
@@ -67,6 +71,8 @@ class Accounts:
     def forget_units(self) -> None:
         """Nobody was seen to have any unit."""
         self.last_persons, self.last_households = (np.full(len(self.names), NOBODY, np.uint32) for _ in range(2))
+        self.homes = np.full(len(self.persons), NOBODY, np.uint32)
+        self.is_followed = not self.people_charged
 
     # --- one charge ------------------------------------------------------------------------------------------------
 
@@ -101,6 +107,7 @@ class Accounts:
         is_linked = sample.persons != NOBODY
         self.last_persons[place[known & is_linked]] = sample.persons[known & is_linked]
         self.last_households[place[known & is_linked]] = sample.households[known & is_linked]
+        self.homes[sample.persons[is_linked]] = sample.households[is_linked]
         cards = np.flatnonzero(active & is_linked)
         is_charged = np.zeros(len(self.persons), np.bool_)
         is_charged[sample.persons[cards]] = True
@@ -162,6 +169,7 @@ class Accounts:
             raise ValueError("a load has fewer units than the one before")
         self.persons = np.concatenate([self.persons, np.zeros(persons - len(self.persons), np.int64)])
         self.households = np.concatenate([self.households, np.zeros(households - len(self.households), np.int64)])
+        self.homes = np.concatenate([self.homes, np.full(persons - len(self.homes), NOBODY, np.uint32)])
 
     def inherit(self, unit: Literal["person", "household"], heirs: _Numbers, before: _Numbers) -> None:
         """Each of `heirs` takes over what the unit `before` at the same place was charged until now."""
@@ -169,15 +177,15 @@ class Accounts:
         np.add.at(charges, heirs, charges[before])
         np.minimum(charges, _MOST, out=charges)
 
-    def see(self, persons: _Numbers, households: _Numbers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Everybody has these units from now on, `NOBODY` who has left; gives the pairs (unit, unit before) that follow."""
-        pairs = []
-        for now, last in ((persons, self.last_persons), (households, self.last_households)):
-            is_here = now != NOBODY
-            moved = is_here & (last != NOBODY) & (now != last)
-            pairs.append(np.unique(np.stack([now[moved], last[moved]], axis=1).astype(np.int64), axis=0))
-            last[is_here] = now[is_here]
-        return pairs[0], pairs[1]
+    def see(self, persons: _Numbers, households: _Numbers, homes: _Numbers) -> tuple[_Pairs, _Pairs]:
+        """Every name has these units from now on, and every person this household, `NOBODY` who has left.
+
+        Gives the pairs (unit, unit before) that follow. A household follows its people too: by whichever card they go.
+        """
+        count = min(len(homes), len(self.homes))
+        people = _moved(persons, self.last_persons)
+        cards = _moved(households, self.last_households)
+        return people, np.unique(np.concatenate([cards, _moved(homes[:count], self.homes[:count])]), axis=0)
 
     def step(self, steps: Sequence[Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.uint8]]]) -> None:
         """Everybody goes by their next pseudonym."""
@@ -212,6 +220,15 @@ class Accounts:
         """The most that one pseudonym, or its unit, was charged, without what everybody was."""
         units = self.persons if unit == "person" else self.households
         return max(int(charges.max(initial=0)) for charges in (self.submitted, units))
+
+
+def _moved(now: _Numbers, last: _Numbers) -> _Pairs:
+    """The distinct pairs of those who had another unit before; the last one becomes that of now."""
+    is_here = now != NOBODY
+    moved = is_here & (last != NOBODY) & (now != last)
+    pairs = np.unique(np.stack([now[moved], last[moved]], axis=1).astype(np.int64), axis=0)
+    last[is_here] = now[is_here]
+    return pairs
 
 
 def _counts(introduced: dict[str, int] | None) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 The database is read as of one instant. While a node has it open that is one read transaction, which touches nothing but the
 node's own index of its write-ahead log, read-only; the log grows meanwhile. Otherwise the database is copied first, because opening one that
-nobody has open would leave files. Samples and snapshots lie beside it as files, and a node at work goes on removing what has
+nobody has open would leave files; the copy is removed as soon as it is open. Samples and snapshots lie beside it as files, and a node at work goes on removing what has
 been kept long enough: `names_still` tells a file that went in the course of that from one that is missing.
 """
 
@@ -74,6 +74,12 @@ class Load:
         persons, households = (np.full(len(names), NOBODY, np.uint32) for _ in range(2))
         persons[known], households[known] = self.persons[rows[known]], self.households[rows[known]]
         return persons, households
+
+    def homes(self) -> npt.NDArray[np.uint32]:
+        """By number, the household of each person; `NOBODY` for those who have no card in this load."""
+        homes = np.full(self.person_count, NOBODY, np.uint32)
+        homes[self.persons] = self.households
+        return homes
 
     def count(self, names: Names, question: Question) -> ExactCount:
         """How many distinct persons of these pseudonyms the question is about."""
@@ -285,7 +291,8 @@ def _connected(home: Path) -> Iterator[sqlite3.Connection]:
     path = home / "journal.db"
     # There as long as anybody has the database open.
     index = path.with_name(f"{path.name}-shm")
-    with TemporaryDirectory(prefix="tripartite-audit-") as folder:
+    temporary = TemporaryDirectory(prefix="tripartite-audit-")
+    with temporary as folder:
         copy = Path(folder) / path.name
         is_open = index.exists()
         for _ in range(_COPY_ATTEMPTS):
@@ -298,6 +305,11 @@ def _connected(home: Path) -> Iterator[sqlite3.Connection]:
             uri = f"{path.absolute().as_uri()}?mode=ro&readonly_shm=1" if is_open else copy.as_uri()
             connection = sqlite3.connect(uri, uri=True, isolation_level=None)
         with closing(connection):
+            with store_errors():
+                # The first read opens every file that there is to read.
+                connection.execute("select 1 from sqlite_master").fetchone()
+            # SECURITY: a copy goes now, not at the end. Whoever has it open reads on, and an audit that is killed leaves none.
+            temporary.cleanup()
             yield connection
 
 

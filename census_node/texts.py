@@ -328,6 +328,10 @@ CHARGES_NOT_DECIDED = (
 UNITS_NOT_CHECKED = (
     "The census units of the samples of {count} charges: the load that they were charged on is not kept any more."
 )
+CARRIES_NOT_CHECKED = (
+    "Whether {count} loads took over all charges of the ones before, or not of everybody: such a load is not kept any more, or "
+    "nothing shows who had which census unit before."
+)
 STEPS_NEWER = "{count} charges, loads or changes of the linkage key: they are newer than what was handed in."
 SNAPSHOT_NOT_CHECKED = "The newest snapshot of the ledgers: it holds something that is newer than what was handed in."
 SNAPSHOT_NOT_COMMITTED = (

@@ -176,8 +176,7 @@ def _replay(
     # 8
     leakage = leakage_of(census_audit.state, census.ceiling)
     if leakage is not None and on_site is not None and on_site.worst_charged is not None:
-        # Below what is erased there is the agency's word still.
-        is_claimed = leakage.claimed and on_site.charges_erased > 0
+        is_claimed = leakage.claimed and not on_site.is_proved
         leakage = replace(leakage, worst_units=on_site.worst_charged, claimed=is_claimed)
     elif leakage is not None and leakage.claimed:
         findings.skip(texts.LEDGERS_NOT_CHECKED)

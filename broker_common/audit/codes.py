@@ -81,7 +81,7 @@ ON_SITE: Final[Mapping[str, str]] = {
     "CHARGE_SKIPPED": "somebody in a sample, whom the charge fits, was not charged",
     "PERSON_CAP_PASSED": "somebody was charged or counted whose budget the charge does not fit",
     "ACTIVE_WRONG": "who was counted is not who should have been, or not whom the log commits to",
-    "CARRY_WRONG": "what a load takes over from earlier units is missing, was changed, or leaves somebody out",
+    "CARRY_WRONG": "what a load takes over from earlier units is missing, was changed, or leaves somebody out; or a new linkage key changed units",
     "SNAPSHOT_WRONG": "a snapshot of the ledgers is missing, was changed, or does not hold what was charged",
     "REGISTRY_WRONG": "the file of a load is not the one that the log commits to",
     "COUNT_WRONG": "the exact count in an opening is not what the sample and the registry give",

@@ -42,6 +42,9 @@ class OnSite:
     # the ledgers could not be followed to their end.
     people_charged: int | None
     worst_charged: int | None
+    # Whether that was worked out from the first charge on and nothing in it is the agency's word: no problem, nothing erased, the
+    # units of every sample compared with their registry, every load's and every new key's step followed, every charge decided.
+    is_proved: bool
     # Openings whose exact count was counted again.
     counts_checked: int
 

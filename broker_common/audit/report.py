@@ -56,6 +56,13 @@ def _on_site_json(on_site: OnSite) -> dict[str, Any]:
     }
 
 
+def _on_site_text(on_site: OnSite) -> str:
+    text = texts.ON_SITE if on_site.is_proved else texts.ON_SITE_CLAIMED
+    if on_site.worst_charged is None:
+        text = texts.ON_SITE_UNKNOWN
+    return text.format_map(_on_site_json(on_site))
+
+
 def _leakage_json(leakage: Leakage) -> dict[str, Any]:
     return {
         "accounting": leakage.accounting,
@@ -96,8 +103,7 @@ def report_text(audited: Audited) -> str:
     if audited.uncharged_samples is not None:
         lines.append(texts.SAMPLES.format(count=audited.uncharged_samples))
     if audited.on_site is not None:
-        text = texts.ON_SITE_UNKNOWN if audited.on_site.worst_charged is None else texts.ON_SITE
-        lines.append(text.format_map(_on_site_json(audited.on_site)))
+        lines.append(_on_site_text(audited.on_site))
     if audited.noise is not None:
         lines.append(texts.NOISE.format(noise=audited.noise))
     if findings.pending:

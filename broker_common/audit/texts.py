@@ -41,6 +41,7 @@ __all__ = [
     "OF_ALL",
     "OF_RESEARCHER",
     "ON_SITE",
+    "ON_SITE_CLAIMED",
     "ON_SITE_HELP",
     "ON_SITE_UNKNOWN",
     "OPENINGS_HELP",
@@ -150,6 +151,10 @@ NOISE = "  noise      of {noise} answers computed again from what the log had co
 ON_SITE = (
     "  on site    {charges_checked} charges decided again person by person, {charges_erased} erased; nobody was charged more than "
     "{worst_charged} units, so that no belief about anybody can have passed {worst_belief}"
+)
+ON_SITE_CLAIMED = (
+    "  on site    {charges_checked} charges decided again person by person, {charges_erased} erased; with what could not be "
+    "checked taken on the census agency's word, nobody was charged more than {worst_charged} units: a belief of {worst_belief}"
 )
 ON_SITE_UNKNOWN = (
     "  on site    {charges_checked} charges decided again person by person, {charges_erased} erased; what everybody was charged "

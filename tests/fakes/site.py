@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,7 +19,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from fakes import logs
-from fakes.registries import made_registry, write_registry
+from fakes.registries import write_registry
 from fakes.world import CENSUS_ORIGIN, RELEASE, Pseudonyms, World, make_policy
 
 from broker_common.audit.findings import Findings
@@ -51,6 +51,8 @@ class SiteWorld(World):
 
     # How many loads were made: each moves some cards to other people.
     _made = 0
+    # Of the people with one card, these have another one from the next load on, and live elsewhere.
+    renewed: Sequence[int] = ()
 
     def __init__(self, directory: Path, *, unit: Literal["person", "household"] = "person", people: int = 400) -> None:
         policy = make_policy(accounting="per_person", unit=unit, sample_retention_ms=DAY_MS)
@@ -66,17 +68,21 @@ class SiteWorld(World):
             # These cards are other people's now, who live elsewhere.
             persons[5::50] = persons[6::50][: len(persons[5::50])]
         columns = {name: column[persons] for name, column in plain.columns.items()}
-        registry = made_registry(
-            load, plain.high, plain.low, columns, persons=persons.tolist(), households=(persons // _MEMBERS).tolist()
-        )
-        persons_ever = max(plain.size, registry.person_count)
+        households, high, low = persons // _MEMBERS, plain.high.copy(), plain.low.copy()
+        renewed = list(self.renewed)
+        households[renewed] = persons[-1] // _MEMBERS - households[renewed]
+        # Nobody's yet.
+        low[renewed] ^= np.uint64(1)
+        order = np.lexsort((low, high))
+        persons, households = persons[order], households[order]
+        persons_ever = max(plain.size, 1 + int(persons.max()))
         return Registry(
             load,
-            plain.high,
-            plain.low,
-            columns,
+            high[order],
+            low[order],
+            {name: column[order] for name, column in columns.items()},
             persons,
-            registry.households,
+            households,
             persons_ever,
             persons_ever // _MEMBERS + 1,
         )
@@ -481,7 +487,12 @@ def _(site: Site) -> None:
     file.write_bytes(content)
 
 
-@lie("a sample with another's unit, on a load that is gone", ("LEDGER_DIGEST", "c6"))
+# The unit that it gives somebody is not theirs after the change of the key.
+@lie(
+    "a sample with another's unit, on a load that is gone",
+    ("LEDGER_DIGEST", "c6"),
+    ("CARRY_WRONG", "r0"),
+)
 def _(site: Site) -> None:
     file = sample_file(site, 6)
     content = bytearray(file.read_bytes())

@@ -21,6 +21,7 @@ from broker_common.audit.findings import MOST_PROBLEMS, Findings
 from broker_common.audit.handed_in import FolderPart
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.log_export import COSIGNED
+from broker_common.audit.on_site import OnSite, SiteCheck
 from broker_common.audit.report import report_json, report_text
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
@@ -43,9 +44,10 @@ def no_report(_: str) -> Callable[[int, int], None]:
     return lambda _done, _total: None
 
 
-def replayed(exports: Exports, home: AuditorHome) -> Audited:
+def replayed(exports: Exports, home: AuditorHome, site: SiteCheck | None = None) -> Audited:
     """A replay of exports that lie in memory."""
-    return replay_parts({role: MemoryPart(files) for role, files in exports.items()}, home, no_report)
+    parts = {role: MemoryPart(files) for role, files in exports.items()}
+    return replay_parts(parts, home, no_report, site=None if site is None else (site, 0))
 
 
 def verified(exports: Exports, home: AuditorHome) -> Audited:
@@ -119,6 +121,22 @@ def test_what_single_persons_were_charged_is_reported_as_claimed(home: AuditorHo
     often = leakage(history, home)
     assert (often["charged_units"], often["worst_units"]) == (4 * PRICE, PERSONS.cap)
     assert often["worst_belief"] == 0.8
+
+
+@pytest.mark.parametrize("is_proved", [True, False])
+def test_a_figure_from_on_site_is_claimed_unless_all_of_it_was_proved(is_proved: bool, home: AuditorHome) -> None:
+    """Nothing erased is not enough: verdict, figures and sentence go by what the look on site calls proved."""
+    history = History(rules=PERSONS).begin()
+    history.answer(scale=1)
+    history.cosign()
+    seen = OnSite(
+        charges_checked=1, charges_erased=0, people_charged=1, worst_charged=3, is_proved=is_proved, counts_checked=0
+    )
+    audited = replayed(history.exports(), home, lambda *_: seen)
+    found, text = report_json(audited)["leakage"], report_text(audited)
+    assert (found["worst_units"], found["claimed"]) == (3, not is_proved)
+    assert ("as the census agency claims" in text) != is_proved
+    assert ("on the census agency's word" in text) != is_proved
 
 
 def test_strict_figures_are_proved_and_not_claimed(home: AuditorHome) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +16,20 @@ from fakes.site import DAY_MS, LIES, Site, SiteWorld, erased, live, looked_at, l
 from fakes.world import Pseudonyms, make_policy, verify_stored_log
 
 from broker_common.audit.codes import ON_SITE
+from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import FolderPart
 from broker_common.audit.openings import OpenedOnSite
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price_units
+from broker_common.storage.relinking import Rekeyed
 from broker_common.values import ExactCount
+from census_node import texts
 from census_node.ledgers import Decision, Ledgers, Room
-from census_node.linked import Linked
+from census_node.linked import NOBODY, Linked
 from census_node.oversight import Oversight
 from census_node.registry import Registry
-from census_node.units import Carry
+from census_node.units import Carry, Known
 
 
 def site_of(world: SiteWorld, home: Path | None = None) -> Site:
@@ -159,11 +164,16 @@ def test_a_node_that_charges_another_unit_is_found(world: SiteWorld, monkeypatch
     assert found(site) == [("UNITS_WRONG", site.entry("c1")), ("SNAPSHOT_WRONG", site.entry("c1"))]
 
 
+def taking_nothing(_: Known, now: Registry) -> Carry:
+    """A load's carry, without anything in it."""
+    none = np.empty(0, np.uint32)
+    return Carry(none, none, none, none, now.person_count, now.household_count)
+
+
 def test_a_load_that_forgets_who_moved_is_found(world: SiteWorld) -> None:
     """Whoever's card became another person's in a load took their charge along, or the registry and the samples tell."""
     world.ask(slice(0, 400))
-    none = np.empty(0, np.uint32)
-    world.reload(lambda _, now: Carry(none, none, none, none, now.person_count, now.household_count))
+    world.reload(taking_nothing)
     site = site_of(world)
     assert found(site) == [("CARRY_WRONG", site.entry("l1"))]
 
@@ -175,6 +185,137 @@ def test_an_honest_load_takes_along_who_moved(world: SiteWorld) -> None:
     world.ask(slice(0, 400))
     world.compact()
     assert found(site_of(world)) == []
+
+
+# Of one card each, whom no load of these moves otherwise.
+RENEWED = (21, 122, 213)
+
+
+def test_an_honest_load_takes_along_who_moved_under_another_card(world: SiteWorld) -> None:
+    """A household follows its people: the new card was in no sample, and the person was."""
+    world.ask(slice(0, 400))
+    world.renewed = RENEWED
+    world.reload()
+    world.ask(slice(0, 400))
+    world.compact()
+    assert found(site_of(world)) == []
+
+
+def test_a_load_that_follows_cards_alone_is_found(world: SiteWorld) -> None:
+    """Whoever moves and has another card from the same day on would leave the charge of their household behind."""
+    world.ask(slice(0, 400))
+    world.renewed = RENEWED
+
+    def by_card(known: Known, now: Registry) -> Carry:
+        nobody = Known(known.cards, known.former, known.homes[:0])
+        return Carry.between(nobody, now.cards, now.person_count, now.household_count)
+
+    world.reload(by_card)
+    site = site_of(world)
+    assert found(site) == [("CARRY_WRONG", site.entry("l1"))]
+
+
+def test_a_change_of_the_key_that_gives_somebody_another_unit_is_found(
+    world: SiteWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is taken over then: whoever is another person afterwards has another person's budget."""
+    honest = Registry.relinked
+
+    def relinked(registry: Registry, load: str, rekeyed: Rekeyed) -> Registry:
+        made = honest(registry, load, rekeyed)
+        return replace(made, persons=np.where(made.persons == 0, np.uint32(4), made.persons))
+
+    world.ask(slice(0, 10))
+    monkeypatch.setattr(Registry, "relinked", relinked)
+    world.change_key()
+    site = site_of(world)
+    assert found(site) == [("CARRY_WRONG", site.entry("r0"))]
+
+
+# --- proved, or on somebody's word -----------------------------------------------------------------------------------
+
+
+def says(findings: Findings, text: str, count: int) -> bool:
+    """Whether this is said not to have been checked, of so many."""
+    return text.format(count=count) in findings.not_checked
+
+
+def test_what_was_looked_at_whole_is_proved(world: SiteWorld) -> None:
+    """From the first charge on, on the load that is in force."""
+    world.ask(slice(0, 100))
+    world.ask(slice(50, 400))
+    world.compact()
+    seen, findings = looked_at(site_of(world))
+    assert (findings.problems, seen.is_proved) == ([], True)
+    assert not any("loads took over" in text for text in findings.not_checked)
+
+
+def test_a_load_before_any_charge_takes_nothing_over(world: SiteWorld) -> None:
+    """It is gone, and nothing rests on it."""
+    world.reload()
+    world.reload()
+    world.ask(slice(0, 100))
+    assert looked_at(site_of(world))[0].is_proved
+
+
+def test_a_load_that_was_checked_leaves_the_samples_before_it_unproved(world: SiteWorld) -> None:
+    """The units of those samples could not be compared any more, and that alone is said."""
+    world.ask(slice(0, 400))
+    world.reload()
+    seen, findings = looked_at(site_of(world))
+    assert (findings.problems, seen.is_proved) == ([], False)
+    assert says(findings, texts.UNITS_NOT_CHECKED, 1)
+    assert not any("loads took over" in text for text in findings.not_checked)
+
+
+def test_a_load_that_lied_and_was_replaced_is_not_proved(world: SiteWorld) -> None:
+    """Nobody can see any more what it should have taken over, nor who had which unit before the load after it."""
+    world.ask(slice(0, 400))
+    world.reload(taking_nothing)
+    world.reload()
+    world.ask(slice(0, 400), scale=50)
+    seen, findings = looked_at(site_of(world))
+    assert (findings.problems, seen.charges_checked, seen.is_proved) == ([], 2, False)
+    assert says(findings, texts.CARRIES_NOT_CHECKED, 2)
+
+
+def test_a_load_under_charges_that_are_erased_is_not_checked(world: SiteWorld) -> None:
+    """What it took over stands in a snapshot, and in that alone."""
+    world.ask(slice(0, 400))
+    world.reload(taking_nothing)
+    world.clock.advance(2 * DAY_MS)
+    world.erase()
+    seen, findings = looked_at(site_of(world))
+    assert (findings.problems, seen.charges_erased, seen.is_proved) == ([], 1, False)
+    assert says(findings, texts.CARRIES_NOT_CHECKED, 1)
+
+
+def test_units_that_were_never_compared_are_not_proved(world: SiteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample in which nobody is linked charges no unit at all; once its load is replaced, nothing contradicts it."""
+    honest = Registry.link
+
+    def link(registry: Registry, pseudonyms: Pseudonyms) -> Linked:
+        linked = honest(registry, pseudonyms)
+        nobody = np.full_like(linked.persons, NOBODY)
+        return Linked(linked.pseudonyms, nobody, nobody)
+
+    monkeypatch.setattr(Registry, "link", link)
+    world.ask(slice(0, 400))
+    monkeypatch.undo()
+    world.reload()
+    seen, findings = looked_at(site_of(world))
+    assert (findings.problems, seen.charges_checked, seen.is_proved) == ([], 1, False)
+    assert says(findings, texts.UNITS_NOT_CHECKED, 1)
+
+
+def test_a_problem_leaves_nothing_proved(world: SiteWorld) -> None:
+    """Whatever figure stands beside it."""
+    world.ask(slice(0, 400))
+    world.compact()
+    site = site_of(world)
+    row = rows(site, "snapshot")[-1]
+    (site.home / "ledgers" / str(row["file"])).unlink()
+    assert not looked_at(site)[0].is_proved
 
 
 def test_budgets_per_household_are_decided_again(tmp_path: Path) -> None:
@@ -207,6 +348,14 @@ def test_what_is_kept_behind_an_erased_charge_is_decided_back_from_the_snapshot(
     assert findings.problems == []
     assert (seen.charges_checked, seen.charges_erased) == (3, 1)
     assert not any("could not be worked out" in text for text in findings.not_checked)
+
+
+def test_a_load_that_forgets_behind_an_erased_charge_is_found(world: SiteWorld) -> None:
+    """What the samples that are kept say of units is not forgotten over the snapshot that they were decided back from."""
+    begun(world)
+    world.reload(taking_nothing)
+    site = site_of(world)
+    assert found(site) == [("CARRY_WRONG", site.entry("l1"))]
 
 
 def test_who_is_skipped_behind_an_erased_charge_is_found(world: SiteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,6 +462,7 @@ def test_without_linkage_keys_the_charges_are_compared_without_names(site: Site)
     seen, findings = looked_at(site)
     assert (findings.problems, seen.charges_checked) == ([], 7)
     assert any("keys are not in this home" in text for text in findings.not_checked)
+    assert not seen.is_proved
     LIES["relinked ledgers with a charge lowered"].tell(site)
     assert ("SNAPSHOT_WRONG", site.entry("r0")) in found(site)
 
@@ -381,3 +531,22 @@ def test_looking_leaves_no_trace(state: str, world: SiteWorld) -> None:
     seen, findings = looked_at(site)
     assert (findings.problems, seen.charges_checked) == ([], 1)
     assert (content_of(site.home), sorted(site.home.rglob("*"))) == (before, names)
+
+
+def test_an_audit_that_is_killed_leaves_no_copy(
+    world: SiteWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first look at a row on nothing of the home lies in the temporary folder, with the node down or killed."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    world.ask(slice(0, 100))
+    looks: list[list[Path]] = []
+    site = site_of(world)
+    killed = Site(world.copy_census(), site.entries, site.now_ms)
+    world.close()
+    for home in (site, killed):
+        seen, _ = looked_at(home, meanwhile=lambda: looks.append(list(temporary.iterdir())))
+        assert seen.charges_checked == 1
+    assert len(looks) > 2
+    assert not any(looks)

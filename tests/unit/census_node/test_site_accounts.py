@@ -124,3 +124,35 @@ def test_other_names_are_other_accounts() -> None:
     other.step([KEY.step])
     assert not both.accounts.is_same(other)
     assert both.accounts.is_same(other, by_name=False)
+
+
+def moved(before: Accounts, homes: list[int]) -> list[tuple[int, ...]]:
+    """Which households follow, if the people live there now and nobody has a card that is known."""
+    nobody = np.full(len(before.names), NOBODY, np.uint32)
+    people, households = before.see(nobody, nobody, np.array(homes, np.uint32))
+    assert not people.size
+    return [tuple(pair) for pair in households.tolist()]
+
+
+def test_a_household_follows_its_people_whatever_card_they_have() -> None:
+    """Person 3 moves to household 2, person 5 leaves and comes back elsewhere; nobody's card is in either load."""
+    both = Both("person")
+    both.charge([5, 8], 1)
+    gone = int(NOBODY)
+    assert moved(both.accounts, [0, 0, 0, 2, 1, gone]) == [(2, 1)]
+    # Whoever was never seen before moves from nowhere; person 0 was seen in the load just before.
+    assert moved(both.accounts, [1, gone, gone, 2, 1, 0]) == [(0, 2), (1, 0)]
+
+
+def test_what_is_forgotten_is_not_called_followed() -> None:
+    """After a load that nobody can read, who lives where is open until they are seen again; of the uncharged nothing is lost."""
+    both = Both("person")
+    both.accounts.forget_units()
+    assert both.accounts.is_followed
+    both.charge([5], 1)
+    assert both.accounts.is_followed
+    both.accounts.forget_units()
+    assert not both.accounts.is_followed
+    assert moved(both.accounts, [1, 1, 1, 2, 2, 2]) == []
+    # Tables that were read from a snapshot say of nobody who they are.
+    assert not both.held().is_followed
