@@ -302,9 +302,11 @@ def _columns(words: Sequence[str]) -> str:
 
 
 def _chance(chance: Decimal) -> str:
-    """One in so many, to the nearest number of two digits."""
+    """One in so many, to the nearest number of two digits; of a hundred where it is more than every other time."""
     if not chance:
         return texts.REPORT_CHANCE_NONE
+    if 2 * chance > 1:
+        return texts.REPORT_CHANCE_LARGE.format(n=round(chance * _HUNDRED))
     n = 1 / Fraction(chance)
     unit = 10 ** max(len(str(int(n))) - 2, 0)
     return texts.REPORT_CHANCE.format(n=f"{round(n / unit) * unit:,}")

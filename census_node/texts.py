@@ -73,6 +73,7 @@ __all__ = [
     "REPORT_CEILING",
     "REPORT_CEILINGS",
     "REPORT_CHANCE",
+    "REPORT_CHANCE_LARGE",
     "REPORT_CHANCE_NONE",
     "REPORT_COLUMN",
     "REPORT_FORECAST",
@@ -182,13 +183,14 @@ REPORT_TYPICAL_LIMIT = "at most"
 REPORT_COLUMN = "{word:<19}"
 REPORT_PASSES = "above {belief}"
 REPORT_AT_WORST = """\
-  So far: about the one person charged most, by the worst mixture: of the answers that were given, those that say most and
-  come to that charge; at most: at scale {scale}. Averages are no promise; ceilings are."""
+  So far: about the person charged most, by the worst mixture: of the answers that were given, as many at the smallest scales
+  as fit into that charge, the rest at larger ones; at most: at scale {scale}. Averages are no promise; ceilings are."""
 REPORT_AT_WORST_HOUSEHOLD = """\
   Of a household whose members share a language more can be learned: for that there are the ceilings alone."""
 REPORT_AT_SCALES = """\
   So far: at the scales that were asked for; at most: at scale {scale}. Averages are no promise; ceilings are."""
 REPORT_CHANCE = "1 in {n}"
+REPORT_CHANCE_LARGE = "{n} in 100"
 REPORT_CHANCE_NONE = "never"
 REPORT_SPREAD = """\
 People by ceiling of belief (believed before: 0.5)

@@ -136,10 +136,11 @@ def evidence_of(answers: Iterable[Answers]) -> Evidence:
 
 
 def worst_mixture(past: Mapping[int, int], units: int) -> dict[int, int]:
-    """How many answers at each scale somebody may have been in who was charged `units`: those that say most together.
+    """How many answers at each scale somebody may have been in who was charged `units`, and learned from at the worst.
 
     `past` is how many answers there were at each scale. One answer says more than several that cost as much together: the
-    smallest scales come first, as many as there were and as fit. What no answers explain, because units of the census were
+    smallest scales come first, as many as there were and as fit. Where their prices do not come out even, others that do may
+    say a little more: on average about 0.001 of belief. What no answers explain, because units of the census were
     joined or the sum does not come out, counts at the largest scale, rounded up.
     """
     mixture: Counter[int] = Counter()
