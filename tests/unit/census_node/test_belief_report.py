@@ -251,7 +251,8 @@ def test_the_typical_case_is_said_beside_the_ceiling() -> None:
     text = said(charges([41]))
     assert has(text, "so far 41 0.79685 0.50563 0.54275 1 in 5 1 in 26 1 in 330 1 in 50,000 1 in 11,000,000")
     assert "scale 30" in text
-    once = Charges(*[np.array([price_units(1)], np.uint32)] * 3, 0)
+    own = np.array([price_units(1)], np.uint32)
+    once = Charges(own, own, own, 0)
     # After one answer at scale 1: as likely as it is right.
     assert has(said(once, sampled={1: 1}), f"so far 1 0.73106 0.60678 0.73106 {' '.join(['73 in 100'] * 4)} never")
     assert has(said(charges([0])), "so far 0 0.5 0.5 0.5 never never never never never")
