@@ -7,6 +7,7 @@ beside it (`belief_report.plot_text`), for whoever does not see it.
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from fractions import Fraction
 
 from matplotlib.axes import Axes
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.report import BANDS, BeliefReport, Spread
 from census_node import texts
-from census_node.belief_report import band_names, plain
+from census_node.belief_report import band_names, households_name, plain
 
 __all__ = ["HEIGHT_PIXELS", "WIDTH_PIXELS", "draw"]
 
@@ -39,8 +40,9 @@ def draw(report: BeliefReport, policy: Policy) -> bytes:
     axes = figure.add_subplot()
     # Before anything is drawn: of bars that are all nothing no scale can be guessed.
     axes.set_yscale("log")
-    axes.set_ylim(_least(report), _MOST_PERCENT)
-    _bars(axes, report)
+    groups = _groups(report, policy)
+    axes.set_ylim(_least(groups), _MOST_PERCENT)
+    _bars(axes, groups)
     _lines(axes, report, policy)
     names = band_names(report)
     axes.set_xticks(range(len(names)), names, fontsize="small")
@@ -56,8 +58,7 @@ def draw(report: BeliefReport, policy: Policy) -> bytes:
     return content.getvalue()
 
 
-def _bars(axes: Axes, report: BeliefReport) -> None:
-    groups = _groups(report)
+def _bars(axes: Axes, groups: Mapping[str, list[float]]) -> None:
     width = _GROUP_WIDTH / len(groups)
     for place, (name, percents) in enumerate(groups.items()):
         shift = width * (place - (len(groups) - 1) / 2)
@@ -70,7 +71,7 @@ def _bars(axes: Axes, report: BeliefReport) -> None:
         )
 
 
-def _groups(report: BeliefReport) -> dict[str, list[float]]:
+def _groups(report: BeliefReport, policy: Policy) -> dict[str, list[float]]:
     """Percent of all who stand at rest, in each band, above the limit."""
     if report.persons is None or report.households is None:
         everybody = [0.0] * (BANDS + 2)
@@ -78,7 +79,7 @@ def _groups(report: BeliefReport) -> dict[str, list[float]]:
         return {texts.PLOT_EVERYBODY: everybody}
     return {
         texts.PLOT_PERSONS.format(people=f"{report.persons.people:,}"): _percents(report.persons),
-        texts.PLOT_HOUSEHOLDS.format(people=f"{report.households.people:,}"): _percents(report.households),
+        households_name(report.households, policy): _percents(report.households),
     }
 
 
@@ -86,9 +87,9 @@ def _percents(spread: Spread) -> list[float]:
     return [100 * count / max(spread.people, 1) for count in spread.places]
 
 
-def _least(report: BeliefReport) -> float:
+def _least(groups: Mapping[str, list[float]]) -> float:
     """A power of ten below the lowest bar."""
-    lowest = min((percent for bars in _groups(report).values() for percent in bars if percent), default=100.0)
+    lowest = min((percent for bars in groups.values() for percent in bars if percent), default=100.0)
     least = 1.0
     while least >= lowest and least > _LEAST_PERCENT:
         least /= 10

@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from broker_common.cli import instant
+from broker_common.privacy.accounting import any_fits
 from broker_common.privacy.forecast import FORECAST_REACH, MIN_ANSWERS, MIN_PEOPLE, Milestone
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.report import (
@@ -23,6 +24,7 @@ from broker_common.privacy.report import (
     Quantile,
     Spread,
     Typical,
+    exhaustion,
     most_charged,
     people_charged,
     people_exhausted,
@@ -36,6 +38,7 @@ __all__ = [
     "Facts",
     "band_names",
     "facts_of",
+    "households_name",
     "plain",
     "plot_text",
     "report_of",
@@ -54,13 +57,15 @@ class Facts:
     policy: Policy
     policy_hash: str
     answers: int
-    # How many answers at each scale; only under strict accounting, where they are everybody's.
-    past: Mapping[int, int]
-    # What they were charged together; under per-person accounting without what everybody was charged.
+    # How many answers at each scale were charged to everybody, and how many to the people in their samples.
+    common: Mapping[int, int]
+    sampled: Mapping[int, int]
+    # What all of them were charged under strict accounting; under per-person accounting the latter alone.
     units: int
     log_size: int
     release: str
     shut_down: bool
+    # Why, as `texts.STATUS_SHUT_BY` names it.
     shutdown_reason: str
     shutdown_note: str
     shutdown_ms: int
@@ -70,25 +75,37 @@ def facts_of(state: CensusState) -> Facts:
     """What the status and the report need of the log."""
     policy = policy_in_force(state)
     strict = policy.accounting == "strict"
+    charges = [ticket.charge for ticket in state.tickets.values()]
     return Facts(
         policy=policy,
         policy_hash=state.policy_hash,
         answers=state.answers,
-        past=Counter(ticket.charge.scale for ticket in state.tickets.values()) if strict else {},
+        common=Counter(charge.scale for charge in charges if not charge.ledger),
+        sampled=Counter(charge.scale for charge in charges if charge.ledger),
         units=state.charged_units if strict else state.charged_units - state.common_units,
         log_size=state.size,
         release=state.release,
         shut_down=state.shut_down,
-        shutdown_reason=state.shutdown_reason,
+        shutdown_reason=_shutdown_reason(state, policy),
         shutdown_note=state.shutdown_note,
         shutdown_ms=state.shutdown_ms,
     )
 
 
+def _shutdown_reason(state: CensusState, policy: Policy) -> str:
+    """The log says `budget` for whatever admits no further answer."""
+    if state.shutdown_reason != "budget" or not any_fits(policy.cap, state.everyones_units, policy.scales):
+        return state.shutdown_reason
+    # Another policy may have come since.
+    return "earlier" if state.anything_fits else "answers"
+
+
 def status_of(facts: Facts, charges: Charges | None) -> dict[str, Any]:
     """The status, by the keys that scripts rely on."""
     policy = facts.policy
+    # What strict accounting counts after per-person accounting nobody was charged: the ledgers know better.
     worst = facts.units if charges is None else most_charged(charges, policy.unit)
+    people = None if policy.accounting == "strict" else charges
     return {
         "state": "shutdown" if facts.shut_down else "serving",
         "accounting": policy.accounting,
@@ -98,27 +115,61 @@ def status_of(facts: Facts, charges: Charges | None) -> dict[str, Any]:
         "worst_charged": worst,
         "worst_belief": float(worst_belief(worst, policy)),
         # Strict accounting charges everyone alike: there are no persons to count.
-        "people_charged": None if charges is None else people_charged(charges),
-        "people_exhausted": None if charges is None else people_exhausted(charges, policy),
+        "people_charged": None if people is None else people_charged(people),
+        # Of the ledger that has more of them: submitted pseudonyms, or the units of the census that the policy names.
+        "people_exhausted": None if people is None else people_exhausted(people, policy),
         "log_size": facts.log_size,
         "policy_hash": facts.policy_hash,
     }
 
 
-def status_text(facts: Facts, result: Mapping[str, Any], alert_share: int) -> str:
-    """The status for people; with an alert when more than `alert_share` percent of those charged have nothing left."""
-    release = facts.release or texts.STATUS_NOTHING_LOADED
-    parts = [texts.STATUS.format_map({**result, "param": odds_text(result["param"]), "release": release})]
-    if result["people_charged"] is not None:
-        parts.append(texts.STATUS_PEOPLE.format_map(result))
-        if result["people_exhausted"] * _HUNDRED > result["people_charged"] * alert_share:
-            parts.append(texts.STATUS_ALERT.format_map({**result, "share": alert_share}))
+def status_text(facts: Facts, charges: Charges | None, alert_share: int) -> str:
+    """The status for people; with an alert when more than `alert_share` percent of those charged have nothing left.
+
+    Of a ledger that decides, whichever has the larger share of them.
+    """
+    policy, result = facts.policy, status_of(facts, charges)
+    named = {
+        "param": odds_text(result["param"]),
+        "release": facts.release or texts.STATUS_NOTHING_LOADED,
+        "accounting": texts.STATUS_ACCOUNTING[policy.accounting].format(unit=policy.unit),
+        "unit": policy.unit,
+    }
+    parts = [texts.STATUS.format_map({**result, **named})]
+    if charges is not None and policy.accounting == "strict":
+        parts.append(texts.STATUS_COUNTED.format(units=facts.units, cap=policy.cap))
+    elif charges is not None:
+        parts += _people_text(charges, policy, alert_share)
     if facts.shut_down:
-        by = texts.STATUS_SHUT_BY[facts.shutdown_reason]
-        parts.append(texts.STATUS_SHUT.format(time=instant(facts.shutdown_ms), by=by, note=facts.shutdown_note))
-    if result["worst_charged"] > facts.policy.cap:
+        parts.append(_shut_text(facts))
+    if result["worst_charged"] > policy.cap:
         parts.append(texts.STATUS_WARNING.format(sentence=texts.WARN_CHARGED))
     return "\n".join(parts)
+
+
+def _people_text(charges: Charges, policy: Policy, alert_share: int) -> list[str]:
+    rows = exhaustion(charges, policy)
+    exhausted = ", ".join(
+        texts.STATUS_EXHAUSTED.format(exhausted=row.exhausted, counted=texts.COUNTED[row.counted]) for row in rows
+    )
+    parts = [texts.STATUS_PEOPLE.format(people_charged=people_charged(charges), exhausted=exhausted)]
+    worst = max(rows, key=lambda row: row.share)
+    if worst.share * _HUNDRED > alert_share:
+        parts.append(
+            texts.STATUS_ALERT.format(
+                share=alert_share,
+                counted=texts.COUNTED[worst.counted],
+                exhausted=worst.exhausted,
+                charged=worst.charged,
+            )
+        )
+    return parts
+
+
+def _shut_text(facts: Facts) -> str:
+    by = texts.STATUS_SHUT_BY[facts.shutdown_reason].format(max_answers=facts.policy.max_answers)
+    note = texts.STATUS_SHUT_NOTE.format(note=facts.shutdown_note) if facts.shutdown_note else ""
+    return texts.STATUS_SHUT.format(time=instant(facts.shutdown_ms), by=by) + note
 
 
 # --- the report as an object -------------------------------------------------------------------------------------------
@@ -216,12 +267,14 @@ def _ceilings_text(report: BeliefReport) -> str:
 
 
 def _typical_text(report: BeliefReport, policy: Policy) -> str:
-    note = texts.REPORT_AT_SCALES if policy.accounting == "strict" else texts.REPORT_AT_SCALE
+    notes = [texts.REPORT_AT_SCALES if report.submitted is None else texts.REPORT_AT_WORST]
+    if policy.unit == "household":
+        notes.append(texts.REPORT_AT_WORST_HOUSEHOLD)
     lines = [
         _typical_head(report),
         _typical_row(texts.REPORT_TYPICAL_NOW, report.typical_now),
         _typical_row(texts.REPORT_TYPICAL_LIMIT, report.typical_limit),
-        note.format(scale=policy.usual_scale),
+        *(note.format(scale=policy.usual_scale) for note in notes),
     ]
     return "\n".join(lines)
 
@@ -249,12 +302,14 @@ def _columns(words: Sequence[str]) -> str:
 
 
 def _chance(chance: Decimal) -> str:
-    """One in so many: two digits are kept and the rest is dropped, so that it never understates."""
+    """One in so many, to the nearest number of two digits; of a hundred where it is more than every other time."""
     if not chance:
         return texts.REPORT_CHANCE_NONE
-    n = int(1 / Fraction(chance))
-    unit = 10 ** max(len(str(n)) - 2, 0)
-    return texts.REPORT_CHANCE.format(n=f"{n // unit * unit:,}")
+    if 2 * chance > 1:
+        return texts.REPORT_CHANCE_LARGE.format(n=round(chance * _HUNDRED))
+    n = 1 / Fraction(chance)
+    unit = 10 ** max(len(str(int(n))) - 2, 0)
+    return texts.REPORT_CHANCE.format(n=f"{round(n / unit) * unit:,}")
 
 
 def _spread_text(report: BeliefReport, policy: Policy, columns: Mapping[str, Spread]) -> str:
@@ -290,12 +345,15 @@ def _quantile(quantiles: tuple[Quantile, ...], place: int) -> str:
 
 
 def _forecast_text(report: BeliefReport, policy: Policy) -> str:
-    if report.submitted is None:
-        return texts.REPORT_STRICT.format(left=report.answers_left, scale=policy.usual_scale)
+    if report.answers_left is not None:
+        text = texts.REPORT_STRICT if report.submitted is None else texts.REPORT_STRICT_LATE
+        return text.format(left=report.answers_left, scale=policy.usual_scale)
     if not report.forecast:
         return texts.REPORT_FORECAST_NONE.format(answers=MIN_ANSWERS, people=MIN_PEOPLE)
-    rows = [_milestone_text(row, report.submitted.charged) for row in report.forecast]
-    head = texts.REPORT_FORECAST.format(scale=policy.usual_scale)
+    spreads = {"submitted": report.submitted, "person": report.persons, "household": report.households}
+    spread = spreads[report.forecast_of]
+    rows = [_milestone_text(row, 0 if spread is None else spread.charged) for row in report.forecast]
+    head = texts.REPORT_FORECAST.format(scale=policy.usual_scale, counted=texts.COUNTED[report.forecast_of])
     return "\n".join([head, *rows, texts.REPORT_FORECAST_NOTE])
 
 
@@ -310,6 +368,12 @@ def _milestone_text(row: Milestone, charged: int) -> str:
     return texts.REPORT_FORECAST_ROW.format(share=share, early=early, middle=middle, late=late)
 
 
+def households_name(households: Spread, policy: Policy) -> str:
+    """What the plot calls households: with a budget for each person the limit is not theirs."""
+    name = texts.PLOT_HOUSEHOLDS if policy.unit == "household" else texts.PLOT_HOUSEHOLDS_FREE
+    return name.format(people=f"{households.people:,}")
+
+
 def plot_text(report: BeliefReport, policy: Policy) -> str:
     """The plot in a sentence or two, for whoever does not see it."""
     (now,) = (row.now_up for row in report.ceilings if row.prior == Fraction(1, 2))
@@ -319,7 +383,7 @@ def plot_text(report: BeliefReport, policy: Policy) -> str:
     else:
         named = {
             texts.PLOT_PERSONS.format(people=f"{report.persons.people:,}"): report.persons,
-            texts.PLOT_HOUSEHOLDS.format(people=f"{report.households.people:,}"): report.households,
+            households_name(report.households, policy): report.households,
         }
         bars = " ".join(
             texts.PLOT_TEXT_BARS.format(

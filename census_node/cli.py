@@ -119,12 +119,15 @@ def status(home: Path, as_json: bool, report: bool, plot: Path | None) -> None:
     if plot is not None and not report:
         raise click.UsageError(texts.PLOT_ALONE)
     opened = CensusHome(home)
+    # In this order: the log then knows every answer that the ledgers hold, even while a node charges.
+    charges = opened.charges()
     facts = opened.read(facts_of)
-    charges = opened.charges() if facts.policy.accounting == "per_person" else None
     result = status_of(facts, charges)
-    parts = [status_text(facts, result, opened.config.alert_exhausted_share)]
+    parts = [status_text(facts, charges, opened.config.alert_exhausted_share)]
     if report:
-        found = make_report(facts.policy, past=facts.past, units=facts.units, charges=charges)
+        found = make_report(
+            facts.policy, common=facts.common, sampled=facts.sampled, units=facts.units, charges=charges
+        )
         result["report"] = report_of(found, facts.policy)
         parts.append(report_text(found, facts.policy))
         if plot is not None:

@@ -119,7 +119,7 @@ class LedgerBook:
         self._charges, self._people = self._charges + 1, self._people + len(sample.pseudonyms)
 
     def charges(self) -> Charges | None:
-        """What the ledgers hold now; None under strict accounting, which charges everybody alike.
+        """What the ledgers hold now; None where strict accounting has charged everybody alike from the start.
 
         For whoever looks on while a node serves. SECURITY: nothing is held while files are read, or everybody would wait
         for as long as there are samples; if the node has erased one meanwhile, there is a newer snapshot to begin from.
@@ -129,9 +129,11 @@ class LedgerBook:
         """
         while True:
             with self._journal.reading() as state:
-                if state.policy is None or state.policy.accounting == "strict":
+                strict = state.policy is None or state.policy.accounting == "strict"
+                if strict and state.charged_units == state.common_units:
                     return None
-                steps, floor = LedgerSteps(self._journal.db), state.everyones_units
+                # Not what strict accounting counts: nobody was charged all of that.
+                steps, floor = LedgerSteps(self._journal.db), state.common_units
                 snapshot, covered = steps.newest_snapshot(), steps.covered
                 # Not what the node has charged since the log was read.
                 later = list(

@@ -195,7 +195,7 @@ class CensusHome(AgencyHome[CensusState]):
             return view(state)
 
     def charges(self) -> Charges | None:
-        """What the ledgers hold for each person; None under strict accounting, which charges everybody alike."""
+        """What the ledgers hold for each person; None where strict accounting has charged everybody alike from the start."""
         with self.journal() as journal:
             return self._book(journal).charges()
 

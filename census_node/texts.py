@@ -19,6 +19,7 @@ __all__ = [
     "CONFIRM_WORDS",
     "CONSEQUENCES",
     "COULD_REOPEN",
+    "COUNTED",
     "FROM_HELP",
     "FROM_REMEDY",
     "LINKAGE_KEYS_NOT_THERE",
@@ -37,6 +38,7 @@ __all__ = [
     "PLOT_EVERYBODY",
     "PLOT_HELP",
     "PLOT_HOUSEHOLDS",
+    "PLOT_HOUSEHOLDS_FREE",
     "PLOT_LIMIT",
     "PLOT_PERSONS",
     "PLOT_TEXT",
@@ -64,12 +66,14 @@ __all__ = [
     "REPORT_ABOVE",
     "REPORT_ABOVE_NOTE",
     "REPORT_AT_REST",
-    "REPORT_AT_SCALE",
     "REPORT_AT_SCALES",
+    "REPORT_AT_WORST",
+    "REPORT_AT_WORST_HOUSEHOLD",
     "REPORT_BAND",
     "REPORT_CEILING",
     "REPORT_CEILINGS",
     "REPORT_CHANCE",
+    "REPORT_CHANCE_LARGE",
     "REPORT_CHANCE_NONE",
     "REPORT_COLUMN",
     "REPORT_FORECAST",
@@ -91,6 +95,7 @@ __all__ = [
     "REPORT_SPREAD",
     "REPORT_SPREAD_ROW",
     "REPORT_STRICT",
+    "REPORT_STRICT_LATE",
     "REPORT_TYPICAL",
     "REPORT_TYPICAL_LIMIT",
     "REPORT_TYPICAL_NOW",
@@ -107,11 +112,15 @@ __all__ = [
     "SNAPSHOT_NOT_CHECKED",
     "SNAPSHOT_NOT_COMMITTED",
     "STATUS",
+    "STATUS_ACCOUNTING",
     "STATUS_ALERT",
+    "STATUS_COUNTED",
+    "STATUS_EXHAUSTED",
     "STATUS_NOTHING_LOADED",
     "STATUS_PEOPLE",
     "STATUS_SHUT",
     "STATUS_SHUT_BY",
+    "STATUS_SHUT_NOTE",
     "STATUS_WARNING",
     "STAYS_SHUT",
     "STEPS_NEWER",
@@ -133,19 +142,31 @@ Loaded {linked} linked people of {rows} rows; {without_card} have no health card
 Census release {release} is in force."""
 STATUS = """\
 Census node: {state}
-  accounting      {accounting}, no belief about one person above {max_belief} (odds move by at most {param})
+  accounting      {accounting}, no belief about one {unit} above {max_belief} (odds move by at most {param})
   answers         {answers}
   charged         {worst_charged} units; no belief can have passed {worst_belief}
   log             {log_size} entries
   release         {release}
   policy          {policy_hash}"""
 STATUS_NOTHING_LOADED = "nothing is loaded"
-STATUS_PEOPLE = "  people          {people_charged} charged so far, of whom {people_exhausted} have nothing left"
+STATUS_ACCOUNTING = {"strict": "strict", "per_person": "per_person with a budget for each {unit}"}
+STATUS_COUNTED = """\
+  counted         {units} of {cap} units: strict accounting counts all answers, those too that were charged to the
+                  people in their samples alone; what it counts ends the service"""
+STATUS_PEOPLE = "  people          {people_charged} charged so far; nothing left: {exhausted}"
+STATUS_EXHAUSTED = "{exhausted} {counted}"
 STATUS_ALERT = """\
-  alert           more than {share} % of the people charged so far have nothing left ({people_exhausted} of {people_charged}): new
+  alert           more than {share} % of the {counted} charged so far have nothing left ({exhausted} of {charged}): new
                   answers leave them out, and nobody outside is told; 'alert_exhausted_share' sets when this is said"""
-STATUS_SHUT = "  shut down       {time}, {by}: {note}"
-STATUS_SHUT_BY = {"budget": "by the budget", "operator": "by the operator"}
+STATUS_SHUT = "  shut down       {time}, {by}"
+STATUS_SHUT_NOTE = ": {note}"
+STATUS_SHUT_BY = {
+    "answers": "because the policy's number of answers ({max_answers}) is reached",
+    "budget": "by the budget",
+    "earlier": "because nothing fitted under the policy in force then",
+    "operator": "by the operator",
+}
+COUNTED = {"submitted": "submitted pseudonyms", "person": "persons in the census", "household": "households"}
 STATUS_WARNING = "  warning         {sentence}"
 REPORT_CEILINGS = """\
 Ceilings of belief about one person: what nobody can have passed, whatever the answers said
@@ -161,11 +182,15 @@ REPORT_TYPICAL_NOW = "so far"
 REPORT_TYPICAL_LIMIT = "at most"
 REPORT_COLUMN = "{word:<19}"
 REPORT_PASSES = "above {belief}"
-REPORT_AT_SCALE = """\
-  Counted as if all answers were at scale {scale}, about whoever was charged most. Averages are no promise; ceilings are."""
+REPORT_AT_WORST = """\
+  So far: about the person charged most, by the worst mixture: of the answers that were given, as many at the smallest scales
+  as fit into that charge, the rest at larger ones; at most: at scale {scale}. Averages are no promise; ceilings are."""
+REPORT_AT_WORST_HOUSEHOLD = """\
+  Of a household whose members share a language more can be learned: for that there are the ceilings alone."""
 REPORT_AT_SCALES = """\
   So far: at the scales that were asked for; at most: at scale {scale}. Averages are no promise; ceilings are."""
 REPORT_CHANCE = "1 in {n}"
+REPORT_CHANCE_LARGE = "{n} in 100"
 REPORT_CHANCE_NONE = "never"
 REPORT_SPREAD = """\
 People by ceiling of belief (believed before: 0.5)
@@ -185,14 +210,18 @@ REPORT_NOBODY = "nobody"
 REPORT_STRICT = """\
 Answers left
   {left} at scale {scale}: strict accounting charges everybody alike for every answer"""
+REPORT_STRICT_LATE = """\
+Answers left
+  {left} at scale {scale}: strict accounting counts every answer there ever was"""
 REPORT_FORECAST = """\
-Forecast: further answers at scale {scale} until so many of the people charged so far have no room for another one"""
+Forecast: further answers at scale {scale} until so many of the {counted} charged so far have no room for another one"""
 REPORT_FORECAST_ROW = "  {share:<18}{middle} (nine times out of ten {early} to {late})"
 REPORT_FORECAST_REACHED = "  {share:<18}they have none now"
 REPORT_FORECAST_BEYOND = "more than {reach}"
 REPORT_FORECAST_SHARE = "{share} % of {people}"
 REPORT_FORECAST_NOTE = """\
-  if the same people are asked about as often as before; who was charged most was so by chance too: rather too early"""
+  if the same people are asked about as often as before; who was charged most was so by chance too: rather too early.
+  Of the ledgers that decide, this is the one which is used up sooner."""
 REPORT_FORECAST_NONE = """\
 Forecast
   none: it takes {answers} answers and {people} people charged to say anything"""
@@ -214,6 +243,7 @@ PLOT_X = "Ceiling of belief: what nobody can have passed who believed 0.5 before
 PLOT_Y = "Share of all (each line ten times the one below)"
 PLOT_PERSONS = "persons in the census ({people})"
 PLOT_HOUSEHOLDS = "households ({people})"
+PLOT_HOUSEHOLDS_FREE = "households ({people}), to which the limit does not apply"
 PLOT_EVERYBODY = "everybody (strict accounting)"
 PLOT_LIMIT = "limit of the policy: {belief}"
 PLOT_TYPICAL = "typical belief about whoever was charged most: {belief}"

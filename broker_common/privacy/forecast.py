@@ -4,7 +4,8 @@ It assumes that questions go on like the past ones: at the usual scale, and abou
 person who stands at the share in question was in k of the past answers (counted in prices of the usual scale) and has
 room for h more; how long those h take is a beta-negative-binomial variable, from the Jeffreys prior. One person, because
 people who are charged most share their cohorts: what happens to one happens to many, so that their number makes nothing
-surer. Whoever was charged most was so by chance as well: the forecast errs on the early side.
+surer. Whoever was charged most was so by chance as well: the forecast errs on the early side. A household pays for each of
+its people in a sample: charged more than all answers cost, it is taken to pay for that many people each time.
 
 Invariants. A forecast decides nothing; floats serve. Where there is too little to go by, there is none.
 """
@@ -54,7 +55,7 @@ def milestones(
     cap: int,
     scale: int,
 ) -> tuple[Milestone, ...]:
-    """For each of `SHARES`, from how many people have each charge (ascending, above 0) out of `past_units` charged.
+    """For each of `SHARES`, from how many people, or households, have each charge (ascending, above 0) out of `past_units`.
 
     Empty where there were too few answers or people.
     """
@@ -66,8 +67,10 @@ def milestones(
     for share in SHARES:
         at = int(np.searchsorted(as_much_or_more, -(-share.numerator * charged // share.denominator)))
         units = int(charges[::-1][at])
-        room = answers_left(cap, floor + units, scale)
-        found.append(Milestone(share, *waiting_time(room, units / price, past_units / price)))
+        # How often they pay for one answer.
+        each = -(-units // past_units)
+        room = answers_left(cap, floor + units, scale) // each
+        found.append(Milestone(share, *waiting_time(room, units / each / price, past_units / price)))
     return tuple(found)
 
 

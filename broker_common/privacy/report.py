@@ -14,10 +14,12 @@ samples; a researcher or a health agency that saw it would learn of language.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +27,8 @@ import numpy.typing as npt
 from broker_common.privacy.accounting import answers_left, cap_units, param_of, price_units
 from broker_common.privacy.belief import belief_of_units, posterior
 from broker_common.privacy.forecast import Milestone, milestones
-from broker_common.privacy.policy import Policy
-from broker_common.privacy.typical import MAX_TYPICAL_ANSWERS, Answers, evidence_of
+from broker_common.privacy.policy import Policy, Unit
+from broker_common.privacy.typical import MAX_TYPICAL_ANSWERS, Answers, evidence_of, worst_mixture
 
 __all__ = [
     "BANDS",
@@ -35,9 +37,12 @@ __all__ = [
     "BeliefReport",
     "Ceiling",
     "Charges",
+    "Counted",
+    "Exhaustion",
     "Quantile",
     "Spread",
     "Typical",
+    "exhaustion",
     "make_report",
     "most_charged",
     "people_charged",
@@ -57,6 +62,9 @@ _MOST_PLACES = 30
 _Units = npt.NDArray[np.uint32]
 _Numbers = npt.NDArray[np.int64]
 
+Counted: TypeAlias = Literal["submitted"] | Unit
+"""By what people are counted: submitted pseudonyms, or units of the census."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Charges:
@@ -66,6 +74,24 @@ class Charges:
     persons: _Units
     households: _Units
     floor: int
+
+    def deciding(self, unit: Unit) -> dict[Counted, _Units]:
+        """The two ledgers that decide whether an answer still counts somebody."""
+        return {"submitted": self.submitted, unit: self.persons if unit == "person" else self.households}
+
+
+@dataclass(frozen=True, slots=True)
+class Exhaustion:
+    """How many in one of the deciding ledgers were charged, and how many have no room for any answer any more."""
+
+    counted: Counted
+    charged: int
+    exhausted: int
+
+    @property
+    def share(self) -> Fraction:
+        """Of those charged."""
+        return Fraction(self.exhausted, max(self.charged, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +169,7 @@ class BeliefReport:
     bands: tuple[Band, ...]
     # Where whoever was charged most stands: 0 at 1/2, then the bands, then above the limit.
     worst_place: int
-    # None under strict accounting, which charges everybody alike.
+    # None where strict accounting has charged everybody alike from the start.
     submitted: Spread | None
     persons: Spread | None
     households: Spread | None
@@ -151,12 +177,13 @@ class BeliefReport:
     answers_left: int | None
     # Empty under strict accounting, and where there is too little to go by.
     forecast: tuple[Milestone, ...]
+    # Whose room the forecast is about: of the two ledgers that decide, the one that is used up sooner.
+    forecast_of: Counted
 
 
-def most_charged(charges: Charges, unit: str) -> int:
+def most_charged(charges: Charges, unit: Unit) -> int:
     """The largest charge that decides anything: by submitted pseudonym, and by the unit that the policy names."""
-    deciding = charges.persons if unit == "person" else charges.households
-    return charges.floor + max(int(units.max(initial=0)) for units in (charges.submitted, deciding))
+    return charges.floor + max(int(units.max(initial=0)) for units in charges.deciding(unit).values())
 
 
 def people_charged(charges: Charges) -> int:
@@ -164,10 +191,21 @@ def people_charged(charges: Charges) -> int:
     return int(np.count_nonzero(charges.submitted))
 
 
+def exhaustion(charges: Charges, policy: Policy) -> tuple[Exhaustion, ...]:
+    """Whom no admissible scale fits any more, in each ledger that decides: without room in one, an answer leaves them out."""
+    room = max(policy.cap - charges.floor - price_units(policy.scales[-1]), 0)
+    return tuple(
+        Exhaustion(counted, int(np.count_nonzero(units)), int(np.count_nonzero(units > room)))
+        for counted, units in charges.deciding(policy.unit).items()
+    )
+
+
 def people_exhausted(charges: Charges, policy: Policy) -> int:
-    """Those of them whom no admissible scale fits any more."""
-    room = policy.cap - charges.floor - price_units(policy.scales[-1])
-    return int(np.count_nonzero(charges.submitted > max(room, 0)))
+    """Submitted pseudonyms without room, or, if they are more, persons or households without room in the second ledger.
+
+    A number of people at least: which pseudonyms a person or a household goes by, the ledgers do not know.
+    """
+    return max(row.exhausted for row in exhaustion(charges, policy))
 
 
 def worst_belief(units: int, policy: Policy) -> Decimal:
@@ -176,40 +214,44 @@ def worst_belief(units: int, policy: Policy) -> Decimal:
     return min(belief, Decimal(policy.max_belief)) if units <= policy.cap else belief
 
 
-def make_report(policy: Policy, *, past: Mapping[int, int], units: int, charges: Charges | None) -> BeliefReport:
+def make_report(
+    policy: Policy, *, common: Mapping[int, int], sampled: Mapping[int, int], units: int, charges: Charges | None
+) -> BeliefReport:
     """The report of charges under a policy.
 
-    `past` is how many answers there were at each scale, `units` what they were charged together, everybody's charges left
-    out under per-person accounting; no `charges` means strict accounting.
+    `common` is how many answers at each scale were charged to everybody, `sampled` how many to the people in their samples.
+    `units` is what all of them were charged under strict accounting, and under per-person accounting the latter. No
+    `charges`: there never was per-person accounting.
     """
     bands = _bands(policy)
     edges = _edges(bands, policy.cap)
     usual = policy.usual_scale
     if charges is None:
         floor = worst = units
-        answers = tuple(Answers(count, scale) for scale, count in sorted(past.items()))
+        typical, answers = units, Counter(common)
         spreads: tuple[Spread | None, ...] = (None, None, None)
-        forecast: tuple[Milestone, ...] = ()
     else:
         floor, worst = charges.floor, most_charged(charges, policy.unit)
-        # Which scales a person's charge is made of no ledger remembers.
-        answers = (Answers(-(-worst // price_units(usual)), usual),)
+        # About one person, whatever the unit: how many people of a household were in a sample no ledger remembers.
+        typical = most_charged(charges, "person")
+        answers = Counter(common) + Counter(worst_mixture(sampled, typical - floor))
         histograms = [_histogram(ledger) for ledger in (charges.submitted, charges.persons, charges.households)]
         spreads = tuple(_spread(*histogram, floor, edges) for histogram in histograms)
-        forecast = _forecast(*histograms[0], policy, past_units=units, floor=floor)
+    forecast_of, forecast = _forecast(charges, policy, past_units=units)
     return BeliefReport(
         floor=floor,
         worst=worst,
         ceilings=tuple(_ceiling(prior, worst, policy.param) for prior in PRIORS),
-        typical_now=_typical(answers, bands, worst),
+        typical_now=_typical(tuple(Answers(answers[scale], scale) for scale in sorted(answers)), bands, typical),
         typical_limit=_typical((Answers(answers_left(policy.cap, 0, usual), usual),), bands),
         bands=bands,
         worst_place=int(np.searchsorted(edges, worst, side="left")),
         submitted=spreads[0],
         persons=spreads[1],
         households=spreads[2],
-        answers_left=answers_left(policy.cap, units, usual) if charges is None else None,
+        answers_left=answers_left(policy.cap, units, usual) if policy.accounting == "strict" else None,
         forecast=forecast,
+        forecast_of=forecast_of,
     )
 
 
@@ -287,11 +329,23 @@ def _quantiles(totals: _Numbers, people: _Numbers) -> tuple[Quantile, ...]:
     return tuple(found)
 
 
-def _forecast(own: _Numbers, people: _Numbers, policy: Policy, *, past_units: int, floor: int) -> tuple[Milestone, ...]:
-    charged = own > 0
-    return milestones(
-        own[charged], people[charged], past_units=past_units, floor=floor, cap=policy.cap, scale=policy.usual_scale
-    )
+def _forecast(charges: Charges | None, policy: Policy, *, past_units: int) -> tuple[Counted, tuple[Milestone, ...]]:
+    """That of the ledger which is used up sooner."""
+    if charges is None or policy.accounting == "strict":
+        return "submitted", ()
+    found: list[tuple[Counted, tuple[Milestone, ...]]] = []
+    for counted, units in charges.deciding(policy.unit).items():
+        own, people = _histogram(units[units > 0])
+        rows = milestones(
+            own, people, past_units=past_units, floor=charges.floor, cap=policy.cap, scale=policy.usual_scale
+        )
+        if rows:
+            found.append((counted, rows))
+    return min(found, key=_how_soon, default=("submitted", ()))
+
+
+def _how_soon(found: tuple[Counted, tuple[Milestone, ...]]) -> list[float]:
+    return [math.inf if row.middle is None else row.middle for row in found[1]]
 
 
 def _complement(value: Decimal) -> Decimal:

@@ -20,7 +20,8 @@ noise, and whoever is unlucky is protected by the ceiling alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import starmap
@@ -28,9 +29,10 @@ from itertools import starmap
 import numpy as np
 import numpy.typing as npt
 
+from broker_common.privacy.accounting import price_units
 from broker_common.privacy.enclosure import Between, decide, exp_between, ln_between
 
-__all__ = ["MAX_TYPICAL_ANSWERS", "Answers", "Evidence", "evidence_of"]
+__all__ = ["MAX_TYPICAL_ANSWERS", "Answers", "Evidence", "evidence_of", "worst_mixture"]
 
 MAX_TYPICAL_ANSWERS = 4096
 """Answers times members; beyond, the sums take too long."""
@@ -131,6 +133,25 @@ def evidence_of(answers: Iterable[Answers]) -> Evidence:
     down, ulps = _convolved(groups, steps, up=False)
     up, _ = _convolved(groups, steps, up=True)
     return Evidence(steps, down, up, ulps)
+
+
+def worst_mixture(past: Mapping[int, int], units: int) -> dict[int, int]:
+    """How many answers at each scale somebody may have been in who was charged `units`, and learned from at the worst.
+
+    `past` is how many answers there were at each scale. One answer says more than several that cost as much together: the
+    smallest scales come first, as many as there were and as fit. Where their prices do not come out even, others that do may
+    say a little more: on average about 0.001 of belief. What no answers explain, because units of the census were
+    joined or the sum does not come out, counts at the largest scale, rounded up.
+    """
+    mixture: Counter[int] = Counter()
+    rest = units
+    for scale in sorted(past):
+        mixture[scale] = min(past[scale], rest // price_units(scale))
+        rest -= mixture[scale] * price_units(scale)
+    if rest:
+        largest = max(past)
+        mixture[largest] += -(-rest // price_units(largest))
+    return {scale: count for scale, count in mixture.items() if count}
 
 
 def _merged(answers: Iterable[Answers]) -> list[Answers]:

@@ -5,6 +5,7 @@ The attacker computes the posterior as attackers do, from the answers; the repor
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -31,7 +32,7 @@ def test_no_attacker_passes_the_ceiling_of_the_report(
     answers: list[tuple[int, int, bool]], floor: int, always_worst: int | None
 ) -> None:
     """Whatever scales, whatever answers, from every prior, up and down: belief stays between the two ceilings."""
-    charged, evidence = 0, Fraction(0)
+    charged, evidence, asked = 0, Fraction(0), Counter(scale for scale, _, _ in answers)
     for scale, observed, inside in answers:
         if not inside or not fits(RULES.cap, floor + charged, scale):
             continue
@@ -39,7 +40,7 @@ def test_no_attacker_passes_the_ceiling_of_the_report(
         # The person counts for one; everybody else's part is known and subtracted.
         evidence += log_likelihood_ratio(scale, observed if always_worst is None else always_worst, 1, 0)
     ledger = np.array([0, charged], np.uint32)
-    report = make_report(RULES, past={}, units=charged, charges=Charges(ledger, ledger, ledger, floor))
+    report = make_report(RULES, common={}, sampled=asked, units=charged, charges=Charges(ledger, ledger, ledger, floor))
     for row in report.ceilings:
         believed = belief_from_log_odds(evidence, row.prior)
         assert float(row.now_down) - ACCURACY <= believed <= float(row.now_up) + ACCURACY

@@ -13,15 +13,24 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes.deployment import Deployment, make, run_here
-from fakes.logs import adopted, beginning, census_state, policy
+from fakes.logs import adopted, beginning, census_state, charged, policy
 
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.report import Charges, make_report
-from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Entry
 from census_node.belief_plot import HEIGHT_PIXELS, WIDTH_PIXELS, draw
-from census_node.belief_report import Facts, facts_of, plot_text, report_of, report_text, status_of, status_text
+from census_node.belief_report import (
+    Facts,
+    facts_of,
+    households_name,
+    plot_text,
+    report_of,
+    report_text,
+    status_of,
+    status_text,
+)
 from census_node.opening import CensusHome
 
 PRICE = price_units(30)
@@ -44,7 +53,8 @@ def facts(rules: Policy = PER_PERSON, *, answers: int = 100, **changes: Any) -> 
         "policy": rules,
         "policy_hash": rules.hash.hex(),
         "answers": answers,
-        "past": {30: answers} if strict else {},
+        "common": {30: answers} if strict else {},
+        "sampled": {} if strict else {30: answers},
         "units": answers * PRICE,
         "log_size": 7,
         "release": "2011",
@@ -65,13 +75,15 @@ def charges(hits: list[int], *, households: list[int] | None = None, floor: int 
 def said(ledgers: Charges | None, rules: Policy = PER_PERSON, **changes: Any) -> str:
     """The text of the report."""
     found = facts(rules, **changes)
-    return report_text(make_report(rules, past=found.past, units=found.units, charges=ledgers), rules)
+    return report_text(
+        make_report(rules, common=found.common, sampled=found.sampled, units=found.units, charges=ledgers), rules
+    )
 
 
 def status_said(ledgers: Charges | None, rules: Policy = PER_PERSON, *, share: int = 5, **changes: Any) -> str:
     """The text of the status."""
     found = facts(rules, **changes)
-    return status_text(found, status_of(found, ledgers), share)
+    return status_text(found, ledgers, share)
 
 
 def has(text: str, line: str) -> bool:
@@ -98,7 +110,8 @@ def test_the_status_has_the_promised_keys_and_nothing_else() -> None:
 def test_the_alert_is_raised_above_the_share_and_not_at_it(exhausted: int, alerts: bool) -> None:
     """Of a hundred people charged, more than five; those who were never charged count for nothing."""
     text = status_said(charges([41] * exhausted + [1] * (100 - exhausted) + [0] * 1000))
-    assert has(text, f"people 100 charged so far, of whom {exhausted} have nothing left")
+    counts = f"{exhausted} submitted pseudonyms, {exhausted} persons in the census"
+    assert has(text, f"people 100 charged so far; nothing left: {counts}")
     assert ("alert" in text) == alerts
 
 
@@ -106,6 +119,78 @@ def test_the_alert_is_for_people_and_in_no_key(tmp_path: Path) -> None:
     """Scripts compute it from two numbers; nothing named so stands in the object."""
     assert "alert" not in json.dumps(status_of(facts(), charges([41] * 100)))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_households_without_room_raise_the_alert_where_they_decide() -> None:
+    """Nobody's pseudonym is used up, six of a hundred households are: counted and said, where the budget is theirs."""
+    rules = policy(accounting="per_person", unit="household", scales=SCALES)
+    ledgers = charges([20] * 200, households=[40] * 100)
+    assert status_of(facts(rules), ledgers)["people_exhausted"] == 0
+    ledgers = charges([20] * 200, households=[41] * 6 + [40] * 94)
+    assert status_of(facts(rules), ledgers)["people_exhausted"] == 6
+    text = status_said(ledgers, rules)
+    assert has(text, "people 200 charged so far; nothing left: 0 submitted pseudonyms, 6 households")
+    assert "more than 5 % of the households charged so far have nothing left (6 of 100)" in text
+    assert "per_person with a budget for each household, no belief about one household above 0.8" in text
+    assert "alert" not in status_said(ledgers)
+    assert status_of(facts(), ledgers)["people_exhausted"] == 0
+
+
+def test_strict_accounting_after_per_person_accounting_states_what_somebody_was_charged() -> None:
+    """Its counter, of all answers, decides what is still answered; a belief of 1.0 that nobody can have is not said."""
+    rules = policy(scales=SCALES)
+    changes: dict[str, Any] = {"answers": 103, "common": {30: 3}, "sampled": {30: 100}}
+    ledgers = charges([0, 2, 5], floor=3 * PRICE)
+    status = status_of(facts(rules, **changes), ledgers)
+    assert (status["worst_charged"], status["worst_belief"]) == (8 * PRICE, 0.56628)
+    assert (status["people_charged"], status["people_exhausted"]) == (None, None)
+    text = status_said(ledgers, rules, **changes)
+    assert has(text, "charged 4473928 units; no belief can have passed 0.56628")
+    assert f"{103 * PRICE} of {rules.cap} units: strict accounting counts all answers" in text
+    assert "people " not in text.split("counted")[0]
+    assert "warning" not in text
+    report = said(ledgers, rules, **changes)
+    assert has(report, "0 at scale 30: strict accounting counts every answer there ever was")
+    (row,) = [row.split() for row in report.splitlines() if row.startswith("  so far")]
+    # Three that everybody was charged, and five of those that nobody can have been in more often.
+    assert row[2:4] == ["8", "0.56628"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "note", "expected"),
+    [
+        ("answers", "", "because the policy's number of answers (2) is reached"),
+        ("budget", "", "by the budget"),
+        ("earlier", "", "because nothing fitted under the policy in force then"),
+        ("operator", "a drill", "by the operator: a drill"),
+    ],
+)
+def test_a_shutdown_is_said_with_its_reason_and_no_colon_before_nothing(reason: str, note: str, expected: str) -> None:
+    """The number of answers is no budget, and without a note there is nothing after the reason."""
+    changes: dict[str, Any] = {"shut_down": True, "shutdown_reason": reason, "shutdown_note": note}
+    text = status_said(None, policy(scales=SCALES, max_answers=2), answers=2, **changes)
+    (line,) = [line for line in text.splitlines() if line.startswith("  shut down")]
+    assert line.split(", ", 1)[1] == expected
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ({"max_answers": 1}, "answers"),
+        ({"max_answers": 5}, "earlier"),
+        ({"max_answers": 1, "max_belief": "0.51"}, "budget"),
+    ],
+)
+def test_why_nothing_fits_is_read_off_the_log(rules: dict[str, Any], expected: str) -> None:
+    """The log calls it the budget whatever admits no further answer; the policy in force tells which it was."""
+    state: CensusState = census_state()
+    for sequence, event in enumerate((*beginning(), adopted(policy(scales=(30,), **rules)))):
+        state.apply(Entry(event=event, policy=state.policy_hash, sequence=sequence, time_ms=1))
+    state.tickets["1"] = ChargedTicket(charged(1, scale=30), state.size, state.policy_hash)
+    state.charged_units = state.common_units = PRICE
+    state.shut_down, state.shutdown_reason = True, "budget"
+    found = facts_of(state)
+    assert (found.shutdown_reason, found.common, found.sampled) == (expected, {30: 1}, {})
 
 
 @pytest.mark.parametrize(("share", "alerts"), [(0, True), (99, True), (100, False)])
@@ -162,10 +247,14 @@ def test_households_below_the_limit_need_no_remark() -> None:
 
 
 def test_the_typical_case_is_said_beside_the_ceiling() -> None:
-    """One in 50,000, rounded to the side that does not understate."""
+    """One in 50,000; a chance of 0.204 is nearer to one in five than to one in four."""
     text = said(charges([41]))
-    assert has(text, "so far 41 0.79685 0.50563 0.54275 1 in 4 1 in 26 1 in 330 1 in 50,000 1 in 11,000,000")
+    assert has(text, "so far 41 0.79685 0.50563 0.54275 1 in 5 1 in 26 1 in 330 1 in 50,000 1 in 11,000,000")
     assert "scale 30" in text
+    own = np.array([price_units(1)], np.uint32)
+    once = Charges(own, own, own, 0)
+    # After one answer at scale 1: as likely as it is right.
+    assert has(said(once, sampled={1: 1}), f"so far 1 0.73106 0.60678 0.73106 {' '.join(['73 in 100'] * 4)} never")
     assert has(said(charges([0])), "so far 0 0.5 0.5 0.5 never never never never never")
 
 
@@ -204,7 +293,9 @@ def test_the_object_has_its_keys_and_is_plain_json(ledgers: Charges | None) -> N
     """The same keys whatever there is to say."""
     rules = policy(scales=SCALES) if ledgers is None else PER_PERSON
     found = facts(rules, answers=11)
-    report = report_of(make_report(rules, past=found.past, units=found.units, charges=ledgers), rules)
+    report = report_of(
+        make_report(rules, common=found.common, sampled=found.sampled, units=found.units, charges=ledgers), rules
+    )
     assert list(report) == REPORT_KEYS
     assert json.loads(json.dumps(report)) == report
     assert (report["persons"] is None) == (ledgers is None)
@@ -227,23 +318,39 @@ def test_the_plot_is_a_picture_of_the_promised_size(ledgers: Charges | None) -> 
     """Under both accountings, with nobody, with everybody exhausted, with bars beyond the limit."""
     rules = policy(scales=SCALES) if ledgers is None else PER_PERSON
     found = facts(rules, answers=11)
-    report = make_report(rules, past=found.past, units=found.units, charges=ledgers)
+    report = make_report(rules, common=found.common, sampled=found.sampled, units=found.units, charges=ledgers)
     png = draw(report, rules)
     assert dimensions(png) == (WIDTH_PIXELS, HEIGHT_PIXELS)
     assert len(png) > 10_000
     assert "0.8" in plot_text(report, rules)
 
 
+def test_households_are_marked_where_the_limit_is_not_theirs() -> None:
+    """In the legend and in words: only where the budget is each person's."""
+    for unit, marked in (("person", True), ("household", False)):
+        rules = policy(accounting="per_person", unit=unit, scales=SCALES)
+        report = make_report(rules, common={}, sampled={30: 41}, units=PRICE, charges=charges([1]))
+        assert report.households is not None
+        name = households_name(report.households, rules)
+        assert ("to which the limit does not apply" in name) == marked
+        assert name in plot_text(report, rules).replace("Households", "households")
+
+
 def test_the_plot_shows_the_charges() -> None:
     """Other charges, another picture; the same charges, the same picture."""
-    one, other = (make_report(PER_PERSON, past={}, units=PRICE, charges=charges(hits)) for hits in ([1, 2], [1, 40]))
+    one, other = (
+        make_report(PER_PERSON, common={}, sampled={30: 41}, units=PRICE, charges=charges(hits))
+        for hits in ([1, 2], [1, 40])
+    )
     assert draw(one, PER_PERSON) == draw(one, PER_PERSON)
     assert draw(one, PER_PERSON) != draw(other, PER_PERSON)
 
 
 def test_the_plot_in_words_counts_everybody() -> None:
     """For whoever does not see it: every bar with its number."""
-    report = make_report(PER_PERSON, past={}, units=PRICE, charges=charges([0, 0, 1, 41], households=[60]))
+    report = make_report(
+        PER_PERSON, common={}, sampled={30: 41}, units=PRICE, charges=charges([0, 0, 1, 41], households=[60])
+    )
     text = plot_text(report, PER_PERSON)
     assert "2 0.5: not charged, 1 up to 0.55, 1 up to 0.8." in text
     assert "1 above 0.8." in text
@@ -283,7 +390,7 @@ def test_the_command_takes_persons_from_the_ledgers(stopped: Deployment, monkeyp
     found = run_here(*status, "--json", "--report").result
     assert (found["people_charged"], found["people_exhausted"], found["worst_charged"]) == (3, 2, 41 * PRICE)
     assert found["report"]["persons"]["charged"] == 3
-    assert "more than 5 % of the people charged so far have nothing left (2 of 3)" in " ".join(
+    assert "more than 5 % of the submitted pseudonyms charged so far have nothing left (2 of 3)" in " ".join(
         run_here(*status).stdout.split()
     )
 

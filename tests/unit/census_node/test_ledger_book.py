@@ -199,6 +199,29 @@ def test_what_everybody_was_charged_is_the_floor_under_every_person(tmp_path: Pa
 # --- what does not agree with itself ---------------------------------------------------------------------------------
 
 
+def test_strict_accounting_after_per_person_accounting_shows_the_ledgers_as_they_are(tmp_path: Path) -> None:
+    """What single persons were charged is not what strict accounting counts; that is everybody's only as far as it was."""
+    world = LedgerWorld(tmp_path / "census", persons_policy())
+    world.charge([0, 4], scale=1)
+    world.charge([4, 9])
+    world.adopt(persons_policy(accounting="strict"))
+    world.charge([0])
+    charges = world.node.book.charges()
+    assert charges is not None
+    assert charges.floor == price_units(30)
+    assert sorted(charges.submitted) == sorted([price_units(1), price_units(1) + price_units(30), price_units(30)])
+    assert int(charges.persons.max()) == price_units(1) + price_units(30)
+    world.close()
+
+
+def test_strict_accounting_alone_has_no_ledgers_to_show(tmp_path: Path) -> None:
+    """Everybody was charged alike."""
+    world = LedgerWorld(tmp_path / "census", persons_policy(accounting="strict"))
+    world.charge([0])
+    assert world.node.book.charges() is None
+    world.close()
+
+
 def lived(folder: Path) -> LedgerWorld:
     """Erased charges under a snapshot, kept ones after it, a carry on either side, a changed key."""
     world = LedgerWorld(folder)

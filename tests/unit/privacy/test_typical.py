@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_common.privacy import typical
+from broker_common.privacy.accounting import price_units
 from broker_common.privacy.belief import belief_after, belief_from_log_odds, log_likelihood_ratio
 from broker_common.privacy.discrete_laplace import probability
 from broker_common.privacy.enclosure import Between
-from broker_common.privacy.typical import MAX_TYPICAL_ANSWERS, Answers, Evidence, evidence_of
+from broker_common.privacy.typical import MAX_TYPICAL_ANSWERS, Answers, Evidence, evidence_of, worst_mixture
 
 ExpSeries = Callable[[Fraction], tuple[Fraction, Fraction]]
 
@@ -185,3 +186,46 @@ def test_too_many_answers_are_refused() -> None:
         evidence_of([Answers(MAX_TYPICAL_ANSWERS, 1000), Answers(1, 30)])
     with pytest.raises(ValueError, match="at most"):
         evidence_of([Answers(MAX_TYPICAL_ANSWERS // 2 + 1, 1000, 2)])
+
+
+# --- the worst mixture -------------------------------------------------------------------------------------------------
+
+
+def cost(mixture: dict[int, int]) -> int:
+    """What these answers were charged."""
+    return sum(count * price_units(scale) for scale, count in mixture.items())
+
+
+@pytest.mark.parametrize(
+    ("past", "paid", "mixture"),
+    [
+        ({30: 9}, {}, {}),
+        ({1: 1}, {1: 1}, {1: 1}),
+        ({1: 1, 30: 100}, {1: 1, 30: 5}, {1: 1, 30: 5}),
+        # As many as there were.
+        ({5: 2, 10: 9}, {10: 6}, {5: 2, 10: 2}),
+        # One at scale 2 fits and explains more than half of it; the rest counts as one at scale 3.
+        ({2: 1, 3: 2}, {3: 2}, {2: 1, 3: 1}),
+        # Two persons were found to be one: more than all answers cost.
+        ({1: 1}, {1: 2}, {1: 2}),
+    ],
+)
+def test_the_worst_mixture_is_of_answers_that_there_were(
+    past: dict[int, int], paid: dict[int, int], mixture: dict[int, int]
+) -> None:
+    """The smallest scales first, as many as were asked for and fit, the rest at the largest."""
+    assert worst_mixture(past, cost(paid)) == mixture
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    taken=st.dictionaries(st.sampled_from([1, 2, 10, 30]), st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1)
+)
+def test_no_person_was_in_answers_that_say_more_than_the_worst_mixture(taken: dict[int, tuple[int, int]]) -> None:
+    """Whichever of the answers somebody was in, what they cost is explained, and where it comes out even nothing says more."""
+    past = {scale: more + some for scale, (some, more) in taken.items()}
+    paid = {scale: some for scale, (some, _) in taken.items()}
+    found = worst_mixture(past, cost(paid))
+    assert cost(paid) <= cost(found) < cost(paid) + price_units(max(past))
+    truth, worst = (evidence_of(Answers(count, scale) for scale, count in answers.items()) for answers in (paid, found))
+    assert worst.expected_belief().high >= truth.expected_belief().low
