@@ -527,7 +527,8 @@ REASONS: Mapping[str, Reason] = {
     "INTEGRITY": Reason(
         InternalError,
         "The stored state does not match the log: {problem}.",
-        "The node stays shut. Restore nothing by hand; see 'When a node refuses to start' in deploy/README.md.",
+        "The node stays shut. Find the row of what it names under 'When a node refuses to start' in deploy/README.md, and put back "
+        "nothing that the row does not name.",
     ),
     "ROLLED_BACK": Reason(
         InternalError,

@@ -17,7 +17,7 @@ from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Reopened, Shutdown
 from census_node import texts
-from census_node.proposals import Proposal, make_proposal
+from census_node.proposals import Proposal, make_proposal, verify_unit
 
 __all__ = ["Confirmation", "Done", "adopt", "reopen", "shut_down", "sign_again"]
 
@@ -63,8 +63,7 @@ def adopt(
         # The policy in force may be signed again by a newer key.
         if policy == before and adopted is not None and adopted.key_id == proposal.key_id:
             raise RefusedError("POLICY_IN_FORCE", what=policy.hash.hex())
-        if policy.unit == "household" and transaction.state.common_units:
-            raise RefusedError("UNIT_LATE")
+        verify_unit(policy, transaction.state)
         weaker = () if before is None else policy.weakens(before)
         if weaker and confirmation is None:
             raise RefusedError("POLICY_WEAKER", problem="; ".join(weakness.text for weakness in weaker))

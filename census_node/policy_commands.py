@@ -22,7 +22,7 @@ from census_node import texts
 from census_node.admission import scales_text
 from census_node.opening import CensusHome
 from census_node.operating import Confirmation
-from census_node.proposals import Change, Consequences, Proposal, consequences, draft, make_proposal
+from census_node.proposals import Change, Consequences, Proposal, consequences, draft, make_proposal, verify_unit
 
 __all__ = ["number", "odds_text", "policy", "policy_in_force"]
 
@@ -148,6 +148,8 @@ def propose(home: Path, as_json: bool, source: Path | None, **settings: Any) -> 
         # The policy in force may be signed again by a newer key.
         if proposed == state.policy and state.adopted is not None and state.adopted.key_id == key.key_id:
             raise RefusedError("POLICY_IN_FORCE", what=proposed.hash.hex())
+        # Before it is signed: nobody could adopt it.
+        verify_unit(proposed, state)
         return proposed, consequences(proposed, state)
 
     proposed, meaning = opened.read(propose_from)

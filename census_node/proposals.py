@@ -17,15 +17,24 @@ import msgspec
 from msgspec import Meta, Struct
 
 from broker_common.crypto.signing import SigningKey, VerifyKey, key_named
-from broker_common.errors import InvalidRequestError
-from broker_common.privacy.accounting import answers_left
+from broker_common.errors import InvalidRequestError, RefusedError
+from broker_common.privacy.accounting import answers_left, price_units
 from broker_common.privacy.policy import MAX_POLICY_BYTES, Policy, parse_policy, parse_signed_policy
 from broker_common.storage.durable import make_folder, replace_file
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import MAX_TEXT_CHARACTERS
 from census_node import texts
 
-__all__ = ["Change", "Consequences", "Proposal", "ProposalFolder", "consequences", "draft", "make_proposal"]
+__all__ = [
+    "Change",
+    "Consequences",
+    "Proposal",
+    "ProposalFolder",
+    "consequences",
+    "draft",
+    "make_proposal",
+    "verify_unit",
+]
 
 # Digits of a hash that a person must type at least.
 _LEAST_PREFIX = 8
@@ -34,6 +43,8 @@ _MAX_FILE_BYTES = 2 * MAX_POLICY_BYTES
 # Of what a file calls its key.
 _MAX_KEY_ID = 64
 _DAY_MS = 86_400_000
+# Larger households are too few to be warned of.
+_LARGE_HOUSEHOLD = 6
 _PREFIX = re.compile(r"[0-9a-f]{1,64}")
 
 
@@ -127,8 +138,21 @@ def draft(base: bytes | Policy, changes: dict[str, Any]) -> Policy:
             base = msgspec.json.decode(base, type=Policy)
         except ValueError as error:
             raise _invalid("--from", f"does not hold a policy ({error})", texts.FROM_REMEDY) from error
+    drafted = msgspec.structs.replace(base, **changes)
+    if drafted.accounting == "strict" and drafted.unit == "household":
+        raise _invalid(texts.HOUSEHOLD_BUDGET, texts.HOUSEHOLD_STRICT, texts.HOUSEHOLD_REMEDY)
     # Read back from its own bytes, because making a value checks none of its limits.
-    return parse_policy(msgspec.structs.replace(base, **changes).document)
+    return parse_policy(drafted.document)
+
+
+def verify_unit(policy: Policy, state: CensusState) -> None:
+    """Return only if the log's rules let a budget for this policy's unit begin now.
+
+    Raises:
+        RefusedError: UNIT_LATE.
+    """
+    if policy.unit == "household" and state.common_units:
+        raise RefusedError("UNIT_LATE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +220,27 @@ def _warnings(policy: Policy, state: CensusState) -> tuple[str, ...]:
         found.append(texts.WARN_RETENTION.format(retention=f"{policy.answer_retention_ms / 1000:g} s"))
     if policy.accounting == "per_person" and policy.sample_retention_ms < _DAY_MS:
         found.append(texts.WARN_SAMPLES.format(retention=f"{policy.sample_retention_ms / 1000:g} s"))
+    if policy.unit == "household":
+        found += _household_warnings(policy, state)
     if before is not None and policy.max_sample < before.max_sample:
         found.append(texts.WARN_MAX_SAMPLE.format(old=before.max_sample, new=policy.max_sample))
     return tuple(found)
+
+
+def _household_warnings(policy: Policy, state: CensusState) -> list[str]:
+    found = []
+    if state.answers and state.policy is not None and state.policy.unit != "household":
+        found.append(texts.WARN_HOUSEHOLDS_START)
+    # Larger scales cost less, so that the last one of a number of people is the largest.
+    largest = {policy.cap // price_units(scale) + 1: scale for scale in policy.scales}
+    parts = [
+        texts.HOUSEHOLD_OF.format(people=people, scale=scale)
+        for people, scale in largest.items()
+        if people <= _LARGE_HOUSEHOLD
+    ]
+    if parts:
+        found.append(texts.WARN_HOUSEHOLD_SIZE.format(households="; ".join(parts)))
+    return found
 
 
 def _invalid(name: str, problem: str, remedy: str) -> InvalidRequestError:

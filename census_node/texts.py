@@ -22,6 +22,10 @@ __all__ = [
     "COUNTED",
     "FROM_HELP",
     "FROM_REMEDY",
+    "HOUSEHOLD_BUDGET",
+    "HOUSEHOLD_OF",
+    "HOUSEHOLD_REMEDY",
+    "HOUSEHOLD_STRICT",
     "LINKAGE_KEYS_NOT_THERE",
     "LOADED",
     "LOADING",
@@ -128,6 +132,8 @@ __all__ = [
     "UNIT_HELP",
     "WARNING",
     "WARN_CHARGED",
+    "WARN_HOUSEHOLDS_START",
+    "WARN_HOUSEHOLD_SIZE",
     "WARN_MAX_SAMPLE",
     "WARN_RETENTION",
     "WARN_SAMPLES",
@@ -303,6 +309,12 @@ Nothing is in force or logged yet. To put it in force:
   tripartite census policy adopt {hash} --home {home}{confirm}"""
 CONFIRM_WORDS = ' --confirm --reason "WHY"'
 WARN_CHARGED = "what has been charged passes this cap already: the limit holds for no answer that was given before"
+WARN_HOUSEHOLDS_START = (
+    "households start from all that their people were charged together: some may have nothing left at once, and nobody outside "
+    "is told; 'census status --report' says where they stand"
+)
+WARN_HOUSEHOLD_SIZE = "a household is never counted of which a sample holds {households}"
+HOUSEHOLD_OF = "{people} or more people, up to scale {scale}"
 WARN_TICK_0 = "release tick 0 voids every fixed instant, so that timing can tell; for tests and benchmarks only"
 WARN_RETENTION = "an answer that is not collected within {retention} is removed; who has no inbox has to be quick"
 WARN_SAMPLES = "who was in a sample is erased {retention} after its charge: an audit on site has to come sooner"
@@ -315,6 +327,9 @@ PROPOSAL_PREFIX = "Give at least its first 8 digits, or a file as ./NAME."
 PROPOSAL_NAMES = "Give the hash that 'census policy propose' said, or the proposal's file."
 PROPOSAL_KEY = "is signed with key {key}, which is no policy key of this agency now"
 PROPOSAL_AGAIN = "Make it again with 'census policy propose'."
+HOUSEHOLD_BUDGET = "A budget per household"
+HOUSEHOLD_STRICT = "means nothing under strict accounting, which charges everyone alike"
+HOUSEHOLD_REMEDY = "Add --accounting per_person, or --unit person."
 FROM_REMEDY = "Give a file with a whole policy as JSON, every setting named; see 'Policy' in deploy/README.md."
 CONFIRM_REMEDY = "Leave --confirm and --reason out: this policy is no weaker than the one in force."
 CONFIRM_AND_REASON = "Give --confirm and --reason together, or neither."

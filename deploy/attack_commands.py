@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from broker_common.cli import emit, json_option, say
 from broker_common.errors import ExitCode, InvalidRequestError
@@ -21,6 +22,8 @@ _ALL = "all"
 _POPULATION = 5_000
 _LEAST, _MOST = 500, 1_000_000
 _MOST_ROUNDS = 10_000
+# A deployment that stands has its own.
+_OF_A_NEW_ONE = ("population", "accounting")
 
 
 @click.command()
@@ -52,7 +55,9 @@ _MOST_ROUNDS = 10_000
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Which people are attacked.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Also draw it, into this PNG file.")
 @json_option
+@click.pass_context
 def attack(
+    context: click.Context,
     name: str,
     deployment: Path | None,
     population: int,
@@ -67,20 +72,38 @@ def attack(
     NAME is an attack, or 'all' for one after the other. Shown beside each success is the curve that it may not beat. Exit code 1
     when a promise did not hold.
     """
+    for option in _OF_A_NEW_ONE:
+        if deployment is not None and context.get_parameter_source(option) is not ParameterSource.DEFAULT:
+            raise click.UsageError(texts.NOT_WITH_DEPLOYMENT.format(option=option), context)
+    if plot is not None:
+        _verify_writable(plot)
     wish = Wish(deployment, population, seed, accounting)
     reports = _run_all(rounds, wish) if name == _ALL else [asyncio.run(_run(name, rounds, wish))]
+    lines = [_row(report) for report in reports] if name == _ALL else [reports[0].text()]
+    text = "\n".join([*lines, texts.ERROR_RATE.format(often=round(1 / FALSE_ALARM))])
+    result = _result(name, reports, wish, plot)
+    # The verdict is said before it is drawn: whatever becomes of the plot, it is not asked for a second time.
+    if as_json:
+        say(text)
+    else:
+        emit(as_json, result, text)
     if plot is not None:
         # Imported here: the plotting library takes a second that no other command has to spend.
         from deploy.attacks.plots import plot_reports  # noqa: PLC0415
 
         plot_reports(reports, plot)
-    lines = [_row(report) for report in reports] if name == _ALL else [reports[0].text()]
-    emit(
-        as_json,
-        _result(name, reports, wish, plot),
-        "\n".join([*lines, texts.ERROR_RATE.format(often=round(1 / FALSE_ALARM))]),
-    )
+    if as_json:
+        emit(as_json, result, text)
     return ExitCode.OK if all(report.held for report in reports) else ExitCode.AUDIT_FAILED
+
+
+def _verify_writable(file: Path) -> None:
+    """Return only if this file can be written: an attack takes long, and what it asks may be spent for good."""
+    was_there = file.exists()
+    with file.open("ab"):
+        pass
+    if not was_there:
+        file.unlink()
 
 
 def _run_all(rounds: int | None, wish: Wish) -> list[Report]:

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 from broker_common.errors import ExitCode, InternalError
 from deploy import texts
@@ -34,11 +34,15 @@ def told_to_stop() -> asyncio.Event:
 
 
 class Nodes:
-    """The nodes of one deployment. Use as an async context: on entry all are ready, on exit all have stopped."""
+    """The nodes of one deployment. Use as an async context: on entry all are ready, on exit all have stopped.
 
-    def __init__(self, directory: Path, *, say: Callable[[str], None]) -> None:
+    What the nodes log goes to our stderr, or into `log`.
+    """
+
+    def __init__(self, directory: Path, *, say: Callable[[str], None], log: BinaryIO | None = None) -> None:
         self._directory = directory
         self._say = say
+        self._log = log
         self._children: dict[str, asyncio.subprocess.Process] = {}
         self._watchers: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -89,6 +93,7 @@ class Nodes:
             "--while-stdin-open",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            stderr=self._log,
             # A Ctrl-C in the terminal reaches us alone; the children are told by us.
             start_new_session=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},

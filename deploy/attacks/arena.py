@@ -12,11 +12,11 @@ import json
 import sqlite3
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
 
 from broker_common.audit.home import AuditorHome
 from broker_common.errors import BrokerError, InvalidRequestError
@@ -34,7 +34,7 @@ from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
 
-__all__ = ["Accounting", "Arena", "Ask", "Outcome", "Terrain", "Watched", "Wish", "opened", "side_by_side"]
+__all__ = ["Accounting", "Arena", "Ask", "Outcome", "Terrain", "Watched", "Wish", "node_log", "opened", "side_by_side"]
 
 Outcome: TypeAlias = AskedQuestion | BrokerError
 ItemT = TypeVar("ItemT")
@@ -48,6 +48,8 @@ _AT_ONCE = 8
 _MAX_BELIEF = "0.8"
 _WHOLE = 1_000_000
 _RELEASE = "2011"
+# Of what the nodes logged, when an attack could not be made.
+_SHOWN_LINES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +231,23 @@ async def opened(wish: Wish, attack: str, terrain: Terrain, say: Say) -> AsyncIt
     with tempfile.TemporaryDirectory(prefix="tripartite-attack-") as folder:
         directory = Path(folder) / "deployment"
         _lay_out(directory, wish, terrain)
-        async with Nodes(directory, say=lambda _: None), _entered(directory, wish.seed, attack) as arena:
-            yield arena
+        with node_log(Path(folder) / "nodes.log", say) as log:
+            async with Nodes(directory, say=lambda _: None, log=log), _entered(directory, wish.seed, attack) as arena:
+                yield arena
+
+
+@contextmanager
+def node_log(file: Path, say: Say) -> Iterator[BinaryIO]:
+    """Where nodes log to, who refuse most of what an attacker sends; its end is said where the attack could not be made."""
+    try:
+        with file.open("ab") as log:
+            yield log
+    except Exception as error:
+        # What was wished for wrongly is no node's doing.
+        if not isinstance(error, InvalidRequestError) or error.code != "INVALID_VALUE":
+            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()[-_SHOWN_LINES:]
+            say("\n".join([texts.NODES_LOGGED, *lines]))
+        raise
 
 
 @asynccontextmanager

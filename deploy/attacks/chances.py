@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from broker_common.privacy.discrete_laplace import probability
 
-__all__ = ["Interval", "Law", "at_least", "interval", "lower_tail", "magnitude_law", "sum_law"]
+__all__ = ["Interval", "Law", "at_least", "fails_above", "interval", "lower_tail", "magnitude_law", "sum_law"]
 
 Law = npt.NDArray[np.float64]
 """Probabilities of 0, 1, 2, ... up to where nothing is left that a verdict could feel."""
@@ -49,6 +49,15 @@ def at_least(successes: int, trials: int, rate: float) -> float:
         for k in range(successes, trials + 1)
     ]
     return min(1.0, math.fsum(math.exp(log) for log in logs))
+
+
+def fails_above(trials: int, rate: float, chance: float) -> float | None:
+    """The largest share of successes that is at least this likely under `rate`; None where all of them are."""
+    low, high = 0, trials + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if at_least(middle, trials, rate) >= chance else (low, middle)
+    return low / trials if low < trials else None
 
 
 def interval(successes: int, trials: int, confidence: float = 0.95) -> Interval:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from deploy.attacks import texts
-from deploy.attacks.chances import Interval, Law, at_least, interval, lower_tail
+from deploy.attacks.chances import Interval, Law, at_least, fails_above, interval, lower_tail
 
 __all__ = ["FALSE_ALARM", "Curve", "Finding", "Guesses", "Noise", "Report", "Same", "Within"]
 
@@ -59,6 +59,11 @@ class Guesses:
         return at_least(self.right, self.trials, self.curve)
 
     @property
+    def fails_above(self) -> float | None:
+        """The largest rate that still holds; None where even all of them right would."""
+        return fails_above(self.trials, self.curve, FALSE_ALARM)
+
+    @property
     def held(self) -> bool:
         return self.p_value >= FALSE_ALARM
 
@@ -72,12 +77,14 @@ class Guesses:
             "rate": round(self.rate, 5),
             "interval_95": [round(low, 5), round(high, 5)],
             "curve": round(self.curve, 5),
+            "fails_above": None if self.fails_above is None else round(self.fails_above, 5),
             "p_value": _rounded(self.p_value),
             "held": self.held,
         }
 
     def line(self) -> str:
         low, high = self.interval
+        above = self.fails_above
         return texts.GUESSES.format(
             what=texts.FINDINGS[self.name],
             right=self.right,
@@ -86,6 +93,7 @@ class Guesses:
             low=100 * low,
             high=100 * high,
             curve=100 * self.curve,
+            fails=texts.FAILS_NEVER if above is None else texts.FAILS_ABOVE.format(share=100 * above),
         )
 
 
@@ -182,7 +190,7 @@ class Within:
         return {"name": self.name, "kind": "within", "value": self.value, "limit": self.limit, "held": self.held}
 
     def line(self) -> str:
-        return texts.WITHIN.format(what=texts.FINDINGS[self.name], value=self.value, limit=self.limit)
+        return texts.WITHIN.format(what=texts.FINDINGS[self.name], value=_plain(self.value), limit=_plain(self.limit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +201,8 @@ class Curve:
     x: Sequence[float]
     y: Sequence[float]
     limit: bool = False
+    # Each y is a share of so many guesses, made in another way at each x: points with intervals, joined by nothing.
+    trials: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +234,11 @@ class Report:
         """The findings, a line each."""
         lines = [texts.REPORT[self.held].format(attack=self.attack, answers=self.answers)]
         return "\n".join([*lines, *(f"  {texts.MARK[finding.held]} {finding.line()}" for finding in self.findings)])
+
+
+def _plain(figure: float) -> str:
+    """Units as they are, beliefs to the fifth digit."""
+    return str(figure) if isinstance(figure, int) else f"{figure:.5g}"
 
 
 def _rounded(p_value: float) -> float:

@@ -160,4 +160,8 @@ def _curves(bold: Sequence[int], truths: Sequence[bool], answers: Sequence[Seque
     ]
     # What is asked of the second record is worth nothing.
     allowed = [best_guess(bold[: min(count, len(bold))]) for count in numbers]
-    return (Curve("typical", numbers, allowed, limit=True), Curve("attackers", numbers, shares))
+    trials = len(truths)
+    return (
+        Curve("typical", numbers, allowed, limit=True, trials=trials),
+        Curve("attackers", numbers, shares, trials=trials),
+    )

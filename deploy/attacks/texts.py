@@ -14,6 +14,8 @@ HOUSEHOLD_ONLY = "has a budget for each person, none for a household"
 OWN_ONLY = "Leave --deployment and --accounting away: the attack makes a deployment and people of its own for this."
 THE_DEPLOYMENT = "the deployment"
 PEOPLE_AS_THEY_ARE = "is there already, and the attack makes people of its own"
+NOT_WITH_DEPLOYMENT = "--{option} is for a new deployment, --deployment for one that stands: give one of them."
+NODES_LOGGED = "What the nodes logged last:"
 SKIPPED = "{attack} is left out: the deployment {problem}"
 
 REPORT = {
@@ -22,10 +24,12 @@ REPORT = {
 }
 MARK = {True: "ok  ", False: "FAIL"}
 
-GUESSES = "{what}: {right} of {trials} right, {rate:.1f} % (95 %: {low:.1f} to {high:.1f}); may not beat {curve:.1f} %"
+GUESSES = "{what}: {right} of {trials} right, {rate:.1f} % (95 %: {low:.1f} to {high:.1f}); may not beat {curve:.1f} %, {fails}"
+FAILS_ABOVE = "fails above {share:.1f} %"
+FAILS_NEVER = "cannot fail"
 NOISE = "{what}, scale {scales}: {mean:.1f} on average in {draws}; may not fall below the law's {expected:.1f}"
 SAME = "{what}: {compared} compared, {different} different"
-WITHIN = "{what}: {value:.5g}, at most {limit:.5g}"
+WITHIN = "{what}: {value}, at most {limit}"
 ERROR_RATE = (
     "A deployment that keeps its promises is accused at most once in {often:,} times by each line with chance in it."
 )
@@ -83,7 +87,8 @@ CURVES = {
     "base_rate": "guessing by the base rate",
 }
 PLOT_TITLE = {True: "{attack}: held", False: "{attack}: DID NOT HOLD"}
-PLOT_RATES = "share of right guesses (dot, 95 % interval) and what it may not beat (red)"
+PLOT_RATES = "share of right guesses (dot, 95 % interval), what it may not beat (red), from where on it fails (thin)"
+PLOT_FAILS = "a verdict fails above"
 
 TABLE_ROW = "{attack:<16} {verdict:<8} {answers:>8}  {worst}"
 VERDICT = {True: "held", False: "BROKEN"}

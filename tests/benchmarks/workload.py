@@ -218,8 +218,8 @@ class Line:
     # Per study: how many francophones its count misses, on average and at most.
     missing: float
     most_missing: int
-    # How far the share of francophones among everybody linked is off, in percentage points.
-    share_off: float
+    # How far the share of francophones among everybody linked is off, in percentage points; None where nobody is left.
+    share_off: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,7 @@ class Stream:
             dropped=float(1 - (french_counted.sum() + linked_counted.sum()) / wanted) if wanted else 0.0,
             missing=float((french - french_counted).mean()),
             most_missing=int((french - french_counted).max()),
-            share_off=float(100 * np.abs(off).mean()) if answered.any() else 0.0,
+            share_off=float(100 * np.abs(off).mean()) if answered.any() else None,
         )
 
 
@@ -318,10 +318,11 @@ def show(result: Result) -> None:
     )
     say("   answers  charged  exhausted   dropped  francophones missed: mean, most  noise 95 %  share off by")
     for line in result.lines:
+        off = "-" if line.share_off is None else f"{line.share_off:.2f} points"
         say(
             f"  {line.answers:8d}  {line.charged:7.1%}  {line.exhausted:9.2%}  {line.dropped:8.2%}"
             f"  {line.missing:24.1f} {line.most_missing:6d}  {'±' + str(result.margin_95):>10}"
-            f"  {line.share_off:6.2f} points"
+            f"  {off:>13}"
         )
 
 
@@ -350,19 +351,31 @@ def plot(results: list[Result], path: Path) -> None:
     plt.close(figure)
 
 
+def _least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{value} is less than {least}")
+        return value
+
+    return number
+
+
 def main() -> None:
     """Run the streams and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument(
         "streams", nargs="*", default=list(STREAMS), help=f"of {', '.join(STREAMS)}; all if none is given"
     )
-    parser.add_argument("--population", type=int, default=300_000)
-    parser.add_argument("--answers", type=int, default=4_000)
-    parser.add_argument("--scale", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--population", type=_least(1), default=300_000)
+    parser.add_argument("--answers", type=_least(2), default=4_000)
+    parser.add_argument("--scale", type=_least(1), default=30)
+    parser.add_argument("--seed", type=_least(0), default=1)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--plot", type=Path)
     asked = parser.parse_args()
+    if unknown := [name for name in asked.streams if name not in STREAMS]:
+        parser.error(f"no stream is called {', '.join(unknown)}; there are: {', '.join(STREAMS)}")
     world = make_world(asked.population, asked.seed)
     results = []
     for name in asked.streams:

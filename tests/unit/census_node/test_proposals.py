@@ -20,13 +20,15 @@ from fakes.logs import (
     shut_down,
     slots,
 )
+from msgspec.structs import replace
 
 from broker_common.crypto.signing import Purpose, SigningKey
-from broker_common.errors import InvalidRequestError
+from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import price_units
+from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry, Event, Shutdown
-from census_node.proposals import Change, Proposal, ProposalFolder, consequences, draft, make_proposal
+from census_node.proposals import Change, Proposal, ProposalFolder, consequences, draft, make_proposal, verify_unit
 
 RULES = policy(max_belief="0.7")
 KEY = POLICY_KEY.verify_key
@@ -277,6 +279,44 @@ def test_samples_that_no_audit_can_see_are_warned_of() -> None:
     for rules, count in ((policy(accounting="per_person", **brief), 1), (policy(**brief), 0), (PERSONS, 0)):
         warnings = consequences(rules, ready()).warnings
         assert sum("who was in a sample is erased 3600 s after its charge" in warning for warning in warnings) == count
+
+
+HOUSEHOLDS = policy(accounting="per_person", unit="household", scales=(1, 2, 3, 30))
+
+
+def test_a_household_budget_after_strict_answers_is_refused_before_it_is_signed() -> None:
+    """The log's rules would never let it be adopted; without such answers they do."""
+    with pytest.raises(RefusedError, match="UNIT_LATE"):
+        verify_unit(HOUSEHOLDS, ready(1))
+    for rules, state in ((PERSONS, ready(1)), (HOUSEHOLDS, ready()), (HOUSEHOLDS, after_persons(3))):
+        verify_unit(rules, state)
+        take(state, confirmed(state, rules) if consequences(rules, state).weaker else adopted(rules))
+
+
+def test_a_household_budget_under_strict_accounting_is_told_what_to_add() -> None:
+    """Not the command that is being run."""
+    with pytest.raises(InvalidRequestError) as caught:
+        draft(policy(), {"unit": "household"})
+    assert caught.value.text[0].isupper()
+    assert "--accounting per_person" in caught.value.hint
+    assert draft(policy(), {"unit": "household", "accounting": "per_person"}).unit == "household"
+
+
+@pytest.mark.parametrize(
+    ("rules", "state", "warned"),
+    [
+        (HOUSEHOLDS, ready(), ["2 or more people, up to scale 1; 3 or more people, up to scale 2; 5 or"]),
+        (HOUSEHOLDS, after_persons(1), ["households start from all that their people were charged", "2 or more"]),
+        (replace(HOUSEHOLDS, scales=(4, 30)), ready(), ["holds 6 or more people, up to scale 4"]),
+        (replace(HOUSEHOLDS, scales=(30,)), ready(), []),
+        (PERSONS, after_persons(1), []),
+    ],
+)
+def test_a_household_budget_says_who_is_never_counted(rules: Policy, state: CensusState, warned: list[str]) -> None:
+    """The cap pays for one answer at scale 1, two at scale 2, four at scale 3; a household is charged for all its people."""
+    warnings = [warning for warning in consequences(rules, state).warnings if "household" in warning]
+    assert len(warnings) == len(warned)
+    assert all(part in warning for part, warning in zip(warned, warnings, strict=True))
 
 
 def test_an_exhausted_service_counts_nothing_left() -> None:

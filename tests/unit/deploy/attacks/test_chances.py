@@ -12,7 +12,7 @@ from scipy import stats
 
 from broker_common.privacy.accounting import cap_units, param_of
 from broker_common.privacy.discrete_laplace import probability
-from deploy.attacks.chances import at_least, interval, lower_tail, magnitude_law, sum_law
+from deploy.attacks.chances import at_least, fails_above, interval, lower_tail, magnitude_law, sum_law
 from deploy.attacks.spending import (
     best_guess,
     boldly,
@@ -33,6 +33,16 @@ def test_a_tail_is_the_binomial_law(successes: int, trials: int, rate: float) ->
     assert at_least(successes, trials, rate) == pytest.approx(stats.binom.sf(successes - 1, trials, rate), rel=1e-9)
     assert at_least(successes, trials, 1.0) == 1
     assert at_least(successes, trials, 0.0) == (1 if successes == 0 else 0)
+
+
+@pytest.mark.parametrize(
+    ("trials", "rate"), [(60, 0.731), (50, 0.5), (150, 0.0), (3, 0.5), (40, 1.0), (0, 0.5), (20, 0.5)]
+)
+def test_a_verdict_fails_above_the_largest_share_that_luck_explains(trials: int, rate: float) -> None:
+    """One success more is too unlikely, and this many are not, as plain counting has it."""
+    holding = [right for right in range(trials + 1) if at_least(right, trials, rate) >= 1e-6]
+    share = fails_above(trials, rate, 1e-6)
+    assert share == (None if holding[-1] == trials else holding[-1] / trials)
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 10), (10, 10), (3, 10), (46, 60)])

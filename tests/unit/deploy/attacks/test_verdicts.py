@@ -294,3 +294,26 @@ def test_a_report_holds_when_all_of_it_does_and_says_each_finding() -> None:
     rows = report.as_json()["findings"]
     assert [(row["name"], row["held"]) for row in rows] == [("beyond_budget", True), ("quotes", False)]
     assert (rows[0]["rate"], rows[0]["curve"], rows[1]["different"]) == (0.5, 0.5, 2)
+
+
+@pytest.mark.parametrize("right", range(61))
+def test_what_a_line_says_it_fails_above_is_where_it_fails(right: int) -> None:
+    """Neither sooner nor later, and in JSON as in words."""
+    guesses = Guesses("first_record", right, 60, 0.5)
+    assert guesses.fails_above == pytest.approx(0.8)
+    assert guesses.held == (right / 60 <= 0.8)
+    assert "fails above 80.0 %" in guesses.line()
+    assert guesses.as_json()["fails_above"] == 0.8
+
+
+def test_guesses_that_no_luck_makes_suspicious_say_so() -> None:
+    """Two right guesses of two are nothing to accuse anybody of."""
+    guesses = Guesses("first_record", 2, 2, 0.5)
+    assert (guesses.fails_above, guesses.held) == (None, True)
+    assert guesses.line().endswith("cannot fail")
+
+
+def test_units_are_said_as_they_are_and_beliefs_to_the_fifth_digit() -> None:
+    """No power of ten where somebody compares with the cap."""
+    assert Within("counted_units", 23258159, 23258160).line().endswith(": 23258159, at most 23258160")
+    assert Within("highest_belief", 0.796851234, 0.8).line().endswith(": 0.79685, at most 0.8")
