@@ -87,7 +87,9 @@ CURVES = {
     "base_rate": "guessing by the base rate",
 }
 PLOT_TITLE = {True: "{attack}: held", False: "{attack}: DID NOT HOLD"}
-PLOT_RATES = "share of right guesses (dot, 95 % interval), what it may not beat (red), from where on it fails (thin)"
+PLOT_RATES = (
+    "share of right guesses (dot, 95 % interval)\nwhat it may not beat (red), from where on it fails (thin red)"
+)
 PLOT_FAILS = "a verdict fails above"
 
 TABLE_ROW = "{attack:<16} {verdict:<8} {answers:>8}  {worst}"
