@@ -26,7 +26,6 @@ EXEMPT = {
     "broker_common.storage.source_values:ColumnReader.read": "texts of a source: reached through both loaders",
     "census_node.charging:verify_affordable": "takes a state and a scale",
     "census_node.ledger_book:LedgerBook.verify_space": "takes ledgers",
-    "census_node.proposals:verify_unit": "takes policies",
     "census_node.ledger_book:verify_sample": "takes a sample that was read and compares its commitments",
     "census_node.opening:CensusHome.read": "gives a view of the log, which the journal's targets read",
     "census_node.node:CensusNode.read_registry": "LoadFolder.verify, then Registry.read",
