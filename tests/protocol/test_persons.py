@@ -30,6 +30,7 @@ from census_node import answering
 from census_node import node as census_node
 from census_node.ledger_steps import LedgerSteps
 from census_node.ledgers import Ledgers
+from census_node.node import CensusNode
 from census_node.registry import Registry
 
 DAY_MS = 86_400_000
@@ -141,6 +142,34 @@ def test_an_empty_sample_is_charged_and_answered_like_any_other(world: World, co
     assert not kept_files(world)
     world.crash_census().recover()
     world.verify_honest_query()
+
+
+def test_a_question_whose_noise_secret_is_lost_is_forgotten_in_its_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can never be answered: its membership goes when its time is over, what it was charged stays, others go on."""
+    order = world.order()
+    admitted = world.admit(world.messages(world.sample(order, world.people[:5])))
+
+    def power_cut(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CensusNode, "answer", power_cut)
+        with pytest.raises(KeyboardInterrupt):
+            charge_and_answer(world.census, admitted)
+    # Its secret goes with the node's folder, which is in no backup.
+    for path in (world.census_folder / "slots").iterdir():
+        path.unlink()
+    for _ in range(2):
+        world.crash_census().recover()
+        assert world.census.lost == {order.hash.hex()}
+        world.clock.advance(SAMPLE_RETENTION_MS)
+        world.census.forget_expired()
+        assert not kept_files(world)
+        assert ledgers(world).submitted.all_units().tolist() == [price_units(30)] * 5
+    ask(world, world.people[:3])
+    assert ledgers(world).submitted.units_of(world.people[:1]).tolist() == [2 * price_units(30)]
 
 
 def test_a_million_strangers_take_all_the_room_and_then_everything_is_refused_alike(tmp_path: Path) -> None:
