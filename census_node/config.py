@@ -91,6 +91,8 @@ class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     address: str = "127.0.0.1:0"
     # Whether peers may list services and messages (gRPC reflection). Shows nothing that is not in `protos/`.
     reflection: bool = False
+    # Whether the operator log says of each query how long its stages took. For tuning: it shows how large samples are.
+    log_stages: bool = False
     # Folder on another disk or host that remembers how long the log was; relative to the home. Empty: there is none, and
     # a restored backup is noticed only when the health node shows what it has seen.
     witness_store: str = ""

@@ -20,7 +20,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.privacy.report import Charges
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.channel import Peer
-from broker_common.rpc.server import NodeServer, StopSignal
+from broker_common.rpc.server import NodeServer, StopSignal, log_stages
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.cosigned import CosignedNotes
@@ -235,7 +235,7 @@ class CensusHome(AgencyHome[CensusState]):
         self.keyring.opening(own, self._clock())
         stop = StopSignal()
         node = self._node(journal)
-        service = CensusService(node, self.config.limits, stop)
+        service = CensusService(node, self.config.limits, stop, log_stages if self.config.log_stages else None)
         witnessing = Witnessing(
             journal, cosigner=lambda: self.keyring.cosigner(known.own(), self._clock()), clock=self._clock
         )

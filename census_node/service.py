@@ -22,6 +22,7 @@ from broker_common.query.question import question_from_wire
 from broker_common.rpc.callers import caller
 from broker_common.rpc.news import News
 from broker_common.rpc.server import StopSignal, log_unforeseen
+from broker_common.stages import Report, recording
 from broker_common.storage.journal import Checkpointed
 from broker_common.tlog.note import parse_note
 from census_node.admission import Admission, AdmittedSample, scales_text
@@ -67,10 +68,13 @@ class _Walk:
 class CensusService(census_service_pb2_grpc.CensusServiceServicer):
     """tripartite.v1.CensusService."""
 
-    def __init__(self, node: CensusNode, limits: LimitConfig, stop: StopSignal) -> None:
+    def __init__(
+        self, node: CensusNode, limits: LimitConfig, stop: StopSignal, report_stages: Report | None = None
+    ) -> None:
         self._node = node
         self._limits = limits
         self._stop = stop
+        self._report_stages = report_stages
         self._places = asyncio.Semaphore(limits.max_queries)
         # Tasks are held here because the event loop itself holds them weakly.
         self._walks: set[asyncio.Task[None]] = set()
@@ -213,8 +217,9 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
 
     async def _bring_to_release(self, walk: _Walk) -> None:
         try:
-            ticket_hash = await self._bring_to_charge(walk)
-            await self._patiently_released(ticket_hash)
+            with recording(self._report_stages):
+                ticket_hash = await self._bring_to_charge(walk)
+                await self._patiently_released(ticket_hash)
             walk.released.set_result(None)
         except BrokerError as error:
             if error.stops_node:

@@ -81,6 +81,8 @@ class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     address: str = "127.0.0.1:0"
     # Whether peers may list services and messages (gRPC reflection). Shows nothing that is not in `protos/`.
     reflection: bool = False
+    # Whether the operator log says of each query how long its stages took. For tuning: it shows how large samples are.
+    log_stages: bool = False
     # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)
     # [limits], see below.

@@ -14,7 +14,7 @@ from broker_common.crypto.cards import SAMPLING
 from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.rpc.cards import CardService
-from broker_common.rpc.server import NodeServer, StopSignal, together
+from broker_common.rpc.server import NodeServer, StopSignal, log_stages, together
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.cosigned import CosignedNotes
@@ -130,6 +130,7 @@ class HealthHome(AgencyHome[HealthState]):
             manifest_key=lambda: self.keyring.signing(known.own(), Purpose.MANIFEST, self._clock()),
             randomness=os.urandom,
             limits=self.config.limits,
+            report_stages=log_stages if self.config.log_stages else None,
             stop=stop,
         )
 

@@ -25,6 +25,7 @@ from broker_common.rpc.callers import caller
 from broker_common.rpc.policy import policy_from_wire
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.rpc.status import broker_error, calling
+from broker_common.stages import Report, recording
 from broker_common.values import Randomness
 from health_node import texts
 from health_node.census_link import CensusLink, CensusNow
@@ -102,8 +103,10 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         randomness: Randomness,
         limits: LimitConfig,
         stop: StopSignal,
+        report_stages: Report | None = None,
     ) -> None:
         self._node = node
+        self._report_stages = report_stages
         self._census = census
         self._manifest_key = manifest_key
         self._randomness = randomness
@@ -209,7 +212,8 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             await asyncio.sleep(max(0, forward_ms - self._node.clock()) / 1000)
             await walk.reach(health_service_pb2.STAGE_FORWARDED)
             if not accepted.settled:
-                await self._forward(accepted, walk)
+                with recording(self._report_stages):
+                    await self._forward(accepted, walk)
             await walk.reach(health_service_pb2.STAGE_CHARGED)
             await walk.reach(health_service_pb2.STAGE_RELEASED)
         except BrokerError as failure:

@@ -1,0 +1,66 @@
+"""How long the stages of one query take, for whoever tunes a node. Nothing is measured unless its operator asks for it.
+
+    with recording(report):              around one query
+        with stage("lookup"): ...        wherever something of it is done, in whichever thread
+
+A stage may be entered many times: its times are added up. Stages may overlap, so that their sum is no duration. SECURITY:
+how long stages take tells how large a sample was and more; what is reported stays with the operator of the node.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+__all__ = ["Report", "recording", "stage"]
+
+Report = Callable[[Mapping[str, float]], object]
+"""Called once, with milliseconds by stage."""
+
+
+class _Record:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.milliseconds: dict[str, float] = {}
+
+    def add(self, name: str, milliseconds: float) -> None:
+        with self._lock:
+            self.milliseconds[name] = self.milliseconds.get(name, 0.0) + milliseconds
+
+
+# Threads that a query's work is handed to (`asyncio.to_thread`) see the record of their query.
+_record: ContextVar[_Record | None] = ContextVar("stages", default=None)
+
+
+@contextmanager
+def recording(report: Report | None) -> Iterator[None]:
+    """Measure the stages of the block, with "total" for all of it; without a `report` nothing is measured."""
+    if report is None:
+        yield
+        return
+    record = _Record()
+    token = _record.set(record)
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        _record.reset(token)
+        record.add("total", 1000 * (time.perf_counter() - started))
+        report(record.milliseconds)
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Count the block's time to a stage of the query that is being recorded, if one is."""
+    record = _record.get()
+    if record is None:
+        yield
+        return
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        record.add(name, 1000 * (time.perf_counter() - started))
