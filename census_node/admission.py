@@ -30,6 +30,7 @@ from broker_common.privacy.policy import Policy
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, question_from_wire
 from broker_common.query.ticket import Researcher, VerifiedTicket, ticket_verified_before, verify_ticket
+from broker_common.stages import stage
 from census_node.dictionary import CENSUS_DICTIONARY
 
 __all__ = ["Admission", "AdmittedSample", "Gate", "scales_text", "verify_linkage"]
@@ -107,7 +108,6 @@ class Admission:
         )
         self._encapsulation_hash = hash_bytes(header.sealed_frame_key)
         self._opener = FrameOpener(frame_key, max_people=_MOST_PEOPLE if charged else gate.policy.max_sample)
-        self._people: list[npt.NDArray[np.uint8]] = []
         # Last, so that whatever fails above holds nothing.
         gate.reserve(self._ticket)
 
@@ -116,9 +116,10 @@ class Admission:
         """Hex hash of the ticket whose price is now held."""
         return self._ticket.hash.hex()
 
-    def add_frame(self, frame: sample_pb2.SampleFrame) -> None:
-        """5: open the next frame."""
-        self._people.append(self._opener.open_frame(frame.index, frame.last, frame.ciphertext))
+    def add_frame(self, frame: sample_pb2.SampleFrame) -> npt.NDArray[np.uint8]:
+        """5: open the next frame; its pseudonyms, which are nobody's sample before `finish`."""
+        with stage("opening"):
+            return self._opener.open_frame(frame.index, frame.last, frame.ciphertext)
 
     def finish(self, signed: sample_pb2.SignedManifest) -> AdmittedSample:
         """6: check what the health agency vouches for."""
@@ -144,7 +145,7 @@ class Admission:
             set_commitment=commitment,
             set_hash=self._opener.set_hash,
             set_salt=self._opener.salt,
-            pseudonyms=np.concatenate(self._people),
+            pseudonyms=self._opener.pseudonyms,
         )
 
 

@@ -20,6 +20,7 @@ from broker_common.privacy.opening import Opening, make_opening
 from broker_common.query.answer import pad_answer
 from broker_common.query.messages import parse_message
 from broker_common.query.question import question_from_wire
+from broker_common.stages import stage
 from broker_common.storage.journal import Checkpointed
 from broker_common.tlog.census_state import ChargedTicket
 from census_node.dictionary import CENSUS_DICTIONARY
@@ -31,7 +32,7 @@ __all__ = ["seal_answer"]
 
 def seal_answer(
     pending: Pending,
-    active: npt.NDArray[np.uint8],
+    rows: npt.NDArray[np.uint32],
     slot_secret: SlotSecret,
     ticket: ChargedTicket,
     proof: Checkpointed,
@@ -42,7 +43,7 @@ def seal_answer(
 ) -> tuple[bytes, Opening | None]:
     """The sealed answer to a charged ticket, readable by the researcher alone, and the opening that checks it.
 
-    `active` are those who are to be counted where they are linked. Where nobody oversees the noise no opening is made.
+    `rows` of the registry are counted, a person once. Where nobody oversees the noise no opening is made.
     """
     if registry.load != pending.load:
         raise InternalError("INTEGRITY", problem=f"load {pending.load} is needed for a charged answer")
@@ -58,9 +59,10 @@ def seal_answer(
         submitted_set=pending.submitted_set,
         scale=charge.scale,
     )
-    people = registry.people_of(registry.rows_of(active))
-    exact = registry.count(people, question_from_wire(body.question, CENSUS_DICTIONARY))
-    noisy = add_noise(exact, charge.scale, NoiseStream(seed))
+    with stage("counting"):
+        exact = registry.count(registry.people_of(rows), question_from_wire(body.question, CENSUS_DICTIONARY))
+    with stage("noise"):
+        noisy = add_noise(exact, charge.scale, NoiseStream(seed))
     salt = answer_salt(slot_secret, ticket_hash)
     receipt = answer_pb2.Receipt(
         query_id=body.query_id,
@@ -76,7 +78,8 @@ def seal_answer(
     ).SerializeToString(deterministic=True)
     signed = answer_pb2.SignedReceipt(receipt=receipt, signature=key.sign(receipt), key_id=key.key_id)
     answer = answer_pb2.SignedAnswer(receipt=signed, noisy_count=noisy.value, answer_salt=salt)
-    sealed = SealingKey(body.answer_key).seal(pad_answer(answer), answer_info(ticket_hash))
+    with stage("sealing"):
+        sealed = SealingKey(body.answer_key).seal(pad_answer(answer), answer_info(ticket_hash))
     if not overseen:
         return sealed, None
     opening = make_opening(

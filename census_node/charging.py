@@ -15,7 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from broker_common.crypto.commitments import SALT_BYTES, commit_charge, commit_set, hash_set
+import numpy as np
+import numpy.typing as npt
+
+from broker_common.crypto.commitments import SALT_BYTES, commit_charge, commit_set, hash_active
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import answers_left, fits, price_units
 from broker_common.privacy.policy import Policy
@@ -27,7 +30,7 @@ from census_node.admission import AdmittedSample, verify_linkage
 from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps, Step, charge_digest
 from census_node.ledgers import Decision, Ledgers, Room
-from census_node.linked import Linked
+from census_node.linking import LinkedSample
 from census_node.outbox import Outbox, Pending
 from census_node.reservations import NOTHING_RESERVED, Reserved
 
@@ -101,11 +104,10 @@ def _is_seen_shut(state: CensusState, lost: Collection[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A sample in its file, with the units that its pseudonyms have on one load."""
+    """A linked sample in its file."""
 
     file: str
-    load: str
-    linked: Linked
+    linked: LinkedSample
 
 
 class LoadReplacedError(Exception):
@@ -114,9 +116,9 @@ class LoadReplacedError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decided:
-    """Who of a kept sample is charged and counted, and everything else that takes longer the larger a sample is."""
+    """Who of a linked sample is charged and counted, and everything else that takes longer the larger a sample is."""
 
-    kept: Kept
+    linked: LinkedSample
     room: Room
     # Of the ledgers that it was decided on.
     version: int
@@ -130,9 +132,13 @@ class Decided:
 
 
 def decide(
-    journal: Journal[CensusState], book: LedgerBook, sample: AdmittedSample, kept: Kept, randomness: Randomness
+    journal: Journal[CensusState],
+    book: LedgerBook,
+    sample: AdmittedSample,
+    linked: LinkedSample,
+    randomness: Randomness,
 ) -> Decided | None:
-    """Who of a kept sample would be charged now; None where there is nothing to decide. Changes nothing.
+    """Who of a linked sample would be charged now; None where there is nothing to decide. Changes nothing.
 
     Holds no lock while it takes its time. What is charged meanwhile may make the decision a wrong one; it makes it a stale
     one in any case, which `charge` does not take.
@@ -140,11 +146,11 @@ def decide(
     with book.charging():
         with journal.reading() as state:
             policy = state.policy
-            if policy is None or policy.accounting != "per_person" or state.load != kept.load:
+            if policy is None or policy.accounting != "per_person" or state.load != linked.load:
                 return None
             ledgers, room = book.current(journal.db, state), _room(state, policy, sample)
         version = book.version
-    return _decided(ledgers, version, room, sample, kept, randomness)
+    return _decided(ledgers, version, room, sample, linked, randomness)
 
 
 def _room(state: CensusState, policy: Policy, sample: AdmittedSample) -> Room:
@@ -152,22 +158,22 @@ def _room(state: CensusState, policy: Policy, sample: AdmittedSample) -> Room:
 
 
 def _decided(
-    ledgers: Ledgers, version: int, room: Room, sample: AdmittedSample, kept: Kept, randomness: Randomness
+    ledgers: Ledgers, version: int, room: Room, sample: AdmittedSample, linked: LinkedSample, randomness: Randomness
 ) -> Decided:
     # SECURITY: whoever does not fit is dropped without a word. From here on nothing depends on how many that are.
-    decision = ledgers.decide(kept.linked, room)
+    decision = ledgers.decide(linked.units, room)
     fits, active = decision.bits
     salt = randomness(SALT_BYTES)
     return Decided(
-        kept=kept,
+        linked=linked,
         room=room,
         version=version,
         decision=decision,
         fits=fits,
         active=active,
-        active_set=hash_set(decision.counted(kept.linked.pseudonyms)),
+        active_set=hash_active(sample.set_hash, active),
         salt=salt,
-        detail=commit_charge(salt, sample.ticket.hash, kept.linked.units_hash, fits, active),
+        detail=commit_charge(salt, sample.ticket.hash, linked.units.units_hash, fits, active),
     )
 
 
@@ -178,10 +184,11 @@ def charge(
     kept: Kept,
     randomness: Randomness,
     decided: Decided | None = None,
-) -> bool:
-    """Charge an admitted sample, durably; False if it was charged already: one ticket, one charge.
+) -> npt.NDArray[np.uint32] | None:
+    """Charge an admitted sample, durably; gives the rows of those who are counted, on the load that the sample is linked on.
 
-    What was decided before is taken if it holds; otherwise it is decided here.
+    None if it was charged already: one ticket, one charge. What was decided before is taken if it holds; otherwise it is
+    decided here.
 
     Raises:
         LoadReplacedError: nothing was charged.
@@ -189,20 +196,20 @@ def charge(
         InvalidRequestError: TICKET_REUSED, POLICY_MISMATCH or SLOT_UNUSABLE. Nothing was charged.
         StateUnknownError: the node must stop; the log will tell.
     """
-    step, place = None, 0
+    step, place, linked = None, 0, kept.linked
     with book.charging():
         with journal.transaction() as transaction:
             state = transaction.state
             if _is_charged(state, sample):
-                return False
+                return None
             policy = _verify_admitted(state, sample)
-            if state.load != kept.load:
+            if state.load != linked.load:
                 raise LoadReplacedError
             if policy.accounting == "per_person":
                 ledgers, room = book.current(transaction.db, state), _room(state, policy, sample)
-                if decided is None or (decided.kept, decided.room, decided.version) != (kept, room, book.version):
-                    decided = _decided(ledgers, book.version, room, sample, kept, randomness)
-                step = _step(book, ledgers, sample, decided)
+                if decided is None or (decided.linked, decided.room, decided.version) != (linked, room, book.version):
+                    decided = _decided(ledgers, book.version, room, sample, linked, randomness)
+                step = _step(book, ledgers, sample, decided, kept.file)
                 active, salt = decided.active_set, decided.salt
             else:
                 active, salt = sample.set_hash, randomness(SALT_BYTES)
@@ -214,9 +221,10 @@ def charge(
             if state.must_shut_down:
                 transaction.append(Shutdown(reason="budget", note=""))
             # CRASH: if the commit that follows is lost, nothing happened; if it stands, recovery makes the answer.
-        if step is not None and decided is not None:
-            book.charged(kept.linked, decided.decision, step, place)
-    return True
+        if step is None or decided is None:
+            return linked.linked_rows(np.ones(len(linked.rows), np.bool_))
+        book.charged(linked.units, decided.decision, step, place)
+    return linked.linked_rows(decided.decision.active)
 
 
 def _verify_admitted(state: CensusState, sample: AdmittedSample) -> Policy:
@@ -244,14 +252,14 @@ def _verify_admitted(state: CensusState, sample: AdmittedSample) -> Policy:
     return state.policy
 
 
-def _step(book: LedgerBook, ledgers: Ledgers, sample: AdmittedSample, decided: Decided) -> Step:
+def _step(book: LedgerBook, ledgers: Ledgers, sample: AdmittedSample, decided: Decided, file: str) -> Step:
     """The row of a charge in the ledgers' history."""
     book.verify_space(ledgers, sample.organisation)
     ticket, price = sample.ticket, decided.room.price
     return Step(
         kind="charge",
         digest=charge_digest(ledgers.digest, ticket.hash, price, sample.set_commitment, decided.detail),
-        file=decided.kept.file,
+        file=file,
         content=decided.detail,
         ticket=ticket.hash.hex(),
         organisation=sample.organisation,
@@ -289,7 +297,7 @@ def _pending(sample: AdmittedSample, kept: Kept, active_set: bytes, active_salt:
     return Pending(
         ticket_hash=sample.ticket.hash.hex(),
         signed_ticket=sample.ticket.signed_bytes,
-        load=kept.load,
+        load=kept.linked.load,
         submitted_set=sample.set_hash,
         active_set=active_set,
         sample=kept.file,

@@ -19,13 +19,14 @@ import structlog
 from tripartite.v1 import policy_pb2
 
 from broker_common.crypto.base64_text import parse_base64
-from broker_common.crypto.commitments import SlotSecret, commit_slot, hash_bytes, hash_set
+from broker_common.crypto.commitments import SlotSecret, commit_slot, hash_active, hash_bytes
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import SigningKey, VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
 from broker_common.query.ticket import Researcher, VerifiedTicket
+from broker_common.stages import stage
 from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.census_state import CensusState
@@ -38,6 +39,7 @@ from census_node.charging import Decided, Kept, LoadReplacedError, charge, decid
 from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps, Step
 from census_node.ledgers import Decision
+from census_node.linking import LinkedSample, Linking
 from census_node.outbox import Outbox, Pending, WaitingAnswer
 from census_node.oversight import Oversight
 from census_node.publication import Publication
@@ -229,17 +231,28 @@ class CensusNode:
 
     # --- the walk of one query -------------------------------------------------------------------------------------
 
-    def keep(self, sample: AdmittedSample) -> Kept:
-        """Durably keep a sample with the census units of its pseudonyms, linked or not."""
+    def linking(self) -> Linking:
+        """What a sample is linked with, as it comes, on the load that is in force now."""
         with self.journal.reading() as state:
             load, commitments = state.load, state.commitments
-        linked = self._registry_of(load, commitments).link(sample.pseudonyms)
-        # CRASH: a sample that no charge names is swept away at the next start.
-        return Kept(self._samples.write(linked, self._randomness), load, linked)
+        return Linking(self._registry_of(load, commitments))
 
-    def decide(self, sample: AdmittedSample, kept: Kept) -> Decided | None:
-        """Who of a kept sample would be charged now; for `charge_and_answer`, so that it takes no longer for many."""
-        return decide(self.journal, self.book, sample, kept, self._randomness)
+    def link(self, sample: AdmittedSample) -> LinkedSample:
+        """A whole sample, linked on the load that is in force now."""
+        linking = self.linking()
+        linking.add(0, sample.pseudonyms)
+        return linking.finish(sample.pseudonyms)
+
+    def keep(self, linked: LinkedSample) -> Kept:
+        """Durably keep a sample with the census units of its pseudonyms, linked or not."""
+        # CRASH: a sample that no charge names is swept away at the next start.
+        with stage("keeping"):
+            return Kept(self._samples.write(linked.units, self._randomness), linked)
+
+    def decide(self, sample: AdmittedSample, linked: LinkedSample) -> Decided | None:
+        """Who of a linked sample would be charged now; for `charge_and_answer`, so that it takes no longer for many."""
+        with stage("deciding"):
+            return decide(self.journal, self.book, sample, linked, self._randomness)
 
     def on_charge(self, notify: Callable[[], object]) -> None:
         """Call `notify` after every charge, from the thread that charged: what was decided before may hold no more."""
@@ -250,34 +263,36 @@ class CensusNode:
 
         A ticket that was charged before is not charged again and keeps its answer.
         """
-        self._charge(sample, kept, decided)
+        with stage("charging"):
+            rows = self._charge(sample, kept, decided)
         self.slots.spend(sample.ticket.body.noise_slot.number)
         ticket_hash = sample.ticket.hash.hex()
         # CRASH: charged and not answered; `recover` answers.
-        self._patiently(lambda: self.answer(ticket_hash))
+        self._patiently(lambda: self.answer(ticket_hash, rows))
         with self.journal.reading() as state:
             index = state.tickets[ticket_hash].index
         return self.journal.prove(index)
 
-    def _charge(self, sample: AdmittedSample, kept: Kept, decided: Decided | None) -> None:
+    def _charge(self, sample: AdmittedSample, kept: Kept, decided: Decided | None) -> npt.NDArray[np.uint32] | None:
+        """The rows of those who are counted; None if the ticket was charged before."""
         while True:
-            charged = replaced = False
+            rows, replaced = None, False
             try:
                 # Before the charge: without this key there would be no answer for it.
                 self._keys.answer()
-                charged = charge(self.journal, self.book, sample, kept, self._randomness, decided)
+                rows = charge(self.journal, self.book, sample, kept, self._randomness, decided)
             except LoadReplacedError:
                 replaced = True
             finally:
-                if not charged and not self.journal.is_broken and not self._is_named(sample, kept):
+                if rows is None and not self.journal.is_broken and not self._is_named(sample, kept):
                     # Refused, or charged before. After an uncertain commit the file stays: the log will tell.
                     self._samples.wipe(kept.file)
             if not replaced:
                 for notify in self._on_charge:
                     notify()
-                return
+                return rows
             # Linked again, on the load that is in force now.
-            kept = self.keep(sample)
+            kept = self.keep(self.link(sample))
 
     def _is_named(self, sample: AdmittedSample, kept: Kept) -> bool:
         """Whether a charge is durable that names the file, whatever went wrong after it."""
@@ -294,8 +309,11 @@ class CensusNode:
                 if error.code != "BUSY" or self.stopping.is_set():
                     raise
 
-    def answer(self, ticket_hash: str) -> None:
-        """Make and store the sealed answer of a charged ticket, unless that has been done."""
+    def answer(self, ticket_hash: str, rows: npt.NDArray[np.uint32] | None = None) -> None:
+        """Make and store the sealed answer of a charged ticket, unless that has been done.
+
+        `rows` are those who are counted, where whoever charged it knows them still; otherwise its sample's file is read.
+        """
         with self.journal.reading() as state:
             pending = Outbox(self.journal.db).pending(ticket_hash)
             step = LedgerSteps(self.journal.db).of_ticket(ticket_hash)
@@ -305,7 +323,9 @@ class CensusNode:
         if ticket_hash in self.lost:
             raise InternalError("SAMPLE_LOST")
         try:
-            active = self._active(pending, step)
+            registry = self._registry_of(pending.load, commitments)
+            if rows is None:
+                rows = registry.rows_of(self._active(pending, step))
             slot_secret = self._slot_secrets.read(pending.slot, pending.slot_commitment)
         except InternalError:
             with self.journal.reading():
@@ -315,11 +335,11 @@ class CensusNode:
             raise
         sealed, opening = seal_answer(
             pending,
-            active,
+            rows,
             slot_secret,
             ticket,
             self.journal.prove(ticket.index),
-            self._registry_of(pending.load, commitments),
+            registry,
             self._keys.answer(),
             overseen=self._oversight is not None,
         )
@@ -350,9 +370,11 @@ class CensusNode:
         sample = self._samples.read(pending.sample, pending.submitted_set)
         if step is None:
             return sample.pseudonyms
-        active = sample.pseudonyms[Decision.of_bits(step.fits, step.active, len(sample.pseudonyms)).active]
-        if hash_set(active.tobytes()) != pending.active_set:
+        if hash_active(pending.submitted_set, step.active) != pending.active_set:
             raise InternalError("INTEGRITY", problem=f"who is counted for ticket {pending.ticket_hash} was changed")
+        active: npt.NDArray[np.uint8] = sample.pseudonyms[
+            Decision.of_bits(step.fits, step.active, len(sample.pseudonyms)).active
+        ]
         return active
 
     def cosigned_for(self, ticket_hash: str) -> str | None:

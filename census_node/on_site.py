@@ -336,7 +336,8 @@ class _Walk:
     def _take_sample(self, event: _Event, charge: Charged, step: Step, pseudonyms: bytes, kept: Members) -> None:
         entry, ticket_hash, told = event.entry, bytes.fromhex(charge.ticket), len(self._told)
         # 3
-        if not _opens(charge.submitted, step.submitted_salt, ticket_hash, pseudonyms):
+        set_hash = hash_set(pseudonyms)
+        if not _opens(charge.submitted, step.submitted_salt, ticket_hash, set_hash):
             if self._store.names_still(step):
                 self._problem("SAMPLE_WRONG", entry)
                 self._accounts = None
@@ -363,7 +364,8 @@ class _Walk:
         if self._accounts is None:
             self._accounts = self._rewound(step)
         self._decide(event, charge, sample, *chosen)
-        is_committed = _opens(charge.active, step.active_salt, ticket_hash, kept.names[chosen[1]].tobytes())
+        active_set = sha256(b"tripartite/active-set/v1\0" + set_hash + step.active).digest()
+        is_committed = _opens(charge.active, step.active_salt, ticket_hash, active_set)
         if not is_committed:
             self._problem("ACTIVE_WRONG", entry)
         elif len(self._told) == told and step.content != commit_charge(
@@ -553,8 +555,8 @@ def _digest(before: bytes, kind: str, *parts: bytes) -> bytes:
     return sha256(b"tripartite/ledgers/v1\0" + before + kind.encode("ascii") + b"\0" + b"".join(lengths)).digest()
 
 
-def _opens(commitment: str, salt: bytes, ticket_hash: bytes, pseudonyms: bytes) -> bool:
-    return len(salt) == SALT_BYTES and commit_set(salt, ticket_hash, hash_set(pseudonyms)).hex() == commitment
+def _opens(commitment: str, salt: bytes, ticket_hash: bytes, set_hash: bytes) -> bool:
+    return len(salt) == SALT_BYTES and commit_set(salt, ticket_hash, set_hash).hex() == commitment
 
 
 def _units_hash(sample: Members) -> bytes:

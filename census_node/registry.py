@@ -74,18 +74,18 @@ class Registry:
         linked: npt.NDArray[np.uint32] = places[found].astype(np.uint32)
         return linked
 
-    def link(self, pseudonyms: npt.NDArray[np.uint8]) -> Linked:
-        """A sample with the units of its pseudonyms.
+    def link_rows(self, pseudonyms: npt.NDArray[np.uint8]) -> tuple[Linked, npt.NDArray[np.uint32]]:
+        """A sample with the units of its pseudonyms, and their rows; `NOBODY` for whoever is not found.
 
         SECURITY: whoever is not found takes as long as whoever is.
         """
         places, found = locate(self.high, self.low, self.longest_run, *halves_of(pseudonyms))
         if not self.size:
             nobody = np.full(len(found), NOBODY, np.uint32)
-            return Linked(pseudonyms, nobody, nobody)
+            return Linked(pseudonyms, nobody, nobody), nobody
         at = np.minimum(places, self.size - 1)
         persons, households = (np.where(found, of[at], np.uint32(NOBODY)) for of in (self.persons, self.households))
-        return Linked(pseudonyms, persons, households)
+        return Linked(pseudonyms, persons, households), np.where(found, at, NOBODY).astype(np.uint32)
 
     def people_of(self, rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
         """One of the given rows for each person who has any of them; which of several does not matter, see above.

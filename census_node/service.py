@@ -29,6 +29,7 @@ from census_node.admission import Admission, AdmittedSample, scales_text
 from census_node.charging import Decided, Kept, quotable_answers
 from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.linking import LinkedSample, Linking
 from census_node.node import CensusNode
 from census_node.slots import OfferedSlot
 from census_node.timing import ChargeTurns, charge_time, is_late, next_tick, outcome_time, sleep_until, sleep_until_tick
@@ -292,7 +293,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         due_ms = walk.header_ms
         try:
             try:
-                sample = await self._receive(walk)
+                received = await self._receive(walk)
             finally:
                 # Half the delay after the turn, too: that of a sample which was early is not told before its time.
                 received_ms = clock()
@@ -303,8 +304,13 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
                     walk.policy, header_ms=walk.header_ms, received_ms=received_ms, turn_ms=walk.turn_ms
                 )
             # From here on the query no longer depends on the connection.
-            kept = await asyncio.to_thread(self._node.keep, sample)
-            decided = await self._wait_to_charge(walk, sample, kept)
+            sample, linked = received
+            # At once: writing the sample down takes as long as deciding on it.
+            keeping = asyncio.create_task(asyncio.to_thread(self._node.keep, linked))
+            try:
+                decided = await self._wait_to_charge(walk, sample, linked, keeping)
+            finally:
+                kept = await keeping
             proof = await asyncio.to_thread(self._node.charge_and_answer, sample, kept, decided)
         finally:
             await sleep_until_tick(walk.policy, due_ms, clock)
@@ -313,15 +319,18 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         walk.charged.set_result(proof)
         return ticket_hash
 
-    async def _wait_to_charge(self, walk: _Walk, sample: AdmittedSample, kept: Kept) -> Decided | None:
-        """Return when the charge of a kept sample is to be made, with what has been decided by then."""
+    async def _wait_to_charge(
+        self, walk: _Walk, sample: AdmittedSample, linked: LinkedSample, keeping: asyncio.Task[Kept]
+    ) -> Decided | None:
+        """Return when the charge of a sample is to be made and it is kept, with what has been decided by then."""
         clock, policy = self._node.clock, walk.policy
-        if not walk.has_turn:
-            await sleep_until(charge_time(policy, header_ms=walk.header_ms, kept_ms=clock()), clock)
-            return None
         while True:
             overtaken = self._charged.next()
-            decided = await asyncio.to_thread(self._node.decide, sample, kept)
+            decided = await asyncio.to_thread(self._node.decide, sample, linked)
+            await asyncio.wait({keeping})
+            if not walk.has_turn:
+                await sleep_until(charge_time(policy, header_ms=walk.header_ms, kept_ms=clock()), clock)
+                return decided
             if clock() > walk.turn_ms:
                 walk.turn_ms = self._turns.take_late(policy, clock())
             turn = asyncio.create_task(sleep_until(walk.turn_ms, clock))
@@ -330,32 +339,46 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
                 return decided
             turn.cancel()
 
-    async def _receive(self, walk: _Walk) -> AdmittedSample:
+    async def _receive(self, walk: _Walk) -> tuple[AdmittedSample, LinkedSample]:
         # Outside the deadline: a hold whose admission was given up half way would never be let go.
-        gate = await asyncio.to_thread(self._node.gate)
-        admission = await asyncio.to_thread(Admission, walk.header, walk.sender, gate)
+        admission, linking = await asyncio.to_thread(self._begin_admission, walk)
         walk.held = admission.ticket_hash
         if walk.has_turn:
             walk.turn_ms = self._turns.take(walk.policy, walk.header_ms)
         walk.proceed.set_result(None)
         try:
             async with asyncio.timeout(self._limits.sample_deadline_ms / 1000):
-                return await self._admit(admission, walk.requests)
+                return await self._admit(admission, linking, walk.requests)
         except TimeoutError as error:
             # No verdict on the sample: a slow link must not make a refusal of a large one.
             raise PeerUnavailableError("PEER_UNAVAILABLE", peer="health") from error
 
+    def _begin_admission(self, walk: _Walk) -> tuple[Admission, Linking]:
+        linking = self._node.linking()
+        return Admission(walk.header, walk.sender, self._node.gate()), linking
+
     async def _admit(
-        self, admission: Admission, requests: AsyncIterator[census_service_pb2.CountRequest]
-    ) -> AdmittedSample:
-        async for request in requests:
-            match request.WhichOneof("part"):
-                case "frame":
-                    await asyncio.to_thread(admission.add_frame, request.frame)
-                case "manifest":
-                    return await asyncio.to_thread(admission.finish, request.manifest)
-                case _:
-                    raise InvalidRequestError("MALFORMED_MESSAGE", problem="a part of the sample is out of order")
+        self, admission: Admission, linking: Linking, requests: AsyncIterator[census_service_pb2.CountRequest]
+    ) -> tuple[AdmittedSample, LinkedSample]:
+        """A sample, linked: each frame while the next one is read and opened."""
+        linked: list[asyncio.Task[None]] = []
+        people = 0
+        try:
+            async for request in requests:
+                match request.WhichOneof("part"):
+                    case "frame":
+                        opened = await asyncio.to_thread(admission.add_frame, request.frame)
+                        linked.append(asyncio.create_task(asyncio.to_thread(linking.add, people, opened)))
+                        people += len(opened)
+                    case "manifest":
+                        sample = await asyncio.to_thread(admission.finish, request.manifest)
+                        await asyncio.gather(*linked)
+                        return sample, linking.finish(sample.pseudonyms)
+                    case _:
+                        raise InvalidRequestError("MALFORMED_MESSAGE", problem="a part of the sample is out of order")
+        finally:
+            # They hold the sample's memory, whatever became of it.
+            await asyncio.gather(*linked, return_exceptions=True)
         raise InvalidRequestError("MALFORMED_MESSAGE", problem="the sample ends before its manifest")
 
     # --- the answer to its researcher ------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ __all__ = [
     "commit_load",
     "commit_set",
     "commit_slot",
+    "hash_active",
     "hash_bytes",
     "hash_set",
     "hash_unit",
@@ -54,6 +55,11 @@ def hash_set(pseudonyms: bytes | memoryview) -> bytes:
     digest = hashlib.sha256(SET_DOMAIN)
     digest.update(pseudonyms)
     return digest.digest()
+
+
+def hash_active(set_hash: bytes, active: bytes) -> bytes:
+    """The hash of those of a set who are counted: the set's own hash, and one bit for each of it, in its order."""
+    return hash_bytes(b"tripartite/active-set/v1\0" + set_hash + active)
 
 
 def commit_criteria(nonce: bytes, canonical_criteria: bytes) -> bytes:

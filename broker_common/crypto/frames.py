@@ -47,7 +47,7 @@ def frame_plaintexts(pseudonyms: npt.NDArray[np.uint8], salt: bytes) -> Iterator
         raise ValueError(f"a salt has {SALT_BYTES} bytes")
     header = _MAGIC + len(pseudonyms).to_bytes(8, "big") + salt + bytes(_HEADER_BYTES - 16 - SALT_BYTES)
     body = memoryview(np.ascontiguousarray(pseudonyms).reshape(-1).data)
-    frames = max(1, -(-(len(header) + len(body)) // FRAME_BYTES))
+    frames = frame_count(len(pseudonyms))
     for index in range(frames):
         start = index * FRAME_BYTES - _HEADER_BYTES
         chunk = bytes(body[max(0, start) : start + FRAME_BYTES])
@@ -81,6 +81,9 @@ class FrameOpener:
 
     Call `open_frame` for each frame in the order received, then `finish` once. Nothing that `open_frame` returned may
     be used for a charge before `finish` has returned.
+
+    The plaintexts of all frames lie in one buffer, one after the other, and what is handed out are views of it: a sample
+    is in memory once. The buffer is as long as the header says, and memory is taken as frames come.
     """
 
     def __init__(self, frame_key: bytes, *, max_people: int) -> None:
@@ -96,6 +99,7 @@ class FrameOpener:
         self._read = 0
         self._salt = b""
         self._previous = b""
+        self._buffer: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
     def open_frame(self, index: int, last: bool, ciphertext: bytes) -> npt.NDArray[np.uint8]:
         """The pseudonyms of the next frame as an (n, 16) array.
@@ -109,17 +113,10 @@ class FrameOpener:
             raise _bad("frames are out of order or missing")
         if len(ciphertext) != FRAME_BYTES + TAG_BYTES:
             raise _bad("a frame has the wrong length")
-        try:
-            plaintext = self._cipher.decrypt(_nonce(index, last), ciphertext, None)
-        except InvalidTag as error:
-            raise InvalidRequestError("SEALED_WRONGLY", subject="frame") from error
+        body = self._decrypted(index, last, ciphertext)
         self._ciphertexts.update(ciphertext)
         self._next_index += 1
         self._seen_last = last
-        body = memoryview(plaintext)
-        if index == 0:
-            self._read_header(plaintext[:_HEADER_BYTES])
-            body = body[_HEADER_BYTES:]
         people = self._take(body)
         if not last and self._read == self._declared:
             raise _bad("the sample goes on after its end")
@@ -137,6 +134,11 @@ class FrameOpener:
             raise _bad("there are fewer people than declared")
 
     @property
+    def pseudonyms(self) -> npt.NDArray[np.uint8]:
+        """Everything handed out so far, as one (n, 16) array."""
+        return self._people(0, self._read)
+
+    @property
     def ciphertext_hash(self) -> bytes:
         """SHA-256 over all ciphertexts so far."""
         return self._ciphertexts.digest()
@@ -151,6 +153,22 @@ class FrameOpener:
         """The salt of the set commitment, from the sealed header."""
         return self._salt
 
+    def _decrypted(self, index: int, last: bool, ciphertext: bytes) -> npt.NDArray[np.uint8]:
+        """What stands in a frame, without the header that the first one begins with."""
+        try:
+            if index == 0:
+                plaintext = np.frombuffer(self._cipher.decrypt(_nonce(index, last), ciphertext, None), np.uint8)
+                self._read_header(plaintext[:_HEADER_BYTES].tobytes())
+                self._buffer = np.empty(frame_count(self._declared) * FRAME_BYTES, np.uint8)
+                self._buffer[:FRAME_BYTES] = plaintext
+                return self._buffer[_HEADER_BYTES:FRAME_BYTES]
+            # There is room: whatever comes after the frame that completes the sample was refused with that frame.
+            body = self._buffer[index * FRAME_BYTES : (index + 1) * FRAME_BYTES]
+            self._cipher.decrypt_into(_nonce(index, last), ciphertext, None, body.data)
+        except InvalidTag as error:
+            raise InvalidRequestError("SEALED_WRONGLY", subject="frame") from error
+        return body
+
     def _read_header(self, header: bytes) -> None:
         if header[: len(_MAGIC)] != _MAGIC or any(header[_RESERVED]):
             raise _bad("the header is not one of a sample")
@@ -159,29 +177,39 @@ class FrameOpener:
         if self._declared > self._max_people:
             raise _bad("more people are declared than the policy admits")
 
-    def _take(self, body: memoryview) -> npt.NDArray[np.uint8]:
+    def _take(self, body: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
         wanted = min(self._declared - self._read, len(body) // PSEUDONYM_BYTES)
         used = wanted * PSEUDONYM_BYTES
-        padding = body[used:]
-        if padding != bytes(len(padding)):
+        if body[used:].any():
             raise _bad("the padding is not zero, or there are more people than declared")
-        people = np.frombuffer(body[:used], dtype=np.uint8).reshape(-1, PSEUDONYM_BYTES)
-        self._verify_ascending(body[:used])
+        people = self._people(self._read, self._read + wanted)
+        self._verify_ascending(people)
         self._read += wanted
-        self._set.update(body[:used])
+        self._set.update(body[:used].data)
         return people
 
-    def _verify_ascending(self, people: memoryview) -> None:
+    def _people(self, start: int, end: int) -> npt.NDArray[np.uint8]:
+        places = slice(_HEADER_BYTES + start * PSEUDONYM_BYTES, _HEADER_BYTES + end * PSEUDONYM_BYTES)
+        return self._buffer[places].reshape(-1, PSEUDONYM_BYTES)
+
+    def _verify_ascending(self, people: npt.NDArray[np.uint8]) -> None:
         """Strictly ascending within the frame and across frames, which also excludes duplicates."""
-        if not people:
+        if not len(people):
             return
-        halves = np.frombuffer(people, dtype=">u8").reshape(-1, 2).astype(np.uint64)
+        halves = people.view(">u8").astype(np.uint64)
         high, low = halves[:, 0], halves[:, 1]
-        ascending = (high[1:] > high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] > low[:-1]))
-        first, last = bytes(people[:PSEUDONYM_BYTES]), bytes(people[-PSEUDONYM_BYTES:])
-        if not ascending.all() or (self._previous and first <= self._previous):
+        # Two of a million distinct random pseudonyms hardly ever share a first half; whoever sends others costs themselves time.
+        above = high[1:] > high[:-1]
+        ascending = bool(above.all()) or bool((above | ((high[1:] == high[:-1]) & (low[1:] > low[:-1]))).all())
+        first, last = people[0].tobytes(), people[-1].tobytes()
+        if not ascending or (self._previous and first <= self._previous):
             raise _bad("pseudonyms are not strictly ascending")
         self._previous = last
+
+
+def frame_count(people: int) -> int:
+    """How many frames a sample of so many people has."""
+    return max(1, -(-(_HEADER_BYTES + people * PSEUDONYM_BYTES) // FRAME_BYTES))
 
 
 def _nonce(index: int, last: bool) -> bytes:

@@ -40,6 +40,7 @@ from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps
 from census_node.ledgers import Ledgers
 from census_node.linked import NOBODY, Linked
+from census_node.linking import LinkedSample
 from census_node.outbox import Outbox, WaitingAnswer
 from census_node.samples import SampleFolder
 from census_node.snapshots import SnapshotFolder
@@ -270,8 +271,9 @@ class LedgerWorld:
 
     def keep(self, cards: Collection[int], process: LedgerProcess | None = None) -> Kept:
         """A sample in its file."""
-        linked = self.linked(cards)
-        return Kept((process or self.node).samples.write(linked, self.randomness), f"load{self._loads}", linked)
+        units = self.linked(cards)
+        linked = LinkedSample(f"load{self._loads}", units, np.arange(len(units.persons), dtype=np.uint32))
+        return Kept((process or self.node).samples.write(units, self.randomness), linked)
 
     def admitted(
         self, cards: Collection[int], scale: int = 30, *, organisation: str = "health-on", number: int | None = None
@@ -322,7 +324,7 @@ class LedgerWorld:
         sample = self.admitted(cards, scale, organisation=organisation)
         kept = self.keep(cards, process)
         try:
-            assert charge(process.journal, process.book, sample, kept, self.randomness)
+            assert charge(process.journal, process.book, sample, kept, self.randomness) is not None
         except BrokerError:
             process.samples.wipe(kept.file)
             raise

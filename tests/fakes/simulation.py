@@ -33,7 +33,7 @@ import broker_common.storage.journal as journal_module
 import census_node.opening
 import health_node.opening
 import researcher_node.opening
-from broker_common.crypto.commitments import hash_set, noise_seed
+from broker_common.crypto.commitments import hash_active, noise_seed
 from broker_common.crypto.linkage import LinkageChain
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.errors import BrokerError
@@ -463,7 +463,7 @@ class Simulation:
                 body.scale,
                 Registry.read(party.folder / "registries" / f"{row['load']}.npz", row["load"]),
             )
-            if hash_set(active.tobytes()) != row["active_set"]:
+            if _active_set(journal.state, sample, active, row["submitted_set"]) != row["active_set"]:
                 self.problems.append(f"others are counted than may be: {row['ticket']}")
             slot_secret = SlotSecrets(party.folder / "slots").read(row["slot"], row["slot_commitment"])
             registry = Registry.read(party.folder / "registries" / f"{row['load']}.npz", row["load"])
@@ -484,7 +484,7 @@ class Simulation:
         if policy.accounting == "strict":
             return sample.pseudonyms
         # By the load, not by what the sample's file says of it.
-        linked = registry.link(sample.pseudonyms)
+        linked, _ = registry.link_rows(sample.pseudonyms)
         rules = {"max_belief": policy.max_belief, "unit": policy.unit}
         counted = self.persons.charge(linked, scale, rules, state.common_units)
         return np.frombuffer(counted, np.uint8).reshape(-1, PSEUDONYM_BYTES)
@@ -499,3 +499,12 @@ class Simulation:
             return []
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             return connection.execute(statement).fetchall()
+
+
+def _active_set(state: CensusState, sample: Linked, active: npt.NDArray[np.uint8], submitted_set: bytes) -> bytes:
+    """What a charge commits to of those who are counted."""
+    if state.policy is None or state.policy.accounting == "strict":
+        return submitted_set
+    counted = {row.tobytes() for row in active}
+    bits = np.packbits(np.array([row.tobytes() in counted for row in sample.pseudonyms], np.bool_)).tobytes()
+    return hash_active(submitted_set, bits)

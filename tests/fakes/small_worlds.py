@@ -205,7 +205,8 @@ def linked_of(world: World, at: int, sample: Sample) -> Linked:
     """A sample as the census agency sees it."""
     names = pseudonyms(_relinks(world, at))
     chosen = sorted(names[card] for card in sample)
-    return registry(world, at).link(np.frombuffer(b"".join(chosen), np.uint8).reshape(-1, 16))
+    linked, _ = registry(world, at).link_rows(np.frombuffer(b"".join(chosen), np.uint8).reshape(-1, 16))
+    return linked
 
 
 def named(world: World, at: int, sample: Sample, mask: Any) -> Sample:

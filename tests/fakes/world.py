@@ -888,7 +888,7 @@ def charge_and_answer(node: CensusNode, sample: AdmittedSample) -> Checkpointed:
 
     The charge is shown at once, so that its health agency can cosign it.
     """
-    proof = node.charge_and_answer(sample, node.keep(sample))
+    proof = node.charge_and_answer(sample, node.keep(node.link(sample)))
     node.publish_charge(sample.ticket.hash.hex())
     return proof
 

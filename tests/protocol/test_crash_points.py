@@ -34,8 +34,9 @@ def cut(*_: object, **__: object) -> None:
 def charge_only(world: World, sample: OrderedSample) -> None:
     """Up to the durable charge, and no further."""
     admitted = world.admit(world.messages(sample))
-    kept = world.census.keep(admitted)
-    assert charge(world.census.journal, world.census.book, admitted, kept, world.randomness)
+    kept = world.census.keep(world.census.link(admitted))
+    rows = charge(world.census.journal, world.census.book, admitted, kept, world.randomness)
+    assert rows is not None
 
 
 @pytest.fixture(params=["strict", "per_person"])

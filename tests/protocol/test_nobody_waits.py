@@ -83,8 +83,8 @@ def everybody_is_served(world: World) -> None:
 def test_nobody_waits_while_it_is_decided_who_fits(persons: World) -> None:
     """Whoever keeps calling does not learn how long deciding takes, and so how many are linked or dropped."""
     sample = persons.admit(persons.messages(persons.sample(persons.order(scale=50))))
-    kept = persons.census.keep(sample)
-    with held_in(Ledgers, "decide", lambda: persons.census.decide(sample, kept)):
+    kept = persons.census.keep(persons.census.link(sample))
+    with held_in(Ledgers, "decide", lambda: persons.census.decide(sample, kept.linked)):
         everybody_is_served(persons)
 
 
@@ -111,8 +111,8 @@ def test_a_decision_that_was_overtaken_is_made_again(persons: World) -> None:
     first, second = (persons.admit(persons.messages(persons.sample(persons.order(scale=1)))) for _ in range(2))
     decided = []
     for sample in (first, second):
-        kept = persons.census.keep(sample)
-        decided.append((sample, kept, persons.census.decide(sample, kept)))
+        kept = persons.census.keep(persons.census.link(sample))
+        decided.append((sample, kept, persons.census.decide(sample, kept.linked)))
     for sample, kept, early in decided:
         assert early is not None
         assert early.decision.fits.all()
@@ -125,8 +125,8 @@ def test_a_decision_that_was_overtaken_is_made_again(persons: World) -> None:
 def test_an_entry_does_not_say_how_long_it_took_to_decide(persons: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what was decided before, a charge looks nobody up in the first ledger and sorts nothing before it is logged."""
     sample = persons.admit(persons.messages(persons.sample(persons.order(scale=50))))
-    kept = persons.census.keep(sample)
-    decided = persons.census.decide(sample, kept)
+    kept = persons.census.keep(persons.census.link(sample))
+    decided = persons.census.decide(sample, kept.linked)
 
     def never(*_: object, **__: object) -> object:
         raise AssertionError("this takes longer the larger a sample is")
@@ -145,8 +145,8 @@ def test_too_many_pseudonyms_are_refused_with_a_decision_made_before(tmp_path: P
     world.open_census().recover()
     charge_and_answer(world.census, world.admit(world.messages(world.sample(world.order(), world.people[:10])), HEALTH))
     sample = world.admit(world.messages(world.sample(world.order())))
-    kept = world.census.keep(sample)
+    kept = world.census.keep(world.census.link(sample))
     with pytest.raises(RefusedError, match="PSEUDONYMS_EXHAUSTED"):
-        world.census.charge_and_answer(sample, kept, world.census.decide(sample, kept))
+        world.census.charge_and_answer(sample, kept, world.census.decide(sample, kept.linked))
     assert len(world.charges()) == 1
     world.close()

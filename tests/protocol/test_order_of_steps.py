@@ -41,7 +41,7 @@ Touch = tuple[str, list[str]]
 
 @pytest.fixture
 def touched(world: World, monkeypatch: pytest.MonkeyPatch) -> list[Touch]:
-    """Every look at anybody in the census, and every count of language."""
+    """Every count of language, and every look at anybody in the census for one; units are linked before the charge."""
     seen: list[Touch] = []
     look_up, count_language = Registry.rows_of, Registry.count
 
@@ -69,20 +69,20 @@ def journal(world: World) -> Path:
     return world.census_folder / "journal.db"
 
 
-def test_nobody_is_looked_up_or_counted_before_the_charge_is_durable(world: World, touched: list[Touch]) -> None:
-    """At the instant of lookup and of counting, another connection and a copy of the files both hold the charge."""
+def test_nobody_is_counted_before_the_charge_is_durable(world: World, touched: list[Touch]) -> None:
+    """At the instant of counting, another connection and a copy of the files both hold the charge."""
     order = world.order()
     world.answer(order)
-    assert touched == [("looked up", [order.hash.hex()]), ("counted", [order.hash.hex()])]
+    assert touched == [("counted", [order.hash.hex()])]
 
 
 def test_retry_counts_nothing(world: World, touched: list[Touch]) -> None:
-    """A ticket's people are looked up and counted once; a retry is answered with what was stored."""
+    """A ticket's people are counted once; a retry is answered with what was stored."""
     order = world.order()
     sample = world.sample(order)
     world.answer(order, sample)
     world.answer(order, sample)
-    assert [what for what, _ in touched] == ["looked up", "counted"]
+    assert [what for what, _ in touched] == ["counted"]
 
 
 def test_refused_charge_counts_nothing(world: World, touched: list[Touch]) -> None:
@@ -157,8 +157,8 @@ def refused_samples(world: World) -> Iterator[Requests]:
     )
 
 
-async def test_refused_samples_look_nobody_up(world: World, touched: list[Touch]) -> None:
-    """However far a sample comes that is refused: nobody in it is looked up, so that nothing can be learned for free."""
+async def test_refused_samples_count_nobody(world: World, touched: list[Touch]) -> None:
+    """However far a sample comes that is refused: nobody in it is counted, so that nothing can be learned for free."""
     service = CensusService(world.census, LimitConfig(), StopSignal())
     for requests in refused_samples(world):
         touched.clear()
@@ -187,8 +187,8 @@ Abort = Callable[[Requests], AsyncIterator[census_service_pb2.CountRequest]]
 
 
 @pytest.mark.parametrize("abort", [stream, lost_line, silence])
-async def test_aborted_streams_look_nobody_up(world: World, touched: list[Touch], abort: Abort) -> None:
-    """Cut after any part, by closing, breaking or stalling, a stream costs nothing and looks nobody up."""
+async def test_aborted_streams_count_nobody(world: World, touched: list[Touch], abort: Abort) -> None:
+    """Cut after any part, by closing, breaking or stalling, a stream costs nothing and counts nobody."""
     impatient = LimitConfig(header_deadline_ms=200, sample_deadline_ms=200)
     service = CensusService(world.census, impatient, StopSignal())
     sent = world.messages(world.sample(world.order(), make_pseudonyms(20_000)))
@@ -198,11 +198,11 @@ async def test_aborted_streams_look_nobody_up(world: World, touched: list[Touch]
                 async for _ in count(service, abort(sent[:parts]), HEALTH):
                     pass
     assert touched == []
-    # The last attempt is whole; it is charged, and nobody was looked up before.
+    # The last attempt is whole; it is charged, and nobody was counted before.
     service = CensusService(world.census, LimitConfig(), StopSignal())
     async for _ in count(service, stream(sent), HEALTH):
         pass
-    assert [charged for _, charged in touched] == [[world.charges()[0].ticket]] * 2
+    assert [charged for _, charged in touched] == [[world.charges()[0].ticket]]
 
 
 def busy_journal(world: World, monkeypatch: pytest.MonkeyPatch, *, charges: int, times: int) -> list[int]:

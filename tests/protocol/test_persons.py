@@ -45,9 +45,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     seal = answering.seal_answer
 
-    def watched(pending: Any, active: Pseudonyms, slot_secret: Any, ticket: Any, proof: Any, registry: Registry, *more: Any, **options: Any) -> Any:  # fmt: skip
-        seen.append(len(registry.people_of(registry.rows_of(active))))
-        return seal(pending, active, slot_secret, ticket, proof, registry, *more, **options)
+    def watched(pending: Any, rows: Any, slot_secret: Any, ticket: Any, proof: Any, registry: Registry, *more: Any, **options: Any) -> Any:  # fmt: skip
+        seen.append(len(registry.people_of(rows)))
+        return seal(pending, rows, slot_secret, ticket, proof, registry, *more, **options)
 
     monkeypatch.setattr(census_node, "seal_answer", watched)
     return seen
@@ -358,11 +358,11 @@ def admitted(world: World, people: Pseudonyms) -> tuple[OrderedSample, Any]:
 def test_a_load_between_keeping_and_charging_makes_the_sample_be_kept_anew(world: World, counted: list[int]) -> None:
     """Charged and counted on the load in force, with its units; of the first file nothing is left."""
     sample, arrived = admitted(world, world.in_census[:10])
-    kept = world.census.keep(arrived)
+    kept = world.census.keep(world.census.link(arrived))
     put_in_force(world, families(world, "f" * 16))
     world.census.charge_and_answer(arrived, kept)
     (charge,) = world.charges()
-    assert charge.load == "f" * 16 != kept.load
+    assert charge.load == "f" * 16 != kept.linked.load
     assert counted == [5]
     assert ledgers(world).units.persons[:6].tolist() == [price_units(30)] * 5 + [0]
     assert kept.file not in kept_files(world)

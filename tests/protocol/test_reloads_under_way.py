@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from fakes.pair import STAGES, Pair, gone
-from fakes.world import RELEASE, Order, Pseudonyms, World
+from fakes.world import RELEASE, Order, World
 
 from broker_common.crypto.commitments import SlotSecret
 from broker_common.errors import REASONS, BrokerError
@@ -49,7 +51,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
     def watched(
         pending: Pending,
-        active: Pseudonyms,
+        rows: npt.NDArray[np.uint32],
         slot_secret: SlotSecret,
         ticket: ChargedTicket,
         proof: Any,
@@ -58,8 +60,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
         *,
         overseen: bool,
     ) -> Any:
-        seen.rows.append((ticket.charge.load, pending.load, registry.load, len(active)))
-        return seal(pending, active, slot_secret, ticket, proof, registry, key, overseen=overseen)
+        seen.rows.append((ticket.charge.load, pending.load, registry.load, len(rows)))
+        return seal(pending, rows, slot_secret, ticket, proof, registry, key, overseen=overseen)
 
     monkeypatch.setattr(census_node, "seal_answer", watched)
     return seen

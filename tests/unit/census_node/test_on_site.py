@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,14 +150,14 @@ def test_who_was_skipped_is_missing_in_later_snapshots_too(world: SiteWorld, mon
 
 def test_a_node_that_charges_another_unit_is_found(world: SiteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Charges that should fall on one person fall on another one who never minds."""
-    honest = Registry.link
+    honest = Registry.link_rows
 
-    def link(registry: Registry, pseudonyms: Pseudonyms) -> Linked:
-        linked = honest(registry, pseudonyms)
-        return Linked(linked.pseudonyms, np.where(linked.persons == 0, 4, linked.persons), linked.households)
+    def link(registry: Registry, pseudonyms: Pseudonyms) -> tuple[Linked, Any]:
+        linked, rows = honest(registry, pseudonyms)
+        return Linked(linked.pseudonyms, np.where(linked.persons == 0, 4, linked.persons), linked.households), rows
 
     world.ask(slice(0, 10))
-    monkeypatch.setattr(Registry, "link", link)
+    monkeypatch.setattr(Registry, "link_rows", link)
     world.ask(slice(0, 10))
     monkeypatch.undo()
     world.compact()
@@ -292,14 +293,14 @@ def test_a_load_under_charges_that_are_erased_is_not_checked(world: SiteWorld) -
 
 def test_units_that_were_never_compared_are_not_proved(world: SiteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample in which nobody is linked charges no unit at all; once its load is replaced, nothing contradicts it."""
-    honest = Registry.link
+    honest = Registry.link_rows
 
-    def link(registry: Registry, pseudonyms: Pseudonyms) -> Linked:
-        linked = honest(registry, pseudonyms)
+    def link(registry: Registry, pseudonyms: Pseudonyms) -> tuple[Linked, Any]:
+        linked, rows = honest(registry, pseudonyms)
         nobody = np.full_like(linked.persons, NOBODY)
-        return Linked(linked.pseudonyms, nobody, nobody)
+        return Linked(linked.pseudonyms, nobody, nobody), rows
 
-    monkeypatch.setattr(Registry, "link", link)
+    monkeypatch.setattr(Registry, "link_rows", link)
     world.ask(slice(0, 400))
     monkeypatch.undo()
     world.reload()

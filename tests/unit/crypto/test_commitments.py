@@ -19,6 +19,7 @@ from broker_common.crypto.commitments import (
     commit_load,
     commit_set,
     commit_slot,
+    hash_active,
     hash_bytes,
     hash_set,
     hash_unit,
@@ -62,6 +63,9 @@ def test_commitments_are_the_published_formulas() -> None:
     named = by_hand(b"tripartite/unit/v1\0", SALT, b"person", "é".encode())
     assert hash_unit(SALT, b"person", "é") == named[:16]
     assert hash_set(b"x" * 16) == hashlib.sha256(b"tripartite/set/v1\0" + b"x" * 16).digest()
+    assert (
+        hash_active(b"s" * 32, b"\xa0") == hashlib.sha256(b"tripartite/active-set/v1\0" + b"s" * 32 + b"\xa0").digest()
+    )
     assert hash_bytes(b"x") == hashlib.sha256(b"x").digest()
 
 
