@@ -13,7 +13,18 @@ from types import SimpleNamespace
 
 import pytest
 from fakes.links import NO_CONTEXT, count, stream
-from fakes.world import FRENCH, HEALTH, OTHER_RESEARCHER, OWNER, RESEARCHER, Order, World, make_policy, make_pseudonyms
+from fakes.world import (
+    FRENCH,
+    HEALTH,
+    OTHER_RESEARCHER,
+    OWNER,
+    RESEARCHER,
+    Order,
+    Pseudonyms,
+    World,
+    make_policy,
+    make_pseudonyms,
+)
 from google.protobuf.message import Message
 from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sample_pb2, ticket_pb2
 
@@ -323,9 +334,9 @@ async def test_sample_that_outlasts_the_delay_waits_for_a_tick(
     service = CensusService(ticking.census, PATIENT, stop)
     add_frame = Admission.add_frame
 
-    def slowly(admission: Admission, frame: sample_pb2.SampleFrame) -> None:
+    def slowly(admission: Admission, frame: sample_pb2.SampleFrame) -> Pseudonyms:
         ticking.clock.advance(3 * TICK_MS + 17)
-        add_frame(admission, frame)
+        return add_frame(admission, frame)
 
     monkeypatch.setattr(Admission, "add_frame", slowly)
     good = ticking.messages(ticking.sample(ticking.order()))

@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,7 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import revoke
 from broker_common.tlog.entries import Forwarded
 from census_node.config import LimitConfig as CensusLimits
+from census_node.node import CensusNode
 from census_node.samples import SampleFolder
 from census_node.service import CensusService
 from health_node.config import LimitConfig
@@ -767,8 +768,14 @@ async def test_sample_that_the_census_node_lost_stops_nobody(parties: Parties, m
         wiped.append(name)
         raise InternalError("SAMPLE_LOST", samples=samples.path.name)
 
+    charge = CensusNode._charge
+
+    def charged_before_a_start(node: CensusNode, *arguments: Any) -> None:
+        charge(node, *arguments)
+
     link.scripts.append(link.honestly)
     with monkeypatch.context() as patch:
+        patch.setattr(CensusNode, "_charge", charged_before_a_start)
         patch.setattr(SampleFolder, "read", lost)
         error = await failure(parties.health(link), order)
     assert (error.code, error.details["reason"]) == ("PEER_FAILED", "SAMPLE_LOST")

@@ -88,10 +88,10 @@ async def ask_while(
 
     answer = census_node.CensusNode.answer
 
-    def loaded_before_the_answer(node: census_node.CensusNode, ticket_hash: str) -> None:
+    def loaded_before_the_answer(node: census_node.CensusNode, ticket_hash: str, rows: Any = None) -> None:
         if stage == "not answered yet":
             once()
-        answer(node, ticket_hash)
+        answer(node, ticket_hash, rows)
 
     monkeypatch.setattr(census_node.CensusNode, "answer", loaded_before_the_answer)
     names = {"accepted": "call"}

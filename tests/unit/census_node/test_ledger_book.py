@@ -535,7 +535,7 @@ def test_a_load_between_keeping_and_charging_is_noticed(world: LedgerWorld) -> N
     with pytest.raises(LoadReplacedError):
         charge(world.node.journal, world.node.book, sample, kept, world.randomness)
     world.verify()
-    assert charge(world.node.journal, world.node.book, sample, world.keep({0, 5}), world.randomness)
+    assert charge(world.node.journal, world.node.book, sample, world.keep({0, 5}), world.randomness) is not None
     world.oracle.charge({0, 5}, price_units(30), world.rules, world.units)
     world.verify()
 
