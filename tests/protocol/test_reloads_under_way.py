@@ -37,6 +37,11 @@ AFTER_THE_CHARGE = ["not answered yet", "charged", "released", "said released"]
 STAGES_OF_LIFE = BEFORE_THE_CHARGE + AFTER_THE_CHARGE
 
 
+def linked(people: int) -> int:
+    """How many of a world's people the census agency knows: three of four."""
+    return -(-3 * people // 4)
+
+
 @dataclass
 class Counted:
     """What answers were counted on: load of the charge, of the pending row, of the registry, and how many people."""
@@ -133,7 +138,7 @@ async def test_registry_that_is_replaced_on_the_way(
     pair.verify(order, answered=not refused)
     pair.verify_nothing_held()
     charged_on = before if stage in AFTER_THE_CHARGE else after
-    assert counted.rows == ([] if refused else [(charged_on, charged_on, charged_on, PEOPLE)])
+    assert counted.rows == ([] if refused else [(charged_on, charged_on, charged_on, linked(PEOPLE))])
     verify_files(world)
     if release == RELEASE:
         await pair.verify_usable()
@@ -155,10 +160,10 @@ async def test_people_who_are_replaced_on_the_way(
     pair.verify_nothing_held()
     (submitted,) = [entry.event for entry in world.health_entries() if isinstance(entry.event, Submitted)]
     assert (submitted.load == before) == (stage != "quoted")
-    assert [row[3] for row in counted.rows] == [PEOPLE if stage != "quoted" else OTHER_PEOPLE]
+    assert [row[3] for row in counted.rows] == [linked(PEOPLE if stage != "quoted" else OTHER_PEOPLE)]
     verify_files(world)
     await pair.verify_usable()
-    assert counted.rows[-1][3] == OTHER_PEOPLE
+    assert counted.rows[-1][3] == linked(OTHER_PEOPLE)
 
 
 @pytest.mark.parametrize("point", ["frame 1", "charged"])
@@ -176,7 +181,7 @@ async def test_both_agencies_reload_and_the_line_is_lost(
     order, outcome = await ask_while(pair, monkeypatch, point, load_and_lose)
     assert outcome == STAGES
     pair.verify(order, answered=True)
-    assert [row[3] for row in counted.rows] == [PEOPLE]
+    assert [row[3] for row in counted.rows] == [linked(PEOPLE)]
     assert (counted.rows[0][2] == before) == (point == "charged")
     verify_files(world)
 
@@ -219,7 +224,7 @@ async def test_sample_is_drawn_from_its_own_people_after_reloads_and_a_crash(
     assert len(list((world.health_folder / "people").glob("*"))) == 2
     await pair.restart_health()
     await pair.settle()
-    assert [row[3] for row in counted.rows] == [PEOPLE]
+    assert [row[3] for row in counted.rows] == [linked(PEOPLE)]
     pair.verify(order, answered=True)
     verify_files(world)
 
