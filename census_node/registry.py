@@ -98,7 +98,8 @@ class Registry:
     def rows_of(self, pseudonyms: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
         """The rows of those of the (n, 16) pseudonyms that are in the registry, in the order given."""
         rows = self.find(pseudonyms)
-        return rows[rows != NOBODY]
+        linked: npt.NDArray[np.uint32] = rows[rows != NOBODY]
+        return linked
 
     def link(self, pseudonyms: npt.NDArray[np.uint8]) -> Linked:
         """A sample with the units of its pseudonyms."""
@@ -179,7 +180,8 @@ class Registry:
 
 def _or_nobody(numbers: npt.NDArray[np.uint32], is_nobody: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
     """These numbers, and `NOBODY`, which has every bit, where there is nobody. Without a choice for each of them."""
-    return numbers | (-is_nobody.view(np.int8)).astype(np.uint32)
+    nobody: npt.NDArray[np.uint32] = (-is_nobody.view(np.int8)).astype(np.uint32)
+    return numbers | nobody
 
 
 def _has_others(persons: npt.NDArray[np.uint32], person_count: int) -> npt.NDArray[np.bool_]:
