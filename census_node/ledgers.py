@@ -106,11 +106,15 @@ class Ledgers:
     # Another one after every change; none while one is under way, when somebody may be deciding on half of it.
     _state: object | None = field(default_factory=object, init=False, repr=False, compare=False)
 
-    def decide(self, sample: Linked, room: Room) -> Decision:
-        """Who fits; one path for everybody, linked or not."""
+    def decide(self, sample: Linked, room: Room, standing: Standing | None = None) -> Decision:
+        """Who fits; one path for everybody, linked or not.
+
+        `standing` is where they stand in the first ledger, if that was looked up before.
+        """
         state, persons = self._state, None
-        standing = self.submitted.standing(sample.pseudonyms)
-        fits = within(standing.units, room.price, room.most)
+        if standing is None or not self.submitted.is_current(standing):
+            standing = self.submitted.locate(sample.pseudonyms)
+        fits = within(self.submitted.units_at(standing), room.price, room.most)
         linked = fits & (sample.persons != NOBODY)
         if room.unit == "person":
             persons = self.units.of_persons(sample.persons)

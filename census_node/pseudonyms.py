@@ -13,7 +13,7 @@ columns are left where they are, in memory or in a file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -63,20 +63,28 @@ class Index:
 
         Fastest where the wanted ones ascend.
         """
-        return self._search(high, low, self._low_steps if self.longest_run > 1 else [])
+        return self._search(len(high), _chunks(high, low), self._low_steps if self.longest_run > 1 else [])
+
+    def find(self, pseudonyms: npt.NDArray[np.uint8]) -> tuple[Places, Found]:
+        """The same for an (n, 16) array."""
+        chunks = (halves_of(pseudonyms[start : start + _CHUNK]) for start in range(0, len(pseudonyms), _CHUNK))
+        return self._search(len(pseudonyms), chunks, self._low_steps if self.longest_run > 1 else [])
 
     def places(self, high: Halves, low: Halves) -> Places:
-        """Before how many rows' end each wanted pseudonym stands, or would stand: its place in ascending order."""
-        return np.minimum(self._search(high, low, self._low_steps)[0], self.size)
+        """How many are before each wanted pseudonym, which is where it would have to be put."""
+        return np.minimum(self._search(len(high), _chunks(high, low), self._low_steps)[0], self.size)
 
-    def _search(self, high: Halves, low: Halves, low_steps: list[int]) -> tuple[Places, Found]:
-        places, found = np.zeros(len(high), np.intp), np.zeros(len(high), np.bool_)
+    def _search(
+        self, count: int, chunks: Iterable[tuple[Halves, Halves]], low_steps: list[int]
+    ) -> tuple[Places, Found]:
         if not self.size:
-            return places, found
-        scratch = _Scratch(min(len(high), _CHUNK))
-        for start in range(0, len(high), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            self._search_chunk(high[part], low[part], low_steps, places[part], found[part], scratch)
+            return np.zeros(count, np.intp), np.zeros(count, np.bool_)
+        places, found = np.empty(count, np.intp), np.empty(count, np.bool_)
+        scratch, start = _Scratch(min(count, _CHUNK)), 0
+        for high, low in chunks:
+            part = slice(start, start + len(high))
+            self._search_chunk(high, low, low_steps, places[part], found[part], scratch)
+            start += len(high)
         return places, found
 
     def _search_chunk(
@@ -106,6 +114,12 @@ class Index:
         np.take(self.low, at, out=halves, mode="clip")
         np.equal(halves, low, out=is_same)
         found &= is_same
+
+
+def _chunks(high: Halves, low: Halves) -> Iterator[tuple[Halves, Halves]]:
+    for start in range(0, len(high), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        yield high[part], low[part]
 
 
 class _Scratch:

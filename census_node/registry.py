@@ -24,7 +24,7 @@ from broker_common.values import ExactCount
 from census_node.columns import reading_columns, write_columns
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.linked import NOBODY, Linked
-from census_node.pseudonyms import Index, halves_of
+from census_node.pseudonyms import Index
 from census_node.units import Cards, Names, stored_counts
 
 __all__ = ["NO_VALUE", "Registry"]
@@ -80,7 +80,7 @@ class Registry:
 
         SECURITY: whoever is not found takes as long as whoever is.
         """
-        places, found = self._index.locate(*halves_of(pseudonyms))
+        places, found = self._index.find(pseudonyms)
         return _or_nobody(places.astype(np.uint32), ~found)
 
     def units_at(self, rows: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:

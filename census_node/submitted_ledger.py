@@ -12,6 +12,7 @@ their directory for each pseudonym, until the next snapshot takes them over.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,11 +67,25 @@ class _Run:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Standing:
-    """What each of a sample was charged, 0 for one that never was, and where that stands as long as the runs are these."""
+    """Where the pseudonyms of a sample, or of a part of it, stand as long as the runs are these.
 
-    units: Units
+    In each run the place of each of them, and whether it is there.
+    """
+
     runs: tuple[_Run, ...]
     places: tuple[tuple[Places, Found], ...]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Standing]) -> Standing | None:
+        """Of a whole sample whose parts were looked up one after the other; None if there are other runs since, or no parts."""
+        if not parts or any(part.runs is not parts[0].runs for part in parts):
+            return None
+        of_runs = zip(*(part.places for part in parts), strict=True)
+        places = tuple(
+            (np.concatenate([at for at, _ in of_run]), np.concatenate([found for _, found in of_run]))
+            for of_run in of_runs
+        )
+        return cls(parts[0].runs, places)
 
 
 class SubmittedLedger:
@@ -90,21 +105,30 @@ class SubmittedLedger:
         """How many of them since the last snapshot."""
         return self.size - self._runs[0].size
 
-    def standing(self, pseudonyms: Pseudonyms) -> Standing:
-        """What these distinct pseudonyms were charged so far."""
-        high, low = halves_of(pseudonyms)
-        runs, units, places = self._runs, np.zeros(len(high), np.uint32), []
-        for run in runs:
-            at, found = run.index.locate(high, low)
-            places.append((at, found))
-            if run.size:
-                # Nobody is in two runs.
-                units += np.take(run.units, at, mode="clip") * found
-        return Standing(units, runs, tuple(places))
+    def locate(self, pseudonyms: Pseudonyms) -> Standing:
+        """Where these pseudonyms stand. Needs no lock."""
+        runs = self._runs
+        return Standing(runs, tuple(run.index.find(pseudonyms) for run in runs))
+
+    def is_current(self, standing: Standing) -> bool:
+        """Whether that is where they stand now."""
+        return standing.runs is self._runs
 
     def units_of(self, pseudonyms: Pseudonyms) -> Units:
         """What each of them was charged; 0 for one that never was."""
-        return self.standing(pseudonyms).units
+        return self.units_at(self.locate(pseudonyms))
+
+    @staticmethod
+    def units_at(standing: Standing) -> Units:
+        """What each of those who stand there was charged; 0 for one that never was."""
+        units = np.zeros(len(standing.places[0][0]), np.uint32)
+        for run, (at, found) in zip(standing.runs, standing.places, strict=True):
+            if run.size:
+                charged = np.take(run.units, at, mode="clip")
+                # Nobody is in two runs. Every bit of what was charged to those who are in this one, without a choice for each.
+                charged &= (-found.view(np.int8)).astype(np.uint32)
+                units |= charged
+        return units
 
     def charge(
         self, pseudonyms: Pseudonyms, price: int, fits: Found | None = None, standing: Standing | None = None
@@ -113,8 +137,8 @@ class SubmittedLedger:
 
         `standing` is where they stand, if that is known; it is of no use once there are other runs.
         """
-        if standing is None or standing.runs is not self._runs:
-            standing = self.standing(pseudonyms)
+        if standing is None or not self.is_current(standing):
+            standing = self.locate(pseudonyms)
         first_time = np.ones(len(pseudonyms), np.bool_) if fits is None else fits.copy()
         for run, (at, found) in zip(standing.runs, standing.places, strict=True):
             charged = found if fits is None else found & fits
@@ -122,7 +146,7 @@ class SubmittedLedger:
             first_time &= ~found
         new = int(np.count_nonzero(first_time))
         if new:
-            high, low = halves_of(pseudonyms[first_time])
+            high, low = halves_of(pseudonyms if new == len(pseudonyms) else pseudonyms[first_time])
             self._insert(_Run.of(Column(high, low, np.full(new, price, np.uint32))))
         return new
 

@@ -48,7 +48,7 @@ class _Homes:
     """
 
     households: Numbers
-    members: npt.NDArray[np.int64]
+    members: Numbers
 
 
 class UnitLedger:
@@ -84,8 +84,8 @@ class UnitLedger:
         `room` is what a unit may be charged in all, this answer included. What is said of other cards means nothing.
         """
         homes = _by_household(wanted)
-        places = np.minimum(homes.households, len(self.households))
-        charged = self._households[places] + homes.members * price
+        places = _places(self._households, homes.households)
+        charged = self._households[places] + homes.members * np.int64(price)
         fits = np.empty(len(self._households), np.bool_)
         # The last card of each household stays, which comes with all its people.
         fits[places] = charged <= room
@@ -97,10 +97,10 @@ class UnitLedger:
         # Whoever has several cards has the same charge before and after at each of them.
         after = np.minimum(before, np.uint32(_MOST - price)) + np.uint32(price)
         persons = _or_other(wanted.persons, wanted.chosen, np.uint32(_MOST))
-        np.put(self._persons, persons, after, mode="clip")
+        self._persons[_places(self._persons, persons)] = after
         homes = _by_household(wanted)
-        places = np.minimum(homes.households, len(self.households))
-        charged = np.minimum(self._households[places] + homes.members * price, _MOST).astype(np.uint32)
+        places = _places(self._households, homes.households)
+        charged = np.minimum(self._households[places] + homes.members * np.int64(price), _MOST).astype(np.uint32)
         # The last card of each household stays, which comes with all its people.
         self._households[places] = charged
 
@@ -132,9 +132,14 @@ def _by_household(wanted: Wanted) -> _Homes:
     cards |= _or_other(wanted.persons, wanted.chosen, nobody)
     cards.sort()
     households = (cards >> _HALF).astype(np.uint32)
-    people = np.cumsum(_is_other(cards), dtype=np.int64)
-    before = np.maximum.accumulate(_is_other(households) * (people - 1))
+    people = np.cumsum(_is_other(cards), dtype=np.uint32)
+    before = np.maximum.accumulate(_is_other(households) * (people - np.uint32(1)))
     return _Homes(households, people - before)
+
+
+def _places(units: Numbers, numbers: Numbers) -> npt.NDArray[np.intp]:
+    """Where numbers stand; those that no unit has, in nobody's place."""
+    return np.minimum(numbers, np.uint32(len(units) - 1)).astype(np.intp)
 
 
 def _is_other(ascending: npt.NDArray[np.unsignedinteger]) -> Chosen:

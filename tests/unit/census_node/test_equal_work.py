@@ -38,7 +38,7 @@ def test_sorting_and_looking_up_are_of_the_whole_sample(monkeypatch: pytest.Monk
     """In a charge that decides, counts households and applies: the same operations on as many numbers in every world."""
     steps: dict[str, list[tuple[str, int]]] = {}
     doing: list[tuple[str, int]] = []
-    for name in ("take", "put", "minimum", "cumsum", "not_equal"):
+    for name in ("take", "minimum", "cumsum", "not_equal"):
         original = getattr(np, name)
 
         def counted(*arguments: Any, _name: str = name, _original: Any = original, **named: Any) -> Any:
