@@ -161,7 +161,7 @@ def _decided(
     ledgers: Ledgers, version: int, room: Room, sample: AdmittedSample, linked: LinkedSample, randomness: Randomness
 ) -> Decided:
     # SECURITY: whoever does not fit is dropped without a word. From here on nothing depends on how many that are.
-    decision = ledgers.decide(linked.units, room)
+    decision = ledgers.decide(linked.units, room, linked.standing)
     fits, active = decision.bits
     salt = randomness(SALT_BYTES)
     return Decided(

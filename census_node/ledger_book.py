@@ -33,6 +33,7 @@ from census_node.linked import Linked
 from census_node.outbox import Outbox
 from census_node.samples import SampleFolder
 from census_node.snapshots import SnapshotFolder
+from census_node.submitted_ledger import SubmittedLedger
 from census_node.units import Carry
 
 __all__ = ["LedgerBook", "verify_sample"]
@@ -89,6 +90,14 @@ class LedgerBook:
         """
         self._catch_up(LedgerSteps(db), state.tickets)
         return self._ledgers
+
+    @property
+    def submitted(self) -> SubmittedLedger:
+        """The first ledger as it is in memory: where the pseudonyms of a sample stand may be looked up before it is whole.
+
+        Whoever decides then finds out whether it holds still. Needs no lock.
+        """
+        return self._ledgers.submitted
 
     @property
     def version(self) -> int:

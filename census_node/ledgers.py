@@ -23,16 +23,14 @@ from broker_common.crypto.linkage import LinkageKey
 from broker_common.privacy.policy import Unit
 from broker_common.storage.relinking import rekey
 from census_node.linked import NOBODY, Linked
-from census_node.submitted_ledger import Column, SubmittedLedger
-from census_node.unit_ledger import Numbers, UnitLedger
+from census_node.submitted_ledger import Column, Standing, SubmittedLedger
+from census_node.unit_ledger import Numbers, UnitLedger, Wanted, within
 from census_node.units import Carry
 
 __all__ = ["EMPTY_DIGEST", "Decision", "Ledgers", "Room", "digest_after"]
 
 Pseudonyms = npt.NDArray[np.uint8]
 Chosen = npt.NDArray[np.bool_]
-# Shuffles numbers below a power of two.
-_ODD = np.uint64(0x9E3779B1)
 # Of ledgers that nothing has happened to.
 EMPTY_DIGEST = bytes(32)
 
@@ -48,15 +46,22 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """What deciding has found, of use to whoever applies the decision while the ledgers are as they were."""
+
+    state: object
+    standing: Standing
+    # What the persons of the sample were charged, where that was asked for.
+    persons: Numbers | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Decision:
     """Who of a sample is charged in the first ledger, and who of them is counted, in the order of the sample."""
 
     fits: Chosen
     active: Chosen
-
-    def counted(self, pseudonyms: Pseudonyms) -> bytes:
-        """Those of a sample that are counted where they are linked, one after the other."""
-        return np.ascontiguousarray(pseudonyms[self.active]).tobytes()
+    seen: _Seen | None = field(default=None, repr=False)
 
     @property
     def bits(self) -> tuple[bytes, bytes]:
@@ -71,7 +76,8 @@ class Decision:
             len(each) != size or len(bits) != -(-size // 8) for each, bits in zip(chosen, (fits, active), strict=True)
         ):
             raise ValueError("there are bits for another sample")
-        return cls(*chosen)
+        fits_then, active_then = chosen
+        return cls(fits_then, active_then)
 
 
 def digest_after(before: bytes, kind: str, *parts: bytes) -> bytes:
@@ -85,7 +91,7 @@ def digest_after(before: bytes, kind: str, *parts: bytes) -> bytes:
 
 @dataclass(slots=True)
 class Ledgers:
-    """Both ledgers. Not thread-safe: whoever decides and applies holds a lock in between."""
+    """Both ledgers. Whoever applies holds a lock; whoever decides meanwhile decides on some of it (`LedgerBook.version`)."""
 
     submitted: SubmittedLedger = field(default_factory=SubmittedLedger)
     units: UnitLedger = field(default_factory=UnitLedger)
@@ -93,26 +99,50 @@ class Ledgers:
     introduced: dict[str, int] = field(default_factory=dict)
     digest: bytes = EMPTY_DIGEST
 
-    def decide(self, sample: Linked, room: Room) -> Decision:
-        """Who fits; one path for everybody, linked or not."""
-        fits = self.submitted.units_of(sample.pseudonyms).astype(np.int64) + room.price <= room.most
+    # Another one after every change; none while one is under way, when somebody may be deciding on half of it.
+    _state: object | None = field(default_factory=object, init=False, repr=False, compare=False)
+
+    def decide(self, sample: Linked, room: Room, standing: Standing | None = None) -> Decision:
+        """Who fits; one path for everybody, linked or not.
+
+        `standing` is where they stand in the first ledger, if that was looked up before.
+        """
+        state, persons = self._state, None
+        if standing is None or not self.submitted.is_current(standing):
+            standing = self.submitted.locate(sample.pseudonyms)
+        fits = within(self.submitted.units_at(standing), room.price, room.most)
         linked = fits & (sample.persons != NOBODY)
-        fitting = self.units.fitting(*_units_of(sample, linked), price=room.price, room=room.most, unit=room.unit)
-        return Decision(fits, fits & (fitting | ~linked))
+        if room.unit == "person":
+            persons = self.units.of_persons(sample.persons)
+            fitting = within(persons, room.price, room.most)
+        else:
+            wanted = Wanted(sample.persons, sample.households, linked)
+            fitting = self.units.fitting_households(wanted, price=room.price, room=room.most)
+        seen = None if state is None else _Seen(state, standing, persons)
+        return Decision(fits, fits & (fitting | ~linked), seen)
 
     def apply(self, sample: Linked, decision: Decision, *, price: int, organisation: str, digest: bytes) -> None:
         """Charge what was decided. `digest` names the history that ends with it."""
-        new = self.submitted.charge(sample.pseudonyms[decision.fits], price)
+        seen = decision.seen
+        if seen is None or seen.state is not self._state:
+            # Charges have changed since: what was found then is not to be put back.
+            seen = None
+        standing, persons = (None, None) if seen is None else (seen.standing, seen.persons)
+        self._state = None
+        new = self.submitted.charge(sample.pseudonyms, price, decision.fits, standing)
         self.introduced[organisation] = self.introduced.get(organisation, 0) + new
         counted = decision.active & (sample.persons != NOBODY)
-        self.units.charge(self.units.charge_of(*_units_of(sample, counted)), price)
+        self.units.charge(Wanted(sample.persons, sample.households, counted), price, persons)
         self.digest = digest
+        self._state = object()
 
     def take_over(self, carry: Carry) -> None:
         """A load was put in force: whose units' charges come along with the cards."""
+        self._state = None
         self.units.grow(carry.person_count, carry.household_count)
         self.units.take_over("person", carry.person_to, carry.person_from)
         self.units.take_over("household", carry.household_to, carry.household_from)
+        self._state = object()
 
     def relinked(self, keys: Sequence[LinkageKey]) -> Ledgers:
         """The same charges under the pseudonyms of the next linkage keys; census units know no pseudonym."""
@@ -123,21 +153,5 @@ class Ledgers:
 
     def frozen(self) -> Ledgers:
         """These ledgers as they are now, whatever is charged meanwhile."""
-        units = UnitLedger(self.units.persons.copy(), self.units.households.copy())
+        units = UnitLedger(self.units.persons, self.units.households)
         return Ledgers(self.submitted.frozen(), units, dict(self.introduced), self.digest)
-
-
-def _units_of(sample: Linked, chosen: Chosen) -> tuple[Numbers, Numbers]:
-    """Person and household of everybody in a sample; those who are not chosen have numbers that nobody has.
-
-    SECURITY: what is done with them takes as long as for anybody else. Left out, how long a sample takes would tell how many of
-    it are linked and how many were dropped. In no order, as the others are: sorting takes less long for what is sorted.
-    """
-    bits = len(sample.persons).bit_length()
-    spread = np.arange(len(sample.persons), dtype=np.uint64)
-    for _ in range(2):
-        # Each step takes numbers of so many bits to others, no two to one.
-        spread = spread * _ODD % np.uint64(1 << bits)
-        spread ^= spread >> np.uint64((bits + 1) // 2)
-    nobody = (np.uint64(NOBODY) - spread).astype(np.uint32)
-    return np.where(chosen, sample.persons, nobody), np.where(chosen, sample.households, nobody)

@@ -235,7 +235,7 @@ class CensusNode:
         """What a sample is linked with, as it comes, on the load that is in force now."""
         with self.journal.reading() as state:
             load, commitments = state.load, state.commitments
-        return Linking(self._registry_of(load, commitments))
+        return Linking(self._registry_of(load, commitments), self.book.submitted)
 
     def link(self, sample: AdmittedSample) -> LinkedSample:
         """A whole sample, linked on the load that is in force now."""

@@ -23,8 +23,8 @@ from broker_common.storage.relinking import Rekeyed
 from broker_common.values import ExactCount
 from census_node.columns import reading_columns, write_columns
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.linked import NOBODY, Linked
-from census_node.pseudonyms import halves_of, locate, longest_run
+from census_node.linked import NOBODY
+from census_node.pseudonyms import Index
 from census_node.units import Cards, Names, stored_counts
 
 __all__ = ["NO_VALUE", "Registry"]
@@ -32,6 +32,7 @@ __all__ = ["NO_VALUE", "Registry"]
 # The byte of a person who gave no answer: counted in `all`, in no value.
 NO_VALUE = 255
 _VALUE = np.dtype(np.uint8)
+_HALF = np.uint64(32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,16 +47,15 @@ class Registry:
     households: npt.NDArray[np.uint32]
     person_count: int
     household_count: int
-    # Most rows that share the first half of their pseudonym; 1 unless the registry is very large.
-    longest_run: int = field(init=False)
     # Whether anybody has more than one row.
     several_cards: bool = field(init=False)
     # Of each row, whether its person has others; empty if nobody has.
     _has_others: npt.NDArray[np.bool_] = field(init=False, repr=False)
+    _index: Index = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         has_others = _has_others(self.persons, self.person_count)
-        object.__setattr__(self, "longest_run", longest_run(self.high))
+        object.__setattr__(self, "_index", Index(self.high, self.low))
         object.__setattr__(self, "several_cards", len(has_others) > 0)
         object.__setattr__(self, "_has_others", has_others)
 
@@ -68,24 +68,38 @@ class Registry:
         """The cards alone."""
         return Cards(self.high, self.low, self.persons, self.households)
 
-    def rows_of(self, pseudonyms: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
-        """The rows of those of the (n, 16) pseudonyms that are in the registry, in the order given."""
-        places, found = locate(self.high, self.low, self.longest_run, *halves_of(pseudonyms))
-        linked: npt.NDArray[np.uint32] = places[found].astype(np.uint32)
-        return linked
+    @property
+    def longest_run(self) -> int:
+        """Most rows that share the first half of their pseudonym; 1 unless the registry is very large."""
+        return self._index.longest_run
 
-    def link_rows(self, pseudonyms: npt.NDArray[np.uint8]) -> tuple[Linked, npt.NDArray[np.uint32]]:
-        """A sample with the units of its pseudonyms, and their rows; `NOBODY` for whoever is not found.
+    def find(self, pseudonyms: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
+        """The row of each of the (n, 16) pseudonyms; `NOBODY` for one that is not in the registry.
+
+        A sample's rows are those of its frames, one frame's after the other's.
 
         SECURITY: whoever is not found takes as long as whoever is.
         """
-        places, found = locate(self.high, self.low, self.longest_run, *halves_of(pseudonyms))
+        places, found = self._index.find(pseudonyms)
+        return _or_nobody(places.astype(np.uint32), ~found)
+
+    def units_at(self, rows: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+        """Person and household of each of these rows; `NOBODY` is nobody's.
+
+        SECURITY: takes as long for nobody's as for anybody's.
+        """
+        return self._units_at(self.persons, rows), self._units_at(self.households, rows)
+
+    def _units_at(self, units: npt.NDArray[np.uint32], rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
         if not self.size:
-            nobody = np.full(len(found), NOBODY, np.uint32)
-            return Linked(pseudonyms, nobody, nobody), nobody
-        at = np.minimum(places, self.size - 1)
-        persons, households = (np.where(found, of[at], np.uint32(NOBODY)) for of in (self.persons, self.households))
-        return Linked(pseudonyms, persons, households), np.where(found, at, NOBODY).astype(np.uint32)
+            return np.full(len(rows), NOBODY, np.uint32)
+        return _or_nobody(np.take(units, rows, mode="clip"), rows == NOBODY)
+
+    def rows_of(self, pseudonyms: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
+        """The rows of those of the (n, 16) pseudonyms that are in the registry, in the order given."""
+        rows = self.find(pseudonyms)
+        linked: npt.NDArray[np.uint32] = rows[rows != NOBODY]
+        return linked
 
     def people_of(self, rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
         """One of the given rows for each person who has any of them; which of several does not matter, see above.
@@ -96,8 +110,11 @@ class Registry:
             return rows
         has_others = self._has_others[rows]
         shared = rows[has_others]
-        _, first = np.unique(self.persons[shared], return_index=True)
-        return np.concatenate([rows[~has_others], shared[first]])
+        pairs = self.persons[shared].astype(np.uint64) << _HALF | shared
+        pairs.sort()
+        is_first = np.ones(len(pairs), np.bool_)
+        np.not_equal(pairs[1:] >> _HALF, pairs[:-1] >> _HALF, out=is_first[1:])
+        return np.concatenate([rows[~has_others], pairs[is_first].astype(np.uint32)])
 
     def count(self, people: npt.NDArray[np.uint32], question: Question) -> ExactCount:
         """How many of `people`, one row for each (`people_of`), the question is about.
@@ -155,6 +172,12 @@ class Registry:
             cards = Cards.of_columns(stored)
             columns = {name: stored.column(name, _VALUE, cards.size) for name in CENSUS_DICTIONARY.names}
             return cls(load, cards.high, cards.low, columns, cards.persons, cards.households, *stored_counts(stored))
+
+
+def _or_nobody(numbers: npt.NDArray[np.uint32], is_nobody: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+    """These numbers, and `NOBODY`, which has every bit, where there is nobody. Without a choice for each of them."""
+    nobody: npt.NDArray[np.uint32] = (-is_nobody.view(np.int8)).astype(np.uint32)
+    return numbers | nobody
 
 
 def _has_others(persons: npt.NDArray[np.uint32], person_count: int) -> npt.NDArray[np.bool_]:

@@ -83,7 +83,7 @@ class SnapshotFolder:
             _, high, low, submitted, persons, households, introduced = _mapped(file)
         return Ledgers(
             SubmittedLedger(Column(high, low, np.array(submitted))),
-            UnitLedger(np.array(persons), np.array(households)),
+            UnitLedger(persons, households),
             msgspec.json.decode(introduced.tobytes(), type=dict[str, int]),
         )
 
@@ -146,6 +146,6 @@ def _mapped(file: BinaryIO) -> list[npt.NDArray[Any]]:
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
         start = file.tell()
         # An empty region cannot be mapped.
-        arrays.append(np.memmap(file, dtype, "r", start, shape) if shape[0] else np.empty(0, dtype))
+        arrays.append(np.asarray(np.memmap(file, dtype, "r", start, shape)) if shape[0] else np.empty(0, dtype))
         file.seek(start + shape[0] * dtype.itemsize)
     return arrays

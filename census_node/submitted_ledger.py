@@ -3,23 +3,29 @@
 SECURITY: decided from the submitted set alone. Nothing of the registry is known in this module, so that neither a drop nor
 the time it takes nor the space it needs can tell who is in the census.
 
-Layout. `_kept` is what a snapshot left, its pseudonyms mapped from the file and only its charges in memory: 4 bytes for
-each. `_new` is who was submitted for the first time since. Both ascend by pseudonym, and nobody is in both.
+Layout. Runs of ascending pseudonyms with a charge each; nobody is in two. The first run is what a snapshot left: its
+pseudonyms are mapped from the file, in memory are 4 bytes for each and its directory (`pseudonyms`). Whoever is submitted for
+the first time after it comes in a run with those of the same sample; of four such runs the two smallest become one, so that a
+small sample never moves what large ones brought, and a search never goes through more than four runs. These have 20 bytes and
+their directory for each pseudonym, until the next snapshot takes them over.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from census_node.pseudonyms import Halves, halves_of, locate, longest_run
+from census_node.pseudonyms import Found, Halves, Index, Places, halves_of
 
-__all__ = ["Column", "SubmittedLedger"]
+__all__ = ["Column", "Standing", "SubmittedLedger"]
 
 Pseudonyms = npt.NDArray[np.uint8]
 Units = npt.NDArray[np.uint32]
+# Runs of those who came after the snapshot.
+_MOST_NEW_RUNS = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,72 +40,148 @@ class Column:
     def empty(cls) -> Column:
         return cls(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.uint32))
 
-    def copy(self) -> Column:
-        """The same people with charges of its own."""
-        return Column(self.high, self.low, self.units.copy())
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """A column that can be searched."""
+
+    index: Index
+    units: Units
+
+    @classmethod
+    def of(cls, column: Column) -> _Run:
+        return cls(Index(column.high, column.low), column.units)
+
+    @property
+    def column(self) -> Column:
+        return Column(self.index.high, self.index.low, self.units)
+
+    @property
+    def size(self) -> int:
+        return self.index.size
+
+    def copy(self) -> _Run:
+        """The same people with charges of their own."""
+        return _Run(self.index, self.units.copy())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """Where the pseudonyms of a sample, or of a part of it, stand as long as the runs are these.
+
+    In each run the place of each of them, and whether it is there.
+    """
+
+    runs: tuple[_Run, ...]
+    places: tuple[tuple[Places, Found], ...]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Standing]) -> Standing | None:
+        """Of a whole sample whose parts were looked up one after the other; None if there are other runs since, or no parts."""
+        if not parts or any(part.runs is not parts[0].runs for part in parts):
+            return None
+        of_runs = zip(*(part.places for part in parts), strict=True)
+        places = tuple(
+            (np.concatenate([at for at, _ in of_run]), np.concatenate([found for _, found in of_run]))
+            for of_run in of_runs
+        )
+        return cls(parts[0].runs, places)
 
 
 class SubmittedLedger:
     """Charges by submitted pseudonym. Nothing lowers one."""
 
-    def __init__(self, kept: Column | None = None, new: Column | None = None) -> None:
-        self._kept = Column.empty() if kept is None else kept
-        self._new = Column.empty() if new is None else new
-        self._kept_run = longest_run(self._kept.high)
-        self._new_run = longest_run(self._new.high)
+    def __init__(self, kept: Column | None = None) -> None:
+        # Replaced as a whole, since somebody may be searching; the first is what was kept, empty or not.
+        self._runs: tuple[_Run, ...] = (_Run.of(Column.empty() if kept is None else kept),)
 
     @property
     def size(self) -> int:
         """How many pseudonyms were ever charged."""
-        return len(self._kept.high) + len(self._new.high)
+        return sum(run.size for run in self._runs)
 
     @property
     def new_size(self) -> int:
         """How many of them since the last snapshot."""
-        return len(self._new.high)
+        return self.size - self._runs[0].size
+
+    def locate(self, pseudonyms: Pseudonyms) -> Standing:
+        """Where these pseudonyms stand. Needs no lock."""
+        runs = self._runs
+        return Standing(runs, tuple(run.index.find(pseudonyms) for run in runs))
+
+    def is_current(self, standing: Standing) -> bool:
+        """Whether that is where they stand now."""
+        return standing.runs is self._runs
 
     def units_of(self, pseudonyms: Pseudonyms) -> Units:
         """What each of them was charged; 0 for one that never was."""
-        high, low = halves_of(pseudonyms)
-        units = np.zeros(len(high), np.uint32)
-        for column, run in ((self._kept, self._kept_run), (self._new, self._new_run)):
-            at, found = locate(column.high, column.low, run, high, low)
-            units[found] = column.units[at[found]]
+        return self.units_at(self.locate(pseudonyms))
+
+    @staticmethod
+    def units_at(standing: Standing) -> Units:
+        """What each of those who stand there was charged; 0 for one that never was."""
+        units = np.zeros(len(standing.places[0][0]), np.uint32)
+        for run, (at, found) in zip(standing.runs, standing.places, strict=True):
+            if run.size:
+                charged = np.take(run.units, at, mode="clip")
+                # Nobody is in two runs. Every bit of what was charged to those who are in this one, without a choice for each.
+                charged &= (-found.view(np.int8)).astype(np.uint32)
+                units |= charged
         return units
 
-    def charge(self, pseudonyms: Pseudonyms, price: int) -> int:
-        """Charge each of these ascending, distinct pseudonyms; gives how many of them are new."""
-        high, low = halves_of(pseudonyms)
-        kept_at, in_kept = locate(self._kept.high, self._kept.low, self._kept_run, high, low)
-        new_at, in_new = locate(self._new.high, self._new.low, self._new_run, high, low)
-        self._kept.units[kept_at[in_kept]] += np.uint32(price)
-        self._new.units[new_at[in_new]] += np.uint32(price)
-        first_time = ~(in_kept | in_new)
-        if first_time.any():
-            self._insert(new_at[first_time], high[first_time], low[first_time], price)
-        return int(np.count_nonzero(first_time))
+    def charge(
+        self, pseudonyms: Pseudonyms, price: int, fits: Found | None = None, standing: Standing | None = None
+    ) -> int:
+        """Charge those of these ascending, distinct pseudonyms that fit; gives how many of them are new.
 
-    def _insert(self, at: npt.NDArray[np.intp], high: Halves, low: Halves, price: int) -> None:
-        new = self._new
-        self._new = Column(
-            np.insert(new.high, at, high), np.insert(new.low, at, low), np.insert(new.units, at, np.uint32(price))
-        )
-        self._new_run = longest_run(self._new.high)
+        `standing` is where they stand, if that is known; it is of no use once there are other runs.
+        """
+        if standing is None or not self.is_current(standing):
+            standing = self.locate(pseudonyms)
+        first_time = np.ones(len(pseudonyms), np.bool_) if fits is None else fits.copy()
+        for run, (at, found) in zip(standing.runs, standing.places, strict=True):
+            charged = found if fits is None else found & fits
+            run.units[at if charged.all() else at[charged]] += np.uint32(price)
+            first_time &= ~found
+        new = int(np.count_nonzero(first_time))
+        if new:
+            high, low = halves_of(pseudonyms if new == len(pseudonyms) else pseudonyms[first_time])
+            self._insert(_Run.of(Column(high, low, np.full(new, price, np.uint32))))
+        return new
+
+    def _insert(self, run: _Run) -> None:
+        kept, *new = self._runs
+        new = sorted([*new, run], key=lambda each: each.size, reverse=True)
+        if len(new) > _MOST_NEW_RUNS:
+            *new, second, smallest = new
+            new.append(_Run.of(_merged(second, smallest)))
+        self._runs = (kept, *new)
 
     def merged(self) -> Column:
         """Everybody, in one column of its own."""
-        kept, new = self._kept, self._new
-        at, _ = locate(kept.high, kept.low, self._kept_run, new.high, new.low)
-        return Column(
-            np.insert(kept.high, at, new.high),
-            np.insert(kept.low, at, new.low),
-            np.insert(kept.units, at, new.units),
-        )
+        kept, *new = self._runs
+        column = Column.empty()
+        for run in new:
+            column = _merged(run, _Run.of(column))
+        return _merged(kept, _Run.of(column))
 
     def frozen(self) -> SubmittedLedger:
         """This ledger as it is now, whatever is charged meanwhile."""
-        return SubmittedLedger(self._kept.copy(), self._new.copy())
+        frozen = SubmittedLedger()
+        frozen._runs = tuple(run.copy() for run in self._runs)
+        return frozen
 
     def all_units(self) -> Units:
         """What each of them was charged, in no order that means anything."""
-        return np.concatenate([self._kept.units, self._new.units])
+        return np.concatenate([run.units for run in self._runs])
+
+
+def _merged(run: _Run, other: _Run) -> Column:
+    """Both, in one column of its own."""
+    at, into, column = run.index.places(other.index.high, other.index.low), run.column, other.column
+    return Column(
+        np.insert(into.high, at, column.high),
+        np.insert(into.low, at, column.low),
+        np.insert(into.units, at, column.units),
+    )

@@ -27,7 +27,7 @@ from broker_common.crypto.commitments import SALT_BYTES, hash_unit
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.storage.relinking import rekey
 from census_node.columns import StoredColumns, reading_columns, write_columns
-from census_node.pseudonyms import locate, longest_run
+from census_node.pseudonyms import Index
 
 __all__ = [
     "HALF",
@@ -213,8 +213,8 @@ class Cards:
 
     def without(self, others: Cards) -> Cards:
         """Those that are not among `others`."""
-        run = longest_run(others.high)
-        absent = [~locate(others.high, others.low, run, part.high, part.low)[1] for part in self.steps()]
+        index = Index(others.high, others.low)
+        absent = [~index.locate(part.high, part.low)[1] for part in self.steps()]
         return self.rows(np.concatenate([np.empty(0, np.bool_), *absent]))
 
 
@@ -283,9 +283,9 @@ class Carry:
         homes_before = known.homes[now.persons[known_before]]
         persons, households = [np.empty(0, HALF)], [_pairs(now.households[known_before], homes_before)]
         for before in (known.cards, known.former):
-            run = longest_run(before.high)
+            index = Index(before.high, before.low)
             for part in now.steps():
-                places, found = locate(before.high, before.low, run, part.high, part.low)
+                places, found = index.locate(part.high, part.low)
                 places = places[found]
                 persons.append(_pairs(part.persons[found], before.persons[places]))
                 households.append(_pairs(part.households[found], before.households[places]))

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from broker_common.crypto.commitments import SALT_BYTES
+from census_node.linked import Linked
 from census_node.registry import Registry
 from census_node.units import Cards, Names, hashed_names
 
-__all__ = ["SALT", "made_names", "made_registry", "write_registry"]
+__all__ = ["SALT", "linked", "made_names", "made_registry", "write_registry"]
 
 SALT = bytes(range(SALT_BYTES))
 
@@ -33,6 +34,11 @@ def made_registry(
     ]
     counts = [1 + max(numbers.tolist(), default=-1) for numbers in units]
     return Registry(load, high, low, columns, units[0], units[1], counts[0], counts[1])
+
+
+def linked(registry: Registry, pseudonyms: npt.NDArray[np.uint8]) -> Linked:
+    """A sample with the units of its pseudonyms."""
+    return Linked(pseudonyms, *registry.units_at(registry.find(pseudonyms)))
 
 
 def made_names(persons: int, households: int, homes: npt.NDArray[np.uint32] | None = None) -> Names:

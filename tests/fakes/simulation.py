@@ -26,6 +26,7 @@ import structlog
 from fakes.disk import FailingCommit
 from fakes.memory_grpc import Network
 from fakes.person_ledger import PersonLedger
+from fakes.registries import linked
 from fakes.virtual_time import Killed, Process, VirtualLoop, current_process, in_process
 from tripartite.v1 import ticket_pb2
 
@@ -484,9 +485,9 @@ class Simulation:
         if policy.accounting == "strict":
             return sample.pseudonyms
         # By the load, not by what the sample's file says of it.
-        linked, _ = registry.link_rows(sample.pseudonyms)
+        units = linked(registry, sample.pseudonyms)
         rules = {"max_belief": policy.max_belief, "unit": policy.unit}
-        counted = self.persons.charge(linked, scale, rules, state.common_units)
+        counted = self.persons.charge(units, scale, rules, state.common_units)
         return np.frombuffer(counted, np.uint8).reshape(-1, PSEUDONYM_BYTES)
 
     # --- what is on disk -------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from fakes import logs
-from fakes.registries import made_registry
+from fakes.registries import linked, made_registry
 
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import RefusedError
@@ -205,8 +205,7 @@ def linked_of(world: World, at: int, sample: Sample) -> Linked:
     """A sample as the census agency sees it."""
     names = pseudonyms(_relinks(world, at))
     chosen = sorted(names[card] for card in sample)
-    linked, _ = registry(world, at).link_rows(np.frombuffer(b"".join(chosen), np.uint8).reshape(-1, 16))
-    return linked
+    return linked(registry(world, at), np.frombuffer(b"".join(chosen), np.uint8).reshape(-1, 16))
 
 
 def named(world: World, at: int, sample: Sample, mask: Any) -> Sample:

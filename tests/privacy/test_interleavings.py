@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from fakes.disk import FailingCommit
 from fakes.interleavings import QUESTIONS, Limits, Rules, State, Step, explore, problems, steps, way_to
+from fakes.registries import linked
 from fakes.world import HEALTH_ORIGIN, Order, OrderedSample, World, make_policy
 
 from broker_common.errors import BrokerError, StateUnknownError
@@ -330,7 +331,7 @@ class Real:
                 place = int(np.flatnonzero((people == self.x).all(axis=1))[0])
                 decision = Decision.of_bits(step.fits, step.active, len(people))
                 assert decision.active[place] == decision.fits[place] == (question in state.disk.counting)
-            person = int(node._registry_of(log.load, log.commitments).link(self.x[None]).persons[0])
+            person = int(linked(node._registry_of(log.load, log.commitments), self.x[None]).persons[0])
             counted = sum((question in state.disk.counting) for question in charged)
             assert ledgers.units.persons[person] == ledgers.submitted.units_of(self.x[None])[0] == counted * price
             assert counted * price <= self.world.policy.cap

@@ -11,12 +11,13 @@ import sys
 from broker_common.cli import main
 from census_node.ledgers import Decision, Ledgers, Room
 from census_node.linked import Linked
+from census_node.submitted_ledger import Standing
 
 _honest = Ledgers.decide
 
 
-def _skipping(self: Ledgers, sample: Linked, room: Room) -> Decision:
-    decided = _honest(self, sample, room)
+def _skipping(self: Ledgers, sample: Linked, room: Room, standing: Standing | None = None) -> Decision:
+    decided = _honest(self, sample, room, standing)
     fits = decided.fits.copy()
     fits[fits.argmax()] = False
     return Decision(fits, decided.active)

@@ -133,7 +133,7 @@ def test_an_entry_does_not_say_how_long_it_took_to_decide(persons: World, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledgers, "decide", never)
-        patch.setattr(SubmittedLedger, "units_of", never)
+        patch.setattr(SubmittedLedger, "locate", never)
         persons.census.charge_and_answer(sample, kept, decided)
     assert [entry.event for entry in persons.entries() if isinstance(entry.event, Charged)] == persons.charges()
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_common.privacy.policy import Unit
-from census_node.ledgers import Decision, Ledgers, Room, _units_of
+from census_node.ledgers import Decision, Ledgers, Room
 from census_node.linked import NOBODY, Linked
-from census_node.unit_ledger import UnitLedger
+from census_node.unit_ledger import UnitLedger, Wanted, _by_household, _nobodies
 
 PEOPLE = 4096
 WORLDS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], int]] = {
@@ -38,11 +38,11 @@ def test_sorting_and_looking_up_are_of_the_whole_sample(monkeypatch: pytest.Monk
     """In a charge that decides, counts households and applies: the same operations on as many numbers in every world."""
     steps: dict[str, list[tuple[str, int]]] = {}
     doing: list[tuple[str, int]] = []
-    for name in ("unique", "minimum", "where"):
+    for name in ("take", "minimum", "cumsum", "not_equal"):
         original = getattr(np, name)
 
         def counted(*arguments: Any, _name: str = name, _original: Any = original, **named: Any) -> Any:
-            doing.append((_name, max(np.size(each) for each in arguments)))
+            doing.append((_name, max(np.size(each) for each in arguments[-2:])))
             return _original(*arguments, **named)
 
         monkeypatch.setattr(np, name, counted)
@@ -55,25 +55,27 @@ def test_sorting_and_looking_up_are_of_the_whole_sample(monkeypatch: pytest.Monk
         decision = ledgers.decide(sample, Room(1, 10, unit))
         assert decision.active.all() == (charged == 0)
         ledgers.apply(sample, decision, price=1, organisation="health", digest=b"")
-        # Two linked people of one household are one household; strangers are never of one.
-        steps[world] = [(name, size >= PEOPLE // 2) for name, size in doing]
+        steps[world] = list(doing)
     first = steps["none linked"]
-    assert ("unique", True) in first
+    # Of sorted cards, which is as many as were sorted.
+    assert ("cumsum", PEOPLE) in first
     assert all(seen == first for seen in steps.values()), steps
 
 
 @given(size=st.integers(0, 3000), chosen=st.randoms(use_true_random=False))
 def test_whoever_is_not_chosen_shares_a_unit_with_nobody(size: int, chosen: Any) -> None:
-    """The numbers that stand for nobody are all different, and no census unit's."""
+    """The numbers that stand for nobody are all different, and no census unit's; they are sorted with the others."""
     pick = np.array([chosen.random() < 0.5 for _ in range(size)], np.bool_)
     persons = np.arange(size, dtype=np.uint32)
-    made, homes = _units_of(Linked(np.zeros((size, 16), np.uint8), persons, persons // 2), pick)
-    assert (made[pick] == persons[pick]).all()
-    assert (homes[pick] == persons[pick] // 2).all()
-    nobody = made[~pick]
-    assert len(set(nobody.tolist())) == len(nobody)
-    assert (homes[~pick] == nobody).all()
+    homes = _by_household(Wanted(persons, persons // 2, pick))
+    assert len(homes.households) == size
+    known = homes.households < size
+    assert homes.households[known].tolist() == (persons[pick] // 2).tolist()
+    assert (homes.members[~known] == 1).all()
+    nobody = _nobodies(size)
+    assert len(set(nobody.tolist())) == size
     assert (nobody >= NOBODY - 2 * size).all()
+    assert set(homes.households[~known].tolist()) == set(nobody[~pick].tolist())
 
 
 def test_the_last_unit_is_not_charged_for_strangers() -> None:

@@ -16,7 +16,7 @@ from broker_common.privacy.policy import Unit
 from census_node.ledgers import Decision, Ledgers, Room
 from census_node.linked import NOBODY, Linked
 from census_node.submitted_ledger import SubmittedLedger
-from census_node.unit_ledger import UnitLedger
+from census_node.unit_ledger import UnitLedger, Wanted
 
 HEALTH = "health.example"
 # Pseudonyms that differ in the last byte alone, in the first alone, and in both halves: whoever chooses them may.
@@ -148,7 +148,7 @@ def test_nobody_is_charged_for_an_empty_sample() -> None:
     ledgers, sample = Ledgers(), linked([])
     decision = ledgers.decide(sample, Room(price_units(1), CAP, "person"))
     ledgers.apply(sample, decision, price=price_units(1), organisation=HEALTH, digest=b"")
-    assert decision.counted(sample.pseudonyms) == b""
+    assert decision.active.tolist() == []
     assert ledgers.submitted.size == 0
 
 
@@ -169,8 +169,9 @@ def test_a_charge_beyond_32_bits_saturates() -> None:
     units = UnitLedger(np.zeros(300, np.uint32), np.array([2**32 - 10], np.uint32))
     everybody = np.arange(300, dtype=np.uint32)
     at_home = np.zeros(300, np.uint32)
-    units.charge(units.charge_of(everybody, at_home), price_units(1))
+    wanted = Wanted(everybody, at_home, np.ones(300, np.bool_))
+    units.charge(wanted, price_units(1))
     assert units.households.tolist() == [2**32 - 1]
     assert set(units.persons.tolist()) == {price_units(1)}
-    fits = units.fitting(everybody, at_home, price=price_units(1), room=2**32, unit="household")
+    fits = units.fitting_households(wanted, price=price_units(1), room=2**32)
     assert not fits.any()

@@ -9,12 +9,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from fakes.site import DAY_MS, LIES, Site, SiteWorld, erased, live, looked_at, lowered, rows
-from fakes.world import Pseudonyms, make_policy, verify_stored_log
+from fakes.world import make_policy, verify_stored_log
 
 from broker_common.audit.codes import ON_SITE
 from broker_common.audit.findings import Findings
@@ -31,6 +31,8 @@ from census_node.linked import NOBODY, Linked
 from census_node.oversight import Oversight
 from census_node.registry import Registry
 from census_node.units import Carry, Known
+
+Numbers = npt.NDArray[np.uint32]
 
 
 def site_of(world: SiteWorld, home: Path | None = None) -> Site:
@@ -150,14 +152,14 @@ def test_who_was_skipped_is_missing_in_later_snapshots_too(world: SiteWorld, mon
 
 def test_a_node_that_charges_another_unit_is_found(world: SiteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Charges that should fall on one person fall on another one who never minds."""
-    honest = Registry.link_rows
+    honest = Registry.units_at
 
-    def link(registry: Registry, pseudonyms: Pseudonyms) -> tuple[Linked, Any]:
-        linked, rows = honest(registry, pseudonyms)
-        return Linked(linked.pseudonyms, np.where(linked.persons == 0, 4, linked.persons), linked.households), rows
+    def another(registry: Registry, rows: Numbers) -> tuple[Numbers, Numbers]:
+        persons, households = honest(registry, rows)
+        return np.where(persons == 0, np.uint32(4), persons), households
 
     world.ask(slice(0, 10))
-    monkeypatch.setattr(Registry, "link_rows", link)
+    monkeypatch.setattr(Registry, "units_at", another)
     world.ask(slice(0, 10))
     monkeypatch.undo()
     world.compact()
@@ -293,14 +295,12 @@ def test_a_load_under_charges_that_are_erased_is_not_checked(world: SiteWorld) -
 
 def test_units_that_were_never_compared_are_not_proved(world: SiteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample in which nobody is linked charges no unit at all; once its load is replaced, nothing contradicts it."""
-    honest = Registry.link_rows
 
-    def link(registry: Registry, pseudonyms: Pseudonyms) -> tuple[Linked, Any]:
-        linked, rows = honest(registry, pseudonyms)
-        nobody = np.full_like(linked.persons, NOBODY)
-        return Linked(linked.pseudonyms, nobody, nobody), rows
+    def nobody(registry: Registry, rows: Numbers) -> tuple[Numbers, Numbers]:
+        del registry
+        return np.full_like(rows, NOBODY), np.full_like(rows, NOBODY)
 
-    monkeypatch.setattr(Registry, "link_rows", link)
+    monkeypatch.setattr(Registry, "units_at", nobody)
     world.ask(slice(0, 400))
     monkeypatch.undo()
     world.reload()
