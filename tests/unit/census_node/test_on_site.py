@@ -97,10 +97,10 @@ def world(tmp_path: Path) -> Iterator[SiteWorld]:
     made.close()
 
 
-def deciding(change: Callable[[Decision], Decision]) -> Callable[[Ledgers, Linked, Room], Decision]:
+def deciding(change: Callable[[Decision], Decision]) -> Callable[..., Decision]:
     """A node's decision, changed before anything is made of it."""
     honest = Ledgers.decide
-    return lambda ledgers, sample, room: change(honest(ledgers, sample, room))
+    return lambda ledgers, sample, room, *standing: change(honest(ledgers, sample, room, *standing))
 
 
 def without_one(chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
