@@ -50,7 +50,7 @@ class HealthHome(AgencyHome[HealthState]):
         home = Home(path, "health")
         self.config = home.load_config(HealthConfig)
         super().__init__(home, Keyring(home, self.config.keys.private))
-        self.loads = LoadFolder(path / _LOADS, ".duckdb")
+        self.loads = LoadFolder(path / _LOADS, ".people")
         self._clock = SteadyClock()
 
     @property

@@ -351,7 +351,7 @@ class World:
 
     def relink_health(self, node: HealthNode, key: LinkageKey) -> RelinkReport:
         """The health operator changes the linkage key."""
-        loads = LoadFolder(self.health_folder / "people", ".duckdb")
+        loads = LoadFolder(self.health_folder / "people", ".people")
         with next_key_of(self.health_folder, "health", key) as (keys, source):
             return relink_people(node.journal, loads, keys, source, os.urandom, engine_threads=_ENGINE_THREADS)
 
@@ -546,7 +546,7 @@ class World:
     def open_health(self) -> HealthNode:
         """Start a health node on what is on disk; the first time its journal and people are made."""
         create = not self.health_folder.exists()
-        loads = LoadFolder(self.health_folder / "people", ".duckdb")
+        loads = LoadFolder(self.health_folder / "people", ".people")
         if create:
             self.health_folder.mkdir()
             loads.path.mkdir()
@@ -588,7 +588,7 @@ class World:
 
     def load_health(self, people: int, release: str = RELEASE) -> str:
         """Put the first `people` in force beside the serving node, as its operator's command does; gives the load's id."""
-        loads = LoadFolder(self.health_folder / "people", ".duckdb")
+        loads = LoadFolder(self.health_folder / "people", ".people")
         journal = self._health_journal()
         with loads.loading(os.urandom) as load:
             build_people_store(loads.file(load), self._health_records(people))

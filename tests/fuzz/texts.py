@@ -389,7 +389,7 @@ def _parse_census_source(data: bytes) -> None:
 
 
 def _parse_health_source(data: bytes) -> None:
-    path, store = fresh_path(".csv"), fresh_path(".duckdb")
+    path, store = fresh_path(".csv"), fresh_path(".people")
     path.write_bytes(data)
     try:
         report = load_people(path, store, _LINKAGE)

@@ -359,7 +359,7 @@ def stored(people: list[Person]) -> People:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Person], PeopleStore]]:
     """One random world, and the store it was written to."""
     people = random_world(1)
-    path = Path(tmp_path_factory.mktemp("world")) / "people.duckdb"
+    path = Path(tmp_path_factory.mktemp("world")) / "store.people"
     build_people_store(path, stored(people), DICTIONARY)
     with PeopleStore(path, DICTIONARY) as store:
         yield people, store

@@ -148,7 +148,7 @@ def registry_in_force(world: World) -> Registry:
 
 def store_in_force(world: World) -> Path:
     """The health agency's store."""
-    return LoadFolder(world.health_folder / "people", ".duckdb").file(world.verify_health_log().load)
+    return LoadFolder(world.health_folder / "people", ".people").file(world.verify_health_log().load)
 
 
 def exact_counts(world: World) -> dict[tuple[str, str], int]:
@@ -392,7 +392,7 @@ async def test_ticket_of_the_old_chain_goes_through_while_the_census_has_it(part
     world, order = parties.world, parties.world.order()
     assert (await failure(parties.health(LyingCensus(parties.census, HEALTH, gone)), order)).code == "PEER_UNAVAILABLE"
     parties.relink("health")
-    assert {path.suffix for path in (world.health_folder / "people").iterdir()} == {".duckdb"}
+    assert {path.suffix for path in (world.health_folder / "people").iterdir()} == {".people"}
     assert await submit(parties.service, order) == STAGES
     assert parties.chains == [world.linkage]
     assert (await failure(parties.service, world.order())).code == "LINKAGE_MISMATCH"

@@ -42,8 +42,8 @@ def condition(text: str) -> Condition:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A store of a thousand people."""
-    build_people_store(tmp_path / "people.duckdb", people(1000), DICTIONARY)
-    return tmp_path / "people.duckdb"
+    build_people_store(tmp_path / "store.people", people(1000), DICTIONARY)
+    return tmp_path / "store.people"
 
 
 def damage(path: Path, statement: str) -> None:
@@ -114,7 +114,7 @@ def test_rows_out_of_order_are_not_written(tmp_path: Path) -> None:
         columns = {name: values[order] for name, values in some.columns.items()}
         with pytest.raises(InternalError) as caught:
             build_people_store(
-                tmp_path / "people.duckdb", People(some.high[order], some.low[order], columns), DICTIONARY
+                tmp_path / "store.people", People(some.high[order], some.low[order], columns), DICTIONARY
             )
         assert caught.value.code == "INTEGRITY"
 
@@ -139,7 +139,7 @@ def test_damaged_store_is_not_served(path: Path, statement: str) -> None:
 
 def test_file_of_another_kind_is_not_served(tmp_path: Path) -> None:
     """Bytes that are no store end in a typed error."""
-    path = tmp_path / "people.duckdb"
+    path = tmp_path / "store.people"
     path.write_bytes(b"no database" * 1000)
     with pytest.raises(InternalError) as caught:
         PeopleStore(path, DICTIONARY)
@@ -160,7 +160,7 @@ def test_cohort_in_another_order_is_never_returned(path: Path) -> None:
 def test_missing_store_says_that_nothing_is_loaded(tmp_path: Path) -> None:
     """Before the first load the operator is told to load."""
     with pytest.raises(RefusedError) as caught:
-        PeopleStore(tmp_path / "people.duckdb", DICTIONARY)
+        PeopleStore(tmp_path / "store.people", DICTIONARY)
     assert caught.value.code == "NOTHING_LOADED"
     assert "tripartite health load" in caught.value.hint
 
@@ -202,7 +202,7 @@ def test_engine_can_reach_nothing_but_the_store(path: Path, statement: str) -> N
 def test_full_disk_is_our_fault_and_said_to_be(tmp_path: Path) -> None:
     """A store that cannot be written is an error of ours with its own code."""
     with pytest.raises(InternalError) as caught:
-        build_people_store(tmp_path / "no such directory" / "people.duckdb", people(3), DICTIONARY)
+        build_people_store(tmp_path / "no such directory" / "store.people", people(3), DICTIONARY)
     assert caught.value.code == "STORE_FAILED"
 
 
@@ -222,8 +222,8 @@ def test_everything_that_was_written_is_read_back(tmp_path: Path) -> None:
         columns[column.name] = rng.integers(low, high, size, np.int32)
         columns[column.name][:3] = low, high, MISSING
     written = People(np.arange(size, dtype=np.uint64), rng.integers(0, 2**64, size, np.uint64), columns)
-    build_people_store(tmp_path / "people.duckdb", written)
-    with PeopleStore(tmp_path / "people.duckdb") as store:
+    build_people_store(tmp_path / "store.people", written)
+    with PeopleStore(tmp_path / "store.people") as store:
         high_half, low_half = store.halves
         assert np.array_equal(high_half, written.high)
         assert np.array_equal(low_half, written.low)
