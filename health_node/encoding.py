@@ -6,10 +6,7 @@
     CODE, multi-valued  bit mask of places
 
 in the smallest type that holds the greatest of them. It follows from the dictionary alone, never from anybody's record.
-Ontario's columns take 18 bytes a person:
-
-    age, birth_year, sex, census_division, hospital_visits, emergency_visits   1 each
-    diagnosis, procedure, last_admission_date                                  4 each
+Ontario's columns take 24 bytes a person: age, birth year, sex and census division 1 each, all others 4.
 """
 
 from __future__ import annotations
@@ -83,9 +80,10 @@ class Encoding:
             if self.column.multi_valued:
                 outside = bool((piece > np.uint64(self.top)).any())
             else:
-                piece = np.where(piece == MISSING, 0, piece.astype(np.int64) + self.shift)
-                is_missing = values[start : start + _PIECE] == MISSING
-                outside = bool((((piece < 1) & ~is_missing) | (piece > self.top)).any())
+                is_missing = piece == MISSING
+                numbers = piece.astype(np.int64) + self.shift
+                outside = bool((((numbers < 1) | (numbers > self.top)) & ~is_missing).any())
+                piece = np.where(is_missing, 0, numbers)
             if outside:
                 raise ValueError(f"column {self.column.name} has a value that is not admitted")
             stored[start : start + _PIECE] = piece

@@ -7,7 +7,7 @@
     1, 2, 4 or 8 bytes, little-endian, for each person, column by column in the dictionary's order (`encoding`)
     32 bytes   SHA-256 of everything before
 
-Pseudonyms and columns begin at multiples of 64 bytes, after zeros. With Ontario's dictionary a person takes 34 bytes, in
+Pseudonyms and columns begin at multiples of 64 bytes, after zeros. With Ontario's dictionary a person takes 40 bytes, in
 the file and in memory. A number means what the dictionary says, so that a store of another one is not read.
 
 What criteria mean for a block of people is left to `cohort`; whether the file is the one that was loaded, to the log.
@@ -252,7 +252,7 @@ class _Layout:
             RefusedError: NOTHING_LOADED.
             InternalError: INTEGRITY.
         """
-        if len(header) != _HEADER_BYTES or not header.startswith(_MAGIC):
+        if file_size < _HEADER_BYTES + HASH_BYTES or not header.startswith(_MAGIC):
             raise _damaged()
         if header[-HASH_BYTES:] != _digest(dictionary):
             raise RefusedError("NOTHING_LOADED", what="health data under the present dictionary", role="health")

@@ -9,8 +9,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from broker_common.values import PSEUDONYM_BYTES
-
 __all__ = ["Pseudonyms"]
 
 
@@ -21,11 +19,6 @@ class Pseudonyms:
         """Of an ascending (n, 16) array those rows, which ascend."""
         self._table = table
         self._rows = rows
-
-    @classmethod
-    def of(cls, table: npt.NDArray[np.uint8]) -> Pseudonyms:
-        """Everybody of a table."""
-        return cls(table, np.arange(len(table)))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -38,9 +31,3 @@ class Pseudonyms:
     def only(self, kept: npt.NDArray[np.bool_]) -> Pseudonyms:
         """Those whose place is marked."""
         return Pseudonyms(self._table, self._rows[kept])
-
-    def tobytes(self) -> bytes:
-        """Everybody, one after the other."""
-        people = np.empty((len(self), PSEUDONYM_BYTES), dtype=np.uint8)
-        self.read_into(0, people)
-        return people.tobytes()

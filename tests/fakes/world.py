@@ -24,6 +24,7 @@ from fakes import logs
 from fakes.cards import Party, PrivateKey
 from fakes.clock import FakeClock
 from fakes.registries import made_registry, write_registry
+from fakes.samples import commitment_of, everybody, gathered
 from msgspec import structs
 from sqlite_utils import Database
 from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sample_pb2, ticket_pb2
@@ -187,8 +188,12 @@ class OrderedSample:
     sample: Sample
 
     @property
+    def people(self) -> Pseudonyms:
+        return everybody(self.sample.people)
+
+    @property
     def set_commitment(self) -> bytes:
-        return self.sample.set_commitment
+        return commitment_of(self.sample, self.order.hash)
 
 
 @dataclass
@@ -687,7 +692,7 @@ class World:
         """The order's sample as an honest health node would hold it; everybody by default."""
         chosen = self.people if people is None else people
         salt = os.urandom(SALT_BYTES) if salt is None else salt
-        return OrderedSample(order, Sample(chosen, salt, commit_set(salt, order.hash, hash_set(chosen.tobytes()))))
+        return OrderedSample(order, Sample(gathered(chosen), salt))
 
     def messages(
         self, ordered: OrderedSample, sender: Sender | None = None, linkage: str = ""
@@ -695,7 +700,7 @@ class World:
         """One attempt to hand a sample over: header, frames, manifest."""
         attempt = Attempt(ordered.order.verified, ordered.order.signed, linkage or self.linkage, sender or self.sender)
         frames = list(attempt.frames(ordered.sample))
-        return [attempt.header(), *frames, attempt.manifest(ordered.sample)[1]]
+        return [attempt.header(), *frames, attempt.manifest()[1]]
 
     def by_hand(
         self,
