@@ -176,6 +176,14 @@ class HealthNode:
         _verify_not_refused(known, ticket)
         return Accepted(ticket, signed, linkage, settled=known.settled)
 
+    def read_people(self) -> None:
+        """Before serving: have the people in force in memory, so that no question waits for them.
+
+        Raises:
+            InternalError: INTEGRITY, their store is not the one that was loaded.
+        """
+        self._people()
+
     # --- its sample ------------------------------------------------------------------------------------------------
 
     def sample(self, accepted: Accepted) -> Sample:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -124,8 +125,11 @@ class HealthHome(AgencyHome[HealthState]):
             tls=tls,
             clock=self._clock,
         )
+        node = self._node(journal)
+        # A damaged store is said here as well, once.
+        await asyncio.to_thread(node.read_people)
         service = HealthService(
-            self._node(journal),
+            node,
             census=link,
             manifest_key=lambda: self.keyring.signing(known.own(), Purpose.MANIFEST, self._clock()),
             randomness=os.urandom,
