@@ -110,6 +110,10 @@ def test_large_store_is_written_and_read_in_pieces(path: Path, monkeypatch: pyte
     some.high[7], some.low[7] = some.high[6], some.low[6]
     with pytest.raises(InternalError, match="INTEGRITY"):
         build_people_store(pieces, some, DICTIONARY)
+    content, at = path.read_bytes()[:-32], 64 + 7 * 16
+    rewrite(path, content[:at] + content[at - 16 : at] + content[at + 16 :])
+    with pytest.raises(InternalError, match="INTEGRITY"):
+        PeopleStore(path, DICTIONARY)
 
 
 @pytest.mark.parametrize(
