@@ -61,7 +61,7 @@ class SampleFrames:
         for index in range(frames):
             room = body.reshape(-1, PSEUDONYM_BYTES)
             people = room[: len(self._people) - read]
-            self._people.read_into(read, people)
+            self._people.copy_into(read, people)
             read += len(people)
             self._set.update(people.data)
             # SECURITY: what is left over of the frame before would be people who stand behind the last one.

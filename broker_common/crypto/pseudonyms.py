@@ -23,7 +23,7 @@ class Pseudonyms:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def read_into(self, start: int, people: npt.NDArray[np.uint8]) -> None:
+    def copy_into(self, start: int, people: npt.NDArray[np.uint8]) -> None:
         """Fill an (n, 16) array with the people from place `start` on."""
         # Every row is one of the table's; "raise", the default, would copy everything once more to be sure beforehand.
         np.take(self._table, self._rows[start : start + len(people)], axis=0, out=people, mode="clip")

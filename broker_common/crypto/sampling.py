@@ -49,7 +49,7 @@ class SamplingKey(Secret):
         encrypted = np.empty(pseudonyms.size + PSEUDONYM_BYTES, dtype=np.uint8)
         for start in range(0, len(people), _AT_ONCE):
             some = pseudonyms[: len(people) - start]
-            people.read_into(start, some)
+            people.copy_into(start, some)
             encryptor.update_into(some.data, encrypted.data)
             drawn = encrypted[: some.size].view(">u8")[::2]
             np.less(drawn, threshold, out=taken[start : start + len(some)])

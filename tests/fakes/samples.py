@@ -23,7 +23,7 @@ def gathered(rows: npt.NDArray[np.uint8]) -> Pseudonyms:
 def everybody(people: Pseudonyms) -> npt.NDArray[np.uint8]:
     """The people as an (n, 16) array."""
     rows = np.empty((len(people), 16), dtype=np.uint8)
-    people.read_into(0, rows)
+    people.copy_into(0, rows)
     return rows
 
 
