@@ -176,7 +176,7 @@ class HealthNode:
         _verify_not_refused(known, ticket)
         return Accepted(ticket, signed, linkage, settled=known.settled)
 
-    def read_people(self) -> None:
+    def open_people(self) -> None:
         """Before serving: have the people in force in memory, so that no question waits for them.
 
         Raises:

@@ -127,7 +127,7 @@ class HealthHome(AgencyHome[HealthState]):
         )
         node = self._node(journal)
         # A damaged store is said here as well, once.
-        await asyncio.to_thread(node.read_people)
+        await asyncio.to_thread(node.open_people)
         service = HealthService(
             node,
             census=link,
