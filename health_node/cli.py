@@ -29,7 +29,7 @@ from broker_common.tlog.health_state import HealthState
 from health_node import texts
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.opening import HealthHome
-from health_node.people_store import PeopleStore
+from health_node.people_store import count_people
 
 __all__ = ["commands"]
 
@@ -139,8 +139,7 @@ def _people_in_force(opened: HealthHome, journal: Journal[HealthState]) -> int:
         try:
             if not load:
                 return 0
-            with PeopleStore(opened.loads.file(load)) as people:
-                return people.size
+            return count_people(opened.loads.file(load))
         except RefusedError:
             with journal.reading() as state:
                 if state.load == load:

@@ -1,60 +1,272 @@
-"""From criteria to SQL: a condition compiled to text with `?` in place of every value of the researcher's.
+"""From criteria to marks: a condition compiled to passes over columns of small numbers, a block of people at a time.
 
-Invariants. The text is made of fixed words, column names of our own dictionary and `?`; everything else is a bound
-parameter, so there is nothing to inject into. Logic is two-valued: every comparison asks first whether there is a value,
-so that NULL never reaches `not`, and a person without a value is selected exactly where the condition says so. No
-compiled condition can fail on a record.
+Invariants. Criteria never become text of any language: what they name is compared as numbers, and there is nothing to
+inject into. Logic is two-valued: a person without a value is stored as 0, which no literal means, so that a comparison is
+false there and its negation true. No compiled condition can fail on a record, and what it costs depends on the condition
+and on how many people there are, not on who they are.
 
-The columns are those of `people_store`: a coded column holds places in the published list, a multi-valued one a bit mask.
+Whatever is said of one single-valued column, however it is nested, becomes one set of stored numbers, kept as runs:
+`between` is one run, an exclusion the complement. Few runs are compared one by one, many are looked up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import date
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, TypeAlias
 
-from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Literal, Negation
-from broker_common.query.dictionary import Column, Dictionary
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Parameter", "compile_condition"]
+from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Membership, Negation, Order
+from broker_common.query.dictionary import Dictionary
+from health_node.encoding import Encoding, Stored, StoredType
 
-Parameter: TypeAlias = int | date
+__all__ = ["Marks", "Predicate", "Scratch", "compile_condition"]
+
+Marks: TypeAlias = NDArray[np.bool_]
+"""Whether each person of a block is meant."""
+Run: TypeAlias = tuple[int, int]
+"""Stored numbers from the first to the last, both included."""
+
+# More runs than this are faster looked up: in a table, if it has at most so many entries (that of dates has 3.7 million).
+_FEW_RUNS = 6
+_LARGEST_TABLE = 1 << 22
 
 
-def compile_condition(condition: Condition, dictionary: Dictionary) -> tuple[str, list[Parameter]]:
-    """A boolean SQL expression, and its parameters in order. The condition was made under the same dictionary."""
-    parameters: list[Parameter] = []
-    return _compiled(condition, dictionary, parameters), parameters
+class Scratch:
+    """Memory of one thread for what is found on the way, used again from block to block."""
+
+    def __init__(self, size: int) -> None:
+        """For blocks of at most `size` people."""
+        self._size = size
+        self._marks: list[Marks] = []
+        self._numbers: dict[StoredType, Stored] = {}
+
+    def borrow(self) -> Marks:
+        """As long as a whole block. Give it back."""
+        return self._marks.pop() if self._marks else np.empty(self._size, dtype=np.bool_)
+
+    def give_back(self, marks: Marks) -> None:
+        self._marks.append(marks)
+
+    def numbers(self, kind: StoredType) -> Stored:
+        """As long as a whole block, and the caller's until the next call."""
+        if kind not in self._numbers:
+            self._numbers[kind] = np.empty(self._size, dtype=kind)
+        return self._numbers[kind]
 
 
-def _compiled(condition: Condition, dictionary: Dictionary, parameters: list[Parameter]) -> str:
+class Predicate(Protocol):
+    """A compiled condition. May be used by several threads at once, each with a scratch of its own."""
+
+    def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
+        """Set `marks` for a block of people, whose columns these are."""
+
+
+def compile_condition(condition: Condition, dictionary: Dictionary) -> Predicate:
+    """What the condition means for stored people. It was made under the same dictionary."""
     match condition:
         case AllOf(parts):
-            return "(" + " and ".join(_compiled(part, dictionary, parameters) for part in parts) + ")"
+            return _conjunction([compile_condition(part, dictionary) for part in parts])
         case AnyOf(parts):
-            return "(" + " or ".join(_compiled(part, dictionary, parameters) for part in parts) + ")"
+            return _negated(_conjunction([_negated(compile_condition(part, dictionary)) for part in parts]))
         case Negation(part):
-            return f"(not {_compiled(part, dictionary, parameters)})"
-        case Comparison(name, order, literal):
-            column = dictionary.column(name)
-            parameters.append(literal)
-            return f'("{column.name}" is not null and "{column.name}" {order.value} ?)'
+            return _negated(compile_condition(part, dictionary))
+        case Comparison():
+            return _comparison(condition, Encoding.of(dictionary.column(condition.column)))
         case _:
-            return _membership(dictionary.column(condition.column), condition.literals, parameters)
+            return _membership(condition, Encoding.of(dictionary.column(condition.column)))
 
 
-def _membership(column: Column, literals: Sequence[Literal], parameters: list[Parameter]) -> str:
-    values = [_value(column, literal) for literal in literals]
-    if column.multi_valued:
-        parameters.append(sum(1 << position for position in values if isinstance(position, int)))
-        return f'(("{column.name}" & ?::ubigint) <> 0)'
-    parameters.extend(values)
-    places = ", ".join("?" * len(values))
-    return f'("{column.name}" is not null and "{column.name}" in ({places}))'
+# --- conditions on one column ----------------------------------------------------------------------------------------
 
 
-def _value(column: Column, literal: Literal) -> Parameter:
-    if isinstance(literal, str):
-        return column.positions[literal]
-    return literal
+@dataclass(frozen=True)
+class _Among:
+    """The stored number lies in one of the runs, which ascend and do not touch."""
+
+    encoding: Encoding
+    runs: tuple[Run, ...]
+
+    def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
+        numbers = columns[self.encoding.column.name]
+        if len(self.runs) <= _FEW_RUNS:
+            self._compare(numbers, marks, scratch)
+        elif self.encoding.top < _LARGEST_TABLE:
+            # No number is above the top, so that "clip" clips nothing; "raise" would look first.
+            np.take(self._table, numbers, out=marks, mode="clip")
+        else:
+            np.bitwise_and(np.searchsorted(self._edges, numbers, side="right"), 1, out=marks, casting="unsafe")
+
+    def _compare(self, numbers: Stored, marks: Marks, scratch: Scratch) -> None:
+        if not self.runs:
+            marks[:] = False
+            return
+        self._within(self.runs[0], numbers, marks, scratch)
+        if len(self.runs) > 1:
+            more = scratch.borrow()
+            here = more[: len(marks)]
+            for run in self.runs[1:]:
+                self._within(run, numbers, here, scratch)
+                np.logical_or(marks, here, out=marks)
+            scratch.give_back(more)
+
+    def _within(self, run: Run, numbers: Stored, marks: Marks, scratch: Scratch) -> None:
+        first, last = run
+        number = self.encoding.kind.type
+        if first == last:
+            np.equal(numbers, number(first), out=marks)
+        elif first == 0:
+            np.less_equal(numbers, number(last), out=marks)
+        elif last == self.encoding.top:
+            np.greater_equal(numbers, number(first), out=marks)
+        else:
+            # What lies below the first wraps around and is too large as well.
+            above = scratch.numbers(self.encoding.kind)[: len(numbers)]
+            np.subtract(numbers, number(first), out=above)
+            np.less_equal(above, number(last - first), out=marks)
+
+    @cached_property
+    def _table(self) -> Marks:
+        table = np.zeros(self.encoding.top + 1, dtype=np.bool_)
+        for first, last in self.runs:
+            table[first : last + 1] = True
+        return table
+
+    @cached_property
+    def _edges(self) -> NDArray[np.uint64]:
+        """Where runs begin, and where they are over: below an odd number of them lies what is within."""
+        return np.array([edge for first, last in self.runs for edge in (first, last + 1)], dtype=np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sharing:
+    """The stored mask and this one have a bit in common."""
+
+    encoding: Encoding
+    mask: int
+
+    def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
+        masks = columns[self.encoding.column.name]
+        common = scratch.numbers(self.encoding.kind)[: len(masks)]
+        np.bitwise_and(masks, self.encoding.kind.type(self.mask), out=common)
+        np.not_equal(common, 0, out=marks)
+
+
+def _comparison(comparison: Comparison, encoding: Encoding) -> Predicate:
+    place = encoding.place(comparison.literal)
+    match comparison.order:
+        case Order.LESS:
+            run = (1, place - 1)
+        case Order.LESS_OR_EQUAL:
+            run = (1, place)
+        case Order.GREATER:
+            run = (place + 1, encoding.top)
+        case Order.GREATER_OR_EQUAL:
+            run = (place, encoding.top)
+    return _Among(encoding, _admitted([run], encoding))
+
+
+def _membership(membership: Membership, encoding: Encoding) -> Predicate:
+    places = {encoding.place(literal) for literal in membership.literals}
+    if encoding.column.multi_valued:
+        return _Sharing(encoding, sum(1 << place for place in places))
+    return _Among(encoding, _admitted([(place, place) for place in places], encoding))
+
+
+def _admitted(runs: Iterable[Run], encoding: Encoding) -> tuple[Run, ...]:
+    """Of any runs what somebody with a value can have, as runs that ascend and do not touch."""
+    joined: list[Run] = []
+    for first, last in sorted((max(first, 1), min(last, encoding.top)) for first, last in runs):
+        if first > last:
+            continue
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(last, joined[-1][1])
+        else:
+            joined.append((first, last))
+    return tuple(joined)
+
+
+# --- conditions on conditions ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Not:
+    part: Predicate
+
+    def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
+        self.part.mark(columns, marks, scratch)
+        np.logical_not(marks, out=marks)
+
+
+@dataclass(frozen=True, slots=True)
+class _All:
+    """Two parts or more."""
+
+    parts: Sequence[Predicate]
+
+    def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
+        self.parts[0].mark(columns, marks, scratch)
+        more = scratch.borrow()
+        here = more[: len(marks)]
+        for part in self.parts[1:]:
+            part.mark(columns, here, scratch)
+            np.logical_and(marks, here, out=marks)
+        scratch.give_back(more)
+
+
+def _negated(part: Predicate) -> Predicate:
+    match part:
+        case _Not():
+            return part.part
+        case _Among():
+            # With those who have no value.
+            edges = [-1, *(edge for run in part.runs for edge in run), part.encoding.top + 1]
+            gaps = zip(edges[::2], edges[1::2], strict=True)
+            return _Among(part.encoding, tuple((low + 1, high - 1) for low, high in gaps if high - low > 1))
+        case _:
+            return _Not(part)
+
+
+def _conjunction(parts: Iterable[Predicate]) -> Predicate:
+    """All of them: what is said of one column is said at once."""
+    of_columns: dict[str, _Among] = {}
+    masks: dict[str, _Sharing] = {}
+    others: list[Predicate] = []
+    for part in _flattened(parts):
+        match part:
+            case _Among(encoding, runs):
+                known = of_columns.get(encoding.column.name)
+                of_columns[encoding.column.name] = (
+                    part if known is None else _Among(encoding, _common(known.runs, runs))
+                )
+            case _Not(_Sharing(encoding, mask)):
+                # None of these and none of those: none of either.
+                known_mask = masks.get(encoding.column.name)
+                masks[encoding.column.name] = _Sharing(encoding, mask | (known_mask.mask if known_mask else 0))
+            case _:
+                others.append(part)
+    found: list[Predicate] = [*of_columns.values(), *map(_Not, masks.values()), *others]
+    return found[0] if len(found) == 1 else _All(found)
+
+
+def _flattened(parts: Iterable[Predicate]) -> Iterator[Predicate]:
+    for part in parts:
+        yield from part.parts if isinstance(part, _All) else (part,)
+
+
+def _common(one: Sequence[Run], other: Sequence[Run]) -> tuple[Run, ...]:
+    """What lies in runs of both."""
+    common: list[Run] = []
+    at, beside = 0, 0
+    while at < len(one) and beside < len(other):
+        first, last = max(one[at][0], other[beside][0]), min(one[at][1], other[beside][1])
+        if first <= last:
+            common.append((first, last))
+        if one[at][1] < other[beside][1]:
+            at += 1
+        else:
+            beside += 1
+    return tuple(common)

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, islice, repeat
 
-import numpy as np
-import numpy.typing as npt
 from tripartite.v1 import census_service_pb2, sample_pb2, ticket_pb2
 
-from broker_common.crypto.commitments import hash_bytes
-from broker_common.crypto.frames import FrameSealer, frame_plaintexts
+from broker_common.crypto.commitments import commit_set, hash_bytes
+from broker_common.crypto.frames import FrameSealer, SampleFrames
+from broker_common.crypto.pseudonyms import Pseudonyms
 from broker_common.crypto.sealing import SealingKey, sample_info
 from broker_common.crypto.signing import SigningKey
 from broker_common.errors import BrokerError, PeerUnavailableError
 from broker_common.privacy.accounting import price_units
 from broker_common.query.ticket import VerifiedTicket
+from broker_common.stages import stage
 from broker_common.tlog.cosignature import only_lines_of
 from broker_common.tlog.entries import Charged, parse_entry
 from broker_common.tlog.merkle import root_from_inclusion
@@ -27,15 +28,16 @@ from broker_common.values import Randomness
 
 __all__ = ["Attempt", "HandedOver", "Sample", "Sender", "VerifiedCharge", "verify_charged"]
 
+# Frames that are sealed in one go: few at first, so that something is soon on its way, then enough to spare changes of thread.
+_BATCHES = (1, 2, 4, 8)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
     """One ticket's sample: the same at every attempt."""
 
-    pseudonyms: npt.NDArray[np.uint8]
+    people: Pseudonyms
     set_salt: bytes
-    # Computed once, where the sample is drawn: hashing takes longer the larger the sample is.
-    set_commitment: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Attempt:
         self._sealer = FrameSealer(sender.randomness)
         info = sample_info(ticket.hash, ticket.body.policy_hash, linkage)
         self._sealed_key = sender.census_key.seal(self._sealer.frame_key, info)
+        self._set_commitment = b""
 
     def header(self) -> census_service_pb2.CountRequest:
         """The first message; needs no sample."""
@@ -87,30 +90,49 @@ class Attempt:
         )
 
     def frames(self, sample: Sample) -> Iterator[census_service_pb2.CountRequest]:
-        """The sample. Exhaust it once, before the manifest."""
-        for index, last, plaintext in frame_plaintexts(sample.pseudonyms, sample.set_salt):
+        """The sample. Take all of them once, before the manifest."""
+        frames = SampleFrames(sample.people, sample.set_salt)
+        for index, last, plaintext in frames:
             ciphertext = self._sealer.seal_frame(index, last, plaintext)
+            if last:
+                self._set_commitment = commit_set(sample.set_salt, self._ticket.hash, frames.set_hash)
             yield census_service_pb2.CountRequest(
                 frame=sample_pb2.SampleFrame(index=index, last=last, ciphertext=ciphertext)
             )
 
-    def manifest(self, sample: Sample) -> tuple[bytes, census_service_pb2.CountRequest]:
+    def batches(self, sample: Sample) -> Iterator[list[census_service_pb2.CountRequest]]:
+        """The same frames, some at a time. How many at which time depends on nothing."""
+        frames, sizes = self.frames(sample), chain(_BATCHES, repeat(_BATCHES[-1]))
+        while batch := _sealed(frames, next(sizes)):
+            yield batch
+
+    @property
+    def set_commitment(self) -> bytes:
+        """What the manifest says of the set: the same at every attempt. Known after the last frame."""
+        return self._set_commitment
+
+    def manifest(self) -> tuple[bytes, census_service_pb2.CountRequest]:
         """The manifest's hash, for the log, and the last message."""
         manifest = sample_pb2.Manifest(
             ticket_hash=self._ticket.hash,
             encapsulation_hash=hash_bytes(self._sealed_key),
             ciphertext_hash=self._sealer.ciphertext_hash,
-            set_commitment=sample.set_commitment,
+            set_commitment=self._set_commitment,
         ).SerializeToString(deterministic=True)
         key = self._sender.manifest_key
         signed = sample_pb2.SignedManifest(manifest=manifest, signature=key.sign(manifest), key_id=key.key_id)
         return hash_bytes(manifest), census_service_pb2.CountRequest(manifest=signed)
 
 
+def _sealed(frames: Iterator[census_service_pb2.CountRequest], number: int) -> list[census_service_pb2.CountRequest]:
+    with stage("sealing"):
+        return list(islice(frames, number))
+
+
 def verify_charged(
     charged: sample_pb2.Charged,
     ticket: VerifiedTicket,
-    sample: Sample,
+    set_commitment: bytes,
     *,
     handed_over: HandedOver,
     census_log: NoteVerifier,
@@ -129,7 +151,7 @@ def verify_charged(
     event = entry.event
     if root != checkpoint.root or entry.sequence != charged.log_index or not isinstance(event, Charged):
         raise _misbehaved("a charge that is not in its log")
-    if event.ticket != ticket.hash.hex() or event.submitted != sample.set_commitment.hex():
+    if event.ticket != ticket.hash.hex() or event.submitted != set_commitment.hex():
         raise _misbehaved("the charge of another ticket or sample")
     # SECURITY: the release takes the cosignature of the agency that is named here. In another name the census node could
     # let the answer out without ours.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tripartite.v1 import condition_pb2, health_service_pb2, ticket_pb2
 
-from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, commit_set, hash_set, verify_commitment
+from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, verify_commitment
 from broker_common.crypto.sampling import SamplingKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError, error_for
 from broker_common.privacy.policy import Policy
@@ -176,6 +176,14 @@ class HealthNode:
         _verify_not_refused(known, ticket)
         return Accepted(ticket, signed, linkage, settled=known.settled)
 
+    def open_people(self) -> None:
+        """Before serving: have the people in force in memory, so that no question waits for them.
+
+        Raises:
+            InternalError: INTEGRITY, their store is not the one that was loaded.
+        """
+        self._people()
+
     # --- its sample ------------------------------------------------------------------------------------------------
 
     def sample(self, accepted: Accepted) -> Sample:
@@ -186,9 +194,8 @@ class HealthNode:
         condition = condition_from_wire(parse_message(condition_pb2.Condition, kept.criteria), HEALTH_DICTIONARY)
         ticket = accepted.ticket
         key = self._sampling.named(kept.sampling_key)
-        pseudonyms = draw_sample(self._store(kept.load), condition, ticket.body.fraction_millionths, key)
-        commitment = commit_set(kept.set_salt, ticket.hash, hash_set(pseudonyms.data))
-        return Sample(pseudonyms, kept.set_salt, commitment)
+        people = draw_sample(self._store(kept.load), condition, ticket.body.fraction_millionths, key)
+        return Sample(people, kept.set_salt)
 
     def _people(self) -> int:
         """How many people the load in force holds; none where nothing is loaded."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -50,7 +51,7 @@ class HealthHome(AgencyHome[HealthState]):
         home = Home(path, "health")
         self.config = home.load_config(HealthConfig)
         super().__init__(home, Keyring(home, self.config.keys.private))
-        self.loads = LoadFolder(path / _LOADS, ".duckdb")
+        self.loads = LoadFolder(path / _LOADS, ".people")
         self._clock = SteadyClock()
 
     @property
@@ -124,8 +125,11 @@ class HealthHome(AgencyHome[HealthState]):
             tls=tls,
             clock=self._clock,
         )
+        node = self._node(journal)
+        # A damaged store is said here as well, once.
+        await asyncio.to_thread(node.open_people)
         service = HealthService(
-            self._node(journal),
+            node,
             census=link,
             manifest_key=lambda: self.keyring.signing(known.own(), Purpose.MANIFEST, self._clock()),
             randomness=os.urandom,

@@ -1,13 +1,16 @@
-"""The people of one load, in a DuckDB file: written once, then only read.
+"""The people of one load, in a file that is written once and then kept in memory whole: pseudonyms and small columns.
 
-Invariants. Rows ascend by pseudonym, strictly; its two UBIGINT halves (`_high`, `_low`: no dictionary column begins like
-that) are big-endian, so that numeric order is the order of the 16 bytes and a cohort comes out sorted. A coded column
-holds the place in the published list (NULL: none), a multi-valued one a bit mask (0: none), numbers and dates themselves
-(NULL: none). The file names the dictionary it was written under: a place in another list means another code, so a
-store of another dictionary is not read.
+    8 bytes    "tripPPL1"
+    8 bytes    number of people, big-endian
+    32 bytes   SHA-256 of what the dictionary says of the columns
+    16 bytes   each pseudonym, strictly ascending
+    1, 2, 4 or 8 bytes, little-endian, for each person, column by column in the dictionary's order (`encoding`)
+    32 bytes   SHA-256 of everything before
 
-DuckDB is kept from everything but this file: no other file, no network, no extension, no change of settings.
-What criteria mean in SQL is left to `cohort`; replacing the file whole, to the loader.
+Pseudonyms and columns begin at multiples of 64 bytes, after zeros. With Ontario's dictionary a person takes 40 bytes, in
+the file and in memory. A number means what the dictionary says, so that a store of another one is not read.
+
+What criteria mean for a block of people is left to `cohort`; whether the file is the one that was loaded, to the log.
 """
 
 from __future__ import annotations
@@ -15,45 +18,38 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from broker_common.crypto.pseudonyms import Pseudonyms
 from broker_common.errors import InternalError, RefusedError
 from broker_common.query.condition import Condition
-from broker_common.query.dictionary import Column, ColumnType, Dictionary
-from broker_common.storage.durable import replacing
-from broker_common.storage.source_values import MISSING, Values
-from broker_common.values import PSEUDONYM_BYTES
-from health_node.cohort import compile_condition
+from broker_common.query.dictionary import Dictionary
+from broker_common.storage.durable import create_for_owner, replacing
+from broker_common.storage.source_values import Values
+from broker_common.values import HASH_BYTES, PSEUDONYM_BYTES
+from health_node.cohort import Predicate, Scratch, compile_condition
 from health_node.dictionary import HEALTH_DICTIONARY
+from health_node.encoding import Encoding, Stored
 
-__all__ = ["People", "PeopleStore", "build_people_store", "replace_people_store"]
+__all__ = ["People", "PeopleStore", "build_people_store", "count_people", "replace_people_store"]
 
-DUCKDB_THREADS = 2
-
-_FORMAT = "tripartite/people/v1"
-_ROWS_PER_INSERT = 1_000_000
-# Codes whose places fit into one byte.
-_MOST_SMALL_CODES = 256
-_OWNER_ONLY = 0o600
-
-# SECURITY: criteria reach this engine as bound parameters only; should one ever escape, there is nothing else to reach.
-_CONFINED = {
-    "enable_external_access": "false",
-    "autoload_known_extensions": "false",
-    "autoinstall_known_extensions": "false",
-    "allow_community_extensions": "false",
-    "temp_directory": "",
-    "lock_configuration": "true",
-}
+_MAGIC = b"tripPPL1"
+_COUNT_BYTES = 8
+_HEADER_BYTES = len(_MAGIC) + _COUNT_BYTES + HASH_BYTES
+_ALIGNED = 64
+# One core's cache holds a block's columns and marks; smaller ones spend their time between calls.
+_BLOCK = 1 << 17
+# People whose pseudonyms are looked at in one go.
+_PIECE = 1 << 20
+_DEFAULT_THREADS = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,21 +69,20 @@ def build_people_store(path: Path, people: People, dictionary: Dictionary = HEAL
     """Write `people`, who ascend by pseudonym, to a new file at `path`.
 
     Raises:
-        InternalError: INTEGRITY (they do not ascend), STORE_FAILED.
+        InternalError: INTEGRITY (they do not ascend, or a value is not admitted), STORE_FAILED.
     """
-    _verify_ascending(people.high, people.low)
     try:
-        with duckdb.connect(path, config={**_CONFINED, "threads": DUCKDB_THREADS}) as connection:
-            path.chmod(_OWNER_ONLY)
-            connection.begin()
-            connection.execute(_create_table(dictionary))
-            connection.execute("create table about (format varchar not null, dictionary varchar not null)")
-            connection.execute("insert into about values (?, ?)", [_FORMAT, _digest(dictionary)])
-            for start in range(0, people.size, _ROWS_PER_INSERT):
-                _insert(connection, people, slice(start, start + _ROWS_PER_INSERT), dictionary)
-            connection.commit()
-            connection.execute("checkpoint")
-    except duckdb.Error as error:
+        with create_for_owner(path) as file:
+            writer = _Writer(file)
+            writer.write(_MAGIC + people.size.to_bytes(_COUNT_BYTES, "big") + _digest(dictionary))
+            writer.align()
+            for piece in _pseudonyms(people):
+                writer.write(piece.data)
+            for column in dictionary.columns:
+                writer.align()
+                writer.write(_encoded(Encoding.of(column), people.columns[column.name]).data)
+            file.write(writer.digest())
+    except OSError as error:
         raise InternalError("STORE_FAILED") from error
 
 
@@ -99,82 +94,106 @@ def replace_people_store(path: Path, people: People, dictionary: Dictionary = HE
     """
     try:
         with replacing(path) as temporary:
-            try:
-                build_people_store(temporary, people, dictionary)
-            finally:
-                # DuckDB's own journal: empty and gone after a good end, worthless after a bad one.
-                temporary.with_name(f"{temporary.name}.wal").unlink(missing_ok=True)
+            build_people_store(temporary, people, dictionary)
     except OSError as error:
         raise InternalError("STORE_FAILED") from error
 
 
-class PeopleStore:
-    """A finished store, opened for reading. May be used from several threads at once.
+class _Writer:
+    """Writes a file from its beginning, and hashes what it writes."""
 
-    The pseudonyms are kept in memory, 16 bytes per person: DuckDB then only has to say which rows match, which is up
-    to four times faster than reading random bytes through it.
-    """
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._written = 0
+        self._digest = hashlib.sha256()
+
+    def write(self, part: bytes | memoryview) -> None:
+        self._digest.update(part)
+        self._written += self._file.write(part)
+
+    def align(self) -> None:
+        self.write(bytes(-self._written % _ALIGNED))
+
+    def digest(self) -> bytes:
+        return self._digest.digest()
+
+
+def _pseudonyms(people: People) -> Iterator[NDArray[np.uint8]]:
+    """Everybody's pseudonym, big-endian, in pieces, which are verified to ascend."""
+    before: NDArray[np.uint8] | None = None
+    for start in range(0, people.size, _PIECE):
+        halves = np.empty((len(people.high[start : start + _PIECE]), 2), dtype=">u8")
+        halves[:, 0], halves[:, 1] = people.high[start : start + _PIECE], people.low[start : start + _PIECE]
+        piece = halves.view(np.uint8)
+        _verify_ascending(piece, before)
+        before = piece[-1:]
+        yield piece
+
+
+def _encoded(encoding: Encoding, values: Values) -> Stored:
+    try:
+        return encoding.stored(values)
+    except ValueError as error:
+        raise InternalError("INTEGRITY", problem=str(error)) from error
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+class PeopleStore:
+    """A finished store, read into memory. May be used from several threads at once."""
 
     def __init__(
-        self, path: Path, dictionary: Dictionary = HEALTH_DICTIONARY, *, threads: int = DUCKDB_THREADS
+        self, path: Path, dictionary: Dictionary = HEALTH_DICTIONARY, *, threads: int = _DEFAULT_THREADS
     ) -> None:
-        if not path.is_file():
-            raise RefusedError("NOTHING_LOADED", what="health data", role="health")
+        """`threads` work on one cohort.
+
+        Raises:
+            RefusedError: NOTHING_LOADED, there is no file, or one of another dictionary.
+            InternalError: INTEGRITY.
+        """
         self._dictionary = dictionary
-        self._opening = Lock()
-        with _reading():
-            self._connection = duckdb.connect(path, read_only=True, config={**_CONFINED, "threads": threads})
-            about = self._connection.execute("select format, dictionary from about").fetchall()
-            if about != [(_FORMAT, _digest(dictionary))]:
-                raise RefusedError("NOTHING_LOADED", what="health data under the present dictionary", role="health")
-            halves = self._connection.execute("select _high, _low from people").fetchnumpy()
-        self._pseudonyms = _as_bytes(halves["_high"], halves["_low"])
+        self._encodings = {column.name: Encoding.of(column) for column in dictionary.columns}
+        with _reading(path):
+            content = np.fromfile(path, dtype=np.uint8)
+        if hashlib.sha256(content[:-HASH_BYTES].data).digest() != content[-HASH_BYTES:].tobytes():
+            raise _damaged()
+        layout = _Layout.of(content[:_HEADER_BYTES].tobytes(), len(content), dictionary)
+        self._pseudonyms = content[layout.pseudonyms :][: layout.people * PSEUDONYM_BYTES].reshape(-1, PSEUDONYM_BYTES)
+        self._columns: dict[str, Stored] = {}
+        for name, encoding in self._encodings.items():
+            column = content[layout.columns[name] :][: layout.people * encoding.kind.itemsize].view(encoding.kind)
+            self._columns[name] = column
+        self._verify()
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, "cohort")
 
     @property
     def size(self) -> int:
         """How many people there are. For the health operator only: no researcher sees anything that depends on it."""
         return len(self._pseudonyms)
 
-    def select(self, condition: Condition) -> NDArray[np.uint8]:
-        """The pseudonyms of everyone for whom the condition is true: (n, 16) bytes, ascending and distinct.
-
-        Raises:
-            InternalError: INTEGRITY.
-        """
-        where, parameters = compile_condition(condition, self._dictionary)
-        with self._cursor() as cursor:
-            # No ORDER BY: rows come in the order of the file, which is checked at a fraction of the cost of sorting.
-            # S608: `where` is made of our own column names and of `?`; what was asked for travels as parameters.
-            found = cursor.execute(f"select rowid from people where {where}", parameters).fetchnumpy()  # noqa: S608
-        rows = found["rowid"]
-        if not (rows[1:] > rows[:-1]).all():
-            raise InternalError("INTEGRITY", problem="a cohort does not ascend")
-        selected: NDArray[np.uint8] = self._pseudonyms[rows].view(np.uint8).reshape(-1, PSEUDONYM_BYTES)
-        return selected
+    def select(self, condition: Condition) -> Pseudonyms:
+        """Everyone for whom the condition is true."""
+        predicate = compile_condition(condition, self._dictionary)
+        share = max(1, -(-self.size // self._threads))
+        parts = self._pool.map(
+            lambda start: self._rows(predicate, start, min(start + share, self.size)), range(0, self.size, share)
+        )
+        return Pseudonyms(self._pseudonyms, np.concatenate([np.empty(0, dtype=np.intp), *parts]))
 
     @property
     def halves(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """The two halves of everyone's pseudonym, in the order of the store."""
-        halves = self._pseudonyms.view(">u8").reshape(-1, 2)
+        halves = self._pseudonyms.view(">u8")
         return halves[:, 0].astype(np.uint64), halves[:, 1].astype(np.uint64)
 
     def column(self, name: str) -> Values:
-        """One column of everyone, in the order of the store, as `build_people_store` was given it.
-
-        Raises:
-            InternalError: INTEGRITY.
-        """
-        number = _read_back(self._dictionary.column(name))
-        with self._cursor() as cursor:
-            # S608: names of our own columns.
-            found = cursor.execute(f"select rowid, {number} as number from people").fetchnumpy()  # noqa: S608
-        if not np.array_equal(found["rowid"], np.arange(self.size)):
-            raise InternalError("INTEGRITY", problem="a column is not read in the order of the store")
-        values: Values = found["number"]
-        return values
+        """One column of everyone, in the order of the store, as `build_people_store` was given it."""
+        return self._encodings[name].values(self._columns[name])
 
     def close(self) -> None:
-        self._connection.close()
+        self._pool.shutdown()
 
     def __enter__(self) -> Self:
         return self
@@ -184,82 +203,101 @@ class PeopleStore:
     ) -> None:
         self.close()
 
-    @contextmanager
-    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        # A connection serves one thread at a time; a cursor is a connection of its own to the same open file.
-        with _reading():
-            with self._opening:
-                cursor = self._connection.cursor()
-            try:
-                yield cursor
-            finally:
-                cursor.close()
+    def _rows(self, predicate: Predicate, start: int, stop: int) -> NDArray[np.intp]:
+        """Of the rows from `start` to before `stop` those that match."""
+        scratch, found = Scratch(_BLOCK), [np.empty(0, dtype=np.intp)]
+        whole = scratch.borrow()
+        for first in range(start, stop, _BLOCK):
+            last = min(first + _BLOCK, stop)
+            marks = whole[: last - first]
+            predicate.mark({name: column[first:last] for name, column in self._columns.items()}, marks, scratch)
+            rows = np.flatnonzero(marks)
+            rows += first
+            found.append(rows)
+        return np.concatenate(found)
+
+    def _verify(self) -> None:
+        for start in range(0, self.size, _PIECE):
+            _verify_ascending(self._pseudonyms[start : start + _PIECE], self._pseudonyms[start - 1 : start])
+        for name, encoding in self._encodings.items():
+            if self.size and self._columns[name].max() > encoding.top:
+                raise _damaged()
 
 
-def _create_table(dictionary: Dictionary) -> str:
-    columns = ", ".join(f'"{column.name}" {_sql_type(column)}' for column in dictionary.columns)
-    return f"create table people (_high ubigint not null, _low ubigint not null, {columns})"
+def count_people(path: Path, dictionary: Dictionary = HEALTH_DICTIONARY) -> int:
+    """How many people the store at `path` says that it holds: nothing else of it is read.
+
+    Raises:
+        RefusedError: NOTHING_LOADED.
+        InternalError: INTEGRITY.
+    """
+    with _reading(path), path.open("rb") as file:
+        header, size = file.read(_HEADER_BYTES), path.stat().st_size
+    return _Layout.of(header, size, dictionary).people
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, people: People, rows: slice, dictionary: Dictionary) -> None:
-    incoming: dict[str, Values] = {"_high": people.high[rows], "_low": people.low[rows]}
-    incoming |= {column.name: people.columns[column.name][rows] for column in dictionary.columns}
-    connection.register("incoming", incoming)
-    values = ", ".join(_stored(column) for column in dictionary.columns)
-    connection.execute(f"insert into people select _high, _low, {values} from incoming")  # noqa: S608 - fixed names
-    connection.unregister("incoming")
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where in a file what begins."""
+
+    people: int
+    pseudonyms: int
+    columns: Mapping[str, int]
+
+    @classmethod
+    def of(cls, header: bytes, file_size: int, dictionary: Dictionary) -> Self:
+        """Of a file with this header, if it is a store of this dictionary.
+
+        Raises:
+            RefusedError: NOTHING_LOADED.
+            InternalError: INTEGRITY.
+        """
+        if file_size < _HEADER_BYTES + HASH_BYTES or not header.startswith(_MAGIC):
+            raise _damaged()
+        if header[-HASH_BYTES:] != _digest(dictionary):
+            raise RefusedError("NOTHING_LOADED", what="health data under the present dictionary", role="health")
+        people = int.from_bytes(header[len(_MAGIC) :][:_COUNT_BYTES], "big")
+        pseudonyms = _aligned(_HEADER_BYTES)
+        end, columns = pseudonyms + people * PSEUDONYM_BYTES, {}
+        for column in dictionary.columns:
+            columns[column.name] = _aligned(end)
+            end = columns[column.name] + people * Encoding.of(column).kind.itemsize
+        if end + HASH_BYTES != file_size:
+            raise _damaged()
+        return cls(people, pseudonyms, columns)
 
 
-def _sql_type(column: Column) -> str:
-    if column.multi_valued:
-        return "ubigint not null"
-    match column.type:
-        case ColumnType.INTEGER:
-            return "integer"
-        case ColumnType.DATE:
-            return "date"
-        case _:
-            return "utinyint" if len(column.codes) <= _MOST_SMALL_CODES else "usmallint"
+def _aligned(offset: int) -> int:
+    return offset + -offset % _ALIGNED
 
 
-def _stored(column: Column) -> str:
-    if column.multi_valued:
-        return f'"{column.name}"'
-    number = f'nullif("{column.name}", {MISSING})'
-    return f"date '1970-01-01' + {number}::integer" if column.type is ColumnType.DATE else number
+def _digest(dictionary: Dictionary) -> bytes:
+    """What the stored numbers mean: names, types, limits and code lists, but no labels or descriptions."""
+    layout = [
+        [column.name, column.type.name, column.multi_valued, column.minimum, column.maximum, column.values]
+        for column in dictionary.columns
+    ]
+    return hashlib.sha256(json.dumps(layout).encode("ascii")).digest()
 
 
-def _read_back(column: Column) -> str:
-    """The inverse of `_stored`."""
-    if column.multi_valued:
-        return f'"{column.name}"'
-    number = f"\"{column.name}\" - date '1970-01-01'" if column.type is ColumnType.DATE else f'"{column.name}"'
-    return f"coalesce(({number})::integer, {MISSING})"
-
-
-def _digest(dictionary: Dictionary) -> str:
-    """What the stored numbers mean: names, types and code lists, but no labels or descriptions."""
-    layout = [[column.name, column.type.name, column.multi_valued, column.values] for column in dictionary.columns]
-    return hashlib.sha256(json.dumps(layout).encode("ascii")).hexdigest()
-
-
-def _as_bytes(high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.void]:
-    """Whole pseudonyms, one element each, verified to ascend."""
-    _verify_ascending(high, low)
-    halves = np.empty((len(high), 2), dtype=">u8")
-    halves[:, 0], halves[:, 1] = high, low
-    return halves.view(f"V{PSEUDONYM_BYTES}").reshape(-1)
-
-
-def _verify_ascending(high: NDArray[np.uint64], low: NDArray[np.uint64]) -> None:
+def _verify_ascending(people: NDArray[np.uint8], before: NDArray[np.uint8] | None) -> None:
+    """Strictly, and from the one before on, if there is one."""
+    halves = (people if before is None else np.concatenate([before, people])).view(">u8").astype(np.uint64)
+    high, low = halves[:, 0], halves[:, 1]
     above = (high[1:] > high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] > low[:-1]))
     if not above.all():
         raise InternalError("INTEGRITY", problem="the people do not ascend by pseudonym")
 
 
 @contextmanager
-def _reading() -> Iterator[None]:
+def _reading(path: Path) -> Iterator[None]:
+    if not path.is_file():
+        raise RefusedError("NOTHING_LOADED", what="health data", role="health")
     try:
         yield
-    except duckdb.Error as error:
-        raise InternalError("INTEGRITY", problem="the store of people cannot be read") from error
+    except OSError as error:
+        raise _damaged() from error
+
+
+def _damaged() -> InternalError:
+    return InternalError("INTEGRITY", problem="the people store is damaged")

@@ -29,12 +29,11 @@ def relink_people(
     engine_threads: int,
     progress: Progress | None = None,
 ) -> RelinkReport:
-    """Put the next linkage key in force; see `broker_common.storage.relinking`. Needs about 130 bytes a person."""
+    """Put the next linkage key in force; see `broker_common.storage.relinking`. Needs about 150 bytes a person."""
 
     def write_store(replaced: str, load: str, added: Sequence[LinkageKey]) -> int:
         with PeopleStore(loads.file(replaced), threads=engine_threads) as store:
             rekeyed = rekey(*store.halves, added, progress)
-            # Column by column: of the old store only one is in memory at a time.
             columns = {name: store.column(name)[rekeyed.rows] for name in HEALTH_DICTIONARY.names}
         people = People(rekeyed.high, rekeyed.low, columns)
         replace_people_store(loads.file(load), people)

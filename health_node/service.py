@@ -8,7 +8,7 @@ A question goes on to its end whatever becomes of the connection that brought it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -25,7 +25,7 @@ from broker_common.rpc.callers import caller
 from broker_common.rpc.policy import policy_from_wire
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.rpc.status import broker_error, calling
-from broker_common.stages import Report, recording
+from broker_common.stages import Report, recording, stage
 from broker_common.values import Randomness
 from health_node import texts
 from health_node.census_link import CensusLink, CensusNow
@@ -82,9 +82,9 @@ class _Walk:
             async with self._changed:
                 await self._changed.wait_for(lambda: self._done or len(self._stages) > seen)  # noqa: B023 - awaited here
                 new, self_done = self._stages[seen:], self._done
-            for stage in new:
+            for reached in new:
                 seen += 1
-                yield stage
+                yield reached
             if self_done and seen == len(self._stages):
                 if self._error is not None:
                     raise self._error
@@ -141,8 +141,8 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             walk = await self._start(
                 ticket.hash.hex(), lambda: self._node.accept(request, ticket), forward_ms=submitted_ms + delay_ms
             )
-        async for stage in walk.watch():
-            yield health_service_pb2.SubmitResponse(stage=stage)
+        async for reached in walk.watch():
+            yield health_service_pb2.SubmitResponse(stage=reached)
 
     # --- the policy in force ---------------------------------------------------------------------------------------
 
@@ -290,16 +290,16 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         await _write(call, attempt.header())
         await _expect(call, "proceed")
         sample = await asyncio.to_thread(self._node.sample, accepted)
-        frames = attempt.frames(sample)
-        while (frame := await asyncio.to_thread(next, frames, None)) is not None:
-            await _write(call, frame)
-        manifest_hash, manifest = attempt.manifest(sample)
+        await _send(call, attempt.batches(sample))
+        manifest_hash, manifest = attempt.manifest()
         await asyncio.to_thread(self._node.log_attempt, ticket_hash, manifest_hash)
         await _write(call, manifest)
         await call.done_writing()
         charged = (await _expect(call, "charged")).charged
         handed_over = await asyncio.to_thread(self._node.handed_over, ticket_hash)
-        charge = verify_charged(charged, accepted.ticket, sample, handed_over=handed_over, census_log=census.log)
+        charge = verify_charged(
+            charged, accepted.ticket, attempt.set_commitment, handed_over=handed_over, census_log=census.log
+        )
         await asyncio.to_thread(self._node.log_charge, ticket_hash, charge)
         await walk.reach(health_service_pb2.STAGE_CHARGED)
         await _expect(call, "released")
@@ -315,6 +315,23 @@ def _for_researcher(error: BrokerError) -> BrokerError:
         return error
     _log.warning("the agencies do not agree", code=error.code)
     return PeerUnavailableError("PEER_FAILED", peer="health", reason=error.code)
+
+
+async def _send(call: CountCall, batches: Iterator[Sequence[census_service_pb2.CountRequest]]) -> None:
+    """Say all frames of a sample; while some are on their way the next ones are sealed in a thread."""
+    sealing = asyncio.create_task(asyncio.to_thread(next, batches))
+    try:
+        is_last = False
+        while not is_last:
+            frames = await sealing
+            is_last = frames[-1].frame.last
+            if not is_last:
+                sealing = asyncio.create_task(asyncio.to_thread(next, batches))
+            with stage("sending"):
+                for frame in frames:
+                    await _write(call, frame)
+    finally:
+        sealing.cancel()
 
 
 async def _write(call: CountCall, part: census_service_pb2.CountRequest) -> None:

@@ -25,10 +25,11 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from broker_common.crypto.commitments import SALT_BYTES, SET_DOMAIN
+from broker_common.crypto.pseudonyms import Pseudonyms
 from broker_common.errors import InvalidRequestError
 from broker_common.values import PSEUDONYM_BYTES, Randomness
 
-__all__ = ["FRAME_BYTES", "FRAME_KEY_BYTES", "TAG_BYTES", "FrameOpener", "FrameSealer", "frame_plaintexts"]
+__all__ = ["FRAME_BYTES", "FRAME_KEY_BYTES", "TAG_BYTES", "FrameOpener", "FrameSealer", "SampleFrames"]
 
 FRAME_BYTES = 256 * 1024
 FRAME_KEY_BYTES = 32
@@ -41,19 +42,37 @@ _RESERVED = slice(16 + SALT_BYTES, _HEADER_BYTES)
 _U32_MAX = 2**32 - 1
 
 
-def frame_plaintexts(pseudonyms: npt.NDArray[np.uint8], salt: bytes) -> Iterator[tuple[int, bool, bytes]]:
-    """Lay out an ascending (n, 16) array as (index, last, plaintext); every plaintext has `FRAME_BYTES`."""
-    if len(salt) != SALT_BYTES:
-        raise ValueError(f"a salt has {SALT_BYTES} bytes")
-    header = _MAGIC + len(pseudonyms).to_bytes(8, "big") + salt + bytes(_HEADER_BYTES - 16 - SALT_BYTES)
-    body = memoryview(np.ascontiguousarray(pseudonyms).reshape(-1).data)
-    frames = frame_count(len(pseudonyms))
-    for index in range(frames):
-        start = index * FRAME_BYTES - _HEADER_BYTES
-        chunk = bytes(body[max(0, start) : start + FRAME_BYTES])
-        if index == 0:
-            chunk = header + chunk
-        yield index, index == frames - 1, chunk.ljust(FRAME_BYTES, b"\0")
+class SampleFrames:
+    """The plaintexts of one sample. To be iterated over once; the hash of the set is known then."""
+
+    def __init__(self, people: Pseudonyms, salt: bytes) -> None:
+        if len(salt) != SALT_BYTES:
+            raise ValueError(f"a salt has {SALT_BYTES} bytes")
+        self._people = people
+        self._header = _MAGIC + len(people).to_bytes(8, "big") + salt + bytes(_HEADER_BYTES - 16 - SALT_BYTES)
+        self._set = hashlib.sha256(SET_DOMAIN)
+
+    def __iter__(self) -> Iterator[tuple[int, bool, memoryview]]:
+        """Index, last flag and `FRAME_BYTES` of plaintext, which the next frame is written over."""
+        plaintext = np.empty(FRAME_BYTES, dtype=np.uint8)
+        frames = _frame_count(len(self._people))
+        plaintext[:_HEADER_BYTES] = np.frombuffer(self._header, dtype=np.uint8)
+        body, read = plaintext[_HEADER_BYTES:], 0
+        for index in range(frames):
+            room = body.reshape(-1, PSEUDONYM_BYTES)
+            people = room[: len(self._people) - read]
+            self._people.copy_into(read, people)
+            read += len(people)
+            self._set.update(people.data)
+            # SECURITY: what is left over of the frame before would be people who stand behind the last one.
+            room[len(people) :] = 0
+            yield index, index == frames - 1, plaintext.data
+            body = plaintext
+
+    @property
+    def set_hash(self) -> bytes:
+        """The same as `hash_set` of everybody in the frames so far."""
+        return self._set.digest()
 
 
 class FrameSealer:
@@ -64,8 +83,9 @@ class FrameSealer:
         self._cipher = AESGCM(self.frame_key)
         self._ciphertexts = hashlib.sha256()
 
-    def seal_frame(self, index: int, last: bool, plaintext: bytes) -> bytes:
+    def seal_frame(self, index: int, last: bool, plaintext: bytes | memoryview) -> bytes:
         """Ciphertext and tag of the next frame. Call it once per frame, in order."""
+        # Not into a buffer of ours: a message takes `bytes` and nothing else, which would be one more copy.
         ciphertext = self._cipher.encrypt(_nonce(index, last), plaintext, None)
         self._ciphertexts.update(ciphertext)
         return ciphertext
@@ -159,7 +179,7 @@ class FrameOpener:
             if index == 0:
                 plaintext = np.frombuffer(self._cipher.decrypt(_nonce(index, last), ciphertext, None), np.uint8)
                 self._read_header(plaintext[:_HEADER_BYTES].tobytes())
-                self._buffer = np.empty(frame_count(self._declared) * FRAME_BYTES, np.uint8)
+                self._buffer = _buffer(_frame_count(self._declared) * FRAME_BYTES)
                 self._buffer[:FRAME_BYTES] = plaintext
                 return self._buffer[_HEADER_BYTES:FRAME_BYTES]
             # There is room: whatever comes after the frame that completes the sample was refused with that frame.
@@ -207,9 +227,16 @@ class FrameOpener:
         self._previous = last
 
 
-def frame_count(people: int) -> int:
+def _frame_count(people: int) -> int:
     """How many frames a sample of so many people has."""
     return max(1, -(-(_HEADER_BYTES + people * PSEUDONYM_BYTES) // FRAME_BYTES))
+
+
+def _buffer(size: int) -> npt.NDArray[np.uint8]:
+    try:
+        return np.empty(size, np.uint8)
+    except MemoryError as error:
+        raise _bad("more people are declared than there is memory for") from error
 
 
 def _nonce(index: int, last: bool) -> bytes:

@@ -11,14 +11,17 @@ import hashlib
 import hmac
 
 import numpy as np
-import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from broker_common.crypto.pseudonyms import Pseudonyms
 from broker_common.crypto.secret import Secret
+from broker_common.values import PSEUDONYM_BYTES
 
 __all__ = ["WHOLE_MILLIONTHS", "SamplingKey"]
 
 WHOLE_MILLIONTHS = 1_000_000
+# People that are drawn in one go: their pseudonyms stay in the processor's cache.
+_AT_ONCE = 16_384
 
 
 class SamplingKey(Secret):
@@ -27,21 +30,27 @@ class SamplingKey(Secret):
     def __init__(self, key: bytes) -> None:
         super().__init__(key, exact_bytes=32)
 
-    def take(
-        self, pseudonyms: npt.NDArray[np.uint8], criteria_tag: bytes, fraction_millionths: int
-    ) -> npt.NDArray[np.uint8]:
-        """The sampled rows of an (n, 16) array, in the same order.
+    def take(self, people: Pseudonyms, criteria_tag: bytes, fraction_millionths: int) -> Pseudonyms:
+        """The sampled ones, in the same order.
 
-        Each row is taken with probability fraction_millionths / 1,000,000 (within 2^-64), independently of all others.
+        Each is taken with probability fraction_millionths / 1,000,000 (within 2^-64), independently of all others.
         """
         if not 1 <= fraction_millionths <= WHOLE_MILLIONTHS:
             raise ValueError("a fraction lies between 1 and 1,000,000 millionths")
-        if fraction_millionths == WHOLE_MILLIONTHS or len(pseudonyms) == 0:
-            return pseudonyms
+        if fraction_millionths == WHOLE_MILLIONTHS:
+            return people
         # ECB on distinct single blocks is the permutation itself, not a mode hiding patterns between blocks.
         key = hmac.digest(self.expose(), b"tripartite/sampling/v1\0" + criteria_tag, hashlib.sha256)
         encryptor = Cipher(algorithms.AES256(key), modes.ECB()).encryptor()  # noqa: S305 - see above
-        drawn = np.frombuffer(encryptor.update(np.ascontiguousarray(pseudonyms).data), dtype=">u8")[::2]
-        threshold = (fraction_millionths << 64) // WHOLE_MILLIONTHS
-        taken: npt.NDArray[np.uint8] = pseudonyms[drawn < np.uint64(threshold)]
-        return taken
+        threshold = np.uint64((fraction_millionths << 64) // WHOLE_MILLIONTHS)
+        taken = np.empty(len(people), dtype=np.bool_)
+        pseudonyms = np.empty((_AT_ONCE, PSEUDONYM_BYTES), dtype=np.uint8)
+        # The library asks for a block more than it fills.
+        encrypted = np.empty(pseudonyms.size + PSEUDONYM_BYTES, dtype=np.uint8)
+        for start in range(0, len(people), _AT_ONCE):
+            some = pseudonyms[: len(people) - start]
+            people.copy_into(start, some)
+            encryptor.update_into(some.data, encrypted.data)
+            drawn = encrypted[: some.size].view(">u8")[::2]
+            np.less(drawn, threshold, out=taken[start : start + len(some)])
+        return people.only(taken)

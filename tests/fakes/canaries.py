@@ -7,7 +7,7 @@ that numbers stand in it, those numbers. A `Canary` is one secret in all its for
   16-byte pseudonyms also as their two halves, for stores that keep them as pairs of numbers;
 - texts: their UTF-8;
 - numbers: written out (also with separators of thousands) wherever they stand alone between delimiters, and as a number
-  in whatever has typed numbers: SQLite columns, protobuf fields, columns of DuckDB.
+  in whatever has typed numbers: SQLite columns, protobuf fields, columns of people.
 
 False alarms. Bytes and texts are sought only from eight bytes on: among n needles and m random bytes searched, chance
 finds one with probability below n m 2^-64, that is 5e-6 for 10^6 needles and 10^8 bytes, and it would have to meet the

@@ -1,7 +1,7 @@
 """Everything that a party holds or was told, byte by byte: files, outputs, logs, processes, and what came over the wire.
 
 Files count as they lie on disk, SQLite's write-ahead logs and pages of deleted rows included, and once more as they read:
-SQLite row by row, `.npz`, Parquet and DuckDB column by column, because a format may compress, split or pack what a search of its
+SQLite row by row, `.npz`, Parquet and stores of people column by column, because a format may compress, split or pack what a search of its
 bytes would then miss. What a peer said counts for whoever heard it: every decrypted byte of the connection, and every
 gRPC message put together again with the numbers in its fields.
 """
@@ -29,6 +29,8 @@ from tripartite.v1 import answer_pb2, census_service_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import OpeningKey, open_with_any, sample_info
+from health_node.dictionary import HEALTH_DICTIONARY
+from health_node.people_store import PeopleStore
 
 __all__ = ["OpenedSample", "Snapshots", "heard", "numbers_in", "on_the_wire", "open_samples"]
 
@@ -97,8 +99,10 @@ def _as_read(path: Path, place: Place, name: str, content: bytes) -> Iterator[Ex
             yield from _rows(path, place, name)
         case ".npz":
             yield from _arrays(place, name, content)
-        case ".duckdb" | ".parquet":
-            yield from _columns(place, name, path.suffix, content)
+        case ".people":
+            yield from _people(path, place, name)
+        case ".parquet":
+            yield from _columns(place, name, content)
 
 
 def _rows(path: Path, place: Place, name: str) -> Iterator[Exhibit]:
@@ -129,26 +133,23 @@ def _arrays(place: Place, name: str, content: bytes) -> Iterator[Exhibit]:
             yield Exhibit(place, f"{name}: {array}", stored[array].tobytes())
 
 
-def _columns(place: Place, name: str, suffix: str, content: bytes) -> Iterator[Exhibit]:
-    with tempfile.TemporaryDirectory() as folder:
-        # A copy: the file itself is locked while a node has it open.
-        copy = Path(folder) / f"copy{suffix}"
-        copy.write_bytes(content)
-        with duckdb.connect(":memory:" if suffix == ".parquet" else copy, read_only=suffix != ".parquet") as db:
-            if suffix == ".parquet":
-                tables = [("rows", f"'{copy}'")]
-            else:
-                tables = [
-                    (table, f'"{table}"')
-                    for (table,) in db.execute("select table_name from duckdb_tables()").fetchall()
-                ]
-            for table, source in tables:
-                for column, values in db.execute(f"select * from {source}").fetchnumpy().items():  # noqa: S608
-                    plain = np.ma.getdata(values)
-                    whole = plain.dtype.kind in "iu" and not column.startswith("_")
-                    numbers = frozenset(np.unique(plain).tolist()) if whole else frozenset()
-                    data = "\n".join(map(str, plain)).encode() if plain.dtype.kind in "OM" else plain.tobytes()
-                    yield Exhibit(place, f"{name}: {table}.{column}", data, numbers)
+def _people(path: Path, place: Place, name: str) -> Iterator[Exhibit]:
+    # Pseudonyms stand in the file as they are.
+    with PeopleStore(path) as store:
+        for column in HEALTH_DICTIONARY.names:
+            values = store.column(column)
+            yield Exhibit(place, f"{name}: {column}", values.tobytes(), frozenset(np.unique(values).tolist()))
+
+
+def _columns(place: Place, name: str, content: bytes) -> Iterator[Exhibit]:
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as copy, duckdb.connect(":memory:") as db:
+        copy.write(content)
+        copy.flush()
+        for column, values in db.execute(f"select * from '{copy.name}'").fetchnumpy().items():  # noqa: S608
+            plain = np.ma.getdata(values)
+            numbers = frozenset(np.unique(plain).tolist()) if plain.dtype.kind in "iu" else frozenset()
+            data = "\n".join(map(str, plain)).encode() if plain.dtype.kind in "OM" else plain.tobytes()
+            yield Exhibit(place, f"{name}: rows.{column}", data, numbers)
 
 
 def on_the_wire(tap: Wiretap) -> Iterator[Exhibit]:

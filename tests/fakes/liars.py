@@ -14,13 +14,14 @@ from typing import Any
 import grpc
 import numpy as np
 from fakes.deployment import FRENCH, Deployment
+from fakes.samples import gathered
 from grpc import aio
 from grpc.aio import AioRpcError
 from tripartite.v1 import census_service_pb2, condition_pb2, health_service_pb2, ticket_pb2
 
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Role, TlsCredentials, server_name
-from broker_common.crypto.commitments import SALT_BYTES, commit_set, hash_bytes, hash_set
+from broker_common.crypto.commitments import SALT_BYTES
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError
@@ -131,10 +132,10 @@ class LyingHealth:
         pseudonyms = np.sort(np.concatenate([drawn, drawn[:1]]) if twice else drawn, kind="stable")
         pseudonyms = pseudonyms.view(np.uint8).reshape(-1, 16)
         salt = os.urandom(SALT_BYTES)
-        sample = Sample(pseudonyms, salt, commit_set(salt, hash_bytes(signed.ticket), hash_set(pseudonyms.tobytes())))
+        sample = Sample(gathered(pseudonyms), salt)
         attempt = Attempt(ticket, signed, linkage or self.linkage, sender)
         frames = list(attempt.frames(sample))
-        messages = [attempt.header(), *frames, attempt.manifest(sample)[1]]
+        messages = [attempt.header(), *frames, attempt.manifest()[1]]
         return [message.SerializeToString() for message in messages]
 
     def count(self, parts: Sequence[bytes]) -> BrokerError | None:

@@ -24,6 +24,7 @@ from fakes import logs
 from fakes.cards import Party, PrivateKey
 from fakes.clock import FakeClock
 from fakes.registries import made_registry, write_registry
+from fakes.samples import commitment_of, everybody, gathered
 from msgspec import structs
 from sqlite_utils import Database
 from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sample_pb2, ticket_pb2
@@ -187,8 +188,12 @@ class OrderedSample:
     sample: Sample
 
     @property
+    def people(self) -> Pseudonyms:
+        return everybody(self.sample.people)
+
+    @property
     def set_commitment(self) -> bytes:
-        return self.sample.set_commitment
+        return commitment_of(self.sample, self.order.hash)
 
 
 @dataclass
@@ -351,7 +356,7 @@ class World:
 
     def relink_health(self, node: HealthNode, key: LinkageKey) -> RelinkReport:
         """The health operator changes the linkage key."""
-        loads = LoadFolder(self.health_folder / "people", ".duckdb")
+        loads = LoadFolder(self.health_folder / "people", ".people")
         with next_key_of(self.health_folder, "health", key) as (keys, source):
             return relink_people(node.journal, loads, keys, source, os.urandom, engine_threads=_ENGINE_THREADS)
 
@@ -546,7 +551,7 @@ class World:
     def open_health(self) -> HealthNode:
         """Start a health node on what is on disk; the first time its journal and people are made."""
         create = not self.health_folder.exists()
-        loads = LoadFolder(self.health_folder / "people", ".duckdb")
+        loads = LoadFolder(self.health_folder / "people", ".people")
         if create:
             self.health_folder.mkdir()
             loads.path.mkdir()
@@ -588,7 +593,7 @@ class World:
 
     def load_health(self, people: int, release: str = RELEASE) -> str:
         """Put the first `people` in force beside the serving node, as its operator's command does; gives the load's id."""
-        loads = LoadFolder(self.health_folder / "people", ".duckdb")
+        loads = LoadFolder(self.health_folder / "people", ".people")
         journal = self._health_journal()
         with loads.loading(os.urandom) as load:
             build_people_store(loads.file(load), self._health_records(people))
@@ -687,7 +692,7 @@ class World:
         """The order's sample as an honest health node would hold it; everybody by default."""
         chosen = self.people if people is None else people
         salt = os.urandom(SALT_BYTES) if salt is None else salt
-        return OrderedSample(order, Sample(chosen, salt, commit_set(salt, order.hash, hash_set(chosen.tobytes()))))
+        return OrderedSample(order, Sample(gathered(chosen), salt))
 
     def messages(
         self, ordered: OrderedSample, sender: Sender | None = None, linkage: str = ""
@@ -695,7 +700,7 @@ class World:
         """One attempt to hand a sample over: header, frames, manifest."""
         attempt = Attempt(ordered.order.verified, ordered.order.signed, linkage or self.linkage, sender or self.sender)
         frames = list(attempt.frames(ordered.sample))
-        return [attempt.header(), *frames, attempt.manifest(ordered.sample)[1]]
+        return [attempt.header(), *frames, attempt.manifest()[1]]
 
     def by_hand(
         self,

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 from fakes.randomness import SeededRandomness
+from fakes.samples import frame_plaintexts, gathered
 from fakes.world import FRENCH, HEALTH, PROJECT, RELEASE, RESEARCHER, make_policy, make_pseudonyms
 from fuzz.logs import key_hash
 from fuzz.target import Cut, Target, fresh_path, joined, require
@@ -30,7 +31,7 @@ from broker_common.crypto.commitments import (
     hash_set,
     verify_commitment,
 )
-from broker_common.crypto.frames import FRAME_BYTES, FrameOpener, FrameSealer, frame_plaintexts
+from broker_common.crypto.frames import FRAME_BYTES, FrameOpener, FrameSealer, SampleFrames
 from broker_common.crypto.sealing import OpeningKey, answer_info, sample_info
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.privacy.accounting import price_units
@@ -45,7 +46,7 @@ from broker_common.tlog.note import NoteSigner, NoteVerifier, parse_note
 from broker_common.values import QUERY_ID_BYTES
 from census_node.admission import Admission, AdmittedSample, Gate, verify_linkage
 from census_node.dictionary import CENSUS_DICTIONARY
-from health_node.forwarding import HandedOver, Sample, VerifiedCharge, verify_charged
+from health_node.forwarding import HandedOver, VerifiedCharge, verify_charged
 from researcher_node.answers import Answers, AskedQuestion, CensusKeys
 from researcher_node.census_log import CensusLog
 from researcher_node.slots import verify_slot
@@ -166,7 +167,8 @@ def _plaintext(beginning: bytes, index: int, *, fill: bool) -> bytes:
 def _check_frames(opened: tuple[list[bytes], npt.NDArray[np.uint8], bytes], data: bytes) -> None:
     del data
     plaintexts, people, salt = opened
-    require([plaintext for _, _, plaintext in frame_plaintexts(people, salt)] == plaintexts, "a sample has one layout")
+    frames = SampleFrames(gathered(people), salt)
+    require([bytes(plaintext) for _, _, plaintext in frames] == plaintexts, "a sample has one layout")
 
 
 def _frame(index: int, flags: int, beginning: bytes) -> bytes:
@@ -321,10 +323,9 @@ def _parse_charge(data: bytes) -> VerifiedCharge:
     )
     if part == b"c":
         charged = parse_message(sample_pb2.Charged, rest)
-    sample = Sample(_PEOPLE, _SALT, _set_commitment())
     ticket = VerifiedTicket(_body(), _honest_ticket().ticket)
     handed_over = HandedOver(HEALTH.organisation, frozenset({bytes(32).hex()}))
-    return verify_charged(charged, ticket, sample, handed_over=handed_over, census_log=_NOTES.verifier)
+    return verify_charged(charged, ticket, _set_commitment(), handed_over=handed_over, census_log=_NOTES.verifier)
 
 
 def _charge_seeds() -> dict[str, bytes]:

@@ -532,7 +532,7 @@ for _each in (_people_reader, _source_reader):
 
 @cache
 def _whole_store() -> bytes:
-    path = fresh_path(".duckdb")
+    path = fresh_path(".people")
     build_store(path)
     return path.read_bytes()
 
@@ -545,7 +545,7 @@ def _parse_people(data: bytes) -> str:
     else:
         for at in range(0, len(data) - 4, 5):
             content[int.from_bytes(data[at : at + 4], "big") % len(content)] = data[at + 4]
-    path = fresh_path(".duckdb")
+    path = fresh_path(".people")
     path.write_bytes(content)
     try:
         return _people_reader.read(str(path))

@@ -6,11 +6,13 @@ import textwrap
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import msgspec
+import numpy as np
 import tomli_w
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -39,7 +41,7 @@ from broker_common.query.condition import Condition
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dates import parse_date
-from broker_common.query.normal_form import verify_size
+from broker_common.query.normal_form import negate, verify_size
 from broker_common.query.question import Question, parse_question, question_from_wire
 from broker_common.rpc.callers import by_fingerprint, verify_caller
 from broker_common.storage.home import Home
@@ -47,9 +49,10 @@ from broker_common.storage.source import RejectedRows, verify_names
 from census_node.config import CensusConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.loading import read_registry
-from health_node.cohort import compile_condition
+from health_node.cohort import Scratch, compile_condition
 from health_node.config import HealthConfig
 from health_node.dictionary import HEALTH_DICTIONARY
+from health_node.encoding import Encoding, Stored
 from health_node.loading import load_people
 from researcher_node.asking import parse_fraction
 from researcher_node.config import ResearcherConfig
@@ -70,8 +73,21 @@ def text_of(data: bytes) -> str:
 # --- criteria and questions ------------------------------------------------------------------------------------------
 
 
+_FEW = 64
+
+
+@cache
+def _few_people() -> dict[str, Stored]:
+    """Numbers all over every column, from no value to the greatest."""
+    people: dict[str, Stored] = {}
+    for column in HEALTH_DICTIONARY.columns:
+        encoding = Encoding.of(column)
+        people[column.name] = cast("Stored", (np.arange(_FEW) * (encoding.top / (_FEW - 1))).astype(encoding.kind))
+    return people
+
+
 def verify_condition(condition: Condition) -> None:
-    """What holds of every condition: one message, one canonical form, one text, and SQL that is made of our own words."""
+    """What holds of every condition: one message, one canonical form, one text, and one meaning."""
     again = condition_from_wire(condition.to_wire(), HEALTH_DICTIONARY)
     require(again == condition, "a condition is read back from its message")
     require(canonical_bytes(again) == canonical_bytes(condition), "equal conditions have equal canonical bytes")
@@ -82,8 +98,10 @@ def verify_condition(condition: Condition) -> None:
         require(error.code == "CRITERIA_TOO_LARGE", "a condition is read back from its text")
     else:
         require(read == condition, "a condition is read back from its text")
-    where, parameters = compile_condition(condition, HEALTH_DICTIONARY)
-    require(where.count("?") == len(parameters), "every value is a bound parameter")
+    marks = [np.empty(_FEW, dtype=np.bool_) for _ in range(2)]
+    for each, found in zip((condition, negate(condition)), marks, strict=True):
+        compile_condition(each, HEALTH_DICTIONARY).mark(_few_people(), found, Scratch(_FEW))
+    require(bool((marks[0] ^ marks[1]).all()), "everybody is meant by a condition or by its negation")
 
 
 def _check_condition(condition: Condition, data: bytes) -> None:
@@ -389,7 +407,7 @@ def _parse_census_source(data: bytes) -> None:
 
 
 def _parse_health_source(data: bytes) -> None:
-    path, store = fresh_path(".csv"), fresh_path(".duckdb")
+    path, store = fresh_path(".csv"), fresh_path(".people")
     path.write_bytes(data)
     try:
         report = load_people(path, store, _LINKAGE)

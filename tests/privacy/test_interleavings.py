@@ -327,7 +327,7 @@ class Real:
                 step = LedgerSteps(node.journal.db).of_ticket(ticket)
                 assert step is not None
                 assert log.tickets[ticket].charge.ledger == step.digest.hex()
-                people = self.samples[bytes.fromhex(ticket)].sample.pseudonyms
+                people = self.samples[bytes.fromhex(ticket)].people
                 place = int(np.flatnonzero((people == self.x).all(axis=1))[0])
                 decision = Decision.of_bits(step.fits, step.active, len(people))
                 assert decision.active[place] == decision.fits[place] == (question in state.disk.counting)

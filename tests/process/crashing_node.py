@@ -1,7 +1,7 @@
 """A command that kills itself, as the power would, at one durable step: `crashing_node.py STEP WHEN health serve --home ...`.
 
 STEP is the kind of a log entry, or `answer` for the storing of a sealed answer, which is not logged; or one of `CALLS`, for
-what is durable outside a journal's log; or one of `CALLS_FOR_A_QUESTION`, which count only while one is under way; or how a file's name ends (`.key`, `.duckdb`, `.npz`), for the instant at which a whole
+what is durable outside a journal's log; or one of `CALLS_FOR_A_QUESTION`, which count only while one is under way; or how a file's name ends (`.key`, `.people`, `.npz`), for the instant at which a whole
 new file of that name takes its place. WHEN is `before` or `after` the commit of the transaction that holds it, or the call.
 Everything else is the product as it is.
 """

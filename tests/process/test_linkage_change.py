@@ -23,7 +23,7 @@ POPULATION = 400
 FAR = 40
 OTHER = {"health": "census", "census": "health"}
 FOLDER = {"health": "people", "census": "registries"}
-SUFFIX = {"health": ".duckdb", "census": ".npz"}
+SUFFIX = {"health": ".people", "census": ".npz"}
 
 
 @pytest.fixture(scope="module")

@@ -304,6 +304,9 @@ CASES: dict[str, Case] = {
         without("health", "keys/sampling.key"), "health serve --home HOME", 3, "SECRET_MISSING", ("sampling.key",)
     ),
     "census: store damaged": Case(shortened("census"), "census serve --home HOME", 6, "INTEGRITY", ("store of load",)),
+    "health: store damaged, to serve": Case(
+        shortened("health"), "health serve --home HOME", 6, "INTEGRITY", ("store of load",)
+    ),
     "health: store damaged": Case(
         shortened("health"), "health status --home HOME", 6, "INTEGRITY", (REFUSES_TO_START,)
     ),

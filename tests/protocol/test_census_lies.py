@@ -64,7 +64,11 @@ def believe(
     """What an honest health node makes of the message, which has sent these manifests beside the one that was charged."""
     handed_over = HandedOver(HEALTH.organisation, frozenset([*manifests, *(each.manifest for each in world.charges())]))
     return verify_charged(
-        message, sample.order.verified, sample.sample, handed_over=handed_over, census_log=world.census_log.verifier
+        message,
+        sample.order.verified,
+        sample.set_commitment,
+        handed_over=handed_over,
+        census_log=world.census_log.verifier,
     )
 
 

@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from fakes.samples import frame_plaintexts
 from fakes.world import Frame, Order, Pseudonyms, World, charge_and_answer, make_pseudonyms
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tripartite.v1 import census_service_pb2, sample_pb2
 
 from broker_common.crypto.commitments import SALT_BYTES
-from broker_common.crypto.frames import FRAME_BYTES, frame_plaintexts
+from broker_common.crypto.frames import FRAME_BYTES
 from broker_common.crypto.sealing import OpeningKey, sample_info
 from broker_common.errors import BrokerError
 from broker_common.query.messages import parse_message

@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 from fakes.links import (
     NO_CONTEXT,
@@ -30,6 +28,7 @@ from tripartite.v1 import census_service_pb2, health_service_pb2, policy_pb2, sa
 
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.linkage import LinkageKey
+from broker_common.crypto.pseudonyms import Pseudonyms
 from broker_common.errors import (
     BrokerError,
     InternalError,
@@ -372,7 +371,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append("drew")
         return sample(node, accepted)
 
-    def selecting(store: PeopleStore, condition: Condition) -> npt.NDArray[np.uint8]:
+    def selecting(store: PeopleStore, condition: Condition) -> Pseudonyms:
         seen.append("selected")
         return select(store, condition)
 

@@ -125,11 +125,11 @@ def test_sample_is_in_its_file_alone_while_its_answer_is_made(
     sample = world.sample(world.order(), make_pseudonyms(people, seed=7))
     charge_only(world, monkeypatch, sample)
     (name,) = kept_files(world)
-    kept = folder(world).read(name, hash_set(sample.sample.pseudonyms.tobytes()))
-    assert np.array_equal(kept.pseudonyms, sample.sample.pseudonyms)
+    kept = folder(world).read(name, hash_set(sample.people.tobytes()))
+    assert np.array_equal(kept.pseudonyms, sample.people)
     secret = slot_secret(world, sample)
     batch = next(path.name for path in (world.census_folder / "slots").iterdir() if secret in path.read_bytes())
-    assert files_holding(world, secret, sample.sample.pseudonyms) == sorted([name, batch])
+    assert files_holding(world, secret, sample.people) == sorted([name, batch])
 
 
 @pytest.mark.parametrize("people", [0, 1, 400, 20_000])
@@ -141,7 +141,7 @@ def test_nothing_of_a_sample_is_left_once_its_answer_is_stored(world: World, kep
     # The answer is made of what is in memory; a start that finds it missing reads the file.
     assert kept.samples == []
     assert len(secret) == 32
-    assert files_holding(world, secret, sample.sample.pseudonyms) == []
+    assert files_holding(world, secret, sample.people) == []
     assert kept_files(world) == []
     assert rows(world.census_folder / "journal.db", "pending") == []
     world.verify_honest_query()
@@ -154,7 +154,7 @@ def test_answers_of_recovery_leave_nothing_either(world: World, monkeypatch: pyt
     world.crash_census()
     assert world.census.recover() == [sample.order.hash.hex()]
     (secret,) = kept.secrets
-    assert files_holding(world, secret, sample.sample.pseudonyms) == []
+    assert files_holding(world, secret, sample.people) == []
     world.verify_honest_query()
 
 
@@ -172,11 +172,11 @@ def test_death_between_answer_and_wiping_is_made_good_at_the_next_start(
     assert stored is not None
     (secret,) = kept.secrets
     slots = sorted(path.name for path in (world.census_folder / "slots").iterdir() if secret in path.read_bytes())
-    assert files_holding(world, secret, sample.sample.pseudonyms) == sorted(kept_files(world) + slots)
+    assert files_holding(world, secret, sample.people) == sorted(kept_files(world) + slots)
     assert len(kept_files(world)) == len(slots) == 1
     world.crash_census()
     assert world.census.recover() == [sample.order.hash.hex()]
-    assert files_holding(world, secret, sample.sample.pseudonyms) == []
+    assert files_holding(world, secret, sample.people) == []
     world.census.release(sample.order.hash.hex())
     assert world.sealed(sample.order) == stored.sealed
 

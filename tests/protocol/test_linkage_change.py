@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fakes.links import NO_CONTEXT, InMemoryCensus, LyingCensus, health_service
+from fakes.samples import everybody
 from fakes.world import HEALTH, RESEARCHER, Order, OrderedSample, World, charge_and_answer
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
@@ -148,7 +149,7 @@ def registry_in_force(world: World) -> Registry:
 
 def store_in_force(world: World) -> Path:
     """The health agency's store."""
-    return LoadFolder(world.health_folder / "people", ".duckdb").file(world.verify_health_log().load)
+    return LoadFolder(world.health_folder / "people", ".people").file(world.verify_health_log().load)
 
 
 def exact_counts(world: World) -> dict[tuple[str, str], int]:
@@ -157,7 +158,7 @@ def exact_counts(world: World) -> dict[tuple[str, str], int]:
     counts = {}
     with PeopleStore(store_in_force(world)) as store:
         for where in CONDITIONS:
-            rows = registry.rows_of(store.select(parse_condition(where, HEALTH_DICTIONARY)))
+            rows = registry.rows_of(everybody(store.select(parse_condition(where, HEALTH_DICTIONARY))))
             for text in QUESTIONS:
                 exact = registry.count(rows, parse_question(text, CENSUS_DICTIONARY))
                 counts[where, text] = exact.reveal_to_mechanism()
@@ -187,7 +188,8 @@ async def test_people_whom_the_census_does_not_know_have_one_new_pseudonym_at_bo
     assert len(unknown) == 100
     parties.relink("health", "census")
     with PeopleStore(store_in_force(world)) as store:
-        submitted = {bytes(person) for person in store.select(parse_condition("age >= 0", HEALTH_DICTIONARY))}
+        selected = store.select(parse_condition("age >= 0", HEALTH_DICTIONARY))
+    submitted = {bytes(person) for person in everybody(selected)}
     assert {bytes(person) for person in NEXT.step(unknown)} <= submitted
     assert {bytes(person) for person in NEXT.step(world.people)} == submitted
     assert registry_in_force(world).rows_of(NEXT.step(unknown)).tolist() == []
@@ -222,7 +224,7 @@ async def test_until_both_have_changed_questions_are_refused_at_their_header(
         chain_after(world) if roles[0] == "health" else world.linkage,
         chain_after(world),
     ]
-    assert drawn[0].pseudonyms.tobytes() == registry_order(NEXT.step(world.people[places_below(50)]))
+    assert everybody(drawn[0].people).tobytes() == registry_order(NEXT.step(world.people[places_below(50)]))
     assert len(world.charges()) == 2
     for state in (world.verify_log(), world.verify_health_log()):
         assert state.linkage == chain_after(world)
@@ -357,8 +359,8 @@ async def test_retry_of_a_charged_ticket_finds_its_charge(parties: Parties, draw
     assert await submit(service, order) == STAGES
     assert world.sealed(order) == sealed
     assert after.calls[0].sent[0].header.linkage == world.linkage
-    assert drawn[0].pseudonyms.tobytes() == drawn[1].pseudonyms.tobytes()
-    assert drawn[0].set_commitment == drawn[1].set_commitment
+    assert everybody(drawn[0].people).tobytes() == everybody(drawn[1].people).tobytes()
+    assert drawn[0].set_salt == drawn[1].set_salt
     assert len(world.charges()) == 1
     # And what is asked anew goes by the new chain.
     assert await submit(service, world.order()) == STAGES
@@ -392,7 +394,7 @@ async def test_ticket_of_the_old_chain_goes_through_while_the_census_has_it(part
     world, order = parties.world, parties.world.order()
     assert (await failure(parties.health(LyingCensus(parties.census, HEALTH, gone)), order)).code == "PEER_UNAVAILABLE"
     parties.relink("health")
-    assert {path.suffix for path in (world.health_folder / "people").iterdir()} == {".duckdb"}
+    assert {path.suffix for path in (world.health_folder / "people").iterdir()} == {".people"}
     assert await submit(parties.service, order) == STAGES
     assert parties.chains == [world.linkage]
     assert (await failure(parties.service, world.order())).code == "LINKAGE_MISMATCH"

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from fakes.samples import frame_plaintexts
 from fakes.world import HEALTH, OTHER_HEALTH, World, charge_and_answer
 from tripartite.v1 import census_service_pb2, sample_pb2
 
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.commitments import SALT_BYTES, commit_set, hash_set
-from broker_common.crypto.frames import frame_plaintexts
 from broker_common.crypto.signing import Purpose, SigningKey
 
 SALT = bytes(SALT_BYTES)

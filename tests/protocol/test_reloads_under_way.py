@@ -113,7 +113,7 @@ async def ask_while(
 def verify_files(world: World) -> None:
     """Of every load but those in force nothing is left after the next look."""
     census = LoadFolder(world.census_folder / "registries", ".npz")
-    health = LoadFolder(world.health_folder / "people", ".duckdb")
+    health = LoadFolder(world.health_folder / "people", ".people")
     health_journal = world._health_journal()
     census_node.forget_old_loads(world.census.journal, census)
     health_node.forget_old_loads(health_journal, health)
@@ -236,7 +236,7 @@ async def test_load_that_ends_beside_a_question_stops_nobody(world: World, monke
     loaded: list[str] = []
 
     def loading_meanwhile(loads: LoadFolder, journal: Any, load: str, commitments: Any) -> None:
-        if loads.suffix == ".duckdb" and not loaded:
+        if loads.suffix == ".people" and not loaded:
             loaded.append(world.load_health(OTHER_PEOPLE))
         verify(loads, journal, load, commitments)
 
@@ -252,7 +252,7 @@ async def test_load_that_ends_beside_a_question_stops_nobody(world: World, monke
 async def test_people_in_force_that_are_gone_stop_the_node(world: World) -> None:
     """Looking again is for what was replaced: a file that the log names and that is not there is no passing trouble."""
     pair = Pair(world)
-    for path in (world.health_folder / "people").glob("*.duckdb"):
+    for path in (world.health_folder / "people").glob("*.people"):
         path.unlink()
     assert await pair.submit(world.order()) == "INTEGRITY"
 

@@ -26,8 +26,8 @@ from broker_common.privacy.accounting import price_units
 from broker_common.storage.relinking import Rekeyed
 from broker_common.values import ExactCount
 from census_node import texts
-from census_node.ledgers import Decision, Ledgers, Room
-from census_node.linked import NOBODY, Linked
+from census_node.ledgers import Decision, Ledgers
+from census_node.linked import NOBODY
 from census_node.oversight import Oversight
 from census_node.registry import Registry
 from census_node.units import Carry, Known

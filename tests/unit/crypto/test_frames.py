@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from fakes.randomness import SeededRandomness
+from fakes.samples import frame_plaintexts, gathered
 
 from broker_common.crypto.commitments import hash_set
 from broker_common.crypto.frames import (
@@ -19,8 +20,9 @@ from broker_common.crypto.frames import (
     TAG_BYTES,
     FrameOpener,
     FrameSealer,
-    frame_plaintexts,
+    SampleFrames,
 )
+from broker_common.crypto.pseudonyms import Pseudonyms
 from broker_common.errors import InvalidRequestError
 
 People: TypeAlias = npt.NDArray[np.uint8]
@@ -47,9 +49,14 @@ def seal(plaintexts: Sequence[tuple[int, bool, bytes]]) -> tuple[bytes, list[Sea
     return sealer.frame_key, [(index, last, sealer.seal_frame(index, last, text)) for index, last, text in plaintexts]
 
 
+def laid_out(sample: Pseudonyms) -> list[tuple[int, bool, bytes]]:
+    """All frames of a sample; each is copied before the next takes its place."""
+    return [(index, last, bytes(text)) for index, last, text in SampleFrames(sample, SALT)]
+
+
 def sealed_sample(n: int) -> tuple[bytes, list[Sealed]]:
     """Frame key and sealed frames of a sound sample."""
-    return seal(list(frame_plaintexts(people(n), SALT)))
+    return seal(laid_out(gathered(people(n))))
 
 
 def plaintext(content: People, *, declared: int, size: int = FRAME_BYTES, **patches: bytes) -> bytes:
@@ -77,7 +84,7 @@ def refusal(key: bytes, frames: Sequence[Sealed], max_people: int = 10**6) -> tu
 def test_the_layout_is_the_documented_one() -> None:
     """Another implementation, written from the module's description, produces the same bytes."""
     rows = people(3)
-    (frame,) = frame_plaintexts(rows, SALT)
+    (frame,) = laid_out(gathered(rows))
     assert frame == (0, True, plaintext(rows, declared=3))
 
 
@@ -97,23 +104,30 @@ def test_a_sample_comes_through(n: int) -> None:
 @pytest.mark.parametrize("n", SIZES)
 def test_every_frame_has_one_length(n: int) -> None:
     """An observer learns the number of frames and nothing finer; exactly the final one is marked last."""
-    texts = list(frame_plaintexts(people(n), SALT))
+    texts = laid_out(gathered(people(n)))
     assert {len(text) for _, _, text in texts} == {FRAME_BYTES}
     assert [index for index, _, _ in texts] == list(range(len(texts)))
     assert [last for _, last, _ in texts] == [False] * (len(texts) - 1) + [True]
     assert {len(frame[2]) for frame in sealed_sample(n)[1]} == {FRAME_BYTES + TAG_BYTES}
 
 
-def test_a_strided_array_is_laid_out_like_a_packed_one() -> None:
-    """Every second row of a larger array, not contiguous in memory, makes the same frames."""
-    rows = people(20)
-    assert list(frame_plaintexts(rows[::2], SALT)) == list(frame_plaintexts(rows[::2].copy(), SALT))
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("step", [1, 3])
+def test_frames_are_those_of_the_slow_reference(n: int, step: int) -> None:
+    """Byte for byte, and without a trace of the frame before: everybody, or some rows of a larger table."""
+    table = people(n * step)
+    sample = Pseudonyms(table, np.arange(0, len(table), step))
+    frames = SampleFrames(sample, SALT)
+    assert [(index, last, bytes(text)) for index, last, text in frames] == list(frame_plaintexts(table[::step], SALT))
+    assert frames.set_hash == hash_set(table[::step].tobytes())
 
 
 def test_sealer_and_opener_agree_on_the_ciphertexts() -> None:
     """What the manifest signs is what the census node computes."""
     sealer = FrameSealer(SeededRandomness())
-    frames = [(i, last, sealer.seal_frame(i, last, text)) for i, last, text in frame_plaintexts(people(20_000), SALT)]
+    frames = [
+        (i, last, sealer.seal_frame(i, last, text)) for i, last, text in SampleFrames(gathered(people(20_000)), SALT)
+    ]
     opener, _ = open_all(sealer.frame_key, frames)
     assert opener.ciphertext_hash == sealer.ciphertext_hash
 
@@ -170,7 +184,7 @@ def test_frames_of_another_attempt_are_refused() -> None:
     randomness = SeededRandomness("another")
     other = FrameSealer(randomness)
     key, _ = sealed_sample(1)
-    ((index, last, text),) = frame_plaintexts(people(1), SALT)
+    ((index, last, text),) = laid_out(gathered(people(1)))
     assert refusal(key, [(index, last, other.seal_frame(index, last, text))])[0] == "SEALED_WRONGLY"
 
 
@@ -248,4 +262,4 @@ def test_the_nonce_is_position_and_flag() -> None:
 def test_a_salt_of_another_length_is_refused(size: int) -> None:
     """Our own bug, caught before anything is sealed."""
     with pytest.raises(ValueError, match="a salt has 32 bytes"):
-        list(frame_plaintexts(people(1), bytes(size)))
+        SampleFrames(gathered(people(1)), bytes(size))

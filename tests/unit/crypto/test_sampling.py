@@ -12,10 +12,12 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 from fakes.randomness import SeededRandomness
+from fakes.samples import everybody, gathered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from broker_common.crypto.pseudonyms import Pseudonyms
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
 
 KEY = SamplingKey(bytes(range(32)))
@@ -36,6 +38,11 @@ def members(rows: npt.NDArray[np.uint8]) -> set[bytes]:
     return {row.tobytes() for row in rows}
 
 
+def take(key: SamplingKey, rows: npt.NDArray[np.uint8], tag: bytes, millionths: int) -> npt.NDArray[np.uint8]:
+    """The sampled rows of an array."""
+    return everybody(key.take(gathered(rows), tag, millionths))
+
+
 def drawn_by_hand(pseudonym: bytes, tag: bytes, millionths: int) -> bool:
     """The rule for one person, written out: AES under the tag's key, its first half as a fraction of 2^64."""
     mac = HMAC(KEY.expose(), SHA256())
@@ -53,17 +60,17 @@ WORLD = people(2000)
 def test_each_person_is_drawn_by_the_rule_for_one(millionths: int, tag: bytes) -> None:
     """The vectorised draw equals the slow one, person by person; hence it depends on nobody else."""
     expected = [row.tobytes() for row in WORLD[:150] if drawn_by_hand(row.tobytes(), tag, millionths)]
-    assert [row.tobytes() for row in KEY.take(WORLD[:150], tag, millionths)] == expected
+    assert [row.tobytes() for row in take(KEY, WORLD[:150], tag, millionths)] == expected
 
 
 def test_the_same_criteria_give_the_same_sample() -> None:
     """Asking again draws nobody new, so repetition averages nothing away."""
-    assert np.array_equal(KEY.take(WORLD, TAG, 300_000), SamplingKey(bytes(range(32))).take(WORLD, TAG, 300_000))
+    assert np.array_equal(take(KEY, WORLD, TAG, 300_000), take(SamplingKey(bytes(range(32))), WORLD, TAG, 300_000))
 
 
 def test_a_larger_fraction_contains_the_smaller_one() -> None:
     """Asking at several fractions never draws independent samples of one cohort."""
-    samples = [members(KEY.take(WORLD, TAG, fraction)) for fraction in (1, 10_000, 300_000, 999_999, WHOLE_MILLIONTHS)]
+    samples = [members(take(KEY, WORLD, TAG, fraction)) for fraction in (1, 10_000, 300_000, 999_999, WHOLE_MILLIONTHS)]
     assert all(smaller <= larger for smaller, larger in pairwise(samples))
     assert len(samples[0]) < len(samples[2]) < len(samples[4])
 
@@ -73,25 +80,34 @@ def test_a_larger_fraction_contains_the_smaller_one() -> None:
 def test_nobodys_presence_displaces_another(data: st.DataObject) -> None:
     """Among any part of the people, those are taken who are taken among all."""
     kept = np.array(data.draw(st.lists(st.booleans(), min_size=100, max_size=100)))
-    whole = members(KEY.take(WORLD[:100], TAG, 400_000))
-    assert members(KEY.take(WORLD[:100][kept], TAG, 400_000)) == whole & members(WORLD[:100][kept])
+    whole = members(take(KEY, WORLD[:100], TAG, 400_000))
+    assert members(take(KEY, WORLD[:100][kept], TAG, 400_000)) == whole & members(WORLD[:100][kept])
 
 
 def test_the_whole_takes_everybody_in_order() -> None:
     """Fraction 1 is everyone who matches, not nearly everyone."""
-    assert np.array_equal(KEY.take(WORLD, TAG, WHOLE_MILLIONTHS), WORLD)
+    assert np.array_equal(take(KEY, WORLD, TAG, WHOLE_MILLIONTHS), WORLD)
 
 
 def test_an_empty_cohort_gives_an_empty_sample() -> None:
     """Nobody matching is an ordinary case."""
-    assert KEY.take(WORLD[:0], TAG, 500_000).shape == (0, 16)
+    assert take(KEY, WORLD[:0], TAG, 500_000).shape == (0, 16)
 
 
-def test_order_is_kept_and_strides_do_not_matter() -> None:
-    """A sample of ascending people ascends, also when the rows are a view into a larger array."""
-    taken = KEY.take(WORLD[::2], TAG, 500_000)
+def test_order_is_kept_and_rows_may_be_some_of_a_table() -> None:
+    """A sample of ascending people ascends, also when they are every second row of a table."""
+    taken = take(KEY, WORLD[::2], TAG, 500_000)
     assert [row.tobytes() for row in taken] == sorted(members(taken))
-    assert np.array_equal(taken, KEY.take(WORLD[::2].copy(), TAG, 500_000))
+    gaps = Pseudonyms(WORLD, np.arange(0, len(WORLD), 2))
+    assert np.array_equal(taken, everybody(KEY.take(gaps, TAG, 500_000)))
+
+
+@pytest.mark.parametrize("n", [16_383, 16_384, 16_385, 40_000])
+def test_people_are_drawn_in_pieces_as_one_by_one(n: int) -> None:
+    """Around the borders of what is drawn in one go, everybody is drawn by the rule for one."""
+    world = people(n)
+    expected = [row.tobytes() for row in world if drawn_by_hand(row.tobytes(), TAG, 900_000)]
+    assert [row.tobytes() for row in take(KEY, world, TAG, 900_000)] == expected
 
 
 def in_range(taken: int, n: int, share: Fraction) -> bool:
@@ -105,7 +121,7 @@ def test_the_share_taken_is_the_share_asked_for(millionths: int) -> None:
     """Of 200,000 people, a binomial number is taken."""
     world = people(200_000)
     share = Fraction(millionths, WHOLE_MILLIONTHS)
-    assert in_range(len(KEY.take(world, TAG, millionths)), len(world), share)
+    assert in_range(len(take(KEY, world, TAG, millionths)), len(world), share)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +131,7 @@ def test_the_share_taken_is_the_share_asked_for(millionths: int) -> None:
 def test_another_criterion_or_key_draws_independently(key: SamplingKey, tag: bytes) -> None:
     """Two samples of one cohort under different tags or keys overlap as two unrelated draws do."""
     world = people(100_000)
-    first, second = members(KEY.take(world, TAG, 300_000)), members(key.take(world, tag, 300_000))
+    first, second = members(take(KEY, world, TAG, 300_000)), members(take(key, world, tag, 300_000))
     assert in_range(len(first & second), len(world), Fraction(9, 100))
 
 
@@ -123,4 +139,4 @@ def test_another_criterion_or_key_draws_independently(key: SamplingKey, tag: byt
 def test_a_fraction_outside_its_range_is_refused(millionths: int) -> None:
     """Taking nobody, or more than everybody, is no sample."""
     with pytest.raises(ValueError, match="between 1 and 1,000,000 millionths"):
-        KEY.take(WORLD, TAG, millionths)
+        take(KEY, WORLD, TAG, millionths)

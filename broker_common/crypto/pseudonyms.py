@@ -1,0 +1,33 @@
+"""Some people of a table of pseudonyms: which rows of it, and their 16 bytes when somebody reads them.
+
+Invariant. Both ascend, the table and the rows: what is read ascends strictly. Reading is piece by piece and into memory of
+the reader's, so that a million people are never copied whole.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Pseudonyms"]
+
+
+class Pseudonyms:
+    """Immutable."""
+
+    def __init__(self, table: npt.NDArray[np.uint8], rows: npt.NDArray[np.intp]) -> None:
+        """Of an ascending (n, 16) array those rows, which ascend."""
+        self._table = table
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def copy_into(self, start: int, people: npt.NDArray[np.uint8]) -> None:
+        """Fill an (n, 16) array with the people from place `start` on."""
+        # Every row is one of the table's; "raise", the default, would copy everything once more to be sure beforehand.
+        np.take(self._table, self._rows[start : start + len(people)], axis=0, out=people, mode="clip")
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> Pseudonyms:
+        """Those whose place is marked."""
+        return Pseudonyms(self._table, self._rows[kept])
