@@ -185,21 +185,18 @@ class _Incoming:
         cards = self._cards(persons, households, lines, has_card, columns)
         halves = self._pseudonyms.take().reshape(-1, 2)
         high, low = halves[cards, 0].astype(np.uint64), halves[cards, 1].astype(np.uint64)
-        del halves
+        # What is needed no more goes at once, here and below: each of these is a good part of the memory of a load.
+        del halves, has_card
         order = ascending_without_repeats(high, low, lines[cards], self.rejected)
         rows = cards[order]
+        high, low = high[order], low[order]
+        del order, cards, lines
+        values = {name: columns.pop(name)[rows] for name in self._readers}
         known_persons, person_of = persons.numbered(self._names.persons, rows)
+        del persons
         known_households, household_of = households.numbered(self._names.households, rows)
-        registry = Registry(
-            load,
-            high[order],
-            low[order],
-            {name: column[rows] for name, column in columns.items()},
-            person_of,
-            household_of,
-            len(known_persons),
-            len(known_households),
-        )
+        del households, rows
+        registry = Registry(load, high, low, values, person_of, household_of, len(known_persons), len(known_households))
         homes = np.concatenate([self._names.homes, np.zeros(len(known_persons) - len(self._names.homes), UNIT)])
         homes[person_of] = household_of
         return registry, Names(self._names.salt, known_persons, known_households, homes)

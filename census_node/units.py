@@ -148,7 +148,8 @@ def number_units(
     total = len(known) + int(np.count_nonzero(new))
     # Raises OverflowError rather than give a number twice.
     numbers[new] = np.arange(len(known), total, dtype=UNIT)
-    return np.concatenate([known, names[new]]), numbers
+    added = names[new]
+    return np.concatenate([known, added]) if len(known) else added, numbers
 
 
 def _halves(names: npt.NDArray[np.bytes_]) -> tuple[_Halves, _Halves]:

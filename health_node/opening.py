@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,8 @@ __all__ = ["HealthHome"]
 
 _JOURNAL = "journal.db"
 _LOADS = "people"
+# How often a serving node looks for a load that is about to be put in force.
+_READ_AHEAD_SECONDS = 1.0
 
 
 class HealthHome(AgencyHome[HealthState]):
@@ -124,8 +127,17 @@ class HealthHome(AgencyHome[HealthState]):
             tls=tls,
             clock=self._clock,
         )
+        node = self._node(journal)
+        # Or the first question would wait for it.
+        await asyncio.to_thread(node.stores.try_to_prepare)
+
+        async def read_ahead() -> None:
+            while True:
+                await asyncio.sleep(_READ_AHEAD_SECONDS)
+                await asyncio.to_thread(node.stores.try_to_prepare)
+
         service = HealthService(
-            self._node(journal),
+            node,
             census=link,
             manifest_key=lambda: self.keyring.signing(known.own(), Purpose.MANIFEST, self._clock()),
             randomness=os.urandom,
@@ -153,7 +165,7 @@ class HealthHome(AgencyHome[HealthState]):
             # First, or what goes on again would be sealed to a key that was replaced while this node was down.
             await link.exchange_cards()
             # Together: what is taken up waits for places, and places for what is cosigned.
-            await together(service.recover(), witness.run(), link.keep_cards_current())
+            await together(service.recover(), witness.run(), link.keep_cards_current(), read_ahead())
 
         server = NodeServer(
             address=self.config.address,
