@@ -5,7 +5,7 @@ household and all values are the same as in the first of them; otherwise the fir
 cannot be linked and is left out, counted apart from the rows that are wrong. Of several rows with one card the first
 stays. Cards become pseudonyms here, ids of persons and households numbers (`units`); they are kept nowhere.
 
-Memory: about 60 bytes for each row of the source while it is read, 100 more for a moment when everything is sorted,
+Memory: about 60 bytes for each row of the source while it is read, 50 more for a moment when everything is sorted,
 and up to 36 bytes for each person with their household that was ever loaded.
 """
 

@@ -2,7 +2,7 @@
 
 A row is loaded with all its values or not at all. A row without a health card cannot be linked and is left out, counted
 apart from the rows that are wrong. Of several rows with one card the first stays. The card itself becomes a pseudonym
-here and is kept nowhere. People are held in arrays, about 70 bytes each, so that a province fits in memory.
+here and is kept nowhere. People are held in arrays, about 65 bytes each and at most 100 while they are sorted, so that a province fits in memory.
 
 What a faulty file or row is, is decided by the sources in `broker_common.storage` and by `source_values`; how people are
 stored, by `people_store`. Until the last step the people loaded before stay in force.

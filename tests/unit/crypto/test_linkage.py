@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card, parse_health_cards
@@ -256,6 +256,8 @@ WRITTEN = st.from_regex(r"[0-9]{4}[ -]?[0-9]{3}[ -]?[0-9]{3}", fullmatch=True) |
     texts=st.lists(WRITTEN | st.text(max_size=12), max_size=20),
     keys=st.sets(st.binary(min_size=32, max_size=32), min_size=1, max_size=2),
 )
+# The characters beside the digits, in a card that would be valid with the nearest digit.
+@example(texts=[":876543217", "/000000000"], keys={bytes(32)})
 def test_many_cards_are_read_and_named_as_each_is(texts: list[str], keys: set[bytes]) -> None:
     """Reading a whole column gives the cards, the reasons and the pseudonyms that reading one by one gives."""
     cards, problems = parse_health_cards(texts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker_common.storage import source_lines
@@ -46,6 +46,8 @@ def one_by_one(lines: list[bytes], width: int) -> tuple[list[tuple[int, list[str
 
 
 @given(lines=lines(), width=st.integers(1, 4))
+# Two lines that would be one row if a value could span lines.
+@example(lines=[b'1,f,"\n', b'",\n', b'2,m,"b"\n'], width=3)
 def test_lines_are_read_together_as_they_are_one_by_one(lines: list[bytes], width: int) -> None:
     """Quotes, other encodings, ragged, empty and long lines anywhere change nothing for the others."""
     rejected: list[tuple[int, str]] = []
