@@ -29,6 +29,7 @@ from broker_common.query.ticket import Researcher, VerifiedTicket
 from broker_common.stages import stage
 from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.storage.loads import LoadFolder
+from broker_common.storage.open_loads import OpenLoads
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Delivered, Expired, Released, Slots, encode_entry
 from broker_common.tlog.note import parse_note
@@ -103,11 +104,11 @@ class CensusNode:
         self._oversight = oversight
         self._committing = threading.Lock()
         self._keys = keys
-        self._loads = loads
         self._samples = samples
         self._randomness = randomness
-        self._registry: Registry | None = None
-        self._registry_lock = threading.Lock()
+        self.registries: OpenLoads[CensusState, Registry] = OpenLoads(
+            journal, loads, read=Registry.read, needed=lambda: _loads_needed(journal)
+        )
         self._on_release: list[Callable[[], object]] = []
         self._on_charge: list[Callable[[], object]] = []
         self._reservations = Reservations()
@@ -444,18 +445,11 @@ class CensusNode:
             return [ticket_hash for ticket_hash in state.unreleased if ticket_hash not in self.lost]
 
     def _registry_of(self, load: str, commitments: dict[str, str]) -> Registry:
-        with self._registry_lock:
-            if self._registry is None or self._registry.load != load:
-                self._loads.verify(self.journal, load, commitments)
-                self._registry = Registry.read(self._loads.file(load), load)
-            return self._registry
+        return self.registries.store(load, commitments)
 
     def read_registry(self) -> None:
         """Read the registry in force, so that no question has to wait for it."""
-        with self.journal.reading() as state:
-            load, commitments = state.load, state.commitments
-        if load:
-            self._registry_of(load, commitments)
+        self.registries.prepare()
 
     # --- getting answers to researchers ----------------------------------------------------------------------------
 
@@ -534,6 +528,9 @@ def _slot_of(ticket: VerifiedTicket) -> Slot:
 
 def forget_old_loads(journal: Journal[CensusState], loads: LoadFolder) -> None:
     """Remove registries that neither new questions nor pending answers need."""
+    loads.forget_except(_loads_needed(journal))
+
+
+def _loads_needed(journal: Journal[CensusState]) -> set[str]:
     with journal.reading() as state:
-        kept = {state.load} | Outbox(journal.db).loads_needed()
-    loads.forget_except(kept)
+        return {state.load} | Outbox(journal.db).loads_needed()

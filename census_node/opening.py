@@ -20,7 +20,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.privacy.report import Charges
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.channel import Peer
-from broker_common.rpc.server import NodeServer, StopSignal, log_stages
+from broker_common.rpc.server import NodeServer, StopSignal, log_stages, together
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.cosigned import CosignedNotes
@@ -65,6 +65,8 @@ _OPENINGS = "openings"
 _PROPOSALS = "proposals"
 # The unit that the retention of openings is given in.
 _DAY_MS = 86_400_000
+# How often a serving node looks for a load that is about to be put in force.
+_READ_AHEAD_SECONDS = 1.0
 ResultT = TypeVar("ResultT")
 
 
@@ -241,6 +243,12 @@ class CensusHome(AgencyHome[CensusState]):
         )
         log_service = LogService(node, witnessing, known, self.config.limits, stop)
         await asyncio.to_thread(node.read_registry)
+
+        async def read_ahead() -> None:
+            while True:
+                await asyncio.sleep(_READ_AHEAD_SECONDS)
+                await asyncio.to_thread(node.registries.try_to_prepare)
+
         recovered: list[str] = []
 
         def tls() -> TlsCredentials:
@@ -267,7 +275,7 @@ class CensusHome(AgencyHome[CensusState]):
 
         async def while_serving() -> None:
             service.release_recovered(recovered)
-            await courier.run()
+            await together(courier.run(), read_ahead())
 
         server = NodeServer(
             address=self.config.address,

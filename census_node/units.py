@@ -15,7 +15,7 @@ to the ledger.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -23,9 +23,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from broker_common.crypto.commitments import SALT_BYTES, hash_unit
+from broker_common.crypto.commitments import SALT_BYTES, hash_units
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.storage.relinking import rekey
+from broker_common.storage.source import ascending_order
 from census_node.columns import StoredColumns, reading_columns, write_columns
 from census_node.pseudonyms import Index
 
@@ -37,7 +38,6 @@ __all__ = [
     "Carry",
     "Known",
     "Names",
-    "hashed_names",
     "number_units",
     "stored_counts",
 ]
@@ -73,13 +73,16 @@ class Names:
         """Before the first load."""
         return cls(salt, np.empty(0, NAME), np.empty(0, NAME), np.empty(0, UNIT))
 
-    def of_person(self, person_id: str) -> bytes:
-        """The name of a person."""
-        return hash_unit(self.salt, b"person", person_id)
+    def of_persons(self, person_ids: Iterable[str]) -> bytes:
+        """The names of persons, one after the other."""
+        return hash_units(self.salt, b"person", person_ids)
 
-    def of_household(self, household_id: str) -> bytes:
-        """The name of a household; no person's."""
-        return hash_unit(self.salt, b"household", household_id)
+    def of_households(self, household_ids: Sequence[str]) -> bytes:
+        """The names of households, one after the other; no person's."""
+        # Members of a household mostly stand together in a source: each is hashed once.
+        places = {household_id: place for place, household_id in enumerate(dict.fromkeys(household_ids))}
+        names = np.frombuffer(hash_units(self.salt, b"household", places), NAME)
+        return names[np.fromiter(map(places.__getitem__, household_ids), np.intp, len(household_ids))].tobytes()
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """As a load's file holds them."""
@@ -121,11 +124,6 @@ def _stored_homes(stored: StoredColumns) -> _Units:
     return homes
 
 
-def hashed_names(hashes: bytearray) -> npt.NDArray[np.bytes_]:
-    """Names that stand one after the other."""
-    return np.frombuffer(hashes, NAME)
-
-
 def number_units(
     known: npt.NDArray[np.bytes_], names: npt.NDArray[np.bytes_], used: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.bytes_], _Units]:
@@ -137,16 +135,25 @@ def number_units(
     numbers = np.zeros(len(names), UNIT)
     is_known = np.zeros(len(names), np.bool_)
     if len(known):
-        order = np.argsort(known)
-        at = np.minimum(np.searchsorted(known, names, sorter=order), len(known) - 1)
-        places = order[at]
-        is_known = known[places] == names
-        numbers[is_known] = places[is_known]
+        high, low = _halves(known)
+        order = ascending_order(high, low)
+        index = Index(high[order], low[order])
+        for start in range(0, len(names), _ROWS_PER_STEP):
+            part = slice(start, start + _ROWS_PER_STEP)
+            places, found = index.locate(*_halves(names[part]))
+            is_known[part] = found
+            numbers[part][found] = order[places[found]]
     new = used & ~is_known
     total = len(known) + int(np.count_nonzero(new))
     # Raises OverflowError rather than give a number twice.
     numbers[new] = np.arange(len(known), total, dtype=UNIT)
-    return np.concatenate([known, names[new]]), numbers
+    added = names[new]
+    return np.concatenate([known, added]) if len(known) else added, numbers
+
+
+def _halves(names: npt.NDArray[np.bytes_]) -> tuple[_Halves, _Halves]:
+    halves = names.view(">u8").reshape(-1, 2)
+    return halves[:, 0].astype(HALF), halves[:, 1].astype(HALF)
 
 
 # --- cards -----------------------------------------------------------------------------------------------------------
@@ -197,7 +204,7 @@ class Cards:
 
     def ascending(self) -> Cards:
         """The same in order."""
-        order = np.lexsort((self.low, self.high))
+        order = ascending_order(self.high, self.low)
         return Cards(self.high[order], self.low[order], self.persons[order], self.households[order])
 
     def relinked(self, keys: Sequence[LinkageKey]) -> Cards:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from broker_common.tlog.membership import peer_name
 from census_node.opening import CensusHome
 from census_node.proposals import make_proposal
 from deploy import texts
-from deploy.synthetic.population import write_sources
+from deploy.filling import Filling, Report, fill
 from health_node.opening import HealthHome
 from researcher_node.opening import ResearcherHome
 
@@ -58,8 +57,6 @@ _LEAST_DELAY_MS = 300
 _DELAY_MS_PER_MILLION = 400
 _MAX_SAMPLE = 20_000_000
 _DAY_MS = 86_400_000
-
-Report = Callable[[str], Callable[[int, int], None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +125,9 @@ def lay_out(directory: Path, plan: Plan, report: Report) -> Policy:
     try:
         _make_homes(directory)
         _introduce(directory)
-        _fill(directory, plan, policy, report)
+        census = CensusHome(directory / "census")
+        census.adopt(make_proposal(policy, census.private_policy_key()))
+        fill(Filling(directory, plan.population, plan.seed, RELEASE), report)
     except BaseException:
         for name in (*HOMES, _WITNESS):
             shutil.rmtree(directory / name, ignore_errors=True)
@@ -189,23 +188,6 @@ def _introduce(directory: Path) -> None:
     for card in (researcher_card, health_card, census_card):
         name = peer_name(card.card.identity)
         replace_file(directory / "auditor" / "trust" / f"{name}.card", card.signed.to_bytes() + b"\n")
-
-
-def _fill(directory: Path, plan: Plan, policy: Policy, report: Report) -> None:
-    sources = {role: directory / role / "people.csv" for role in ("health", "census")}
-    write_sources(
-        sources["health"],
-        sources["census"],
-        population=plan.population,
-        seed=plan.seed,
-        progress=report("Making up people"),
-    )
-    health, census = HealthHome(directory / "health"), CensusHome(directory / "census")
-    for path in sources.values():
-        path.chmod(0o600)
-    census.adopt(make_proposal(policy, census.private_policy_key()))
-    health.load(sources["health"], RELEASE, progress=report("Loading health data"))
-    census.load(sources["census"], RELEASE, progress=report("Loading the census registry"))
 
 
 def researcher_config(addresses: dict[str, str]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 A row is loaded with all its values or not at all. A row without a health card cannot be linked and is left out, counted
 apart from the rows that are wrong. Of several rows with one card the first stays. The card itself becomes a pseudonym
-here and is kept nowhere. People are held in arrays, about 70 bytes each, so that a province fits in memory.
+here and is kept nowhere. People are held in arrays, about 65 bytes each and at most 100 while they are sorted, so that a province fits in memory.
 
 What a faulty file or row is, is decided by the sources in `broker_common.storage` and by `source_values`; how people are
 stored, by `people_store`. Until the last step the people loaded before stay in force.
@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from broker_common.crypto.linkage import LinkageChain, parse_health_card
+from broker_common.crypto.linkage import LinkageChain, parse_health_cards
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.source import Chunk, Progress, RejectedRows, ascending_without_repeats
+from broker_common.storage.source_arrays import GrowingArray
 from broker_common.storage.source_kinds import open_source
 from broker_common.storage.source_values import ColumnReader, Values
 from health_node.dictionary import HEALTH_CARD_COLUMN, HEALTH_DICTIONARY
@@ -78,9 +77,12 @@ class _Incoming:
         self.without_card = 0
         self._linkage = linkage
         self._readers = {column.name: ColumnReader(column) for column in dictionary.columns}
-        self._pseudonyms = bytearray()
-        self._lines: list[NDArray[np.uint32]] = []
-        self._columns: dict[str, list[Values]] = {name: [] for name in self._readers}
+        self._pseudonyms: GrowingArray[np.uint64] = GrowingArray(np.dtype(">u8"))
+        self._lines: GrowingArray[np.uint32] = GrowingArray(np.dtype(np.uint32))
+        self._columns: dict[str, GrowingArray[np.int32] | GrowingArray[np.uint64]] = {
+            column.name: GrowingArray(np.dtype(np.uint64)) if column.multi_valued else GrowingArray(np.dtype(np.int32))
+            for column in dictionary.columns
+        }
 
     def add(self, chunk: Chunk) -> None:
         values: dict[str, Values] = {}
@@ -88,40 +90,25 @@ class _Incoming:
         for name, reader in self._readers.items():
             values[name], problems = reader.read(chunk.columns[name])
             wrong = problems | wrong
-        kept = np.array(self._linked(chunk, wrong), dtype=np.intp)
-        self._lines.append(np.array(chunk.lines, dtype=np.uint32)[kept])
+        cards, problems = parse_health_cards(chunk.columns[HEALTH_CARD_COLUMN])
+        has_card = np.fromiter(map(bool, chunk.columns[HEALTH_CARD_COLUMN]), np.bool_, len(cards))
+        self.without_card += int(np.count_nonzero(~has_card))
+        problems = {at: problem for at, problem in wrong.items() if has_card[at]} | problems
+        for at in sorted(problems):
+            self.rejected.add(chunk.lines[at], problems[at])
+        has_card[list(problems)] = False
+        kept = np.flatnonzero(has_card)
+        self._pseudonyms.add(self._linkage.pseudonyms(cards[kept]).tobytes())
+        self._lines.add(np.array(chunk.lines, dtype=np.uint32)[kept])
         for name, column in values.items():
-            self._columns[name].append(column[kept])
+            self._columns[name].add(column[kept])
 
     def people(self) -> People:
         """Everyone read, ascending by pseudonym; repeated cards are rejected. Can be called once."""
-        halves = np.frombuffer(self._pseudonyms, dtype=">u8").reshape(-1, 2)
+        halves = self._pseudonyms.take().reshape(-1, 2)
         high, low = halves[:, 0].astype(np.uint64), halves[:, 1].astype(np.uint64)
-        lines = np.concatenate([np.empty(0, dtype=np.uint32), *self._lines])
-        order = ascending_without_repeats(high, low, lines, self.rejected)
-        # Taking each column's pieces out as it is put together keeps one extra column in memory, not all of them.
-        columns = {name: _joined(self._columns.pop(name))[order] for name in self._readers if self._lines}
-        return People(high[order], low[order], columns)
-
-    def _linked(self, chunk: Chunk, wrong: dict[int, str]) -> list[int]:
-        """The places of the rows that are to be loaded; their pseudonyms are added in the same order."""
-        kept: list[int] = []
-        for at, text in enumerate(chunk.columns[HEALTH_CARD_COLUMN]):
-            if not text:
-                self.without_card += 1
-                continue
-            try:
-                card = parse_health_card(text)
-            except ValueError as error:
-                self.rejected.add(chunk.lines[at], str(error))
-                continue
-            if at in wrong:
-                self.rejected.add(chunk.lines[at], wrong[at])
-                continue
-            self._pseudonyms += self._linkage.pseudonym(card)
-            kept.append(at)
-        return kept
-
-
-def _joined(pieces: list[Values]) -> Values:
-    return cast("Values", np.concatenate(pieces))
+        del halves
+        order = ascending_without_repeats(high, low, self._lines.take(), self.rejected)
+        high, low = high[order], low[order]
+        # One by one: each column stands beside its ordered self, not all of them.
+        return People(high, low, {name: self._columns[name].take()[order] for name in self._readers})

@@ -9,7 +9,6 @@ is charged once.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -25,6 +24,7 @@ from broker_common.query.messages import parse_message
 from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
+from broker_common.storage.open_loads import OpenLoads
 from broker_common.storage.registration import own_card
 from broker_common.tlog.entries import Event, Forwarded, Refused, ReportedCharge, Settled, Submitted
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
@@ -76,11 +76,13 @@ class HealthNode:
         self.clock = clock
         self._researchers = researchers
         self._sampling = sampling
-        self._loads = loads
-        self._engine_threads = engine_threads
         self._randomness = randomness
-        self._stores: dict[str, PeopleStore] = {}
-        self._stores_lock = threading.Lock()
+        self.stores: OpenLoads[HealthState, PeopleStore] = OpenLoads(
+            journal,
+            loads,
+            read=lambda path, load: PeopleStore(path, threads=engine_threads),  # noqa: ARG005 - a store has no name
+            needed=lambda: _loads_needed(journal),
+        )
 
     # --- taking a question -----------------------------------------------------------------------------------------
 
@@ -176,14 +178,6 @@ class HealthNode:
         _verify_not_refused(known, ticket)
         return Accepted(ticket, signed, linkage, settled=known.settled)
 
-    def open_people(self) -> None:
-        """Before serving: have the people in force in memory, so that no question waits for them.
-
-        Raises:
-            InternalError: INTEGRITY, their store is not the one that was loaded.
-        """
-        self._people()
-
     # --- its sample ------------------------------------------------------------------------------------------------
 
     def sample(self, accepted: Accepted) -> Sample:
@@ -214,15 +208,8 @@ class HealthNode:
 
     def _store(self, load: str) -> PeopleStore:
         with self.journal.reading() as state:
-            in_force, commitments = state.load, state.commitments
-        with self._stores_lock:
-            # Open stores of earlier loads are let go; questions still drawing from one hold it themselves.
-            self._stores = {name: store for name, store in self._stores.items() if name in {load, in_force}}
-            store = self._stores.get(load)
-            if store is None:
-                self._loads.verify(self.journal, load, commitments)
-                store = self._stores[load] = PeopleStore(self._loads.file(load), threads=self._engine_threads)
-            return store
+            commitments = state.commitments
+        return self.stores.store(load, commitments)
 
     # --- what becomes of it ----------------------------------------------------------------------------------------
 
@@ -268,6 +255,9 @@ def _verify_not_refused(known: AcceptedTicket, ticket: VerifiedTicket) -> None:
 
 def forget_old_loads(journal: Journal[HealthState], loads: LoadFolder) -> None:
     """Remove stores that neither new questions nor open tickets need."""
+    loads.forget_except(_loads_needed(journal))
+
+
+def _loads_needed(journal: Journal[HealthState]) -> set[str]:
     with journal.reading() as state:
-        kept = {state.load} | {state.tickets[ticket].submission.load for ticket in state.open_tickets}
-    loads.forget_except(kept)
+        return {state.load} | {state.tickets[ticket].submission.load for ticket in state.open_tickets}

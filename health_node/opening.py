@@ -42,6 +42,8 @@ __all__ = ["HealthHome"]
 
 _JOURNAL = "journal.db"
 _LOADS = "people"
+# How often a serving node looks for a load that is about to be put in force.
+_READ_AHEAD_SECONDS = 1.0
 
 
 class HealthHome(AgencyHome[HealthState]):
@@ -126,8 +128,14 @@ class HealthHome(AgencyHome[HealthState]):
             clock=self._clock,
         )
         node = self._node(journal)
-        # A damaged store is said here as well, once.
-        await asyncio.to_thread(node.open_people)
+        # Or the first question would wait for it.
+        await asyncio.to_thread(node.stores.try_to_prepare)
+
+        async def read_ahead() -> None:
+            while True:
+                await asyncio.sleep(_READ_AHEAD_SECONDS)
+                await asyncio.to_thread(node.stores.try_to_prepare)
+
         service = HealthService(
             node,
             census=link,
@@ -157,7 +165,7 @@ class HealthHome(AgencyHome[HealthState]):
             # First, or what goes on again would be sealed to a key that was replaced while this node was down.
             await link.exchange_cards()
             # Together: what is taken up waits for places, and places for what is cosigned.
-            await together(service.recover(), witness.run(), link.keep_cards_current())
+            await together(service.recover(), witness.run(), link.keep_cards_current(), read_ahead())
 
         server = NodeServer(
             address=self.config.address,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Iterable
 
 from broker_common.crypto.secret import Secret
 from broker_common.errors import InvalidRequestError
@@ -28,6 +29,7 @@ __all__ = [
     "hash_bytes",
     "hash_set",
     "hash_unit",
+    "hash_units",
     "noise_seed",
     "verify_commitment",
 ]
@@ -36,6 +38,7 @@ SALT_BYTES = 32
 # What the hash of a set of pseudonyms begins with; frames hash the set as they are opened.
 SET_DOMAIN = b"tripartite/set/v1\0"
 UNIT_HASH_BYTES = 16
+_LENGTH_BYTES = 8
 
 
 class SlotSecret(Secret):
@@ -93,6 +96,21 @@ def hash_unit(salt: bytes, kind: bytes, unit_id: str) -> bytes:
     return _commit(b"tripartite/unit/v1\0", salt, kind, unit_id.encode())[:UNIT_HASH_BYTES]
 
 
+def hash_units(salt: bytes, kind: bytes, unit_ids: Iterable[str]) -> bytes:
+    """`hash_unit` of each id, one after the other: what is the same for all of them is hashed once."""
+    begun = _begin(b"tripartite/unit/v1\0", salt, kind).copy
+    lengths: dict[int, bytes] = {}
+    hashes = bytearray()
+    for unit_id in unit_ids:
+        digest, part = begun(), unit_id.encode()
+        size = len(part)
+        if size not in lengths:
+            lengths[size] = size.to_bytes(_LENGTH_BYTES, "big")
+        digest.update(lengths[size] + part)
+        hashes += digest.digest()[:UNIT_HASH_BYTES]
+    return bytes(hashes)
+
+
 def commit_slot(secret: SlotSecret, slot: int) -> bytes:
     """What the log says of a noise slot's secret before anybody asks for the slot."""
     return _commit(b"tripartite/commit-slot/v1\0", secret.expose(), slot.to_bytes(8, "big"))
@@ -138,12 +156,16 @@ def noise_seed(slot_secret: SlotSecret, *, ticket_hash: bytes, submitted_set: by
 
 
 def _commit(domain: bytes, salt: bytes, *parts: bytes) -> bytes:
+    return _begin(domain, salt, *parts).digest()
+
+
+def _begin(domain: bytes, salt: bytes, *parts: bytes) -> hashlib._Hash:
     if len(salt) != SALT_BYTES:
         raise ValueError(f"a salt has {SALT_BYTES} bytes")
     digest = hashlib.sha256(domain)
     digest.update(salt)
     for part in parts:
         # Length prefixes: two different lists of parts never hash the same bytes.
-        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(len(part).to_bytes(_LENGTH_BYTES, "big"))
         digest.update(part)
-    return digest.digest()
+    return digest

@@ -24,7 +24,7 @@ from broker_common.crypto.secret import Secret
 from broker_common.crypto.secret_text import parse_secret, secret_text
 from broker_common.values import PSEUDONYM_BYTES
 
-__all__ = ["HEALTH_CARD_DIGITS", "LinkageChain", "LinkageKey", "parse_health_card"]
+__all__ = ["HEALTH_CARD_DIGITS", "LinkageChain", "LinkageKey", "parse_health_card", "parse_health_cards"]
 
 HEALTH_CARD_DIGITS = 10
 _PURPOSE = "linkage"
@@ -33,6 +33,9 @@ _STEP_DOMAIN = b"tripartite/linkage-step/v1\0"
 _CHAIN_DOMAIN = b"tripartite/linkage-chain/v1\0"
 _CHAIN_ID_CHARACTERS = 16
 _CARD = re.compile(r"[0-9]{4}[ -]?[0-9]{3}[ -]?[0-9]{3}")
+_ZERO, _LARGEST_DIGIT = ord("0"), 9
+# The digit sum of twice a digit.
+_DOUBLED = np.array([0, 2, 4, 6, 8, 1, 3, 5, 7, 9], np.uint8)
 
 
 def parse_health_card(text: str) -> str:
@@ -48,6 +51,42 @@ def parse_health_card(text: str) -> str:
     if (sum(doubled) + sum(int(digit) for digit in digits[-1::-2])) % 10:
         raise ValueError("health_card has a wrong check digit")
     return digits
+
+
+def parse_health_cards(texts: Sequence[str]) -> tuple[npt.NDArray[np.bytes_], dict[int, str]]:
+    """What `parse_health_card` makes of each text: ten digits, or by its place what is wrong with it.
+
+    No digits stand where a text is wrong, nor, with nothing wrong, where it is empty.
+    """
+    cards = np.zeros(len(texts), f"S{HEALTH_CARD_DIGITS}")
+    usual = _valid_as_written(texts, cards)
+    problems: dict[int, str] = {}
+    for at in np.flatnonzero(~usual).tolist():
+        if texts[at]:
+            try:
+                cards[at] = parse_health_card(texts[at]).encode("ascii")
+            except ValueError as error:
+                problems[at] = str(error)
+    return cards, problems
+
+
+def _valid_as_written(texts: Sequence[str], cards: npt.NDArray[np.bytes_]) -> npt.NDArray[np.bool_]:
+    """Which texts are valid cards without any separator; these are put into `cards`."""
+    valid: npt.NDArray[np.bool_] = np.fromiter(map(len, texts), np.intp, len(texts)) == HEALTH_CARD_DIGITS
+    places = np.flatnonzero(valid)
+    written = "".join([texts[at] for at in places.tolist()])
+    if not written.isascii():
+        # One such text among thousands: whoever reads one by one finds it.
+        return np.zeros(len(texts), np.bool_)
+    digits = np.frombuffer(written.encode("ascii"), np.uint8).reshape(-1, HEALTH_CARD_DIGITS) - np.uint8(_ZERO)
+    are_digits = (digits <= _LARGEST_DIGIT).all(axis=1)
+    # Where they are none the sum means nothing.
+    digits = np.minimum(digits, _LARGEST_DIGIT)
+    total = _DOUBLED[digits[:, 0::2]].sum(axis=1, dtype=np.uint8) + digits[:, 1::2].sum(axis=1, dtype=np.uint8)
+    valid[places] = are_digits & (total % 10 == 0)
+    as_written = np.frombuffer(written.encode("ascii"), cards.dtype)
+    cards[valid] = as_written[valid[places]]
+    return valid
 
 
 class LinkageKey(Secret):
@@ -73,14 +112,23 @@ class LinkageKey(Secret):
 
     def step(self, pseudonyms: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
         """What each pseudonym of the chain before becomes: `next_pseudonym` of an (n, 16) array, in the same order."""
-        before, after = pseudonyms.tobytes(), bytearray()
-        # Copies of one context: the key is taken in once, and half a microsecond is left for each person.
-        copy = self._stepping.copy
-        for at in range(0, len(before), PSEUDONYM_BYTES):
-            mac = copy()
-            mac.update(before[at : at + PSEUDONYM_BYTES])
-            after += mac.finalize()[:PSEUDONYM_BYTES]
-        return np.frombuffer(after, dtype=np.uint8).reshape(-1, PSEUDONYM_BYTES)
+        return _each(self._stepping, pseudonyms.tobytes(), PSEUDONYM_BYTES)
+
+    def pseudonyms(self, cards: npt.NDArray[np.bytes_]) -> npt.NDArray[np.uint8]:
+        """`pseudonym` of each normalised card (see `parse_health_cards`), as (n, 16)."""
+        return _each(self._keyed, cards.tobytes(), HEALTH_CARD_DIGITS)
+
+
+def _each(context: hmac.HMAC, records: bytes, size: int) -> npt.NDArray[np.uint8]:
+    """The beginning of each record's MAC. `context` has taken in what is the same for all of them."""
+    macs = bytearray()
+    # Copies of one context: the key is taken in once, and half a microsecond is left for each person.
+    copy = context.copy
+    for at in range(0, len(records), size):
+        mac = copy()
+        mac.update(records[at : at + size])
+        macs += mac.finalize()[:PSEUDONYM_BYTES]
+    return np.frombuffer(macs, dtype=np.uint8).reshape(-1, PSEUDONYM_BYTES)
 
 
 class LinkageChain:
@@ -104,6 +152,13 @@ class LinkageChain:
         for key in self._later:
             pseudonym = key.next_pseudonym(pseudonym)
         return pseudonym
+
+    def pseudonyms(self, cards: npt.NDArray[np.bytes_]) -> npt.NDArray[np.uint8]:
+        """`pseudonym` of each normalised card (see `parse_health_cards`), as (n, 16), in the same order."""
+        pseudonyms = self._first.pseudonyms(cards)
+        for key in self._later:
+            pseudonyms = key.step(pseudonyms)
+        return pseudonyms
 
     def with_key(self, key: LinkageKey) -> LinkageChain:
         """The chain that goes on with `key`."""

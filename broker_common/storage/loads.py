@@ -123,16 +123,28 @@ class LoadFolder:
             if with_entry is not None:
                 with_entry(transaction, entry)
 
-    def verify(self, journal: Journal[StoreStateT], load: str, commitments: Mapping[str, str]) -> None:
-        """Return only if the load's file is the one that the log committed to.
+    def verify(
+        self,
+        journal: Journal[StoreStateT],
+        load: str,
+        commitments: Mapping[str, str],
+        *,
+        content_hash: bytes | None = None,
+    ) -> None:
+        """Return only if the load's file is the one that the log committed to; `content_hash` is the file's, if known.
 
         Raises:
             InternalError: INTEGRITY.
         """
         with journal.reading():
             row = next(iter(journal.db.query("select salt from loads where load = ?", [load])), None)
-        if row is None or commit_load(row["salt"], self._content_hash(load)).hex() != commitments.get(load):
+        content_hash = content_hash or self.content_hash(load)
+        if row is None or commit_load(row["salt"], content_hash).hex() != commitments.get(load):
             raise InternalError("INTEGRITY", problem=f"the store of load {load} is not the one that was loaded")
+
+    def written(self) -> list[str]:
+        """The loads whose files are there, whether the log names them or not."""
+        return sorted(path.name.removesuffix(self.suffix) for path in self.path.glob(f"[!.]*{self.suffix}"))
 
     def forget_except(self, kept: Collection[str]) -> None:
         """Remove every load that is not among those kept."""
@@ -147,9 +159,14 @@ class LoadFolder:
     def _commit(self, load: str, randomness: Randomness) -> tuple[bytes, str]:
         """A fresh salt, and the commitment to a load's file under it."""
         salt = randomness(SALT_BYTES)
-        return salt, commit_load(salt, self._content_hash(load)).hex()
+        return salt, commit_load(salt, self.content_hash(load)).hex()
 
-    def _content_hash(self, load: str) -> bytes:
+    def content_hash(self, load: str) -> bytes:
+        """Of a load's file.
+
+        Raises:
+            InternalError: INTEGRITY, it cannot be read.
+        """
         digest = hashlib.sha256()
         try:
             with self.file(load).open("rb") as file:

@@ -21,7 +21,7 @@ from broker_common.errors import RefusedError
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder, StoreStateT, WithEntry
-from broker_common.storage.source import Progress
+from broker_common.storage.source import Progress, ascending_order
 from broker_common.values import PSEUDONYM_BYTES, Randomness
 
 __all__ = ["Rekeyed", "RelinkReport", "WriteStore", "rekey", "relink"]
@@ -110,5 +110,5 @@ def rekey(
         new_high[rows], new_low[rows] = halves[:, 0], halves[:, 1]
         if progress is not None:
             progress(min(start + _ROWS_PER_STEP, len(high)), len(high))
-    order = np.lexsort((new_low, new_high))
+    order = ascending_order(new_high, new_low)
     return Rekeyed(new_high[order], new_low[order], order)

@@ -18,6 +18,8 @@ import csv
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -26,6 +28,7 @@ from numpy.typing import NDArray
 
 from broker_common.query.dictionary import listed, shown
 from broker_common.storage.source_file import reading, refuse
+from broker_common.storage.source_lines import MAX_LINE_BYTES, TOO_LONG, fields, split_lines
 
 __all__ = [
     "MAX_KEPT_REJECTIONS",
@@ -39,14 +42,13 @@ __all__ = [
     "CsvSource",
     "Progress",
     "RejectedRows",
+    "ascending_order",
     "ascending_without_repeats",
     "verify_names",
 ]
 
 # Read and checked at a time.
 ROWS_PER_CHUNK = 50_000
-# Of a CSV file; every code of every column in one row has some KiB.
-MAX_LINE_BYTES = 64 * 1024
 # Several times the people of any country that keeps such registries in one file; a line number is an unsigned int32.
 MAX_ROWS = 100_000_000
 # Rows of which a report says why they were left out; the others are counted.
@@ -57,7 +59,6 @@ TOLERATED_PERCENT = 1
 
 NO_ROWS = ("it names columns and has no rows", "It must have one row per person.")
 TOO_MANY_ROWS = (f"it has more than {MAX_ROWS} rows", "It must have one row per person.")
-TOO_LONG = f"is longer than {MAX_LINE_BYTES} bytes"
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (done, total) after each chunk, in bytes or in rows."""
@@ -155,17 +156,14 @@ class CsvSource:
             total = os.fstat(file.fileno()).st_size
             names = self._header(file)
             header_end = file.tell()
-            lines: list[int] = []
-            rows: list[list[str]] = []
-            for line, fields in _records(file, len(names), rejected):
-                lines.append(line)
-                rows.append(fields)
-                if len(rows) == rows_per_chunk:
-                    yield _chunk(names, lines, rows)
-                    lines, rows = [], []
+            line = 2
+            while lines := _next_lines(file, rows_per_chunk, line, rejected):
+                columns, places = split_lines(lines, len(names), partial(_reject, rejected, line))
+                if places:
+                    yield Chunk(_numbered(places, line), dict(zip(names, columns, strict=True)))
+                line += len(lines)
+                if len(lines) == rows_per_chunk:
                     _report(progress, file, total)
-            if rows:
-                yield _chunk(names, lines, rows)
             if file.tell() == header_end:
                 refuse(*NO_ROWS)
             _report(progress, file, total)
@@ -176,7 +174,7 @@ class CsvSource:
             refuse("it is empty", "Its first line must name the columns.")
         _verify_written(raw, 1)
         try:
-            names = _fields(raw.decode("utf-8-sig")) if len(raw) <= MAX_LINE_BYTES else None
+            names = fields(raw.decode("utf-8-sig")) if len(raw) <= MAX_LINE_BYTES else None
         except (UnicodeDecodeError, csv.Error):
             names = None
         if names is None:
@@ -209,10 +207,15 @@ def ascending_without_repeats(
     Of several rows with the same pseudonym the first in the file stays; the others are added to `rejected`. Sorting
     finds them with a few bytes per row, where a dictionary would need hundreds. `lines` is ascending.
     """
-    order = np.lexsort((low, high))  # stable: rows of one pseudonym stay in file order
-    sorted_high, sorted_low = high[order], low[order]
+    order = ascending_order(high, low)
+    sorted_high = high[order]
     repeats = np.zeros(len(order), dtype=np.bool_)
-    repeats[1:] = (sorted_high[1:] == sorted_high[:-1]) & (sorted_low[1:] == sorted_low[:-1])
+    repeats[1:] = sorted_high[1:] == sorted_high[:-1]
+    del sorted_high
+    if not repeats.any():
+        return order
+    sorted_low = low[order]
+    repeats[1:] &= sorted_low[1:] == sorted_low[:-1]
     if not repeats.any():
         return order
     stays = ~repeats
@@ -221,30 +224,53 @@ def ascending_without_repeats(
     return order[stays]
 
 
-def _records(file: BinaryIO, width: int, rejected: RejectedRows) -> Iterator[tuple[int, list[str]]]:
-    line = 1
-    while raw := file.readline(MAX_LINE_BYTES + 1):
-        line += 1
-        if line > MAX_ROWS:
-            refuse(*TOO_MANY_ROWS)
-        end = raw if len(raw) <= MAX_LINE_BYTES else _rest_of_line(file, raw)
-        if not end.endswith(b"\n"):
-            rejected.unended_line = line
-        _verify_written(raw, line)
-        if len(raw) > MAX_LINE_BYTES:
-            rejected.add(line, TOO_LONG)
-            continue
-        try:
-            fields = _fields(raw.decode("utf-8"))
-        except UnicodeDecodeError:
-            rejected.add(line, "is not UTF-8 text")
-        except csv.Error:
-            rejected.add(line, "has a quote in the wrong place or one that is not closed")
-        else:
-            if len(fields) == width:
-                yield line, fields
-            elif fields:
-                rejected.add(line, f"has {len(fields)} fields instead of {width}")
+def ascending_order(high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """The order that sorts hashes (as two big-endian halves) ascending; of equal ones the earlier comes first."""
+    order = np.argsort(high, kind="stable")
+    sorted_high, sorted_low = high[order], low[order]
+    # Two hashes that share a first half and are not the same one hardly exist: one sort is enough.
+    wrong = (sorted_high[1:] == sorted_high[:-1]) & (sorted_low[1:] < sorted_low[:-1])
+    return np.lexsort((low, high)) if wrong.any() else order
+
+
+def _next_lines(file: BinaryIO, count: int, first: int, rejected: RejectedRows) -> list[bytes]:
+    """The next `count` lines, the first of them number `first`; fewer at the end of the file.
+
+    Of a line that is too long only the beginning, one byte longer than the longest that is not.
+    """
+    pieces = list(map(file.readline, repeat(MAX_LINE_BYTES + 1, count)))
+    if not pieces[-1]:
+        del pieces[pieces.index(b"") :]
+    is_ended = not pieces or pieces[-1].endswith(b"\n")
+    lines = pieces
+    if len(max(pieces, key=len, default=b"")) > MAX_LINE_BYTES:
+        lines = _beginnings(pieces)
+        if not is_ended:
+            is_ended = _rest_of_line(file, pieces[-1]).endswith(b"\n")
+    last = first + len(lines) - 1
+    if last > MAX_ROWS:
+        refuse(*TOO_MANY_ROWS)
+    if not is_ended:
+        rejected.unended_line = last
+    if b"\0" in b"".join(lines):
+        for line, raw in enumerate(lines, first):
+            _verify_written(raw, line)
+    return lines
+
+
+def _beginnings(pieces: list[bytes]) -> list[bytes]:
+    """The first piece of each line."""
+    return [piece for before, piece in zip([b"\n", *pieces], pieces, strict=False) if before.endswith(b"\n")]
+
+
+def _reject(rejected: RejectedRows, first: int, place: int, reason: str) -> None:
+    rejected.add(first + place, reason)
+
+
+def _numbered(places: Sequence[int], first: int) -> Sequence[int]:
+    if isinstance(places, range):
+        return range(first, first + len(places))
+    return [first + place for place in places]
 
 
 def _verify_written(raw: bytes, line: int) -> None:
@@ -256,24 +282,11 @@ def _verify_written(raw: bytes, line: int) -> None:
         )
 
 
-def _fields(text: str) -> list[str]:
-    """The fields of one line; none of an empty one. A control character is for the column to refuse."""
-    text = text.removesuffix("\n").removesuffix("\r")
-    if not text:
-        return []
-    # Splitting is several times faster than the csv module, and the same where nothing is quoted.
-    return text.split(",") if '"' not in text else next(csv.reader([text], strict=True))
-
-
 def _rest_of_line(file: BinaryIO, raw: bytes) -> bytes:
     """The last piece of a line that is too long to keep."""
     while not raw.endswith(b"\n") and (more := file.readline(MAX_LINE_BYTES)):
         raw = more
     return raw
-
-
-def _chunk(names: list[str], lines: list[int], rows: list[list[str]]) -> Chunk:
-    return Chunk(lines, dict(zip(names, zip(*rows, strict=True), strict=True)))
 
 
 def _report(progress: Progress | None, file: BinaryIO, total: int) -> None:

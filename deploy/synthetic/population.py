@@ -37,7 +37,7 @@ from deploy.synthetic.households import OLDEST_AGE, People, people_at
 from deploy.synthetic.language import first_official_languages, is_francophone, languages
 from deploy.synthetic.linkage import Linkage
 
-__all__ = ["CENSUS_COLUMNS", "HEALTH_COLUMNS", "REFERENCE_DATE", "write_sources"]
+__all__ = ["CENSUS_COLUMNS", "HEALTH_COLUMNS", "REFERENCE_DATE", "write_source", "write_sources"]
 
 REFERENCE_DATE: Final = date(2011, 5, 10)
 """Census day; ages are whole years on it, and admissions lie in the year before it."""
@@ -73,24 +73,29 @@ Progress = Callable[[int, int], None]
 def write_sources(
     health_csv: Path, census_csv: Path, *, population: int, seed: int, progress: Progress | None = None
 ) -> None:
-    """Write both files, replacing what was there; `progress(done, total)` counts people handled in either file.
+    """Write both files, one after the other; see `write_source`."""
+    for role, path in (("health", health_csv), ("census", census_csv)):
+        write_source(role, path, population=population, seed=seed, progress=progress)
+
+
+def write_source(role: str, path: Path, *, population: int, seed: int, progress: Progress | None = None) -> None:
+    """Write the file of one agency, replacing what was there; `progress(done, total)` counts people.
 
     Raises ValueError for a population below 1 or beyond the synthetic cards, or a negative seed, and OSError as files do.
     """
     dice = Dice(seed)
     linkage = Linkage(population, seed, dice)
-    total = population + linkage.world_size
+    if role == "health":
+        total, chunks = population, _health_chunks(population, seed, linkage, dice)
+    else:
+        total, chunks = linkage.world_size, _census_chunks(linkage, dice)
     done = 0
-    for path, chunks in (
-        (health_csv, _health_chunks(population, seed, linkage, dice)),
-        (census_csv, _census_chunks(linkage, dice)),
-    ):
-        with path.open("wb") as file:
-            for people, text in chunks:
-                file.write(text)
-                done += people
-                if progress is not None:
-                    progress(done, total)
+    with path.open("wb") as file:
+        for people, text in chunks:
+            file.write(text)
+            done += people
+            if progress is not None:
+                progress(done, total)
 
 
 def _health_chunks(population: int, seed: int, linkage: Linkage, dice: Dice) -> Iterator[tuple[int, bytes]]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from broker_common.crypto.commitments import SALT_BYTES
 from census_node.linked import Linked
 from census_node.registry import Registry
-from census_node.units import Cards, Names, hashed_names
+from census_node.units import NAME, Cards, Names
 
 __all__ = ["SALT", "linked", "made_names", "made_registry", "write_registry"]
 
@@ -46,8 +46,8 @@ def made_names(persons: int, households: int, homes: npt.NDArray[np.uint32] | No
     empty = Names.none(SALT)
     return Names(
         SALT,
-        hashed_names(bytearray(b"".join(empty.of_person(str(number)) for number in range(persons)))),
-        hashed_names(bytearray(b"".join(empty.of_household(str(number)) for number in range(households)))),
+        np.frombuffer(empty.of_persons(map(str, range(persons))), NAME),
+        np.frombuffer(empty.of_households([*map(str, range(households))]), NAME),
         np.zeros(persons, np.uint32) if homes is None else homes,
     )
 

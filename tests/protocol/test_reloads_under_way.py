@@ -235,10 +235,10 @@ async def test_load_that_ends_beside_a_question_stops_nobody(world: World, monke
     verify = LoadFolder.verify
     loaded: list[str] = []
 
-    def loading_meanwhile(loads: LoadFolder, journal: Any, load: str, commitments: Any) -> None:
+    def loading_meanwhile(loads: LoadFolder, *args: Any, **known: Any) -> None:
         if loads.suffix == ".people" and not loaded:
             loaded.append(world.load_health(OTHER_PEOPLE))
-        verify(loads, journal, load, commitments)
+        verify(loads, *args, **known)
 
     monkeypatch.setattr(LoadFolder, "verify", loading_meanwhile)
     order = world.order()

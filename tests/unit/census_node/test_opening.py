@@ -254,7 +254,7 @@ def test_a_load_hands_over_what_its_units_inherit(loading: CensusHome, monkeypat
     carry, load = carried.carries[-1]
     names = Names.read(loading.loads.file(load), load)
     pair = [names.persons[numbers[0]].tobytes() for numbers in (carry.person_to, carry.person_from)]
-    assert pair == [names.of_person("r"), names.of_person("p")]
+    assert pair == [names.of_persons(["r"]), names.of_persons(["p"])]
     assert [path.name for path in loading.loads.path.iterdir()] == [f"{load}.npz"]
 
 

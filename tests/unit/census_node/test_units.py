@@ -105,8 +105,8 @@ class Agency:
     def ids(self) -> tuple[list[str], list[str]]:
         """Ids of persons and households, by number."""
         names = self.names
-        persons = {names.of_person(person): person for person in PERSONS}
-        households = {names.of_household(household): household for household in HOUSEHOLDS}
+        persons = {names.of_persons([person]): person for person in PERSONS}
+        households = {names.of_households([household]): household for household in HOUSEHOLDS}
         return (
             [persons[name.tobytes()] for name in names.persons],
             [households[name.tobytes()] for name in names.households],
@@ -230,7 +230,7 @@ def test_ids_stand_in_no_file_and_their_names_depend_on_the_salt(tmp_path: Path)
     agency.load({CARDS[0]: ("p", "h")})
     assert CARDS[0].encode() not in agency.file.read_bytes()
     ours, others = Names.none(SALT), Names.none(bytes(32))
-    names = {ours.of_person("1"), ours.of_household("1"), others.of_person("1"), others.of_household("1")}
+    names = {ours.of_persons(["1"]), ours.of_households(["1"]), others.of_persons(["1"]), others.of_households(["1"])}
     assert len(names) == 4
     assert ours.salt.hex() not in repr(ours)
     assert repr(ours.salt) not in repr(ours)

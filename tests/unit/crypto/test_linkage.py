@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card
+from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card, parse_health_cards
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "linkage.json"
 
@@ -245,3 +245,32 @@ def test_a_malformed_chain_is_refused_without_quoting_it(text: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         LinkageChain.parse_text(text.format(*lines))
     assert not any(line.split()[-1] in str(caught.value) for line in lines)
+
+
+WRITTEN = st.from_regex(r"[0-9]{4}[ -]?[0-9]{3}[ -]?[0-9]{3}", fullmatch=True) | st.sampled_from(
+    ["9876543217", "9876-543-217", "0000000000", "", "９８７６５４３２１７", "987654321\0", "98765432:7"]  # noqa: RUF001
+)
+
+
+@given(
+    texts=st.lists(WRITTEN | st.text(max_size=12), max_size=20),
+    keys=st.sets(st.binary(min_size=32, max_size=32), min_size=1, max_size=2),
+)
+# The characters beside the digits, in a card that would be valid with the nearest digit.
+@example(texts=[":876543217", "/000000000"], keys={bytes(32)})
+def test_many_cards_are_read_and_named_as_each_is(texts: list[str], keys: set[bytes]) -> None:
+    """Reading a whole column gives the cards, the reasons and the pseudonyms that reading one by one gives."""
+    cards, problems = parse_health_cards(texts)
+    assert [card.decode() for card in cards] == [card for card, _ in map(_read_alone, texts)]
+    assert problems == {at: problem for at, (_, problem) in enumerate(map(_read_alone, texts)) if problem}
+    chain = LinkageChain([LinkageKey(key) for key in sorted(keys)])
+    whole = cards[cards != b""]
+    assert [row.tobytes() for row in chain.pseudonyms(whole)] == [chain.pseudonym(card.decode()) for card in whole]
+
+
+def _read_alone(text: str) -> tuple[str, str]:
+    """A card, or what is wrong with the text; neither of an empty one."""
+    try:
+        return (parse_health_card(text) if text else ""), ""
+    except ValueError as error:
+        return "", str(error)

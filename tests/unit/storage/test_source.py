@@ -18,6 +18,7 @@ from broker_common.storage.source import (
     MAX_LINE_BYTES,
     CsvSource,
     RejectedRows,
+    ascending_order,
     ascending_without_repeats,
 )
 from broker_common.storage.source_values import MISSING, ColumnReader
@@ -318,3 +319,10 @@ def test_column_that_does_not_fit_its_numbers_has_no_reader() -> None:
         reader(ColumnType.INTEGER, maximum=2**31)
     with pytest.raises(ValueError, match="32 bits"):
         reader(ColumnType.INTEGER, minimum=MISSING)
+
+
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 2**64 - 1]), st.sampled_from([0, 1, 2**63, 2**64 - 1])), max_size=30))
+def test_order_of_hashes_is_that_of_both_halves(hashes: list[tuple[int, int]]) -> None:
+    """Also where many share a first half; equal ones keep the order of the file."""
+    high, low = (np.array([each[half] for each in hashes], np.uint64) for half in (0, 1))
+    assert ascending_order(high, low).tolist() == sorted(range(len(hashes)), key=hashes.__getitem__)

@@ -1,0 +1,135 @@
+"""Loads in a node's memory: read ahead of questions, and never handed out unless the log committed to them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.clock import FakeClock
+from fakes.logs import HEALTH, SIGNER, chain_of, root
+from fakes.randomness import SeededRandomness
+
+from broker_common.errors import InternalError
+from broker_common.storage.journal import Journal
+from broker_common.storage.loads import LoadFolder
+from broker_common.storage.open_loads import OpenLoads
+from broker_common.tlog.health_state import HealthState
+
+LINKAGE = chain_of(1)
+PATIENCE_SECONDS = 10.0
+
+
+class Node:
+    """A folder of loads, its journal, and what is read of them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.loads = LoadFolder(directory / "loads", ".db")
+        self.journal = Journal.create(
+            directory / "journal.db",
+            fresh_state=lambda: HealthState(root(HEALTH)),
+            signer=lambda _: SIGNER,
+            clock=FakeClock(),
+            tables=LoadFolder.create_tables,
+        )
+        self.read: list[str] = []
+        self.open = OpenLoads(self.journal, self.loads, read=self.read_file, needed=lambda: {self.journal.state.load})
+
+    def read_file(self, path: Path, load: str) -> bytes:
+        """Notes that it did."""
+        self.read.append(load)
+        return path.read_bytes()
+
+    def write(self, seed: str) -> str:
+        """A load that the log does not name yet."""
+        with self.loads.loading(SeededRandomness(seed)) as load:
+            self.loads.file(load).write_bytes(seed.encode())
+        return load
+
+    def put(self, load: str) -> None:
+        """Put it in force."""
+        self.loads.put_in_force(self.journal, load, "2021", LINKAGE, SeededRandomness(load))
+
+    def store(self, load: str) -> bytes:
+        """As a question asks for it."""
+        return self.open.store(load, dict(self.journal.state.commitments))
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    """With a load in force."""
+    made = Node(tmp_path)
+    made.put(made.write("first"))
+    yield made
+    made.journal.close()
+
+
+def test_next_load_is_read_before_it_is_in_force(node: Node) -> None:
+    """The first question under it finds it in memory; the one before it is let go."""
+    node.open.prepare()
+    first, following = node.journal.state.load, node.write("second")
+    node.open.prepare()
+    assert node.read == [first, following]
+    node.put(following)
+    assert node.store(following) == b"second"
+    node.open.prepare()
+    assert node.read == [first, following]
+    assert node.store(first) == b"first"
+    assert node.read == [first, following, first], "it was let go"
+
+
+def test_load_that_was_read_ahead_and_is_not_the_committed_one_is_refused(node: Node) -> None:
+    """What a question is answered from is what the log committed to, however early it was read; put right it is read again."""
+    following = node.write("second")
+    node.loads.file(following).write_bytes(b"forged")
+    node.open.prepare()
+    node.loads.file(following).write_bytes(b"second")
+    node.put(following)
+    with pytest.raises(InternalError) as caught:
+        node.store(following)
+    assert caught.value.code == "INTEGRITY"
+    assert node.store(following) == b"second"
+
+
+def test_load_that_the_log_does_not_name_is_handed_to_nobody(node: Node) -> None:
+    """It may never be put in force."""
+    following = node.write("second")
+    node.open.prepare()
+    with pytest.raises(InternalError):
+        node.store(following)
+
+
+def test_damage_found_ahead_of_questions_is_told_to_those_who_ask(node: Node) -> None:
+    """Looking ahead stops nobody."""
+    node.loads.file(node.journal.state.load).write_bytes(b"damaged")
+    node.open.try_to_prepare()
+    with pytest.raises(InternalError):
+        node.store(node.journal.state.load)
+
+
+def test_reading_one_load_keeps_nobody_from_another(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions of the load in force are answered while the next one is read, however long that takes."""
+    first = node.journal.state.load
+    node.open.prepare()
+    node.write("second")
+    reading, go_on = threading.Event(), threading.Event()
+
+    def slowly(load: str) -> bytes:
+        reading.set()
+        assert go_on.wait(PATIENCE_SECONDS)
+        return load.encode()
+
+    monkeypatch.setattr(LoadFolder, "content_hash", lambda _, load: slowly(load))
+    ahead = threading.Thread(target=node.open.try_to_prepare)
+    ahead.start()
+    try:
+        assert reading.wait(PATIENCE_SECONDS)
+        asked: list[bytes] = []
+        question = threading.Thread(target=lambda: asked.append(node.store(first)))
+        question.start()
+        question.join(PATIENCE_SECONDS)
+        assert asked == [b"first"]
+    finally:
+        go_on.set()
+        ahead.join()
