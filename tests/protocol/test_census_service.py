@@ -520,7 +520,7 @@ async def test_busy_is_said_at_a_tick_and_no_sample_is_read(
 ) -> None:
     """A sender for whom there is no place hears BUSY when a refusal would leave, whatever it meant to send."""
     service = CensusService(ticking.census, LimitConfig(max_queries=1), stop)
-    await service._places.acquire()
+    await service._places[HEALTH.organisation].acquire()
     start = ticking.clock.now_ms = (ticking.clock.now_ms // TICK_MS + 1) * TICK_MS + 120
 
     async def sending() -> AsyncIterator[CountRequest]:
