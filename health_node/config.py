@@ -54,8 +54,8 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     max_samples: Annotated[int, Meta(ge=1, le=1024)] = 4
     # Questions that may wait in line; beyond them whoever has one in line is told to come back (BUSY).
     max_waiting: Annotated[int, Meta(ge=1, le=1_000_000)] = 1024
-    # The same for the questions of one researcher.
-    max_waiting_each: Annotated[int, Meta(ge=1, le=1_000_000)] = 64
+    # The same for the questions of one researcher. With `max_queries` below the policy's `open_quotes`, or waiting costs quotes.
+    max_waiting_each: Annotated[int, Meta(ge=1, le=1_000_000)] = 32
     # When to come back, as BUSY says it. The same for everybody, whatever is in hand.
     retry_seconds: Annotated[int, Meta(ge=1, le=3600)] = 1
     # How long a question is tried again when the census node does not answer.

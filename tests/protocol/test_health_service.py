@@ -840,7 +840,7 @@ async def test_start_takes_up_no_more_at_once_than_there_are_places(parties: Par
             await asyncio.sleep(0.005)
         new = world.order()
         watching = asyncio.create_task(submit(service, new))
-        while new.hash.hex() not in world.verify_health_log().tickets:
+        while new.hash.hex() not in world.verify_health_log().tickets:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.005)
         assert (await failure(service, world.order())).code == "BUSY"
         crowd.go_on.set()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
+import numpy as np
 import pytest
 
 from broker_common.errors import BrokerError, PeerUnavailableError
@@ -162,9 +162,12 @@ async def test_close_wakes_everybody_and_serves_nobody() -> None:
 @pytest.mark.parametrize("seed", range(20))
 async def test_bounds_hold_and_nobody_is_forgotten_in_any_order_of_events(seed: int) -> None:
     """Random arrivals, charges, second attempts and departures: never too many at once, and in the end everybody was served."""
-    chance = random.Random(seed)
+    chance = np.random.default_rng(seed)
     limits = LimitConfig(
-        max_queries=chance.randint(1, 5), max_samples=chance.randint(1, 3), max_waiting=30, max_waiting_each=10
+        max_queries=int(chance.integers(1, 6)),
+        max_samples=int(chance.integers(1, 4)),
+        max_waiting=30,
+        max_waiting_each=10,
     )
     line = Line(limits)
     now: dict[str, int] = {"places": 0, "samples": 0}
@@ -183,12 +186,12 @@ async def test_bounds_hold_and_nobody_is_forgotten_in_any_order_of_events(seed: 
             refused += 1
             return
         try:
-            for attempt in range(chance.randint(1, 3)):
+            for attempt in range(int(chance.integers(1, 4))):
                 await spot.sample_place()
                 if not attempt:
                     count("places", 1)
                 count("samples", 1)
-                for _ in range(chance.randint(0, 4)):
+                for _ in range(int(chance.integers(0, 5))):
                     await asyncio.sleep(0)
                 count("samples", -1)
                 spot.give_back_sample_place()
@@ -200,7 +203,7 @@ async def test_bounds_hold_and_nobody_is_forgotten_in_any_order_of_events(seed: 
 
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         for _ in range(200):
-            group.create_task(question(chance.choice("abcdef")))
+            group.create_task(question(str(chance.choice(list("abcdef")))))
             if chance.random() < 0.5:
                 await asyncio.sleep(0)
     assert done + refused == 200
