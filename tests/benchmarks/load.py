@@ -41,7 +41,7 @@ from broker_common.tlog.membership import peer_name
 from census_node.opening import CensusHome
 from deploy.local import PROJECT
 from health_node.opening import HealthHome
-from researcher_node.asking import Precision, Session, Wanted
+from researcher_node.asking import Precision, Session, StageHandler, Wanted
 from researcher_node.config import AgencyPeer, ResearcherConfig
 from researcher_node.opening import ResearcherHome
 
@@ -52,6 +52,9 @@ SIZES = {"tiny": "age > 104", "small": "age = 40", "medium": "age >= 65", "every
 # Of a hundred questions.
 _MIX = {"tiny": 50, "small": 30, "medium": 15, "everybody": 5}
 MAX_BELIEF = "0." + 50 * "9"
+_GREEDY = "greedy"
+# To a signed ticket, to the word that it was accepted, in line, and from its turn to the answer.
+_PHASES = ("ticket", "accepted", "in line", "answer")
 _SCALE = 50
 _WAIT_SECONDS = 600.0
 _LOOK_SECONDS = 0.25
@@ -76,8 +79,10 @@ class Plan:
 class Load:
     """What happened."""
 
-    # Seconds from a question's ticket to its answer, by size.
-    took: dict[str, list[float]] = field(default_factory=lambda: {size: [] for size in SIZES})
+    # Seconds from a question's text to its answer, by size; those of the greedy researcher are apart.
+    took: dict[str, list[float]] = field(default_factory=lambda: {size: [] for size in (*SIZES, _GREEDY)})
+    # The same by what was waited for, the greedy one's aside.
+    waited: dict[str, list[float]] = field(default_factory=lambda: {phase: [] for phase in _PHASES})
     answered: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     busy: int = 0
@@ -89,6 +94,8 @@ class Load:
         """What another process did at the same time."""
         for size, took in other.took.items():
             self.took[size] += took
+        for phase, waited in other.waited.items():
+            self.waited[phase] += waited
         # Not `update`, which would lose who had no answer.
         for name, number in other.answered.items():
             self.answered[name] += number
@@ -98,7 +105,7 @@ class Load:
 
     def fairness(self, greedy: str) -> float:
         """The slowest researcher's answers as a share of the fastest's; the greedy one aside."""
-        counts = [number for name, number in self.answered.items() if name != greedy]
+        counts: list[int] = [number for name, number in self.answered.items() if name != greedy]
         return min(counts) / max(counts) if counts and max(counts) else 0.0
 
     def report(self, plan: Plan) -> dict[str, Any]:
@@ -115,6 +122,11 @@ class Load:
                 size: {"answers": len(took), "p50": percentile(took, 50), "p99": percentile(took, 99)}
                 for size, took in self.took.items()
                 if took
+            },
+            "milliseconds_by_phase": {
+                phase: {"p50": percentile(waited, 50), "p99": percentile(waited, 99)}
+                for phase, waited in self.waited.items()
+                if waited
             },
             "asked_again_when_busy": self.busy,
             "refused": dict(self.refused),
@@ -197,19 +209,34 @@ class _Run:
     async def _asking(self, name: str, session: Session, wanted: Iterator[str]) -> None:
         while self._more():
             size = "tiny" if self._plan.tiny else next(wanted)
-            start = time.perf_counter()
+            times = [time.perf_counter()]
             try:
                 asked = await session.prepare(Wanted(SIZES[size], FRENCH, Precision(_SCALE), _WHOLE, PROJECT))
-                await session.ask(asked, wait_seconds=_WAIT_SECONDS, on_stage=lambda _: None, on_busy=self._busy)
+                times.append(time.perf_counter())
+                await session.ask(
+                    asked,
+                    wait_seconds=_WAIT_SECONDS,
+                    on_stage=_noting(times),
+                    on_busy=self._busy,
+                )
             except BrokerError as error:
                 self._load.refused[error.code] += 1
                 continue
-            self._load.took[size].append(time.perf_counter() - start)
             self._load.answered[name] += 1
+            self._load.took[_GREEDY if name == name_of(0) else size].append(time.perf_counter() - times[0])
+            if name != name_of(0):
+                # The stages after the second one are part of the answer.
+                ends = [*times[1:4], time.perf_counter()]
+                for phase, begin, end in zip(_PHASES, times, ends, strict=False):
+                    self._load.waited[phase].append(end - begin)
 
     def _busy(self, seconds: float) -> None:
         del seconds
         self._load.busy += 1
+
+
+def _noting(times: list[float]) -> StageHandler:
+    return lambda _: times.append(time.perf_counter())
 
 
 def sizes(start: int) -> Iterator[str]:
@@ -309,6 +336,8 @@ def show(report: dict[str, Any]) -> None:
     )
     for size, figures in report["milliseconds"].items():
         say(f"  {size:10} {figures['answers']:6} answers   p50 {figures['p50']:7} ms   p99 {figures['p99']:7} ms")
+    phases = (f"{phase} {ms['p50']} / {ms['p99']}" for phase, ms in report["milliseconds_by_phase"].items())
+    say(f"  of these, p50 / p99: {', '.join(phases)}")
     say(f"  busy, asked again: {report['asked_again_when_busy']}; refused: {report['refused'] or 'none'}")
     say(f"  slowest researcher / fastest: {report['fairness']}; the greedy one: {report['greedy_answers']} answers")
     for role, seen in report["memory_mib"].items():

@@ -973,6 +973,28 @@ async def test_sample_is_forwarded_no_earlier_than_its_delay(tmp_path: Path) -> 
     world.close()
 
 
+@pytest.mark.parametrize(("now_ms", "pause"), [(1_234, 0.066), (1_300, 0.0), (1_301, 0.099)])
+async def test_turn_comes_on_the_grid_and_not_when_somebody_was_told(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch, now_ms: int, pause: float
+) -> None:
+    """Who waited goes on at a quarter of a tick, not at the millisecond of another charge; who did not goes on at once."""
+    service, pauses = parties.health(limits=LimitConfig(max_samples=1)), []
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(service._line, "pause", noted)
+    service._policy, parties.node.clock = make_policy(tick_ms=400, delay_ms=100), lambda: now_ms
+    first, second = (service._line.join(name) for name in ("a", "b"))
+    await service._wait_for_turn(first)
+    assert pauses == []
+    waiting = asyncio.create_task(service._wait_for_turn(second))
+    await asyncio.sleep(0)
+    first.give_back_sample_place()
+    await waiting
+    assert pauses == [pause]
+
+
 @pytest.mark.parametrize(
     "error",
     [
