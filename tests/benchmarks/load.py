@@ -105,8 +105,9 @@ class Load:
 
     def fairness(self, greedy: str) -> float:
         """The slowest researcher's answers as a share of the fastest's; the greedy one aside."""
-        counts: list[int] = [number for name, number in self.answered.items() if name != greedy]
-        return min(counts) / max(counts) if counts and max(counts) else 0.0
+        counts = [number for name, number in self.answered.items() if name != greedy]
+        fastest = max(counts, default=0)
+        return min(counts) / fastest if fastest else 0.0
 
     def report(self, plan: Plan) -> dict[str, Any]:
         """Everything, for a program."""
