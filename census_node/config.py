@@ -57,8 +57,11 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Bounds on what the outside may make the node do at once."""
 
-    # Samples in hand at the same time; the next one is told to come back (BUSY).
+    # Samples in hand at the same time, of one health agency; its next one is told to come back (BUSY).
     max_queries: Annotated[int, Meta(ge=1, le=1024)] = 16
+    # Bytes of samples in memory at the same time, of one health agency: 16 for each person. A sample that would be more is told
+    # to come back (BUSY). At least the agency's population times its `max_samples`, or BUSY would tell how many people match.
+    max_sample_bytes: Annotated[int, Meta(ge=2**20, le=2**40)] = 1_073_741_824
     # A stream that says nothing for this long after it was opened is ended.
     header_deadline_ms: Annotated[int, Meta(ge=100, le=600_000)] = 10_000
     # A sample that takes longer than this to arrive is given up; the health node sends it again.

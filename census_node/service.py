@@ -7,6 +7,7 @@ A query goes on to its release whatever becomes of the connection that brought i
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
@@ -39,6 +40,8 @@ __all__ = ["CensusService"]
 Context = ServicerContext[object, object]
 # Before a stop: for queries under way to come to a durable step.
 _DRAIN_SECONDS = 3.0
+# What BUSY says; the health node tries again by itself.
+_RETRY_SECONDS = 1
 
 
 @dataclass(slots=True)
@@ -60,6 +63,8 @@ class _Walk:
     held: str = ""
     # When its charge is to be made, where charges have turns; 0 before its header is accepted.
     turn_ms: int = 0
+    # Of its sample, as far as it has come and while it may be in memory.
+    sample_bytes: int = 0
 
     @property
     def has_turn(self) -> bool:
@@ -76,7 +81,9 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self._limits = limits
         self._stop = stop
         self._report_stages = report_stages
-        self._places = asyncio.Semaphore(limits.max_queries)
+        # By health agency, so that none can keep another one out; so are the bytes of samples in memory.
+        self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(limits.max_queries))
+        self._sample_bytes: Counter[str] = Counter()
         # Tasks are held here because the event loop itself holds them weakly.
         self._walks: set[asyncio.Task[None]] = set()
         # By ticket: charged answers on their way out, which wait for a cosignature and then for a tick.
@@ -179,14 +186,17 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             header = await self._read_header(requests)
             # Not when the stream was opened: a sample would be due before its header was due an answer.
             header_ms = self._node.clock()
-            if self._places.locked():
-                raise RefusedError("BUSY", retry_seconds=1)
+            if self._stop.is_set:
+                raise PeerUnavailableError("PEER_UNAVAILABLE", peer="census")
+            places = self._places[caller().organisation]
+            if places.locked():
+                raise RefusedError("BUSY", retry_seconds=_RETRY_SECONDS)
         except BrokerError:
             due_ms = outcome_time(policy, header_ms=header_ms, received_ms=header_ms)
             await sleep_until_tick(policy, due_ms, self._node.clock)
             raise
         # The place is held until the release, so that how long a query takes shows in nobody's waiting.
-        await self._places.acquire()
+        await places.acquire()
         future = self._loop.create_future
         walk = _Walk(header, requests, caller(), policy, header_ms, future(), future(), future())
         self._start(walk)
@@ -231,7 +241,8 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         finally:
             if walk.held:
                 self._node.let_go(walk.held)
-            self._places.release()
+            self._let_go_of_sample(walk)
+            self._places[walk.sender.organisation].release()
 
     async def _patiently_released(self, ticket_hash: str) -> None:
         """Return when the answer is out.
@@ -316,6 +327,9 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             await sleep_until_tick(walk.policy, due_ms, clock)
         ticket_hash = sample.ticket.hash.hex()
         await asyncio.to_thread(self._node.publish_charge, ticket_hash)
+        # SECURITY: before the charge is told, at an instant of the policy; its agency may send another one as soon as it is.
+        del sample, kept, decided
+        self._let_go_of_sample(walk)
         walk.charged.set_result(proof)
         return ticket_hash
 
@@ -348,7 +362,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         walk.proceed.set_result(None)
         try:
             async with asyncio.timeout(self._limits.sample_deadline_ms / 1000):
-                return await self._admit(admission, linking, walk.requests)
+                return await self._admit(admission, linking, walk)
         except TimeoutError as error:
             # No verdict on the sample: a slow link must not make a refusal of a large one.
             raise PeerUnavailableError("PEER_UNAVAILABLE", peer="health") from error
@@ -357,16 +371,15 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         linking = self._node.linking()
         return Admission(walk.header, walk.sender, self._node.gate()), linking
 
-    async def _admit(
-        self, admission: Admission, linking: Linking, requests: AsyncIterator[census_service_pb2.CountRequest]
-    ) -> tuple[AdmittedSample, LinkedSample]:
+    async def _admit(self, admission: Admission, linking: Linking, walk: _Walk) -> tuple[AdmittedSample, LinkedSample]:
         """A sample, linked: each frame while the next one is read and opened."""
         linked: list[asyncio.Task[None]] = []
         people = 0
         try:
-            async for request in requests:
+            async for request in walk.requests:
                 match request.WhichOneof("part"):
                     case "frame":
+                        self._hold(walk, len(request.frame.ciphertext))
                         opened = await asyncio.to_thread(admission.add_frame, request.frame)
                         linked.append(asyncio.create_task(asyncio.to_thread(linking.add, people, opened)))
                         people += len(opened)
@@ -380,6 +393,23 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             # They hold the sample's memory, whatever became of it.
             await asyncio.gather(*linked, return_exceptions=True)
         raise InvalidRequestError("MALFORMED_MESSAGE", problem="the sample ends before its manifest")
+
+    def _hold(self, walk: _Walk, size: int) -> None:
+        """Take so many more bytes of a sample into memory.
+
+        Raises:
+            RefusedError: BUSY. SECURITY: it depends on sizes of samples, which the agency knows that sent them; one whose
+                researchers must not learn them sends fewer samples at once (`max_samples` of the health node).
+        """
+        agency = walk.sender.organisation
+        if self._sample_bytes[agency] + size > self._limits.max_sample_bytes:
+            raise RefusedError("BUSY", retry_seconds=_RETRY_SECONDS)
+        walk.sample_bytes += size
+        self._sample_bytes[agency] += size
+
+    def _let_go_of_sample(self, walk: _Walk) -> None:
+        self._sample_bytes[walk.sender.organisation] -= walk.sample_bytes
+        walk.sample_bytes = 0
 
     # --- the answer to its researcher ------------------------------------------------------------------------------
 

@@ -65,20 +65,13 @@ class Nodes:
         await self.stop()
 
     async def stop(self) -> None:
-        """Stop every child, politely first."""
+        """Stop every child, politely first. The health node before the others: what it has under way needs them to end."""
         self._stopping = True
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
-        running = [child for child in self._children.values() if child.returncode is None]
-        for child in running:
-            child.terminate()
-        for child in running:
-            try:
-                await asyncio.wait_for(child.wait(), _STOP_SECONDS)
-            except TimeoutError:
-                child.kill()
-                await child.wait()
+        for roles in (("health",), ("census", "researcher")):
+            await asyncio.gather(*(_end(self._children[role]) for role in roles if role in self._children))
 
     async def _start(self, role: str) -> str:
         """Start a node; gives its ready line."""
@@ -129,6 +122,17 @@ class Nodes:
             else:
                 self._say(f"{role} node is back")
                 return True
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    if child.returncode is not None:
+        return
+    child.terminate()
+    try:
+        await asyncio.wait_for(child.wait(), _STOP_SECONDS)
+    except TimeoutError:
+        child.kill()
+        await child.wait()
 
 
 class ChildFailedError(InternalError):

@@ -6,6 +6,6 @@ sampling    cohort to sample                   forwarding     one sample to the 
 service     the RPCs                           node           the parts of one running node, put together
 questions   what open tickets are drawn from   census_link    the way to the census node, and its present keys
 loading     source to store                    relinking      change of the linkage key
-encoding    a column as small numbers          opening        from a home folder to all of these
-cli         the commands                       texts          what they say
+line        whose question is next             encoding       a column as small numbers
+opening     from a home folder to all of these cli            the commands; texts: what they say
 """

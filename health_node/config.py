@@ -47,8 +47,17 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Bounds on what the outside may make the node do at once."""
 
-    # Questions in hand at the same time; the next one is told to come back (BUSY).
+    # Questions between their turn and their answer at the same time; the others wait in line. Not more than the census node's.
     max_queries: Annotated[int, Meta(ge=1, le=1024)] = 16
+    # Samples that may be in memory at the same time, here and at the census node, each taken for as large as the population:
+    # 16 bytes a person at either node while it is sent, and as much again at the census node while it is decided on.
+    max_samples: Annotated[int, Meta(ge=1, le=1024)] = 4
+    # Questions that may wait in line; beyond them whoever has one in line is told to come back (BUSY).
+    max_waiting: Annotated[int, Meta(ge=1, le=1_000_000)] = 1024
+    # The same for the questions of one researcher. With `max_queries` below the policy's `open_quotes`, or waiting costs quotes.
+    max_waiting_each: Annotated[int, Meta(ge=1, le=1_000_000)] = 32
+    # When to come back, as BUSY says it. The same for everybody, whatever is in hand.
+    retry_seconds: Annotated[int, Meta(ge=1, le=3600)] = 1
     # How long a question is tried again when the census node does not answer.
     forward_deadline_ms: Annotated[int, Meta(ge=0, le=3_600_000)] = 30_000
     # How long one attempt may take, from its header to the release.

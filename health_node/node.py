@@ -164,6 +164,11 @@ class HealthNode:
         with self.journal.reading() as state:
             return list(state.open_tickets)
 
+    def researcher_of(self, ticket_hash: str) -> str:
+        """Who asked the question of an accepted ticket."""
+        with self.journal.reading() as state:
+            return state.tickets[ticket_hash].submission.researcher
+
     def resume(self, ticket_hash: str) -> Accepted:
         """A ticket that was accepted before, as it stands now."""
         with self.journal.reading() as state:

@@ -2,7 +2,8 @@
 
 What a researcher sees changes at fixed times only: the sample is forwarded a fixed delay after the question came,
 however large it is, and everything after that happens at the census node's ticks. No message carries a size.
-A question goes on to its end whatever becomes of the connection that brought it.
+A question goes on to its end whatever becomes of the connection that brought it. It is durable before it waits for anything,
+then waits out its delay, then its turn (`line`).
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
 import structlog
 from grpc.aio import AioRpcError, ServicerContext, StreamStreamCall
 from tripartite.v1 import census_service_pb2, health_service_pb2, health_service_pb2_grpc
 
 from broker_common.crypto.signing import SigningKey
-from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
+from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError
 from broker_common.privacy.policy import Policy
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.query.ticket import VerifiedTicket
@@ -31,7 +33,8 @@ from health_node import texts
 from health_node.census_link import CensusLink, CensusNow
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
-from health_node.forwarding import Attempt, Sender, verify_charged
+from health_node.forwarding import Attempt, Sample, Sender, verify_charged
+from health_node.line import Line, Spot
 from health_node.node import Accepted, HealthNode
 
 __all__ = ["HealthService"]
@@ -42,8 +45,10 @@ CountCall = StreamStreamCall[census_service_pb2.CountRequest, census_service_pb2
 ResultT = TypeVar("ResultT")
 # Long enough to reach a census node that was restarted a moment ago.
 _POLICY_TIMEOUT_SECONDS = 5.0
-# Before a stop: for questions under way to come to a durable step.
+# Before a stop: for questions under way to come to their end, or at least to a durable step.
 _DRAIN_SECONDS = 3.0
+# Who has waited goes on at the next of so many parts of a tick.
+_PARTS_OF_A_TICK = 4
 # Between attempts: doubled every time, up to the longest.
 _FIRST_BACKOFF_SECONDS = 0.2
 _MAX_BACKOFF_SECONDS = 5.0
@@ -113,8 +118,8 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         self._limits = limits
         self._stop = stop
         self._policy: Policy | None = None
-        # One for every walk. Who waits for one has been accepted before; while anybody does, nothing new is taken.
-        self._places = asyncio.Semaphore(limits.max_queries)
+        self._line = Line(limits)
+        stop.on_stop(self._line.close)
         self._walks: dict[str, _Walk] = {}
         # Tasks are held here because the event loop itself holds them weakly.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -135,11 +140,10 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         ticket, policy = await self._verify(request, caller().name)
         walk = self._walks.get(ticket.hash.hex())
         if walk is None:
-            if self._places.locked():
-                raise RefusedError("BUSY", retry_seconds=1)
+            spot = self._line.join(ticket.body.researcher_id)
             delay_ms = policy.forward_delay_ms if policy.release_tick_ms else 0
-            walk = await self._start(
-                ticket.hash.hex(), lambda: self._node.accept(request, ticket), forward_ms=submitted_ms + delay_ms
+            walk = self._start(
+                ticket.hash.hex(), lambda: self._node.accept(request, ticket), spot, forward_ms=submitted_ms + delay_ms
             )
         async for reached in walk.watch():
             yield health_service_pb2.SubmitResponse(stage=reached)
@@ -180,42 +184,45 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     # --- the walk --------------------------------------------------------------------------------------------------
 
     async def recover(self) -> None:
-        """After a start: go on with every ticket that was accepted and is not at its end, as places become free.
-
-        Until all of them have one, new questions are told to come back.
-        """
+        """After a start: go on with every ticket that was accepted and is not at its end, in turns like everybody."""
         for ticket_hash in await asyncio.to_thread(self._node.unfinished):
+            researcher = await asyncio.to_thread(self._node.researcher_of, ticket_hash)
             if ticket_hash not in self._walks:
-                await self._start(ticket_hash, partial(self._node.resume, ticket_hash), forward_ms=self._node.clock())
+                spot = self._line.join(researcher, recovered=True)
+                self._start(ticket_hash, partial(self._node.resume, ticket_hash), spot, forward_ms=self._node.clock())
 
     async def drain(self) -> None:
-        """Before a stop: let questions that are under way come to a step they can be taken up from."""
+        """Before a stop: let questions whose turn has come get to their end. What waits has been told to end, and is durable."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_DRAIN_SECONDS)
 
-    async def _start(self, ticket_hash: str, accept: Callable[[], Accepted], *, forward_ms: int) -> _Walk:
-        """Start the walk of a ticket as soon as there is a place. It is known at once: two retries cannot walk twice."""
+    def _start(self, ticket_hash: str, accept: Callable[[], Accepted], spot: Spot, *, forward_ms: int) -> _Walk:
+        """Start the walk of a ticket. It is known at once: two retries cannot walk twice."""
         walk = self._walks[ticket_hash] = _Walk()
-        await self._places.acquire()
-        task = asyncio.create_task(self._bring_to_end(ticket_hash, accept, walk, forward_ms))
+        task = asyncio.create_task(self._bring_to_end(ticket_hash, accept, walk, spot, forward_ms))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return walk
 
     async def _bring_to_end(
-        self, ticket_hash: str, accept: Callable[[], Accepted], walk: _Walk, forward_ms: int
+        self, ticket_hash: str, accept: Callable[[], Accepted], walk: _Walk, spot: Spot, forward_ms: int
     ) -> None:
         error: BrokerError | None = None
         try:
             accepted = await asyncio.to_thread(accept)
             await walk.reach(health_service_pb2.STAGE_ACCEPTED)
-            await asyncio.sleep(max(0, forward_ms - self._node.clock()) / 1000)
-            await walk.reach(health_service_pb2.STAGE_FORWARDED)
+            await self._sleep_until(forward_ms)
             if not accepted.settled:
                 with recording(self._report_stages):
-                    await self._forward(accepted, walk)
-            await walk.reach(health_service_pb2.STAGE_CHARGED)
-            await walk.reach(health_service_pb2.STAGE_RELEASED)
+                    await self._wait_for_turn(spot)
+                    await walk.reach(health_service_pb2.STAGE_FORWARDED)
+                    await self._forward(accepted, walk, spot)
+            for stage in (
+                health_service_pb2.STAGE_FORWARDED,
+                health_service_pb2.STAGE_CHARGED,
+                health_service_pb2.STAGE_RELEASED,
+            ):
+                await walk.reach(stage)
         except BrokerError as failure:
             error = failure
             if failure.stops_node:
@@ -225,13 +232,26 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             error = InternalError("INTERNAL")
         finally:
             del self._walks[ticket_hash]
-            self._places.release()
+            spot.leave()
             await walk.end(error)
 
-    async def _forward(self, accepted: Accepted, walk: _Walk) -> None:
+    async def _wait_for_turn(self, spot: Spot) -> None:
+        """Return when a sample may be sent.
+
+        SECURITY: who has waited goes on a fixed part of a tick later, not as soon as somebody else's charge or answer was told:
+        the milliseconds that its telling took would be a clock for what the nodes were doing.
+        """
+        if await spot.sample_place() and self._policy is not None and self._policy.release_tick_ms:
+            grid_ms = max(1, self._policy.release_tick_ms // _PARTS_OF_A_TICK)
+            await self._sleep_until(-(-self._node.clock() // grid_ms) * grid_ms)
+
+    async def _sleep_until(self, instant_ms: int) -> None:
+        await self._line.pause(max(0, instant_ms - self._node.clock()) / 1000)
+
+    async def _forward(self, accepted: Accepted, walk: _Walk, spot: Spot) -> None:
         """Hand the sample over until it is charged and released, or refused."""
         try:
-            await self._retrying(lambda: self._knowing_cards(lambda: self._attempt(accepted, walk)))
+            await self._retrying(lambda: self._knowing_cards(lambda: self._attempt(accepted, walk, spot)))
         except BrokerError as error:
             if error.ends_ticket:
                 await asyncio.to_thread(self._node.log_refused, accepted.ticket.hash.hex(), error.code)
@@ -246,7 +266,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             try:
                 return await attempt()
             except BrokerError as error:
-                if error.code not in _RETRIED or loop.time() + backoff > deadline:
+                if error.code not in _RETRIED or loop.time() + backoff > deadline or self._stop.is_set:
                     raise
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, _MAX_BACKOFF_SECONDS)
@@ -265,16 +285,18 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             _log.warning(texts.DISAGREED, code=error.code)
         return await attempt()
 
-    async def _attempt(self, accepted: Accepted, walk: _Walk) -> None:
+    async def _attempt(self, accepted: Accepted, walk: _Walk, spot: Spot) -> None:
         """One attempt: header, word to proceed, sample, charge, release.
 
         The sample is drawn only when the census node has accepted the header, so that a ticket which it refuses makes
         no work that could show in anybody's waiting.
         """
+        # Held already, unless an attempt broke off between charge and release.
+        await spot.sample_place()
         census = await self._census.now()
         call = census.stub.Count(timeout=self._limits.attempt_deadline_ms / 1000)
         try:
-            await self._exchange(call, census, accepted, walk)
+            await self._exchange(call, census, accepted, walk, spot)
         except AioRpcError as error:
             raise broker_error(error, "census") from error
         except asyncio.InvalidStateError as error:
@@ -282,7 +304,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         finally:
             call.cancel()
 
-    async def _exchange(self, call: CountCall, census: CensusNow, accepted: Accepted, walk: _Walk) -> None:
+    async def _exchange(self, call: CountCall, census: CensusNow, accepted: Accepted, walk: _Walk, spot: Spot) -> None:
         ticket_hash = accepted.ticket.hash.hex()
         manifest_key = await asyncio.to_thread(self._manifest_key)
         sender = Sender(census.sealing_key, manifest_key, self._randomness)
@@ -295,7 +317,11 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         await asyncio.to_thread(self._node.log_attempt, ticket_hash, manifest_hash)
         await _write(call, manifest)
         await call.done_writing()
+        # Its people are needed no more, and would be kept until the answer is out.
+        sample = Sample(np.empty((0, 16), np.uint8), sample.set_salt, sample.set_commitment)
         charged = (await _expect(call, "charged")).charged
+        # SECURITY: now, at an instant of the policy, and not as soon as the sample is out of memory, which tells its size.
+        spot.give_back_sample_place()
         handed_over = await asyncio.to_thread(self._node.handed_over, ticket_hash)
         charge = verify_charged(
             charged, accepted.ticket, attempt.set_commitment, handed_over=handed_over, census_log=census.log

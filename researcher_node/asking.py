@@ -39,7 +39,7 @@ from broker_common.crypto.commitments import SALT_BYTES, commit_criteria
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import Purpose, SigningKey
-from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
+from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.discrete_laplace import largest_scale_within, margin
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes, describe
@@ -58,7 +58,7 @@ from researcher_node.census_log import CensusLog
 from researcher_node.slots import verify_slot
 from researcher_node.trust import Trust
 
-__all__ = ["Dictionaries", "Party", "Precision", "Quoted", "Session", "Wanted", "parse_fraction"]
+__all__ = ["Dictionaries", "Party", "Precision", "Quoted", "Session", "StageHandler", "Wanted", "parse_fraction"]
 
 # For one call that is answered at once, and for the health node to take a question.
 _CALL_SECONDS = 15.0
@@ -70,6 +70,8 @@ _LOOK_SECONDS = 0.1
 _PAUSE_SECONDS = 0.25
 # For the health node to say that a question is done whose answer is here already.
 _LAST_WORD_SECONDS = 1.0
+# The shortest and longest pause that a busy health node may ask for.
+_BUSY_SECONDS = (1.0, 30.0)
 _STAGES = (
     health_service_pb2.STAGE_ACCEPTED,
     health_service_pb2.STAGE_FORWARDED,
@@ -82,6 +84,8 @@ _END_OF_TIME_MS = 253_402_300_800_000
 
 ResultT = TypeVar("ResultT")
 StageHandler = Callable[[health_service_pb2.Stage.ValueType], None]
+# Told how many seconds pass until a busy node is asked again.
+BusyHandler = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,8 +308,15 @@ class Session(AbstractAsyncContextManager["Session"]):
         self._answers.put(asked, opening_key)
         return asked
 
-    async def ask(self, asked: AskedQuestion, *, wait_seconds: float, on_stage: StageHandler) -> AskedQuestion:
-        """Submit a prepared question, for the first time or again, and wait for its answer.
+    async def ask(
+        self,
+        asked: AskedQuestion,
+        *,
+        wait_seconds: float,
+        on_stage: StageHandler,
+        on_busy: BusyHandler = lambda _: None,
+    ) -> AskedQuestion:
+        """Submit a prepared question, for the first time or again, and wait for its answer; a busy node is asked again.
 
         Raises:
             RefusedError, InvalidRequestError: it was refused; nothing was charged.
@@ -322,19 +333,19 @@ class Session(AbstractAsyncContextManager["Session"]):
                 told.add(stage)
                 on_stage(stage)
 
-        answered = await self._submit_and_collect(asked, wait_seconds, tell)
+        answered = await self._submit_and_collect(asked, wait_seconds, tell, on_busy)
         for stage in _STAGES:
             # The answer was faster than the word of it.
             tell(stage)
         return answered
 
     async def _submit_and_collect(
-        self, asked: AskedQuestion, wait_seconds: float, on_stage: StageHandler
+        self, asked: AskedQuestion, wait_seconds: float, on_stage: StageHandler, on_busy: BusyHandler
     ) -> AskedQuestion:
         deadline = asyncio.get_running_loop().time() + wait_seconds
         # Both from the start: the answer may be out already, and the health node may fall silent on the way.
         async with (
-            _beside(self._submit(asked, deadline, on_stage)) as submitting,
+            _beside(self._submit_patiently(asked, deadline, on_stage, on_busy)) as submitting,
             _beside(self.collect(asked.query, wait_seconds=wait_seconds)) as collecting,
         ):
             await asyncio.wait({submitting, collecting}, return_when=asyncio.FIRST_COMPLETED)
@@ -360,6 +371,20 @@ class Session(AbstractAsyncContextManager["Session"]):
             if failure.ends_ticket:
                 self._answers.refuse(query, failure.code)
             raise failure from None
+
+    async def _submit_patiently(
+        self, asked: AskedQuestion, deadline: float, on_stage: StageHandler, on_busy: BusyHandler
+    ) -> None:
+        """Submit; while the health node has too much in hand, again, as long as there is time."""
+        while True:
+            try:
+                return await self._submit(asked, deadline, on_stage)
+            except RefusedError as error:
+                pause = _busy_seconds(error)
+                if error.code != "BUSY" or asyncio.get_running_loop().time() + pause > deadline:
+                    raise
+            on_busy(pause)
+            await asyncio.sleep(pause)
 
     async def _submit(self, asked: AskedQuestion, deadline: float, on_stage: StageHandler) -> None:
         """Follow the question through its stages until it is released or `deadline` passes.
@@ -491,6 +516,13 @@ async def _beside(work: Coroutine[Any, Any, ResultT]) -> AsyncIterator[asyncio.T
         if not task.cancelled():
             # Marks an error as seen: whoever wanted it has it.
             task.exception()
+
+
+def _busy_seconds(error: RefusedError) -> float:
+    """How long to leave a busy node alone: what it says, within reason."""
+    shortest, longest = _BUSY_SECONDS
+    said = error.details.get("retry_seconds", "")
+    return min(max(float(said), shortest), longest) if said.isascii() and said.isdecimal() else shortest
 
 
 def _is_final(collecting: asyncio.Task[AskedQuestion]) -> bool:

@@ -194,7 +194,7 @@ async def _ask(
 
 async def _wait_for(session: Session, asked: AskedQuestion, wait: float) -> AskedQuestion:
     try:
-        return await session.ask(asked, wait_seconds=wait, on_stage=_say_stage)
+        return await session.ask(asked, wait_seconds=wait, on_stage=_say_stage, on_busy=_say_busy)
     except asyncio.CancelledError:
         # Ctrl-C or SIGTERM. What the health node has taken goes on without us.
         raise CommandInterrupted(texts.INTERRUPTED.format(query=asked.query)) from None
@@ -377,6 +377,10 @@ def _precision(scale: int | None, wanted_margin: int | None) -> Precision:
     if scale is not None and wanted_margin is not None:
         raise click.UsageError(texts.SCALE_OR_MARGIN)
     return Precision(scale, wanted_margin)
+
+
+def _say_busy(seconds: float) -> None:
+    say(texts.BUSY.format(seconds=round(seconds)))
 
 
 def _say_stage(stage: health_service_pb2.Stage.ValueType) -> None:

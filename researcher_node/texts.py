@@ -54,6 +54,7 @@ MARGIN_HELP = "Instead of --scale: the margin of error you can live with, 19 tim
 COUNT_HELP = "What to count: mother_tongue = 'French', or a list with in (...), or all (every linked person)."
 WHERE_HELP = "Who to count among, e.g. age >= 65 and procedure = 'angioplasty'."
 FRACTION_HELP = "Take each matching person with this probability; 1 takes everyone."
+BUSY = "The health node has as many questions in hand as it accepts; trying again in {seconds} s."
 WAIT_HELP = "Seconds to wait for the answer. It is not lost afterwards: see 'answers --collect'."
 PROJECT_HELP = "The registered study this belongs to; the usual one stands in config.toml."
 AGAIN_HELP = "Submit the ticket of an earlier query again: one ticket, one charge, one answer."

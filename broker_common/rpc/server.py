@@ -29,11 +29,14 @@ from broker_common.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_ME
 from broker_common.rpc.status import trailing_metadata
 from broker_common.values import Clock
 
-__all__ = ["NodeServer", "StopSignal", "log_stages", "log_unforeseen", "together"]
+__all__ = ["MAX_STREAMS", "NodeServer", "StopSignal", "log_stages", "log_unforeseen", "together"]
 
 _log = structlog.get_logger()
 # Calls under way when the node stops may go on for this long.
 _GRACE_SECONDS = 5.0
+# Calls of one connection at the same time; a client's others wait on its side. Above what one researcher or agency needs.
+MAX_STREAMS = 256
+_HANDSHAKE_MS = 10_000
 _CARD_SERVICE = "tripartite.v1.CardService"
 
 
@@ -105,6 +108,9 @@ class NodeServer:
                 ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
                 # Our own clients ping this often; a server takes much less for an attack unless it is told.
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+                # What one connection may hold open, and how long it may take to show a certificate.
+                ("grpc.max_concurrent_streams", MAX_STREAMS),
+                ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
             ],
         )
         add_services(server)

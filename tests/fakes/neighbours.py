@@ -220,7 +220,7 @@ class _Life:
         self._deployment.stop("researcher")
 
     async def _ask_for_the_last_of_it(self, session: Session) -> None:
-        """Budget for one of two, places for two of three."""
+        """Budget for one of two, places for two of three: the third waits in line."""
         asked = [
             await session.prepare(Wanted(where, FRENCH, Precision(scale), 1_000_000, "official-languages"))
             for where, scale in ((ONLY_X, 1), (EVERYONE, DEAR), (ONLY_X, DEAR), (EVERYONE, DEAR))

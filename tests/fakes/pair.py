@@ -141,8 +141,10 @@ class Pair:
     def verify_nothing_held(self) -> None:
         """No price, no place and no walk is held for anybody, at either node; no sample lies about."""
         assert not self.world.census._reservations._held
-        assert self.census._places._value == self.max_queries
-        assert self.health._places._value == self.max_queries
+        assert self.census._places[HEALTH.organisation]._value == self.max_queries
+        assert self.health._line._places == self.max_queries
+        assert self.health._line._sample_places == LimitConfig().max_samples
+        assert not self.health._line._without_place
         assert not self.health._walks
         assert not list((self.world.census_folder / "samples").glob("*"))
 

@@ -600,7 +600,7 @@ async def test_abandoned_streams_leave_nothing_behind(world: World, caplog: pyte
                         await streamed.read()
                 streamed.cancel()
         await until(lambda: not nodes.census._walks)
-        assert nodes.census._places._value == nodes.census_limits.max_queries
+        assert nodes.census._places[HEALTH.organisation]._value == nodes.census_limits.max_queries
         assert world.census._reservations.reserved(charged={}, but="") == NOTHING_RESERVED
 
 

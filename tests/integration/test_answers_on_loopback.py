@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, add_cards, serving, until
@@ -19,7 +20,7 @@ from tripartite.v1 import (
     inbox_service_pb2_grpc,
 )
 
-from broker_common.errors import InvalidRequestError, PeerUnavailableError
+from broker_common.errors import InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.status import broker_error
 from broker_common.tlog.entries import Delivered, Expired
@@ -220,6 +221,44 @@ async def test_only_a_verdict_on_a_question_is_kept_as_its_refusal(
         with pytest.raises(InvalidRequestError, match=error.code):
             await asking.ask(asked, wait_seconds=WAIT, on_stage=lambda _: None)
     assert loopback.answers.get(asked.query).state == state
+
+
+async def test_busy_health_node_is_asked_again_within_the_wait(
+    loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BUSY is waited out, and said each time; without time for it, it is the end."""
+    monkeypatch.setattr("researcher_node.asking._BUSY_SECONDS", (0.1, 0.1))
+
+    class Busy(HealthService):
+        refusals = 2
+
+        async def Submit(  # noqa: N802 - the name that the proto gives it
+            self, request: health_service_pb2.SubmitRequest, context: Any
+        ) -> AsyncIterator[health_service_pb2.SubmitResponse]:
+            if self.refusals:
+                self.refusals -= 1
+                raise RefusedError("BUSY", retry_seconds=1)
+            async for response in super().Submit(request, context):
+                yield response
+
+    service = loopback.health_service(Busy)
+    assert isinstance(service, Busy)
+
+    def add_services(server: aio.Server) -> None:
+        health_service_pb2_grpc.add_HealthServiceServicer_to_server(service, server)
+        add_cards(server, loopback.health.journal)
+
+    pauses: list[float] = []
+    async with (
+        serving("health", loopback.tls[HEALTH], loopback.registered, add_services) as busy,
+        session(loopback, health=busy) as asking,
+    ):
+        asked = await asking.prepare(WANTED)
+        with pytest.raises(RefusedError, match="BUSY"):
+            await asking.ask(asked, wait_seconds=0, on_stage=lambda _: None, on_busy=pauses.append)
+        assert pauses == []
+        answered = await asking.ask(asked, wait_seconds=WAIT, on_stage=lambda _: None, on_busy=pauses.append)
+    assert (answered.state, pauses) == ("answered", [0.1])
 
 
 async def test_inbox_that_is_down_never_matters_to_who_waits(loopback: Loopback) -> None:

@@ -16,6 +16,7 @@ from fakes.links import NO_CONTEXT, count, stream
 from fakes.world import (
     FRENCH,
     HEALTH,
+    OTHER_HEALTH,
     OTHER_RESEARCHER,
     OWNER,
     RESEARCHER,
@@ -226,6 +227,46 @@ async def test_one_sample_too_many_is_told_to_come_back(world: World, stop: Stop
     assert await first == EVENTS
     await service.drain()
     assert await hand_over(service, world.messages(world.sample(world.order()))) == EVENTS
+
+
+async def test_agency_that_takes_all_its_places_keeps_no_other_out(world: World, stop: StopSignal) -> None:
+    """Places are each agency's own: another one's sample is taken while this one is told to come back."""
+    service = CensusService(world.census, LimitConfig(max_queries=1), stop)
+    await service._places[OTHER_HEALTH.organisation].acquire()
+    sender = type(world.sender)(world.secrets.sample.sealing_key, world.secrets.other_manifest, world.sender.randomness)
+    other = stream(world.messages(world.sample(world.order()), sender))
+    with pytest.raises(BrokerError, match="BUSY"):
+        _ = [response async for response in count(service, other, OTHER_HEALTH)]
+    assert await hand_over(service, world.messages(world.sample(world.order()))) == EVENTS
+
+
+async def test_samples_of_one_agency_in_memory_are_bounded_in_bytes(world: World, stop: StopSignal) -> None:
+    """A frame too many is BUSY, its sample is forgotten, and what was charged or refused gives its bytes back."""
+    service = CensusService(world.census, LimitConfig(max_sample_bytes=2**20), stop)
+    header, frame, *rest = world.messages(world.sample(world.order()))
+    size = len(frame.frame.ciphertext)
+    places = 2**20 // size
+    came, go_on = asyncio.Semaphore(0), asyncio.Event()
+
+    async def held() -> AsyncIterator[census_service_pb2.CountRequest]:
+        requests = world.messages(world.sample(world.order()))
+        yield requests[0]
+        yield requests[1]
+        came.release()
+        await go_on.wait()
+        for request in requests[2:]:
+            yield request
+
+    holding = [asyncio.create_task(hand_over(service, held())) for _ in range(places)]
+    for _ in holding:
+        await came.acquire()
+    assert (await refusal(service, [header, frame, *rest])).code == "BUSY"
+    assert service._sample_bytes[HEALTH.organisation] == places * size
+    go_on.set()
+    assert await asyncio.gather(*holding) == [EVENTS] * places
+    await service.drain()
+    assert service._sample_bytes[HEALTH.organisation] == 0
+    assert await hand_over(service, [header, frame, *rest]) == EVENTS
 
 
 async def test_query_goes_on_when_its_connection_is_gone(world: World, service: CensusService) -> None:
@@ -531,7 +572,7 @@ async def test_busy_is_said_at_a_tick_and_no_sample_is_read(
 ) -> None:
     """A sender for whom there is no place hears BUSY when a refusal would leave, whatever it meant to send."""
     service = CensusService(ticking.census, LimitConfig(max_queries=1), stop)
-    await service._places.acquire()
+    await service._places[HEALTH.organisation].acquire()
     start = ticking.clock.now_ms = (ticking.clock.now_ms // TICK_MS + 1) * TICK_MS + 120
 
     async def sending() -> AsyncIterator[CountRequest]:

@@ -99,10 +99,10 @@ async def test_health_node_that_dies_leaves_nothing_held_and_no_second_charge(
     first = HealthNodeThatDies(service, world, order)
     await first.go_until(point)
     if point == "header":
-        await until(service._places.locked)
+        await until(service._places[HEALTH.organisation].locked)
     if way == "dies":
         first.die()
-    await until(lambda: not service._places.locked() and not world.census._reservations._held)
+    await until(lambda: not service._places[HEALTH.organisation].locked() and not world.census._reservations._held)
     charged_before = point in {"manifest", *HEARING}
     if point != "manifest":
         # The manifest alone may be lost with the connection; what was said afterwards was decided before.
@@ -127,7 +127,7 @@ async def test_last_of_the_budget_is_free_again_when_its_health_node_died(tmp_pa
     first = HealthNodeThatDies(service, world, world.order(scale=1))
     await first.go_until(point)
     first.die()
-    await until(lambda: service._places._value == limits.max_queries)
+    await until(lambda: service._places[HEALTH.organisation]._value == limits.max_queries)
     assert await HealthNodeThatDies(service, world, world.order(scale=1)).retry() == "released"
     await service.drain()
     state = world.verify_log()

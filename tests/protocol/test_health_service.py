@@ -834,29 +834,27 @@ async def open_tickets(parties: Parties, number: int) -> list[Order]:
 
 
 async def test_start_takes_up_no_more_at_once_than_there_are_places(parties: Parties) -> None:
-    """After an outage what was accepted goes first, a few at a time; what is new is told to come back until then."""
+    """After an outage what was accepted goes on a few at a time, however much it is; what is new waits behind it."""
     world = parties.world
     orders = await open_tickets(parties, 7)
     crowd = Crowd(parties)
-    service = parties.health(crowd.link, LimitConfig(max_queries=2), world.crash_health())
-    recovering = asyncio.create_task(service.recover())
+    limits = LimitConfig(max_queries=2, max_waiting_each=6)
+    service = parties.health(crowd.link, limits, world.crash_health())
+    await service.recover()
     async with asyncio.timeout(10):
         while crowd.link.attempts < 2:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.005)
         new = world.order()
-        for _ in range(3):
-            assert (await failure(service, new)).code == "BUSY"
-        # The next in line may be watched; those further behind are told to come back as well.
-        watching = asyncio.create_task(submit(service, orders[2]))
-        assert (await failure(service, orders[-1])).code == "BUSY"
-        assert not recovering.done()
+        watching = asyncio.create_task(submit(service, new))
+        while new.hash.hex() not in world.verify_health_log().tickets:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.005)
+        assert (await failure(service, world.order())).code == "BUSY"
         crowd.go_on.set()
         assert await watching == STAGES
-        await recovering
         await service.drain()
-        assert await submit(service, new) == STAGES
     assert crowd.most == 2
     assert not world.verify_health_log().open_tickets
+    assert [charge.ticket for charge in world.charges()][-1] == new.hash.hex()
     assert {charge.ticket for charge in world.charges()} == {order.hash.hex() for order in [*orders, new]}
 
 
@@ -904,27 +902,67 @@ async def test_another_researchers_ticket_shows_nothing(parties: Parties) -> Non
     assert (await failure(service, order, OTHER_RESEARCHER)).code == "UNKNOWN_RESEARCHER"
 
 
-async def test_one_question_too_many_is_told_to_come_back(parties: Parties) -> None:
-    """Beyond its places the health node accepts nothing; watching a question in hand takes no place."""
-    go_on = asyncio.Event()
-    first, second, link = parties.world.order(), parties.world.order(), parties.lying()
+class Held:
+    """A link that holds every sample until it is let through, and tells whose came in which order."""
 
-    async def held(requests: Requests) -> Responses:
-        await go_on.wait()
-        async for response in link.honestly(requests):
+    def __init__(self, parties: Parties) -> None:
+        self.link = parties.lying(self._held)
+        self.let_through = asyncio.Semaphore(0)
+
+    async def _held(self, requests: Requests) -> Responses:
+        # Before the word to proceed: no sample is drawn yet.
+        await self.let_through.acquire()
+        async for response in self.link.honestly(requests):
             yield response
 
-    link.scripts.append(held)
-    service = parties.health(link, LimitConfig(max_queries=1))
-    set_caller(Identity("university", "researcher", RESEARCHER))
-    responses = aiter(service.Submit(first.submission, NO_CONTEXT))
-    assert (await anext(responses)).stage == health_service_pb2.STAGE_ACCEPTED
-    assert (await failure(service, second)).code == "BUSY"
-    assert second.hash.hex() not in parties.world.verify_health_log().tickets
-    watching = asyncio.create_task(submit(service, first))
-    go_on.set()
-    assert await watching == STAGES
-    assert await submit(service, second) == STAGES
+
+async def first_stage(service: HealthService, order: Order, researcher: str = RESEARCHER) -> None:
+    """Submit and hang up as soon as the question is accepted."""
+    set_caller(Identity("university", "researcher", researcher))
+    assert (await anext(aiter(service.Submit(order.submission, NO_CONTEXT)))).stage == health_service_pb2.STAGE_ACCEPTED
+
+
+async def test_one_question_too_many_is_told_to_come_back(parties: Parties) -> None:
+    """Beyond the line nothing is accepted, and when to come back is what the configuration says; watching needs no place."""
+    first, second, third = (parties.world.order() for _ in range(3))
+    held = Held(parties)
+    service = parties.health(held.link, LimitConfig(max_queries=1, max_waiting_each=1, retry_seconds=7))
+    for order in (first, second):
+        await first_stage(service, order)
+    for _ in range(3):
+        error = await failure(service, third)
+        assert (error.code, error.details) == ("BUSY", {"retry_seconds": "7"})
+    assert third.hash.hex() not in parties.world.verify_health_log().tickets
+    watching = [asyncio.create_task(submit(service, order)) for order in (first, first, second)]
+    held.let_through.release()
+    held.let_through.release()
+    assert await asyncio.gather(*watching) == [STAGES] * 3
+    held.let_through.release()
+    assert await submit(service, third) == STAGES
+
+
+async def test_stop_ends_what_waits_and_the_next_start_answers_it(parties: Parties) -> None:
+    """A stop finishes the question whose turn it is; those in line are told at once, are durable, and are answered later."""
+    world = parties.world
+    orders = [world.order() for _ in range(4)]
+    held = Held(parties)
+    service = parties.health(held.link, LimitConfig(max_queries=1))
+    for order in orders:
+        await first_stage(service, order)
+    watching = [asyncio.create_task(submit(service, order)) for order in orders]
+    await asyncio.sleep(0)
+    parties.stop.stop()
+    heard = await asyncio.gather(*watching[1:], return_exceptions=True)
+    assert [error.code for error in heard if isinstance(error, BrokerError)] == ["PEER_UNAVAILABLE"] * 3
+    assert (await failure(service, world.order())).code == "PEER_UNAVAILABLE"
+    held.let_through.release()
+    await service.drain()
+    assert await watching[0] == STAGES
+    parties.stop = StopSignal()
+    again = parties.health(node=world.crash_health())
+    await again.recover()
+    assert [await submit(again, order) for order in orders] == [STAGES] * 4
+    assert sorted(charge.ticket for charge in world.charges()) == sorted(order.hash.hex() for order in orders)
 
 
 async def test_sample_is_forwarded_no_earlier_than_its_delay(tmp_path: Path) -> None:
@@ -939,6 +977,28 @@ async def test_sample_is_forwarded_no_earlier_than_its_delay(tmp_path: Path) -> 
         if response.stage == health_service_pb2.STAGE_FORWARDED:
             assert system_clock() >= start + 150
     world.close()
+
+
+@pytest.mark.parametrize(("now_ms", "pause"), [(1_234, 0.066), (1_300, 0.0), (1_301, 0.099)])
+async def test_turn_comes_on_the_grid_and_not_when_somebody_was_told(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch, now_ms: int, pause: float
+) -> None:
+    """Who waited goes on at a quarter of a tick, not at the millisecond of another charge; who did not goes on at once."""
+    service, pauses = parties.health(limits=LimitConfig(max_samples=1)), []
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(service._line, "pause", noted)
+    service._policy, parties.node.clock = make_policy(tick_ms=400, delay_ms=100), lambda: now_ms
+    first, second = (service._line.join(name) for name in ("a", "b"))
+    await service._wait_for_turn(first)
+    assert pauses == []
+    waiting = asyncio.create_task(service._wait_for_turn(second))
+    await asyncio.sleep(0)
+    first.give_back_sample_place()
+    await waiting
+    assert pauses == [pause]
 
 
 @pytest.mark.parametrize(
