@@ -128,8 +128,8 @@ class HealthHome(AgencyHome[HealthState]):
             clock=self._clock,
         )
         node = self._node(journal)
-        # Or the first question would wait for it.
-        await asyncio.to_thread(node.stores.try_to_prepare)
+        # Or the first question would wait for it; a damaged store is said here as well.
+        await asyncio.to_thread(node.stores.prepare)
 
         async def read_ahead() -> None:
             while True:

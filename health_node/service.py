@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from functools import partial
 from typing import TypeVar
 
-import numpy as np
 import structlog
 from grpc.aio import AioRpcError, ServicerContext, StreamStreamCall
 from tripartite.v1 import census_service_pb2, health_service_pb2, health_service_pb2_grpc
@@ -33,7 +32,7 @@ from health_node import texts
 from health_node.census_link import CensusLink, CensusNow
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
-from health_node.forwarding import Attempt, Sample, Sender, verify_charged
+from health_node.forwarding import Attempt, Sender, verify_charged
 from health_node.line import Line, Spot
 from health_node.node import Accepted, HealthNode
 
@@ -311,14 +310,12 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         attempt = await asyncio.to_thread(Attempt, accepted.ticket, accepted.signed_ticket, accepted.linkage, sender)
         await _write(call, attempt.header())
         await _expect(call, "proceed")
-        sample = await asyncio.to_thread(self._node.sample, accepted)
-        await _send(call, attempt.batches(sample))
+        # Its people are kept by nothing else: they are needed no more, and the answer may be long in coming.
+        await _send(call, attempt.batches(await asyncio.to_thread(self._node.sample, accepted)))
         manifest_hash, manifest = attempt.manifest()
         await asyncio.to_thread(self._node.log_attempt, ticket_hash, manifest_hash)
         await _write(call, manifest)
         await call.done_writing()
-        # Its people are needed no more, and would be kept until the answer is out.
-        sample = Sample(np.empty((0, 16), np.uint8), sample.set_salt, sample.set_commitment)
         charged = (await _expect(call, "charged")).charged
         # SECURITY: now, at an instant of the policy, and not as soon as the sample is out of memory, which tells its size.
         spot.give_back_sample_place()
