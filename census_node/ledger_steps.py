@@ -85,6 +85,9 @@ _TYPES: dict[str, type] = {
 }
 
 
+_PUT = f"insert into ledger_steps ({', '.join(_COLUMNS)}) values ({', '.join(f':{name}' for name in _COLUMNS)})"  # noqa: S608 - names of our own
+
+
 class LedgerSteps:
     """Rows of the journal's database. Every method runs inside one of its transactions or readings."""
 
@@ -101,7 +104,7 @@ class LedgerSteps:
     def put(self, step: Step) -> int:
         """Add a step at the end; gives its place."""
         place = self.newest + 1
-        self._db.table("ledger_steps").insert({name: getattr(step, name) for name in _COLUMNS} | {"place": place})
+        self._db.execute(_PUT, {name: getattr(step, name) for name in _COLUMNS} | {"place": place})
         return place
 
     # --- places ----------------------------------------------------------------------------------------------------

@@ -159,6 +159,7 @@ class HealthHome(AgencyHome[HealthState]):
             address=self.config.address,
             tls=tls,
             peers=known.certificates,
+            glance=journal.glance,
             service="tripartite.v1.HealthService",
             clock=self._clock,
             reflection=self.config.reflection,

@@ -12,7 +12,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from traceback import extract_tb
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 import structlog
@@ -34,6 +34,7 @@ __all__ = ["NodeServer", "StopSignal", "log_stages", "log_unforeseen", "together
 _log = structlog.get_logger()
 # Calls under way when the node stops may go on for this long.
 _GRACE_SECONDS = 5.0
+Glance: TypeAlias = Callable[[Callable[[], Sequence[PeerCertificate]]], Awaitable[Sequence[PeerCertificate]]]
 _CARD_SERVICE = "tripartite.v1.CardService"
 
 
@@ -77,6 +78,8 @@ class NodeServer:
     peers: Callable[[], Sequence[PeerCertificate]]
     service: str
     clock: Clock
+    # Calls `peers` and gives what it gives, without holding up the loop.
+    glance: Glance = asyncio.to_thread
     # True: whoever may connect may also list the services and their messages.
     reflection: bool = False
     # False for an inbox, which is told cards by the calls that it makes.
@@ -96,7 +99,7 @@ class NodeServer:
         `before_serving` is done when nothing more can keep the node from being reached, and before the first call is taken.
         """
         server = aio.server(
-            interceptors=[_CallerInterceptor(self.peers, self.clock, stop)],
+            interceptors=[_CallerInterceptor(self.peers, self.glance, self.clock, stop)],
             options=[
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -223,8 +226,11 @@ def _stop_on_failure(done: asyncio.Future[None], stop: StopSignal) -> None:
 class _CallerInterceptor(aio.ServerInterceptor):
     """Wraps every handler: who is calling, may they, is the message whole; and how a failure is said."""
 
-    def __init__(self, peers: Callable[[], Sequence[PeerCertificate]], clock: Clock, stop: StopSignal) -> None:
+    def __init__(
+        self, peers: Callable[[], Sequence[PeerCertificate]], glance: Glance, clock: Clock, stop: StopSignal
+    ) -> None:
         self._peers = peers
+        self._glance = glance
         self._clock = clock
         self._stop = stop
 
@@ -276,7 +282,7 @@ class _CallerInterceptor(aio.ServerInterceptor):
     @contextlib.asynccontextmanager
     async def _answering(self, context: Any, method: str) -> AsyncIterator[None]:
         try:
-            registered = by_fingerprint(await asyncio.to_thread(self._peers))
+            registered = by_fingerprint(await self._glance(self._peers))
             identity = verify_caller(context.auth_context(), registered, self._clock)
             verify_role(identity, method)
             set_caller(identity)
