@@ -123,6 +123,7 @@ class HealthHome(AgencyHome[HealthState]):
             take=lambda card: renew(journal, card),
             tls=tls,
             clock=self._clock,
+            glance=journal.glance,
         )
         service = HealthService(
             self._node(journal),

@@ -12,7 +12,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from traceback import extract_tb
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import grpc
 import structlog
@@ -29,13 +29,22 @@ from broker_common.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_ME
 from broker_common.rpc.status import trailing_metadata
 from broker_common.values import Clock
 
-__all__ = ["NodeServer", "StopSignal", "log_stages", "log_unforeseen", "together"]
+__all__ = ["Glance", "NodeServer", "StopSignal", "log_stages", "log_unforeseen", "together"]
 
 _log = structlog.get_logger()
 # Calls under way when the node stops may go on for this long.
 _GRACE_SECONDS = 5.0
-Glance: TypeAlias = Callable[[Callable[[], Sequence[PeerCertificate]]], Awaitable[Sequence[PeerCertificate]]]
+ParametersT = ParamSpec("ParametersT")
+ResultT = TypeVar("ResultT")
 _CARD_SERVICE = "tripartite.v1.CardService"
+
+
+class Glance(Protocol):
+    """Calls what reads a little and waits for next to nothing, without holding up the loop: a journal's, or in a thread."""
+
+    async def __call__(
+        self, look: Callable[ParametersT, ResultT], /, *args: ParametersT.args, **kwargs: ParametersT.kwargs
+    ) -> ResultT: ...
 
 
 class StopSignal:

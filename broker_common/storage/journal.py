@@ -201,7 +201,7 @@ class Journal(Generic[StateT]):
                 raise
 
     async def glance(
-        self, look: Callable[ParametersT, ResultT], *args: ParametersT.args, **kwargs: ParametersT.kwargs
+        self, look: Callable[ParametersT, ResultT], /, *args: ParametersT.args, **kwargs: ParametersT.kwargs
     ) -> ResultT:
         """What `look` gives, which reads a little of the state or of the rows and waits for nothing but the journal.
 
