@@ -284,7 +284,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
 
     async def _exchange(self, call: CountCall, census: CensusNow, accepted: Accepted, walk: _Walk) -> None:
         ticket_hash = accepted.ticket.hash.hex()
-        manifest_key = await asyncio.to_thread(self._manifest_key)
+        manifest_key = await self._node.journal.glance(self._manifest_key)
         sender = Sender(census.sealing_key, manifest_key, self._randomness)
         attempt = await asyncio.to_thread(Attempt, accepted.ticket, accepted.signed_ticket, accepted.linkage, sender)
         await _write(call, attempt.header())
@@ -298,7 +298,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         await _write(call, manifest)
         await call.done_writing()
         charged = (await _expect(call, "charged")).charged
-        handed_over = await asyncio.to_thread(self._node.handed_over, ticket_hash)
+        handed_over = await self._node.journal.glance(self._node.handed_over, ticket_hash)
         charge = verify_charged(charged, accepted.ticket, sample, handed_over=handed_over, census_log=census.log)
         await asyncio.to_thread(self._node.log_charge, ticket_hash, charge)
         await walk.reach(health_service_pb2.STAGE_CHARGED)
