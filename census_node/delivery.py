@@ -42,6 +42,8 @@ _FIRST_PAUSE_SECONDS = 1.0
 _MAX_PAUSE_SECONDS = 300.0
 # Also looks without being told: a pause or a retention may have ended, an inbox may have moved.
 _LOOK_SECONDS = 1.0
+# After a release: whoever is waiting for the answer on a call of theirs has it by then, and it need not be pushed.
+_COLLECT_SECONDS = 0.05
 # Of a push to an inbox that said nothing: the next answer would only wait as long again.
 _NOBODY_THERE = frozenset({"PEER_UNAVAILABLE", "CERTIFICATE_EXPIRED"})
 
@@ -105,6 +107,7 @@ class Courier:
                     _log.info("nothing delivered for now", code=error.code)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), _LOOK_SECONDS)
+                    await asyncio.sleep(_COLLECT_SECONDS)
             # Raises what our own store said.
             forgetting.result()
         finally:
@@ -131,11 +134,11 @@ class Courier:
             if not visit.task.cancelled():
                 # Raises what our own store said.
                 visit.task.result()
-        inboxes = await asyncio.to_thread(self._inboxes)
+        inboxes = await self._node.journal.glance(self._inboxes)
         for researcher, visit in self._visits.items():
             if inboxes.get(researcher) != visit.peer:
                 visit.task.cancel()
-        waiting = await asyncio.to_thread(self._node.undelivered, inboxes.keys())
+        waiting = await self._node.journal.glance(self._node.undelivered, inboxes.keys())
         self._pauses = {name: pause for name, pause in self._pauses.items() if name in waiting}
         for researcher, queries in waiting.items():
             peer = inboxes[researcher]
@@ -183,7 +186,7 @@ class Courier:
             for query in queries:
                 if failure in _NOBODY_THERE or self._loop.time() > until:
                     break
-                if (await asyncio.to_thread(self._inboxes)).get(researcher) != peer:
+                if (await self._node.journal.glance(self._inboxes)).get(researcher) != peer:
                     break
                 answer = await asyncio.to_thread(self._node.waiting_answer, query)
                 if answer is not None:

@@ -24,8 +24,11 @@ from census_node.ledgers import EMPTY_DIGEST, digest_after
 __all__ = ["LedgerSteps", "Link", "Step", "StepKind", "charge_digest"]
 
 StepKind: TypeAlias = Literal["charge", "load", "snapshot", "relink"]
+# Whose file is still needed.
+_KEPT = "file != ''"
 _OF_ALL = ("snapshot", "relink")
-_SNAPSHOTS = f"{_OF_ALL}"
+# Everything but a charge.
+_BESIDE = ("load", *_OF_ALL)
 # What is left of a charge's membership.
 _ERASED = {"file": "", "fits": b"", "active": b"", "submitted_salt": b"", "active_salt": b""}
 
@@ -77,12 +80,15 @@ def charge_digest(before: bytes, ticket_hash: bytes, price: int, submitted: byte
 
 
 _COLUMNS = tuple(each.name for each in fields(Step))
-_KINDS = ("charge", "load", *_OF_ALL)
+_KINDS = ("charge", *_BESIDE)
 _TYPES: dict[str, type] = {
     **dict.fromkeys(("place", "covers", "price", "kept_until_ms"), int),
     **dict.fromkeys(("kind", "file", "ticket", "organisation"), str),
     **dict.fromkeys(("digest", "content", "fits", "active", "submitted_salt", "active_salt"), bytes),
 }
+
+
+_PUT = f"insert into ledger_steps ({', '.join(_COLUMNS)}) values ({', '.join(f':{name}' for name in _COLUMNS)})"  # noqa: S608 - names of our own
 
 
 class LedgerSteps:
@@ -97,11 +103,15 @@ class LedgerSteps:
             {name: _TYPES[name] for name in _COLUMNS}, pk="place", if_not_exists=True
         )
         table.create_index(["ticket"], if_not_exists=True)
+        # What is looked for at every charge and every second is found without reading the history.
+        table.create_index(["kind", "place"], if_not_exists=True)
+        db.execute(f"create index if not exists kept_steps on ledger_steps (kind, place) where {_KEPT}")
+        db.execute(f"create index if not exists kept_until on ledger_steps (kind, kept_until_ms) where {_KEPT}")
 
     def put(self, step: Step) -> int:
         """Add a step at the end; gives its place."""
         place = self.newest + 1
-        self._db.table("ledger_steps").insert({name: getattr(step, name) for name in _COLUMNS} | {"place": place})
+        self._db.execute(_PUT, {name: getattr(step, name) for name in _COLUMNS} | {"place": place})
         return place
 
     # --- places ----------------------------------------------------------------------------------------------------
@@ -141,7 +151,11 @@ class LedgerSteps:
     def newest_snapshot(self, *, before: int | None = None) -> Step | None:
         """The newest snapshot, or the newest one that holds nothing from step `before` on."""
         limit = self.newest + 1 if before is None else before
-        return next(self._steps(f"where kind in {_SNAPSHOTS} and covers < ? order by place desc limit 1", limit), None)
+        newest = [
+            next(self._steps("where kind = ? and covers < ? order by place desc limit 1", kind, limit), None)
+            for kind in _OF_ALL
+        ]
+        return max((step for step in newest if step is not None), key=lambda step: step.place, default=None)
 
     def after(self, place: int) -> Iterator[Step]:
         """Every later step, in order."""
@@ -166,8 +180,8 @@ class LedgerSteps:
     def due(self, now_ms: int, lost: Collection[str] = ()) -> list[Step]:
         """Charges whose membership has been kept long enough; none that waits for its answer, unless it waits in vain."""
         waiting = {row["ticket"] for row in self._db.query("select ticket from pending")} - set(lost)
-        kept = self._steps("where kind = 'charge' and file != '' and kept_until_ms <= ? order by place", now_ms)
-        return [step for step in kept if step.ticket not in waiting]
+        kept = self._steps("where kind = 'charge' and file != '' and kept_until_ms <= ?", now_ms)
+        return sorted((step for step in kept if step.ticket not in waiting), key=lambda step: step.place)
 
     def superfluous(self) -> list[Step]:
         """Snapshots and carries that nobody needs: neither to begin from, nor to check the memberships that are kept."""
@@ -179,7 +193,8 @@ class LedgerSteps:
         # Without one they are checked from the beginning.
         needed = {newest.place} if base is None else {newest.place, base.place}
         begin = 0 if base is None else base.covers
-        steps = self._steps("where kind != 'charge' and file != '' order by place")
+        steps = [step for kind in _BESIDE for step in self._steps("where kind = ? and file != '' order by place", kind)]
+        steps.sort(key=lambda step: step.place)
         return [step for step in steps if (step.place not in needed if step.kind in _OF_ALL else step.place <= begin)]
 
     def erase(self, step: Step) -> None:

@@ -73,7 +73,7 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
 
     async def _verify_shown(self, size: int, is_sound: bool) -> None:
         """Return only if a proof about the log of `size` entries tells nothing that is not shown."""
-        cosigned = await asyncio.to_thread(self._publication.cosigned)
+        cosigned = await self._node.journal.glance(self._publication.cosigned)
         if not is_sound or cosigned is None or size > cosigned.size:
             raise InvalidRequestError("MALFORMED_MESSAGE", problem="there is no cosigned checkpoint of that size")
 
@@ -85,14 +85,17 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
         """1. what the caller has cosigned of our log, 2. what we cosign of its, 3. what there is for it to cosign next."""
         del context
         agency = caller().organisation
-        seen = await asyncio.to_thread(self._take, agency, request.cosigned)  # 1
-        cosigned = await asyncio.to_thread(self._cosign, agency, request)  # 2
+        seen, cosigned = await asyncio.to_thread(self._exchange, agency, request)  # 1, 2
         newer = await self._newer_than(seen, min(request.wait_ms, self._limits.witness_wait_ms))  # 3
         if newer is None:
             return log_service_pb2.WitnessResponse(cosigned=cosigned)
         size, note = newer
-        proof = await asyncio.to_thread(self._node.journal.consistency_proof, seen, size)
+        proof = await self._node.journal.glance(self._node.journal.consistency_proof, seen, size)
         return log_service_pb2.WitnessResponse(checkpoint=note, consistency_proof=proof, cosigned=cosigned)
+
+    def _exchange(self, agency: str, request: log_service_pb2.WitnessRequest) -> tuple[int, str]:
+        seen = self._take(agency, request.cosigned)
+        return seen, self._cosign(agency, request)
 
     def _take(self, agency: str, note: str) -> int:
         """Keep what the caller has cosigned; gives its size."""
@@ -135,7 +138,7 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
         deadline = loop.time() + wait_ms / 1000
         while True:
             news = self._news.next()
-            newer = await asyncio.to_thread(self._publication.newer_than, size)
+            newer = await self._node.journal.glance(self._publication.newer_than, size)
             left = deadline - loop.time()
             if newer is not None or left <= 0 or self._stop.is_set:
                 return newer

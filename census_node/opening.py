@@ -281,6 +281,7 @@ class CensusHome(AgencyHome[CensusState]):
             address=self.config.address,
             tls=tls,
             peers=known.certificates,
+            glance=journal.glance,
             service="tripartite.v1.CensusService",
             clock=self._clock,
             reflection=self.config.reflection,

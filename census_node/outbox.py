@@ -7,7 +7,7 @@ alone, so the two cannot disagree. An answer's retention begins with its release
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from sqlite_utils import Database
 
@@ -43,6 +43,11 @@ class WaitingAnswer:
     sealed: bytes
 
 
+# Column by field, in the order of `Pending`.
+_PENDING = ", ".join(["ticket", *(each.name for each in fields(Pending)[1:])])
+_PUT_PENDING = f"insert into pending ({_PENDING}) values ({', '.join('?' * len(fields(Pending)))})"  # noqa: S608 - names of our own
+
+
 class Outbox:
     """Rows of one journal's database. Every method runs inside one of its transactions or readings."""
 
@@ -75,37 +80,11 @@ class Outbox:
         answers.create_index(["expires_ms"], if_not_exists=True)
 
     def put_pending(self, pending: Pending) -> None:
-        self._db.table("pending").insert(
-            {
-                "ticket": pending.ticket_hash,
-                "signed_ticket": pending.signed_ticket,
-                "load": pending.load,
-                "submitted_set": pending.submitted_set,
-                "active_set": pending.active_set,
-                "sample": pending.sample,
-                "slot": pending.slot,
-                "slot_commitment": pending.slot_commitment,
-                "submitted_salt": pending.submitted_salt,
-                "active_salt": pending.active_salt,
-            }
-        )
+        self._db.execute(_PUT_PENDING, [getattr(pending, each.name) for each in fields(Pending)])
 
     def pending(self, ticket_hash: str) -> Pending | None:
-        row = next(iter(self._db.query("select * from pending where ticket = ?", [ticket_hash])), None)
-        if row is None:
-            return None
-        return Pending(
-            ticket_hash=row["ticket"],
-            signed_ticket=row["signed_ticket"],
-            load=row["load"],
-            submitted_set=row["submitted_set"],
-            active_set=row["active_set"],
-            sample=row["sample"],
-            slot=row["slot"],
-            slot_commitment=row["slot_commitment"],
-            submitted_salt=row["submitted_salt"],
-            active_salt=row["active_salt"],
-        )
+        row = self._db.execute(f"select {_PENDING} from pending where ticket = ?", [ticket_hash]).fetchone()  # noqa: S608 - names of our own
+        return None if row is None else Pending(*row)
 
     def forget_membership(self, ticket_hash: str) -> None:
         """Of a charge that waits in vain for its answer: who was in its sample, and what opens its commitments."""
@@ -115,8 +94,7 @@ class Outbox:
 
     def all_pending(self) -> list[tuple[str, str, int]]:
         """Ticket, sample file and noise slot of every pending charge, oldest first."""
-        rows = self._db.query("select * from pending order by rowid")
-        return [(row["ticket"], row["sample"], row["slot"]) for row in rows]
+        return self._db.execute("select ticket, sample, slot from pending order by rowid").fetchall()
 
     def loads_needed(self) -> set[str]:
         """Loads that some pending answer must still be counted on."""
@@ -124,29 +102,30 @@ class Outbox:
 
     def put_answer(self, answer: WaitingAnswer) -> None:
         """Store a sealed answer in the place of what was pending."""
-        self._db.table("answers").insert(
-            {
-                "query": answer.query,
-                "ticket": answer.ticket_hash,
-                "researcher": answer.researcher,
-                "sealed": answer.sealed,
-                "expires_ms": None,
-            }
+        self._db.execute(
+            "insert into answers (query, ticket, researcher, sealed, expires_ms) values (?, ?, ?, ?, null)",
+            [answer.query, answer.ticket_hash, answer.researcher, answer.sealed],
         )
-        self._db.table("pending").delete(answer.ticket_hash)
+        gone = self._db.execute("delete from pending where ticket = ?", [answer.ticket_hash])
+        if not gone.rowcount:
+            raise LookupError("an answer needs a charge that waits for it")
 
     def answer(self, query: str) -> WaitingAnswer | None:
-        row = next(iter(self._db.query("select * from answers where query = ?", [query])), None)
-        return None if row is None else WaitingAnswer(row["query"], row["ticket"], row["researcher"], row["sealed"])
+        row = self._db.execute(
+            "select query, ticket, researcher, sealed from answers where query = ?", [query]
+        ).fetchone()
+        return None if row is None else WaitingAnswer(*row)
 
     def start_retention(self, query: str, expires_ms: int) -> None:
         """From its release on an answer is kept until `expires_ms`."""
-        self._db.table("answers").update(query, {"expires_ms": expires_ms})
+        changed = self._db.execute("update answers set expires_ms = ? where query = ?", [expires_ms, query])
+        if not changed.rowcount:
+            raise LookupError("an answer that is not there cannot be kept")
 
     def expired(self, now_ms: int) -> list[str]:
         """Tickets whose answers have been kept long enough, oldest first."""
-        due = self._db.query("select ticket from answers where expires_ms <= ? order by expires_ms, rowid", [now_ms])
-        return [row["ticket"] for row in due]
+        due = self._db.execute("select ticket from answers where expires_ms <= ? order by expires_ms, rowid", [now_ms])
+        return [ticket for (ticket,) in due]
 
     def forget_expired(self, now_ms: int) -> None:
         """Remove exactly what `expired` names."""

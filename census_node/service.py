@@ -108,13 +108,13 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self, request: census_service_pb2.GetPolicyRequest, context: Context
     ) -> census_service_pb2.GetPolicyResponse:
         del request, context
-        return census_service_pb2.GetPolicyResponse(policy=await asyncio.to_thread(self._node.signed_policy))
+        return census_service_pb2.GetPolicyResponse(policy=await self._node.journal.glance(self._node.signed_policy))
 
     async def GetDictionary(
         self, request: census_service_pb2.CensusServiceGetDictionaryRequest, context: Context
     ) -> census_service_pb2.CensusServiceGetDictionaryResponse:
         del request, context
-        now = await asyncio.to_thread(self._node.in_force)
+        now = await self._node.journal.glance(self._node.in_force)
         return census_service_pb2.CensusServiceGetDictionaryResponse(
             dictionary=CENSUS_DICTIONARY.to_wire(), census_release=now.census_release
         )
@@ -123,7 +123,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self, request: census_service_pb2.QuoteRequest, context: Context
     ) -> census_service_pb2.QuoteResponse:
         del context
-        policy, response = await asyncio.to_thread(self._price, request)
+        policy, response = await self._node.journal.glance(self._price, request)
         # Last, so that nothing that is refused reserves a slot.
         offered, response.expires_ms = await self._offered_slot(caller().name, policy)
         slot, batch = offered.slot, offered.batch
@@ -132,7 +132,9 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         )
         response.slot_entry, response.slot_index = batch.entry, batch.index
         size = parse_note(slot.checkpoint)[0].size
-        response.slot_proof.extend(await asyncio.to_thread(self._node.journal.inclusion_proof, batch.index, size))
+        response.slot_proof.extend(
+            await self._node.journal.glance(self._node.journal.inclusion_proof, batch.index, size)
+        )
         return response
 
     async def _offered_slot(self, researcher: str, policy: Policy) -> tuple[OfferedSlot, int]:
@@ -180,7 +182,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
     ) -> AsyncIterator[census_service_pb2.CountResponse]:
         del context
         header_ms = self._node.clock()
-        policy = (await asyncio.to_thread(self._node.in_force)).policy
+        policy = (await self._node.journal.glance(self._node.in_force)).policy
         try:
             # Before the place: a stream that says nothing takes none, and one that is refused has been listened to.
             header = await self._read_header(requests)
@@ -282,10 +284,10 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         """False where the cosignature that was waited for does not count any more."""
         while True:
             news = self._cosigned.next()
-            if await asyncio.to_thread(self._node.cosigned_for, ticket_hash) is not None:
+            if await self._node.journal.glance(self._node.cosigned_for, ticket_hash) is not None:
                 break
             await asyncio.wait([news])
-        policy = (await asyncio.to_thread(self._node.in_force)).policy
+        policy = (await self._node.journal.glance(self._node.in_force)).policy
         await sleep_until_tick(policy, next_tick(policy, self._node.clock() + policy.release_tick_ms), self._node.clock)
         try:
             await asyncio.to_thread(self._node.release, ticket_hash)
@@ -422,7 +424,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         deadline = self._loop.time() + wait_ms / 1000
         while True:
             news = self._released.next()
-            answer = await asyncio.to_thread(self._node.released_answer, query, researcher)
+            answer = await self._node.journal.glance(self._node.released_answer, query, researcher)
             left = deadline - self._loop.time()
             if answer is not None or left <= 0 or self._stop.is_set:
                 break

@@ -106,7 +106,10 @@ class SlotSecrets:
 
     def _files(self) -> list[tuple[int, Path]]:
         """Every batch's first slot and file, ascending."""
-        return sorted((int(path.name.removesuffix(_SUFFIX)), path) for path in self.path.glob(f"*{_SUFFIX}"))
+        if not self.path.is_dir():
+            return []
+        files = [path for path in self.path.iterdir() if path.name.endswith(_SUFFIX)]
+        return sorted((int(path.name.removesuffix(_SUFFIX)), path) for path in files)
 
     def _file(self, first: int) -> Path:
         return self.path / f"{first:016d}{_SUFFIX}"

@@ -22,7 +22,7 @@ from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import BrokerError
 from broker_common.rpc.cards import fetch_card
 from broker_common.rpc.channel import Peer, open_channel
-from broker_common.rpc.server import log_unforeseen
+from broker_common.rpc.server import Glance, log_unforeseen
 from broker_common.tlog.note import NoteVerifier
 from broker_common.values import Clock
 
@@ -62,14 +62,19 @@ class CensusLink:
         take: Callable[[VerifiedCard], object],
         tls: Callable[[], TlsCredentials],
         clock: Clock,
+        glance: Glance = asyncio.to_thread,
     ) -> None:
-        """`take` keeps a card of the census node that is newer than `card`."""
+        """`take` keeps a card of the census node that is newer than `card`.
+
+        `glance` calls what tells of cards and keys, without holding up the loop.
+        """
         self._address = address
         self._card = card
         self._own_card = own_card
         self._take = take
         self._tls = tls
         self._clock = clock
+        self._glance = glance
         self._channels: list[aio.Channel] = []
         self._shown: tuple[Peer, bytes] | None = None
         # Of ours: the last card that the census node was told.
@@ -81,7 +86,7 @@ class CensusLink:
 
     async def now(self) -> CensusNow:
         """The census node as it is known at this instant."""
-        card = await asyncio.to_thread(self._card)
+        card = await self._glance(self._card)
         now_ms = self._clock()
         channel = await self._channel(card)
         return CensusNow(
@@ -94,7 +99,7 @@ class CensusLink:
 
     async def _channel(self, card: VerifiedCard) -> aio.Channel:
         peer = Peer("census", self._address, tuple(card.certificates(self._clock())))
-        own = await asyncio.to_thread(self._tls)
+        own = await self._glance(self._tls)
         if self._shown != (peer, own.certificate):
             # The old channel is kept open for what is under way on it.
             self._channels.append(open_channel(peer, own, self._clock))
@@ -114,7 +119,7 @@ class CensusLink:
 
     async def tell_card(self) -> None:
         """Exchange cards if ours is not the one that the census node was told last."""
-        if await asyncio.to_thread(self._own_card) != self._told:
+        if await self._glance(self._own_card) != self._told:
             await self.exchange_cards()
 
     async def has_news(self, since: int) -> bool:

@@ -126,6 +126,7 @@ class HealthHome(AgencyHome[HealthState]):
             take=lambda card: renew(journal, card),
             tls=tls,
             clock=self._clock,
+            glance=journal.glance,
         )
         node = self._node(journal)
         # Or the first question would wait for it; a damaged store is said here as well.
@@ -171,6 +172,7 @@ class HealthHome(AgencyHome[HealthState]):
             address=self.config.address,
             tls=tls,
             peers=known.certificates,
+            glance=journal.glance,
             service="tripartite.v1.HealthService",
             clock=self._clock,
             reflection=self.config.reflection,

@@ -6,8 +6,8 @@ set commitment keeps the sample: a retry commits to the same set, or the census 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from dataclasses import dataclass, fields
+from typing import NoReturn
 
 from sqlite_utils import Database
 
@@ -36,6 +36,11 @@ class KeptQuestion:
         raise TypeError("a kept question is serialised by its store alone")
 
 
+# Column by field, in the order of `KeptQuestion`.
+_COLUMNS = ", ".join(["ticket", *(each.name for each in fields(KeptQuestion)[1:])])
+_PUT = f"insert into questions ({_COLUMNS}) values ({', '.join('?' * len(fields(KeptQuestion)))})"  # noqa: S608 - names of our own
+
+
 class Questions:
     """Rows of one journal's database. Every method runs inside one of its transactions or readings."""
 
@@ -59,34 +64,13 @@ class Questions:
         )
 
     def put(self, question: KeptQuestion) -> None:
-        self._db.table("questions").insert(
-            {
-                "ticket": question.ticket_hash,
-                "signed_ticket": question.signed_ticket,
-                "criteria": question.criteria,
-                "criteria_nonce": question.criteria_nonce,
-                "set_salt": question.set_salt,
-                "load": question.load,
-                "sampling_key": question.sampling_key,
-            }
-        )
+        self._db.execute(_PUT, [getattr(question, each.name) for each in fields(KeptQuestion)])
 
     def get(self, ticket_hash: str) -> KeptQuestion | None:
-        row = next(iter(self._db.query("select * from questions where ticket = ?", [ticket_hash])), None)
-        return None if row is None else _kept(row)
+        row = self._db.execute(f"select {_COLUMNS} from questions where ticket = ?", [ticket_hash]).fetchone()  # noqa: S608 - names of our own
+        return None if row is None else KeptQuestion(*row)
 
     def all(self) -> list[KeptQuestion]:
         """Every accepted ticket's, in the order of their acceptance."""
-        return [_kept(row) for row in self._db.query("select * from questions order by rowid")]
-
-
-def _kept(row: dict[str, Any]) -> KeptQuestion:
-    return KeptQuestion(
-        ticket_hash=row["ticket"],
-        signed_ticket=row["signed_ticket"],
-        criteria=row["criteria"],
-        criteria_nonce=row["criteria_nonce"],
-        set_salt=row["set_salt"],
-        load=row["load"],
-        sampling_key=row["sampling_key"],
-    )
+        rows = self._db.execute(f"select {_COLUMNS} from questions order by rowid")  # noqa: S608 - names of our own
+        return [KeptQuestion(*row) for row in rows]

@@ -305,7 +305,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
 
     async def _exchange(self, call: CountCall, census: CensusNow, accepted: Accepted, walk: _Walk, spot: Spot) -> None:
         ticket_hash = accepted.ticket.hash.hex()
-        manifest_key = await asyncio.to_thread(self._manifest_key)
+        manifest_key = await self._node.journal.glance(self._manifest_key)
         sender = Sender(census.sealing_key, manifest_key, self._randomness)
         attempt = await asyncio.to_thread(Attempt, accepted.ticket, accepted.signed_ticket, accepted.linkage, sender)
         await _write(call, attempt.header())
@@ -319,7 +319,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         charged = (await _expect(call, "charged")).charged
         # SECURITY: now, at an instant of the policy, and not as soon as the sample is out of memory, which tells its size.
         spot.give_back_sample_place()
-        handed_over = await asyncio.to_thread(self._node.handed_over, ticket_hash)
+        handed_over = await self._node.journal.glance(self._node.handed_over, ticket_hash)
         charge = verify_charged(
             charged, accepted.ticket, attempt.set_commitment, handed_over=handed_over, census_log=census.log
         )

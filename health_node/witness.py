@@ -87,7 +87,7 @@ class CensusWitness:
         # What is cosigned under a key that the census node has not heard of lets no answer out.
         await self._link.tell_card()
         census = await self._link.now()
-        request = await asyncio.to_thread(self._request)
+        request = await self._journal.glance(self._request)
         self._shown = None
         timeout = _WAIT_MS / 1000 + _CALL_SECONDS
         response = await calling("census", census.logs.Witness(request, timeout=timeout, wait_for_ready=True))

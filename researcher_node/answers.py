@@ -67,10 +67,20 @@ _COLUMNS: dict[str, type] = {
 }
 
 
+# What is written when the answer comes.
+_ANSWERED = frozenset({"noisy_count", "charged", "signed_receipt", "answer_salt", "answered_ms"})
 # A count that is NULL has not come; no count itself is read.
 _RECEIPTS = (
     "select query, refused, signed_ticket, signed_receipt, noisy_count is not null as answered, expired "
     "from questions order by asked_ms, rowid"
+)
+
+
+# "where" is a word of SQL as well.
+_PUT_COLUMNS = [name for name in _COLUMNS if name not in _ANSWERED]
+_PUT = (
+    f"insert into questions ({', '.join(f'[{name}]' for name in _PUT_COLUMNS)}) "  # noqa: S608 - names of our own
+    f"values ({', '.join(f':{name}' for name in _PUT_COLUMNS)})"
 )
 
 
@@ -223,7 +233,7 @@ class Answers:
             "expired": 0,
         }
         with self._lock, _store_errors():
-            self._db.table("questions").insert(row)
+            self._db.execute(_PUT, row)
 
     def refuse(self, query: str, code: str) -> None:
         """Remember that a question was refused."""

@@ -13,6 +13,7 @@ Canonical JSON, as in the log: a card has one spelling, and its SHA-256 is its f
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -65,6 +66,8 @@ MAX_CARD_BYTES = 48 * 1024
 # The one in use, the next, and those before that are still honoured.
 MOST_KEYS_PER_PURPOSE = 8
 _MOST_SAID_CHARACTERS = 200
+# Of cards that agree with themselves: a node's own and those of its peers.
+_MOST_REMEMBERED = 256
 _MOST_KEYS = 64
 # Of a key as text: a certificate in PEM, and room.
 _MAX_KEY_CHARACTERS = 8192
@@ -224,10 +227,12 @@ def parse_signed_card(data: bytes) -> SignedCard:
     return signed
 
 
+@functools.lru_cache(_MOST_REMEMBERED)
 def verify_card(signed: SignedCard) -> VerifiedCard:
     """A card that agrees with itself: canonical, every key of the kind it is listed for, signed by its identity keys.
 
-    Whose card it is, is still to be compared by people: anybody can make one.
+    Whose card it is, is still to be compared by people: anybody can make one. A card that agrees with itself always will,
+    and is checked once.
 
     Raises:
         InvalidRequestError: MALFORMED_MESSAGE or BAD_SIGNATURE.

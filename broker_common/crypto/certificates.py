@@ -12,6 +12,7 @@ possession of some key; who calls is decided by comparing fingerprints (`broker_
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ _PRIVATE_BLOCK = re.compile(rb"-----BEGIN PRIVATE KEY-----\n.+?-----END PRIVATE 
 _ANY_KEY = ec.derive_private_key(1, ec.SECP256R1())
 # 128 bits: nobody finds a second key with the same subject.
 _SUBJECT_CHARACTERS = 32
+# Of connections that calls come over.
+_MOST_FINGERPRINTS = 256
 _DER, _SPKI = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
 
 
@@ -177,6 +180,7 @@ def credentials_of(certificate: PeerCertificate, private_keys: bytes) -> TlsCred
     raise ValueError("none of the private keys belongs to the certificate")
 
 
+@functools.lru_cache(_MOST_FINGERPRINTS)
 def certificate_fingerprint(pem: bytes) -> bytes:
     """SHA-256 of a PEM certificate's DER form; ValueError when it is none."""
     return _loaded(pem).fingerprint(hashes.SHA256())

@@ -99,6 +99,7 @@ class OpeningKey(Secret):
         self._mlkem = MLKEM768PrivateKey.from_seed_bytes(key[:_MLKEM_SEED_BYTES])
         self._x25519 = X25519PrivateKey.from_private_bytes(key[_MLKEM_SEED_BYTES:])
         self._private = MLKEM768X25519PrivateKey(self._mlkem, self._x25519)
+        self._sealing_key: SealingKey | None = None
 
     @classmethod
     def generate(cls, randomness: Randomness) -> OpeningKey:
@@ -106,7 +107,10 @@ class OpeningKey(Secret):
 
     @property
     def sealing_key(self) -> SealingKey:
-        return SealingKey(self._mlkem.public_key().public_bytes_raw() + self._x25519.public_key().public_bytes_raw())
+        if self._sealing_key is None:
+            raw = self._mlkem.public_key().public_bytes_raw() + self._x25519.public_key().public_bytes_raw()
+            self._sealing_key = SealingKey(raw)
+        return self._sealing_key
 
     def open(self, sealed: bytes, info: bytes, *, subject: str) -> bytes:
         """The plaintext.

@@ -12,7 +12,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from traceback import extract_tb
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import grpc
 import structlog
@@ -29,7 +29,7 @@ from broker_common.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_ME
 from broker_common.rpc.status import trailing_metadata
 from broker_common.values import Clock
 
-__all__ = ["MAX_STREAMS", "NodeServer", "StopSignal", "log_stages", "log_unforeseen", "together"]
+__all__ = ["MAX_STREAMS", "Glance", "NodeServer", "StopSignal", "log_stages", "log_unforeseen", "together"]
 
 _log = structlog.get_logger()
 # Calls under way when the node stops may go on for this long.
@@ -37,7 +37,17 @@ _GRACE_SECONDS = 5.0
 # Calls of one connection at the same time; a client's others wait on its side. Above what one researcher or agency needs.
 MAX_STREAMS = 256
 _HANDSHAKE_MS = 10_000
+ParametersT = ParamSpec("ParametersT")
+ResultT = TypeVar("ResultT")
 _CARD_SERVICE = "tripartite.v1.CardService"
+
+
+class Glance(Protocol):
+    """Calls what reads a little and waits for next to nothing, without holding up the loop: a journal's, or in a thread."""
+
+    async def __call__(
+        self, look: Callable[ParametersT, ResultT], /, *args: ParametersT.args, **kwargs: ParametersT.kwargs
+    ) -> ResultT: ...
 
 
 class StopSignal:
@@ -80,6 +90,8 @@ class NodeServer:
     peers: Callable[[], Sequence[PeerCertificate]]
     service: str
     clock: Clock
+    # Calls `peers` and gives what it gives, without holding up the loop.
+    glance: Glance = asyncio.to_thread
     # True: whoever may connect may also list the services and their messages.
     reflection: bool = False
     # False for an inbox, which is told cards by the calls that it makes.
@@ -99,7 +111,7 @@ class NodeServer:
         `before_serving` is done when nothing more can keep the node from being reached, and before the first call is taken.
         """
         server = aio.server(
-            interceptors=[_CallerInterceptor(self.peers, self.clock, stop)],
+            interceptors=[_CallerInterceptor(self.peers, self.glance, self.clock, stop)],
             options=[
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -229,8 +241,11 @@ def _stop_on_failure(done: asyncio.Future[None], stop: StopSignal) -> None:
 class _CallerInterceptor(aio.ServerInterceptor):
     """Wraps every handler: who is calling, may they, is the message whole; and how a failure is said."""
 
-    def __init__(self, peers: Callable[[], Sequence[PeerCertificate]], clock: Clock, stop: StopSignal) -> None:
+    def __init__(
+        self, peers: Callable[[], Sequence[PeerCertificate]], glance: Glance, clock: Clock, stop: StopSignal
+    ) -> None:
         self._peers = peers
+        self._glance = glance
         self._clock = clock
         self._stop = stop
 
@@ -282,7 +297,7 @@ class _CallerInterceptor(aio.ServerInterceptor):
     @contextlib.asynccontextmanager
     async def _answering(self, context: Any, method: str) -> AsyncIterator[None]:
         try:
-            registered = by_fingerprint(await asyncio.to_thread(self._peers))
+            registered = by_fingerprint(await self._glance(self._peers))
             identity = verify_caller(context.auth_context(), registered, self._clock)
             verify_role(identity, method)
             set_caller(identity)

@@ -12,6 +12,8 @@ from sqlite_utils import Database
 
 __all__ = ["CosignedNote", "CosignedNotes"]
 
+_COLUMNS = "log, witness, size, note"
+
 
 @dataclass(frozen=True, slots=True)
 class CosignedNote:
@@ -37,19 +39,19 @@ class CosignedNotes:
         )
 
     def newest(self, log: str, witness: str) -> CosignedNote | None:
-        rows = self._db.query("select * from cosigned where log = ? and witness = ?", [log, witness])
-        return next((CosignedNote(**row) for row in rows), None)
+        rows = self._db.execute(f"select {_COLUMNS} from cosigned where log = ? and witness = ?", [log, witness])  # noqa: S608 - names of our own
+        return next((CosignedNote(*row) for row in rows), None)
 
     def of(self, log: str) -> list[CosignedNote]:
         """What every witness has cosigned of a log, the largest first."""
-        rows = self._db.query("select * from cosigned where log = ? order by size desc, witness", [log])
-        return [CosignedNote(**row) for row in rows]
+        rows = self._db.execute(f"select {_COLUMNS} from cosigned where log = ? order by size desc, witness", [log])  # noqa: S608 - names of our own
+        return [CosignedNote(*row) for row in rows]
 
     def put(self, cosigned: CosignedNote) -> None:
         """Keep a cosigned checkpoint unless a larger one is there."""
         known = self.newest(cosigned.log, cosigned.witness)
         if known is None or known.size <= cosigned.size:
-            self._db.table("cosigned").upsert(
-                {"log": cosigned.log, "witness": cosigned.witness, "size": cosigned.size, "note": cosigned.note},
-                pk=("log", "witness"),
+            self._db.execute(
+                "insert or replace into cosigned (log, witness, size, note) values (?, ?, ?, ?)",
+                [cosigned.log, cosigned.witness, cosigned.size, cosigned.note],
             )

@@ -13,13 +13,14 @@ commit, whose outcome nobody can know, closes the journal for good: the node sto
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 import msgspec
 from sqlite_utils import Database
@@ -34,6 +35,8 @@ from broker_common.values import Clock
 __all__ = ["Checkpointed", "Journal", "StateT", "Transaction", "store_errors"]
 
 StateT = TypeVar("StateT", bound=LogState)
+ResultT = TypeVar("ResultT")
+ParametersT = ParamSpec("ParametersT")
 # How long another process may hold the journal before BUSY is said.
 _BUSY_TIMEOUT_SECONDS = 30
 _DAMAGED = "the database file is damaged"
@@ -114,6 +117,8 @@ class Journal(Generic[StateT]):
         self._clock = clock
         self._lock = threading.RLock()
         self._broken: BrokerError | None = None
+        # What SQLite said of the file when everything that others had written was last folded in.
+        self._version: int | None = None
         self.db = _connect(path)
         try:
             with store_errors():
@@ -195,6 +200,20 @@ class Journal(Generic[StateT]):
                     self._broken = error
                 raise
 
+    async def glance(
+        self, look: Callable[ParametersT, ResultT], /, *args: ParametersT.args, **kwargs: ParametersT.kwargs
+    ) -> ResultT:
+        """What `look` gives, which reads a little of the state or of the rows and waits for nothing but the journal.
+
+        At once while nobody holds the journal, in a thread otherwise: handing it over takes longer than it does.
+        """
+        if self._lock.acquire(blocking=False):
+            try:
+                return look(*args, **kwargs)
+            finally:
+                self._lock.release()
+        return await asyncio.to_thread(look, *args, **kwargs)
+
     def checkpoint(self, size: int | None = None) -> str:
         """The signed note for the log as it is now, or as it was with `size` entries."""
         with self._lock:
@@ -229,9 +248,9 @@ class Journal(Generic[StateT]):
         """
         with self._lock, store_errors():
             self._verify_usable()
-            (row,) = self.db.query("select entry from entries where sequence = ?", [index])
+            ((entry,),) = self.db.execute("select entry from entries where sequence = ?", [index])
             note = self._signer(self.state).sign_checkpoint(index + 1, self._tree.root(index + 1))
-            return Checkpointed(note, index, self._tree.inclusion_proof(index, index + 1), bytes(row["entry"]))
+            return Checkpointed(note, index, self._tree.inclusion_proof(index, index + 1), bytes(entry))
 
     def now(self) -> int:
         """The clock, but never earlier than the log: what has expired stays expired when the clock is set back."""
@@ -270,7 +289,7 @@ class Journal(Generic[StateT]):
         except ValueError as error:
             raise InternalError("INTERNAL") from error
         self._fold(entry, data)
-        self.db.table("entries").insert({"sequence": entry.sequence, "entry": data})
+        self.db.execute("insert into entries (sequence, entry) values (?, ?)", [entry.sequence, data])
         return entry
 
     def _fold(self, entry: Entry, data: bytes) -> None:
@@ -281,26 +300,34 @@ class Journal(Generic[StateT]):
         self._tree.append(data)
 
     def _catch_up(self) -> None:
-        for row in self.db.query(
+        # Changes whenever another connection has written anything, and never for what this one writes. Asked before the
+        # rows are read: what is written in between is found the next time.
+        ((version,),) = self.db.execute("PRAGMA data_version")
+        if version == self._version:
+            return
+        rows = self.db.execute(
             "select sequence, entry from entries where sequence >= ? order by sequence", [self.state.size]
-        ):
-            data = row["entry"]
+        )
+        for sequence, data in rows:
             try:
                 # A column of SQLite holds values of any type.
                 entry = parse_entry(data if isinstance(data, bytes) else b"")
             except ValueError as error:
-                raise InternalError("INTEGRITY", problem=f"entry {row['sequence']} is damaged") from error
-            if row["sequence"] != entry.sequence:
-                raise InternalError("INTEGRITY", problem=f"entry {row['sequence']} is out of place")
+                raise InternalError("INTEGRITY", problem=f"entry {sequence} is damaged") from error
+            if sequence != entry.sequence:
+                raise InternalError("INTEGRITY", problem=f"entry {sequence} is out of place")
             self._fold(entry, data)
-        newest = next(iter(self.db.query("select max(sequence) as newest from entries")))["newest"]
+        ((newest,),) = self.db.execute("select max(sequence) from entries")
         # Longer is no contradiction: another process may have appended since the query above.
         if (-1 if newest is None else newest) < self.state.size - 1:
             raise InternalError("INTEGRITY", problem="the log on disk is shorter than the log in memory")
+        self._version = version
 
     def _write_head(self) -> None:
-        row = {"id": 0, "checkpoint": self.checkpoint(), "state": _canonical(self.state.summary())}
-        self.db.table("head").insert(row, pk="id", replace=True)
+        self.db.execute(
+            "insert or replace into head (id, checkpoint, state) values (0, ?, ?)",
+            [self.checkpoint(), _canonical(self.state.summary())],
+        )
 
     def _begin(self) -> None:
         try:
@@ -340,6 +367,7 @@ class Journal(Generic[StateT]):
     def _reset(self) -> None:
         self.state = self._fresh_state()
         self._tree = MerkleTree()
+        self._version = None
         with store_errors():
             self._catch_up()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import structlog
 
@@ -48,15 +49,21 @@ __all__ = ["CERTIFICATE_DAYS", "Keyring", "log_signer"]
 
 CERTIFICATE_DAYS = 365
 _log = structlog.get_logger()
+KeyT = TypeVar("KeyT")
 _NEEDED_LATER = frozenset({Purpose.LOG.value, Purpose.IDENTITY.value})
 
 
 class Keyring:
-    """The private keys of one home, by purpose. Read when they are needed: a new card is obeyed at once."""
+    """The private keys of one home, by purpose. Read when they are needed: a new card is obeyed at once.
+
+    What the bytes mean is worked out once for as long as they stay the same.
+    """
 
     def __init__(self, home: Home, references: Mapping[str, str]) -> None:
         self._home = home
         self._references = references
+        # By purpose: the bytes that were read last, and the keys in them; for TLS those that belong to a certificate.
+        self._read: dict[str, tuple[bytes, Any]] = {}
 
     # --- using keys ------------------------------------------------------------------------------------------------
 
@@ -91,10 +98,22 @@ class Keyring:
 
     def _private(self, public: object, purpose: Purpose) -> SigningKey:
         reference = self._reference(purpose.value)
-        for key in self._home.read_keys(reference, lambda text: SigningKey.parse_text(text, purpose)):
+        for key in self._keys(purpose.value, lambda text: SigningKey.parse_text(text, purpose)):
             if key.verify_key == public:
                 return key
         raise self._home.not_that_key(reference)
+
+    def _keys(self, purpose: str, parse: Callable[[str], KeyT]) -> list[KeyT]:
+        """Every key that is in the file for a purpose now."""
+        reference = self._reference(purpose)
+        data = self._home.read(reference)
+        before = self._read.get(purpose)
+        if before is not None and before[0] == data:
+            known: list[KeyT] = before[1]
+            return known
+        keys = self._home.read_keys(reference, parse)
+        self._read[purpose] = data, keys
+        return keys
 
     def cosigner(self, card: VerifiedCard, now_ms: int) -> Cosigner:
         """What the home cosigns other logs with, under the name of its own."""
@@ -104,9 +123,7 @@ class Keyring:
         """The keys that samples may be sealed to."""
         reference = self._reference(SAMPLE)
         honoured = {key.raw for key in card.honoured(SAMPLE, now_ms) if isinstance(key, SealingKey)}
-        keys = [
-            key for key in self._home.read_keys(reference, OpeningKey.parse_text) if key.sealing_key.raw in honoured
-        ]
+        keys = [key for key in self._keys(SAMPLE, OpeningKey.parse_text) if key.sealing_key.raw in honoured]
         if not keys:
             raise self._home.not_that_key(reference)
         return keys
@@ -114,7 +131,7 @@ class Keyring:
     def sampling(self, name: str) -> SamplingKey:
         """The key that samples are drawn with under this public name, which a card has or had for it."""
         reference = self._reference(SAMPLING)
-        for key in self._home.read_keys(reference, _parse_sampling):
+        for key in self._keys(SAMPLING, _parse_sampling):
             if _secret_name(key) == name:
                 return key
         raise self._home.not_that_key(reference)
@@ -124,10 +141,17 @@ class Keyring:
         certificate = card.in_use(TLS, now_ms)
         if not isinstance(certificate, PeerCertificate):
             raise self._home.no_key(self._reference(TLS))
+        blocks = self._home.read(self._reference(TLS))
+        before = self._read.get(TLS)
+        if before is not None and before[0] == certificate.pem + blocks:
+            known: TlsCredentials = before[1]
+            return known
         try:
-            return credentials_of(certificate, self._home.read(self._reference(TLS)))
+            credentials = credentials_of(certificate, blocks)
         except ValueError as error:
             raise self._home.not_that_key(self._reference(TLS)) from error
+        self._read[TLS] = certificate.pem + blocks, credentials
+        return credentials
 
     def has(self, card: VerifiedCard, purpose: str, now_ms: int) -> bool:
         """Whether the private half of the key that a card of our own puts to use now is here."""

@@ -280,7 +280,7 @@ class CensusState(StoreState):
         self._require(entry, event.ticket not in self.tickets, "TICKET_CHARGED_TWICE", "one ticket, one charge")
         self._require(entry, event.query not in self._ticket_of_query, "QUERY_REUSED", "one query id, one ticket")
         self._require(entry, event.slot in self.open_slots, "SLOT_NOT_OPEN", "a committed noise slot serves one ticket")
-        self.tickets[event.ticket] = ChargedTicket(event, entry.sequence, entry.policy)
+        self.tickets[event.ticket] = ChargedTicket(event, entry.sequence, self.policy_hash)
         self.unreleased[event.ticket] = None
         self._ticket_of_query[event.query] = event.ticket
         del self.open_slots[event.slot]

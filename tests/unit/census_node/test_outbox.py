@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from fakes.logs import hash_of
 from sqlite_utils import Database
-from sqlite_utils.db import NotFoundError
 
 from census_node.outbox import Outbox, Pending, WaitingAnswer
 
@@ -161,6 +160,6 @@ def test_an_answer_that_is_not_released_never_expires(outbox: Outbox) -> None:
 
 def test_there_is_no_retention_of_what_is_not_there(outbox: Outbox) -> None:
     """Starting it for an answer that was never stored is a bug, and makes none."""
-    with pytest.raises(NotFoundError):
+    with pytest.raises(LookupError):
         outbox.start_retention("0" * 32, 1000)
     assert outbox.answer("0" * 32) is None
