@@ -70,8 +70,14 @@ def test_a_lookup_says_what_a_dictionary_says(
 def test_a_million_with_one_first_half_cost_a_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever submits them cannot make the others' lookups long: the steps grow with the logarithm."""
     high, low = np.full(1 << 17, 5, np.uint64), np.arange(1 << 17, dtype=np.uint64) * np.uint64(2)
-    index, steps, take = Index(high, low), [], np.take
-    monkeypatch.setattr(np, "take", lambda *each, **named: (steps.append(1), take(*each, **named))[1])
+    index, take = Index(high, low), np.take
+    steps: list[int] = []
+
+    def counted(*each: Any, **named: Any) -> Any:
+        steps.append(1)
+        return take(*each, **named)
+
+    monkeypatch.setattr(np, "take", counted)
     places, found = index.locate(high[:3], np.array([0, 1, 2**18 - 2], np.uint64))
     assert (found.tolist(), places[found].tolist()) == ([True, False, True], [0, 2**17 - 1])
     assert len(steps) <= 1 + 18 + 2 * 18 + 2
