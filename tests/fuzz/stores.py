@@ -264,7 +264,7 @@ def _load_file(**changed: Any) -> bytes:
         for when in ("", "former_")
         for unit in ("person", "household")
     }
-    columns = {
+    columns: dict[str, Any] = {
         "high": halves[:, 0],
         "low": halves[:, 1],
         **{name: np.arange(4, dtype=np.uint8) for name in CENSUS_DICTIONARY.names},
