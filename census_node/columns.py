@@ -1,18 +1,20 @@
 """Files of columns: several one-dimensional arrays under names, written whole and never changed.
 
 A column that nobody asks for is not read. What is read has the type that was asked for; what it means is left to those
-who ask.
+who ask. A file is an archive that NumPy can read, whose arrays begin where they can be used in place: of a column that is
+mapped, the memory is the file's and may be taken back, until the last who uses it is done, also when it is removed.
 """
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, TypeVar
-from zipfile import BadZipFile
+from typing import Any, BinaryIO, TypeVar
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +26,17 @@ from broker_common.storage.durable import create_for_owner, replacing
 __all__ = ["StoredColumns", "reading_columns", "write_columns"]
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
+# Every array begins at a multiple of this, as NumPy's own headers have it.
+_ALIGNMENT = 64
+# Of a zip member's own header: where the lengths of its name and of what follows it stand, how long what zipfile says of large
+# members is, what comes before padding, and a number for padding that nothing else has.
+_SIZES_AT = 26
+_LARGE_SIZES = 20
+_EXTRA_HEAD = 4
+_PADDING = 0x4154
 # What NumPy and zipfile say of a file that is none of theirs: any of these.
 _DAMAGE = (
-    *(OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError, SyntaxError),
+    *(OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError, SyntaxError, struct.error),
     *(BadZipFile, TokenError, zlib.error),
 )
 
@@ -34,8 +44,9 @@ _DAMAGE = (
 class StoredColumns:
     """The columns of an open file."""
 
-    def __init__(self, stored: NpzFile) -> None:
+    def __init__(self, stored: NpzFile, file: BinaryIO) -> None:
         self._stored = stored
+        self._file = file
 
     def column(self, name: str, kind: np.dtype[ScalarT], length: int | None = None) -> npt.NDArray[ScalarT]:
         """One column; KeyError, ValueError and whatever else damage leads to if it is none of that type and length."""
@@ -46,6 +57,22 @@ class StoredColumns:
             raise ValueError("a column has another length")
         return column
 
+    def mapped(self, name: str, kind: np.dtype[ScalarT], length: int | None = None) -> npt.NDArray[ScalarT]:
+        """The same, left in the file; ValueError for one that could not be used there."""
+        # Read once, which checks it.
+        size = len(self.column(name, kind, length))
+        if not size:
+            return np.empty(0, kind)
+        archive = self._stored.zip
+        assert archive is not None  # noqa: S101 - it is open
+        member = archive.getinfo(f"{name}.npy")
+        self._file.seek(member.header_offset + _SIZES_AT)
+        skipped = sum(struct.unpack("<HH", self._file.read(4)))
+        start = member.header_offset + _SIZES_AT + 4 + skipped + member.file_size - size * kind.itemsize
+        if member.compress_type != ZIP_STORED or start % _ALIGNMENT:
+            raise ValueError("a column does not begin where it can be used")
+        return np.asarray(np.memmap(self._file, kind, "r", start, (size,)))
+
 
 def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any]]) -> None:
     """Store columns durably, as one file.
@@ -54,10 +81,26 @@ def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         InternalError: STORE_FAILED; what was at `path` still is.
     """
     try:
-        with replacing(path) as temporary, create_for_owner(temporary) as file:
-            np.savez(file, allow_pickle=False, **columns)
+        with (
+            replacing(path) as temporary,
+            create_for_owner(temporary) as file,
+            ZipFile(file, "w", ZIP_STORED) as archive,
+        ):
+            for name, column in columns.items():
+                _write(archive, file.tell(), name, column)
     except OSError as error:
         raise InternalError("STORE_FAILED") from error
+
+
+def _write(archive: ZipFile, at: int, name: str, column: npt.NDArray[Any]) -> None:
+    """Add a column at this place of the file, so that it begins where it can be used in place."""
+    member = ZipInfo(f"{name}.npy")
+    # Before the array's own header, which keeps the alignment, are the member's, its name, the sizes and this padding.
+    begin = at + _SIZES_AT + 4 + len(member.filename) + _LARGE_SIZES
+    padding = -(begin + _EXTRA_HEAD) % _ALIGNMENT
+    member.extra = struct.pack("<HH", _PADDING, padding) + bytes(padding)
+    with archive.open(member, "w", force_zip64=True) as stream:
+        np.lib.format.write_array(stream, np.ascontiguousarray(column), version=(1, 0), allow_pickle=False)
 
 
 @contextmanager
@@ -70,6 +113,6 @@ def reading_columns(path: Path, what: str) -> Iterator[StoredColumns]:
     try:
         # Not by `np.load`, which also takes other formats and then gives something else.
         with path.open("rb") as file, NpzFile(file, allow_pickle=False) as stored:
-            yield StoredColumns(stored)
+            yield StoredColumns(stored, file)
     except _DAMAGE as error:
         raise InternalError("INTEGRITY", problem=f"{what} is damaged or missing") from error

@@ -3,7 +3,8 @@
 Layout. A row is a card; rows ascend by pseudonym. `high` and `low` are the two halves of the pseudonym, big-endian;
 `persons` and `households` are the numbers of the units that the card belongs to (`units`); each language variable is one
 byte per row, the position of its value in the published list. Rows of one person have the same household and the same
-values. A row's number is its name in a charge, so an answer can only ever be counted on the load it was charged on.
+values. A row has 16 bytes in the file, which a serving node maps, and in memory 8 for its units and one for each language
+variable, a bit if anybody has several cards, and its part of the directory (`pseudonyms`). A row's number is its name in a charge, so an answer can only ever be counted on the load it was charged on.
 
 On disk a load is one file, written whole and never changed (`broker_common.storage.loads`). It also holds what the next
 load has to know of units; a serving node leaves that unread.
@@ -49,8 +50,8 @@ class Registry:
     household_count: int
     # Whether anybody has more than one row.
     several_cards: bool = field(init=False)
-    # Of each row, whether its person has others; empty if nobody has.
-    _has_others: npt.NDArray[np.bool_] = field(init=False, repr=False)
+    # Of each row, whether its person has others, a bit each; empty if nobody has.
+    _has_others: npt.NDArray[np.uint8] = field(init=False, repr=False)
     _index: Index = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -108,7 +109,8 @@ class Registry:
         """
         if not self.several_cards:
             return rows
-        has_others = self._has_others[rows]
+        octets = np.take(self._has_others, rows >> np.uint32(3))
+        has_others = (octets << (rows & np.uint32(7)).astype(np.uint8) & 0x80).astype(np.bool_)
         shared = rows[has_others]
         pairs = self.persons[shared].astype(np.uint64) << _HALF | shared
         pairs.sort()
@@ -180,14 +182,14 @@ def _or_nobody(numbers: npt.NDArray[np.uint32], is_nobody: npt.NDArray[np.bool_]
     return numbers | nobody
 
 
-def _has_others(persons: npt.NDArray[np.uint32], person_count: int) -> npt.NDArray[np.bool_]:
-    """Of each row whether another row is the same person's; empty if none is."""
+def _has_others(persons: npt.NDArray[np.uint32], person_count: int) -> npt.NDArray[np.uint8]:
+    """Of each row whether another row is the same person's, a bit each; empty if none is."""
     last_row = np.zeros(person_count, np.uint32)
     rows = np.arange(len(persons), dtype=np.uint32)
     last_row[persons] = rows
     earlier = last_row[persons] != rows
     if not earlier.any():
-        return np.empty(0, np.bool_)
+        return np.empty(0, np.uint8)
     several = np.zeros(person_count, np.bool_)
     several[persons[earlier]] = True
-    return several[persons]
+    return np.packbits(several[persons])

@@ -189,8 +189,8 @@ class Cards:
     @classmethod
     def of_columns(cls, stored: StoredColumns, prefix: str = "") -> Cards:
         """Take them from a load's file; ValueError and others where it is damaged."""
-        high = stored.column(f"{prefix}high", HALF)
-        low = stored.column(f"{prefix}low", HALF, len(high))
+        high = stored.mapped(f"{prefix}high", HALF)
+        low = stored.mapped(f"{prefix}low", HALF, len(high))
         persons = stored.column(f"{prefix}persons", UNIT, len(high))
         households = stored.column(f"{prefix}households", UNIT, len(high))
         for units, count in zip((persons, households), stored_counts(stored), strict=True):

@@ -1,10 +1,10 @@
-"""What the ledgers of persons take: `make bench-ledgers`, or `python -m benchmarks.ledger_size [PEOPLE]`.
+"""What the census agency keeps in memory of everybody: `make bench-ledgers`, or `python -m benchmarks.ledger_size [PEOPLE]`.
 
-Fifteen million people who were all charged before: the ledgers are written as a snapshot and read back as at a node's start.
-Printed is the memory that reading them took that cannot be given back (the pseudonyms stay in the file), by ledger, and how
-long it took. Then samples of several sizes are decided on and charged, beside the floor in the same run: taking, comparing,
-adding and putting back one number a person in NumPy, with the positions given. Nothing is asserted: the figures depend on
-the machine, the ratio hardly.
+Fifteen million people who were all charged before: their registry and the ledgers are written and read back as at a node's
+start. Printed is the memory that reading each took, what cannot be given back and what is a file's, by owner in bytes a
+person, and how long it took. Then samples of several sizes are looked up, decided on and charged, beside the floor in the
+same run: taking, comparing, adding and putting back one number a person in NumPy, with the positions given. Nothing is
+asserted: the figures depend on the machine, the ratio hardly.
 """
 
 from __future__ import annotations
@@ -15,20 +15,27 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from broker_common.privacy.accounting import price_units
+from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledgers import Ledgers, Room
 from census_node.linked import Linked
+from census_node.pseudonyms import halves_of
+from census_node.registry import Registry
 from census_node.snapshots import SnapshotFolder
 from census_node.submitted_ledger import Column, SubmittedLedger
 from census_node.unit_ledger import UnitLedger
+from census_node.units import NAME, Cards, Names
 
 __all__ = ["main"]
 
+ReadT = TypeVar("ReadT")
 _PEOPLE = 15_000_000
 _SAMPLES = (10_000, 100_000, 1_000_000)
 _ROOM = Room(price_units(1_000_000), price_units(1), "person")
@@ -46,12 +53,29 @@ def made(people: int) -> tuple[Ledgers, npt.NDArray[np.uint8]]:
     return Ledgers(SubmittedLedger(Column(high, low, charged)), units), pseudonyms
 
 
-def anonymous_mib() -> float:
-    """Memory of this process that is no file's."""
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("RssAnon"):
-            return int(line.split()[1]) / 1024
-    raise OSError("this system does not say what memory is anonymous")
+def made_of(people: int, pseudonyms: npt.NDArray[np.uint8]) -> Registry:
+    """A registry of all of them, two to a household, numbered in no order."""
+    generator = np.random.default_rng(3)
+    persons = generator.permutation(people).astype(np.uint32)
+    columns = {name: generator.integers(0, 3, people, dtype=np.uint8) for name in CENSUS_DICTIONARY.names}
+    high, low = halves_of(pseudonyms)
+    return Registry("load", high, low, columns, persons, persons // 2, people, people // 2 + 1)
+
+
+def resident() -> dict[str, int]:
+    """Memory of this process in bytes, by what it is: `RssAnon` is no file's."""
+    lines = (line.split() for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines())
+    return {line[0].rstrip(":"): 1024 * int(line[1]) for line in lines if line[0] in {"RssAnon:", "RssFile:"}}
+
+
+def reading(owner: str, people: int, read: Callable[[], ReadT]) -> ReadT:
+    """Read something; say what memory that took and how long."""
+    before, start = resident(), time.perf_counter()
+    made_there = read()
+    took = time.perf_counter() - start
+    anonymous, of_files = ((resident()[name] - before[name]) / people for name in ("RssAnon", "RssFile"))
+    say(f"{owner:9} read in {took:4.1f} s  {anonymous:5.1f} bytes a person in memory  {of_files:5.1f} in files")
+    return made_there
 
 
 def fastest(step: Callable[[], object]) -> float:
@@ -70,7 +94,7 @@ def say(text: str) -> None:
 
 
 def measure(path: Path, people: int) -> None:
-    """Write, read, charge."""
+    """Write, read, look up, charge."""
     folder = SnapshotFolder(path)
     ledgers, pseudonyms = made(people)
     start = time.perf_counter()
@@ -80,36 +104,43 @@ def measure(path: Path, people: int) -> None:
         f"written in {time.perf_counter() - start:.1f} s"
     )
     del ledgers
-    before, start = anonymous_mib(), time.perf_counter()
-    ledgers = folder.read(name, content)
-    took, sizes = (
-        anonymous_mib() - before,
-        [
-            array.nbytes / 1e6
-            for array in (ledgers.submitted.all_units(), ledgers.units.persons, ledgers.units.households)
-        ],
-    )
+    households = people // 2 + 1
+    names = Names(bytes(32), np.zeros(people, NAME), np.zeros(households, NAME), np.zeros(people, np.uint32))
+    made_of(people, pseudonyms).write(path / "load.npz", names, Cards.none())
+    del names
+    registry = reading("registry", people, lambda: Registry.read(path / "load.npz", "load"))
+    ledgers = reading("ledgers", people, lambda: folder.read(name, content))
+    units = (ledgers.submitted.all_units(), ledgers.units.persons, ledgers.units.households)
     say(
-        f"read in {time.perf_counter() - start:.1f} s; {took:.0f} MiB of memory: {sizes[0]:.0f} MB by submitted pseudonym, "
-        f"{sizes[1]:.0f} MB by person, {sizes[2]:.0f} MB by household"
+        "of the ledgers by submitted pseudonym, person, household and directory: "
+        + ", ".join(
+            f"{size / people:.1f}"
+            for size in (*(array.nbytes for array in units), 4 * 2 ** min(24, people.bit_length()))
+        )
     )
-    say("   sample  ms: decide and charge   floor   ratio")
+    say("   sample  ms: look up  decide  charge   floor   ratio of deciding and charging")
     generator, flat = np.random.default_rng(2), np.zeros(people, np.uint32)
     for size in _SAMPLES:
         rows = np.sort(generator.choice(people, size=min(size, people), replace=False)).astype(np.uint32)
-        sample = Linked(np.ascontiguousarray(pseudonyms[rows]), rows, rows // 2)
+        wanted = np.ascontiguousarray(pseudonyms[rows])
+        sample = registry.link(wanted)
 
-        def charge(sample: Linked = sample) -> None:
+        def charge(sample: Linked = sample) -> tuple[float, float]:
+            start = time.perf_counter()
             decision = ledgers.decide(sample, _ROOM)
+            decided = time.perf_counter()
             ledgers.apply(sample, decision, price=_ROOM.price, organisation="health", digest=b"")
+            return decided - start, time.perf_counter() - decided
 
         def floor(rows: npt.NDArray[np.uint32] = rows) -> None:
             for _ in range(2):
                 fits = flat[rows] + np.uint32(_ROOM.price) <= np.uint32(_ROOM.most)
                 flat[rows[fits]] += np.uint32(_ROOM.price)
 
-        ours, least = fastest(charge), fastest(floor)
-        say(f"{size:9,}  {ours:21.1f}  {least:6.1f}  {ours / least:6.1f}")
+        look_up = fastest(partial(registry.link, wanted))
+        rounds = np.array([charge() for _ in range(_ROUNDS)]) * 1000
+        decide, apply, least = rounds[:, 0].min(), rounds[:, 1].min(), fastest(floor)
+        say(f"{size:9,}  {look_up:11.1f}  {decide:6.1f}  {apply:6.1f}  {least:6.1f}  {(decide + apply) / least:6.1f}")
 
 
 def main() -> None:

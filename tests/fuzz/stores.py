@@ -42,6 +42,7 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.note import Checkpoint, join_note, parse_note
 from broker_common.tlog.replay import LogState
 from broker_common.values import PSEUDONYM_BYTES
+from census_node.columns import write_columns
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledgers import Ledgers
 from census_node.linked import NOBODY, Linked
@@ -263,8 +264,7 @@ def _load_file(**changed: Any) -> bytes:
         for when in ("", "former_")
         for unit in ("person", "household")
     }
-    file = io.BytesIO()
-    columns = {
+    columns: dict[str, Any] = {
         "high": halves[:, 0],
         "low": halves[:, 1],
         **{name: np.arange(4, dtype=np.uint8) for name in CENSUS_DICTIONARY.names},
@@ -274,9 +274,17 @@ def _load_file(**changed: Any) -> bytes:
         "former_low": halves[:, 1],
         **units,
     }
-    save = changed.pop("save", np.savez)
-    save(file, allow_pickle=False, **{**columns, **changed})
-    return file.getvalue()
+    save = changed.pop("save", None)
+    if save is not None:
+        file = io.BytesIO()
+        save(file, allow_pickle=False, **{**columns, **changed})
+        return file.getvalue()
+    path = fresh_path(".npz")
+    write_columns(path, {**columns, **changed})
+    try:
+        return path.read_bytes()
+    finally:
+        path.unlink()
 
 
 def _remembered_seeds() -> dict[str, bytes]:
@@ -297,7 +305,9 @@ def _registry_seeds() -> dict[str, bytes]:
     strings, short = np.zeros(4, "U2"), np.zeros(2, np.uint64)
     return {
         "whole": whole,
-        "compressed": _load_file(save=np.savez_compressed),
+        # Columns that could not be used in the file.
+        "bad places": _load_file(save=np.savez),
+        "bad compression": _load_file(save=np.savez_compressed),
         "bad type": _load_file(high=strings),
         "bad shape": _load_file(high=short),
         "bad unit": _load_file(persons=np.array([0, 1, 3, 0], np.uint32)),

@@ -175,3 +175,13 @@ def test_a_charge_beyond_32_bits_saturates() -> None:
     assert set(units.persons.tolist()) == {price_units(1)}
     fits = units.fitting_households(wanted, price=price_units(1), room=2**32)
     assert not fits.any()
+
+
+def test_what_a_decision_saw_is_not_put_back_over_later_charges() -> None:
+    """A decision that is applied after another charge adds to that charge: nothing lowers one."""
+    ledgers = Ledgers(units=UnitLedger(np.zeros(7, np.uint32), np.zeros(4, np.uint32)))
+    sample, price = linked([4]), price_units(8)
+    decision = ledgers.decide(sample, Room(price, CAP, "person"))
+    for _ in range(2):
+        ledgers.apply(sample, decision, price=price, organisation=HEALTH, digest=b"")
+    assert ledgers.units.persons[PERSONS[4]] == ledgers.submitted.units_of(sample.pseudonyms)[0] == 2 * price
