@@ -22,6 +22,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from fakes.registries import linked
+
 from broker_common.privacy.accounting import price_units
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledgers import Ledgers, Room
@@ -123,7 +125,7 @@ def measure(path: Path, people: int) -> None:
     for size in _SAMPLES:
         rows = np.sort(generator.choice(people, size=min(size, people), replace=False)).astype(np.uint32)
         wanted = np.ascontiguousarray(pseudonyms[rows])
-        sample = registry.link(wanted)
+        sample = linked(registry, wanted)
 
         def charge(sample: Linked = sample) -> tuple[float, float]:
             start = time.perf_counter()
@@ -137,7 +139,7 @@ def measure(path: Path, people: int) -> None:
                 fits = flat[rows] + np.uint32(_ROOM.price) <= np.uint32(_ROOM.most)
                 flat[rows[fits]] += np.uint32(_ROOM.price)
 
-        look_up = fastest(partial(registry.link, wanted))
+        look_up = fastest(partial(linked, registry, wanted))
         rounds = np.array([charge() for _ in range(_ROUNDS)]) * 1000
         decide, apply, least = rounds[:, 0].min(), rounds[:, 1].min(), fastest(floor)
         say(f"{size:9,}  {look_up:11.1f}  {decide:6.1f}  {apply:6.1f}  {least:6.1f}  {(decide + apply) / least:6.1f}")
