@@ -8,10 +8,11 @@ the system says of their processors.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,12 @@ from typing import Any
 from benchmarks.deployments import SCALE
 from benchmarks.machine import usage_of
 from benchmarks.results import milliseconds
-from fakes.deployment import node_pids
+from fakes.deployment import Deployment, node_pids
 
 from researcher_node.asking import Precision, Quoted, Session, Wanted
+from researcher_node.opening import ResearcherHome
 
-__all__ = ["COUNT", "Asker", "Timed", "summary"]
+__all__ = ["COUNT", "Asker", "Timed", "session_at", "summary"]
 
 COUNT = "mother_tongue = 'French'"
 _WAIT_SECONDS = 120.0
@@ -44,6 +46,18 @@ class Timed:
     answer: float = 0.0
     stages: dict[str, dict[str, float]] = field(default_factory=dict)
     cpu: dict[str, float] = field(default_factory=dict)
+
+
+@contextlib.asynccontextmanager
+async def session_at(deployment: Deployment) -> AsyncIterator[Session]:
+    """A session of the deployment's researcher."""
+    home = ResearcherHome(deployment.home("researcher"))
+    answers = home.open_answers()
+    try:
+        async with home.session(answers) as session:
+            yield session
+    finally:
+        answers.close()
 
 
 class Asker:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import tomli_w
+from benchmarks.children import environment, module
 from benchmarks.machine import Usage, usage_of
 from benchmarks.results import progress
 from fakes.deployment import Deployment, Node
@@ -36,8 +37,8 @@ def made(directory: Path, people: int, *, accounting: str = "per_person") -> tup
     directory = directory.resolve()
     if not (directory / "census").is_dir():
         progress(f"making {people:,} people")
-        words = [sys.executable, "-m", "benchmarks.deployments", str(directory), str(people), accounting]
-        subprocess.run(words, check=True, stdout=sys.stderr)
+        words = module("deployments", directory, str(people), accounting)
+        subprocess.run(words, check=True, env=environment())
     for role in ("census", "health"):
         config = directory / role / "config.toml"
         settings = {**tomllib.loads(config.read_text(encoding="utf-8")), "log_stages": True}

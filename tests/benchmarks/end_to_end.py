@@ -18,16 +18,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.asking import Asker, Timed, summary
+from benchmarks.asking import Asker, Timed, session_at, summary
 from benchmarks.cohorts import Cohort, HealthSource
 from benchmarks.deployments import DEFAULT_TICK_MS, made, set_rules, started_alone
 from benchmarks.floor import Floor
 from benchmarks.machine import usage_of
 from benchmarks.results import FOLDER, heading, milliseconds, progress, say, store
 from fakes.deployment import Deployment, Up, make, node_pids
-
-from researcher_node.asking import Session
-from researcher_node.opening import ResearcherHome
 
 __all__ = ["PEOPLE", "RATIOS", "SIZES", "Wish", "main", "measure", "table"]
 
@@ -91,7 +88,7 @@ async def _in_turn(
     rounds: dict[int, list[Timed]] = {size: [] for size in cohorts}
     floors: dict[int, list[dict[str, float]]] = {size: [] for size in cohorts}
     first: dict[int, float] = {}
-    async with _session(deployment) as session:
+    async with session_at(deployment) as session:
         asker = Asker(session, deployment.directory, up.stderr_file)
         for number in range(_WARM_UP + wish.rounds):
             if number % 10 == 0:
@@ -124,7 +121,7 @@ async def _in_turn(
 async def _at_the_tick(deployment: Deployment, up: Up, cohorts: dict[int, Cohort], wish: Wish) -> dict[str, Any]:
     """Rounds of all sizes at once: at a tick they mostly wait."""
     rounds: dict[int, list[Timed]] = {size: [] for size in cohorts}
-    async with _session(deployment) as session:
+    async with session_at(deployment) as session:
         asker = Asker(session, deployment.directory, up.stderr_file)
         for number in range(wish.tick_rounds):
             progress(f"round {number} of {wish.tick_rounds} at the tick")
@@ -138,11 +135,6 @@ async def _at_the_tick(deployment: Deployment, up: Up, cohorts: dict[int, Cohort
         }
         for size, of_size in rounds.items()
     }
-
-
-def _session(deployment: Deployment) -> Session:
-    home = ResearcherHome(deployment.home("researcher"))
-    return home.session(home.open_answers())
 
 
 def _delays(deployment: Deployment) -> dict[str, int]:

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from benchmarks.children import environment, module
 from benchmarks.cohorts import Cohort, HealthSource
 from benchmarks.credentials import write_ed25519
 from benchmarks.extras import extra
@@ -46,7 +47,7 @@ class Floor:
         self._samples: dict[Cohort, tuple[bytes, Any, bytes]] = {}
         self._file = os.open(folder / "floor.bitmap", os.O_CREAT | os.O_WRONLY, 0o600)
         write_ed25519(folder)
-        self._peer = subprocess.Popen([sys.executable, "-m", "benchmarks.floor", folder], stdout=subprocess.PIPE)
+        self._peer = subprocess.Popen(module("floor", folder), env=environment(), stdout=subprocess.PIPE)
         assert self._peer.stdout is not None
         port = int(self._peer.stdout.readline())
         connection = socket.create_connection(("127.0.0.1", port))

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from benchmarks.asking import Asker, Timed
+from benchmarks.asking import Asker, Timed, session_at
 from benchmarks.cohorts import HealthSource
 from benchmarks.deployments import SCALE, made, set_rules, started_alone
 from benchmarks.end_to_end import PEOPLE
@@ -25,8 +25,6 @@ from benchmarks.long_log import LONG_LOG_SCALE, lengthen
 from benchmarks.machine import usage_of
 from benchmarks.results import FOLDER, heading, load, milliseconds, progress, put, say
 from fakes.deployment import Deployment, node_pids
-
-from researcher_node.opening import ResearcherHome
 
 __all__ = ["AXES", "NAME", "Axis", "main", "table"]
 
@@ -77,8 +75,7 @@ def _asking(deployment: Deployment, scale: int = SCALE) -> Iterator[Callable[[st
     with deployment.up() as up:
 
         async def rounds(where: str, count: int) -> list[Timed]:
-            home = ResearcherHome(deployment.home("researcher"))
-            async with home.session(home.open_answers()) as session:
+            async with session_at(deployment) as session:
                 asker = Asker(session, deployment.directory, up.stderr_file, scale=scale)
                 timed = [await asker.ask_quietly(where) for _ in range(_WARM_UP + count)]
                 return timed[_WARM_UP:]

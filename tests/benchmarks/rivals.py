@@ -27,6 +27,7 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 from benchmarks.asking import COUNT
+from benchmarks.children import environment, module
 from benchmarks.cohorts import Cohort, HealthSource
 from benchmarks.credentials import write_ec
 from benchmarks.deployments import made
@@ -181,8 +182,8 @@ def _messages(ids: npt.NDArray[np.int64]) -> Iterator[bytes]:
 
 @contextmanager
 def _census_agency(folder: Path, source: Path) -> Iterator[str]:
-    words = [sys.executable, "-m", "benchmarks.rivals", "--census", str(folder), str(source)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    words, pipe = module("rivals", "--census", folder, source), subprocess.PIPE
+    with subprocess.Popen(words, env=environment(), stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.asking import Asker
+from benchmarks.asking import Asker, session_at
 from benchmarks.cohorts import Cohort, HealthSource
 from benchmarks.deployments import made, node_alone, set_rules
 from benchmarks.end_to_end import PEOPLE
@@ -24,8 +24,6 @@ from benchmarks.results import FOLDER, progress, say, store
 from fakes.deployment import Deployment, Node
 from matplotlib.figure import Figure
 from tripartite.v1 import health_service_pb2
-
-from researcher_node.opening import ResearcherHome
 
 __all__ = ["draw", "main", "measure", "sentences"]
 
@@ -61,8 +59,7 @@ def measure(directory: Path, people: int, sample: int) -> dict[str, Any]:
 
 async def _asked(deployment: Deployment, log: Path, cohort: Cohort, traces: dict[str, Path]) -> list[dict[str, Any]]:
     rounds = []
-    home = ResearcherHome(deployment.home("researcher"))
-    async with home.session(home.open_answers()) as session:
+    async with session_at(deployment) as session:
         asker = Asker(session, deployment.directory, log)
         for number in range(_WARM_UP + _ROUNDS):
             progress(f"round {number} of {_WARM_UP + _ROUNDS}")
