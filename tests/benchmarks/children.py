@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
 
-__all__ = ["environment", "module"]
+__all__ = ["end_when_told", "environment", "module"]
 
 
 def module(name: str, *words: str | Path) -> list[str]:
@@ -18,3 +20,12 @@ def environment() -> dict[str, str]:
     """Ours, and where this package is found."""
     places = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
+
+
+def end_when_told() -> None:
+    """Let SIGTERM end this process as Ctrl-C does: with everything that it started."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)

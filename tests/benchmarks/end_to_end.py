@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.asking import Asker, Timed, session_at, summary
+from benchmarks.children import end_when_told
 from benchmarks.cohorts import Cohort, HealthSource
 from benchmarks.deployments import DEFAULT_TICK_MS, made, set_rules, started_alone
 from benchmarks.floor import Floor
@@ -257,6 +258,7 @@ def _verdict(value: float, most: float, what: str) -> str:
 
 def main() -> None:
     """Measure, keep, and print."""
+    end_when_told()
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--people", type=int, default=PEOPLE)
     parser.add_argument(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from benchmarks.asking import Asker, Timed, session_at
+from benchmarks.children import end_when_told
 from benchmarks.cohorts import HealthSource
 from benchmarks.deployments import SCALE, made, set_rules, started_alone
 from benchmarks.end_to_end import PEOPLE
@@ -199,6 +200,7 @@ def table(result: dict[str, Any]) -> list[str]:
 
 def main() -> None:
     """Measure, keep after every axis, and print."""
+    end_when_told()
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--axis", choices=AXES, help="one axis alone")
     parser.add_argument("--most", type=int, help="leave out the steps beyond")

@@ -27,7 +27,7 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 from benchmarks.asking import COUNT
-from benchmarks.children import environment, module
+from benchmarks.children import end_when_told, environment, module
 from benchmarks.cohorts import Cohort, HealthSource
 from benchmarks.credentials import write_ec
 from benchmarks.deployments import made
@@ -335,6 +335,7 @@ def table(result: dict[str, Any], ours: dict[str, Any] | None) -> list[str]:
 
 def main() -> None:
     """Measure, keep, and print."""
+    end_when_told()
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--census", nargs=2, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--people", type=int, default=PEOPLE)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.asking import Asker, session_at
+from benchmarks.children import end_when_told
 from benchmarks.cohorts import Cohort, HealthSource
 from benchmarks.deployments import made, node_alone, set_rules
 from benchmarks.end_to_end import PEOPLE
@@ -165,6 +166,7 @@ def _lines(result: dict[str, Any]) -> list[str]:
 
 def main() -> None:
     """Measure, and keep."""
+    end_when_told()
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--people", type=int, default=PEOPLE)
     parser.add_argument(
