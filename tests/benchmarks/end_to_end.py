@@ -211,7 +211,8 @@ def _nodes(result: dict[str, Any]) -> list[str]:
         "of files",
         "peak",
         "with nobody loaded",
-        "bytes a person",
+        "bytes a person, held",
+        "at the peak",
     )
     for role in _NODES:
         start, memory, empty = result["start"][role], result["memory"][role], result["empty"][role]
@@ -226,15 +227,15 @@ def _nodes(result: dict[str, Any]) -> list[str]:
         lines.append(
             f"| {role} | {start['seconds']:.1f} s | "
             + " | ".join(f"{size / 2**20:.0f} MiB" for size in sizes)
-            + f" | {_per_person(result, role):.1f} |"
+            + f" | {_per_person(result, role, 'resident'):.1f} | {_per_person(result, role, 'peak'):.1f} |"
         )
     made_in = [f"{phase}: {seconds:.0f} s" for phase, seconds in result["made"].get("seconds", {}).items()]
     return [*lines, "", f"{'; '.join(made_in)}."] if made_in else lines
 
 
-def _per_person(result: dict[str, Any], role: str) -> float:
-    """What people take: without what a node takes that has none. At the peak, files that are mapped included."""
-    taken: float = result["memory"][role]["peak"] - result["empty"][role]["resident"]
+def _per_person(result: dict[str, Any], role: str, measured: str) -> float:
+    """What people take: without what a node takes that has none; files that are mapped included."""
+    taken: float = result["memory"][role][measured] - result["empty"][role]["resident"]
     people: int = result["people"]
     return taken / people
 
@@ -245,7 +246,9 @@ def _verdicts(result: dict[str, Any]) -> list[str]:
         if int(size) in RATIOS:
             most = RATIOS[int(size)]
             lines.append(_verdict(found["ratio"], most, f"times the floor at {int(size):,}"))
-    lines.append(_verdict(_per_person(result, "census"), _BYTES, "bytes a person at the census node, at its peak"))
+    lines.append(
+        _verdict(_per_person(result, "census", "peak"), _BYTES, "bytes a person at the census node, at its peak")
+    )
     starts = {role: result["start"][role]["seconds"] for role in _NODES}
     return lines + [
         _verdict(seconds, _START_SECONDS, f"seconds until the {role} node is ready") for role, seconds in starts.items()

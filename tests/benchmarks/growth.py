@@ -118,8 +118,9 @@ def _population(wish: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Ro
         seconds, _ = started_alone(deployment, "census")
         with _asking(deployment) as ask:
             row = ask(cohort.where, wish.rounds)
-        made_in = sum(about["seconds"].values()) if about else None
-        yield {"step": people, "sample": cohort.people, "start": seconds, "made": made_in, **row}
+        phases = about["seconds"].items() if about else ()
+        loading = sum(taken for phase, taken in phases if phase.startswith("Loading"))
+        yield {"step": people, "sample": cohort.people, "start": seconds, "loading": loading, **row}
 
 
 def _samples(wish: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Row]:
@@ -187,12 +188,14 @@ def table(result: dict[str, Any]) -> list[str]:
         rows = result.get(name)
         if not rows:
             continue
-        lines += heading(axis.title, "answer, median", "p99", "preparation", "census node ready after", "resident")
+        lines += heading(
+            axis.title, "answer, median", "p99", "preparation", "census node ready after", "resident", "loaded in"
+        )
         for row in rows:
-            start = f"{row['start']:.1f} s" if "start" in row else "-"
+            start, loaded = (f"{row[key]:.1f} s" if row.get(key) else "-" for key in ("start", "loading"))
             lines.append(
                 f"| {row['step']:,} | {row['answer']['median']:.1f} ms | {row['answer']['p99']:.1f} ms | "
-                f"{row['prepare']['median']:.1f} ms | {start} | {row['resident'] / 2**20:.0f} MiB |"
+                f"{row['prepare']['median']:.1f} ms | {start} | {row['resident'] / 2**20:.0f} MiB | {loaded} |"
             )
         lines.append("")
     return lines[:-1]

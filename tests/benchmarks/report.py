@@ -64,8 +64,8 @@ Stages are what the nodes' operators see with `log_stages = true`. They overlap,
 the health node lasts until it has heard that the answer is out. Processor time comes in steps of 10 ms for each question;
 these are means.
 
-*Bytes a person* are all that a node ever held at once (peak of resident memory, mapped files included), less what a node with
-nobody loaded holds.
+*Bytes a person* are what a node holds after the questions, or ever held at once (resident memory, mapped files included), less
+what a node with nobody loaded holds.
 """
 
 _RIVALS: Final = """## Beside what people would pick instead

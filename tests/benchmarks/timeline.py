@@ -119,9 +119,15 @@ def draw(result: dict[str, Any], path: Path) -> None:
             )
         taken = sum(end - start for _, start, end in spans)
         axes.text(max(end for _, _, end in spans) + whole / 200, place, f"{taken:.1f}", va="center", fontsize=7)
+    labels: list[tuple[float, str]] = []
     for name, instant in result["told"].items():
         axes.axvline(instant, color="#999999", linewidth=0.6, linestyle=":")
-        axes.text(instant, -0.75, name, fontsize=6, rotation=20, ha="left", va="bottom")
+        if labels and instant - labels[-1][0] < whole / 20:
+            labels[-1] = (labels[-1][0], f"{labels[-1][1]}, {name}")
+        else:
+            labels.append((instant, name))
+    for instant, text in labels:
+        axes.text(instant, -0.75, text, fontsize=6, ha="left", va="bottom")
     axes.set_yticks(range(len(lanes) + 1), ["researcher: Submit to answer", *(name for name, _ in lanes)], fontsize=7)
     axes.invert_yaxis()
     axes.set_xlabel(f"milliseconds after Submit; {result['sample']:,} of {result['people']:,} people", fontsize=8)
