@@ -81,10 +81,12 @@ def test_timeline_shows_both_nodes_on_one_clock(deployment: Deployment, tmp_path
 def test_growth_axis_is_measured_at_every_step(
     deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The axes that need no large population, at their smallest; the log gets as long as is said, and the node serves on."""
+    """Every axis at its smallest; the log gets as long as is said, and the node serves on."""
     monkeypatch.setattr(growth, "_SMALL_PEOPLE", 2_000)
     wish = growth.Wish(people=PEOPLE, directory=deployment.directory, rounds=1)
-    for name, steps in (("samples", (100, 1_000)), ("terms", (1, 20)), ("log", (1_000,)), ("queries", (1, 30))):
+    axes = {"population": (PEOPLE,), "samples": (100, 1_000), "terms": (1, 20), "log": (1_000,), "queries": (1, 30)}
+    assert axes.keys() == growth.AXES.keys()
+    for name, steps in axes.items():
         rows = list(growth.AXES[name].measure(wish, steps, tmp_path / name))
         assert len(rows) == len(steps)
         assert all(row["answer"]["median"] > 0 for row in rows)
