@@ -27,7 +27,7 @@ from benchmarks.machine import usage_of
 from benchmarks.results import FOLDER, heading, load, milliseconds, progress, put, say
 from fakes.deployment import Deployment, node_pids
 
-__all__ = ["AXES", "NAME", "Axis", "main", "table"]
+__all__ = ["AXES", "NAME", "Axis", "main", "table", "titled"]
 
 NAME: Final = "growth"
 _ROUNDS: Final = 15
@@ -120,7 +120,7 @@ def _population(wish: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Ro
             row = ask(cohort.where, wish.rounds)
         phases = about["seconds"].items() if about else ()
         loading = sum(taken for phase, taken in phases if phase.startswith("Loading"))
-        yield {"step": people, "sample": cohort.people, "start": seconds, "loading": loading, **row}
+        yield {"step": people, "people": people, "sample": cohort.people, "start": seconds, "loading": loading, **row}
 
 
 def _samples(wish: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Row]:
@@ -129,7 +129,12 @@ def _samples(wish: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Row]:
     with _asking(deployment) as ask:
         for size in steps:
             cohort = source.near(size)
-            yield {"step": cohort.people, "sample": cohort.people, **ask(cohort.where, wish.rounds)}
+            yield {
+                "step": cohort.people,
+                "people": wish.people,
+                "sample": cohort.people,
+                **ask(cohort.where, wish.rounds),
+            }
 
 
 def _terms(wish: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Row]:
@@ -137,7 +142,7 @@ def _terms(wish: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Row]:
     age = f"age >= {_source(deployment).near(_SAMPLE).age}"
     with _asking(deployment) as ask:
         for terms in steps:
-            yield {"step": terms, **ask(" and ".join([age, *_RARE[: terms - 1]]), wish.rounds)}
+            yield {"step": terms, "people": wish.people, **ask(" and ".join([age, *_RARE[: terms - 1]]), wish.rounds)}
 
 
 def _log(wish: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Row]:
@@ -150,7 +155,7 @@ def _log(wish: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Row]:
         length = lengthen(deployment.home("census"), entries)
         seconds, _ = started_alone(deployment, "census")
         with _asking(deployment, LONG_LOG_SCALE) as ask:
-            yield {"step": length, "start": seconds, **ask(where, wish.rounds)}
+            yield {"step": length, "people": _SMALL_PEOPLE, "start": seconds, **ask(where, wish.rounds)}
 
 
 def _queries(_: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Row]:
@@ -166,7 +171,7 @@ def _queries(_: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Row]:
                 if count > 0:
                     row = ask(where, count)
             answered = step
-            yield {"step": step, **row}
+            yield {"step": step, "people": _SMALL_PEOPLE, **row}
 
 
 AXES: Final[Mapping[str, Axis]] = {
@@ -181,6 +186,12 @@ AXES: Final[Mapping[str, Axis]] = {
 # --- for people ------------------------------------------------------------------------------------------------------
 
 
+def titled(axis: Axis, rows: list[Row]) -> str:
+    """What grows, and of how many people."""
+    people = {row["people"] for row in rows}
+    return axis.title if len(people) > 1 else f"{axis.title}, of {people.pop():,} people"
+
+
 def table(result: dict[str, Any]) -> list[str]:
     """What was measured, as lines of Markdown."""
     lines = []
@@ -189,7 +200,13 @@ def table(result: dict[str, Any]) -> list[str]:
         if not rows:
             continue
         lines += heading(
-            axis.title, "answer, median", "p99", "preparation", "census node ready after", "resident", "loaded in"
+            titled(axis, rows),
+            "answer, median",
+            "p99",
+            "preparation",
+            "census node ready after",
+            "resident",
+            "loaded in",
         )
         for row in rows:
             start, loaded = (f"{row[key]:.1f} s" if row.get(key) else "-" for key in ("start", "loading"))

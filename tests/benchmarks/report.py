@@ -29,7 +29,7 @@ cryptography {cryptography}, duckdb {duckdb}, polars {polars}, openmined-psi {op
 and everything they are compared with share this one machine.
 
 ```
-make bench            this page's first three parts: 15 million people, about twenty minutes, most of them to make the people
+make bench            this page's first three parts: 15 million people, some ten minutes, most of them to make the people
 make bench-growth     the fourth part
 make bench-report     writes this page from what was measured (build/bench/*.json)
 make bench PEOPLE=200000      a quick look; also DIR=deployment, JSON=1
@@ -89,7 +89,7 @@ _PROFILE: Final = """## Where the time of one large query goes
 ![Stages of both nodes on one clock](docs/benchmarks/timeline.png)
 
 The median of {rounds} rounds, {sample:,} people of {people:,}, {answer:.0f} ms from Submit to the answer. Figures at the bars are
-milliseconds; pale bars are whole queries; dotted lines are what the researcher was told.
+milliseconds; pale bars are whole queries; dotted lines are what the researcher was told. {when}
 
 {what}
 """
@@ -105,11 +105,13 @@ def written(results: Path, root: Path) -> None:
         raise SystemExit(f"nothing was measured: {results} holds no results")
     parts = [_HEAD.format_map(measured["machine"])]
     parts.append(_MISSING if whole is None else _end_to_end(whole))
-    parts.append(_RIVALS + "\n" + (_MISSING if others is None else "\n".join(rivals.table(others, whole))))
-    parts.append(_GROWTH + "\n" + (_MISSING if grown is None else _growth(grown, pictures)))
+    parts.append(
+        "\n".join([_RIVALS, *([_MISSING] if others is None else [_when(others), *rivals.table(others, whole)])])
+    )
+    parts.append("\n".join([_GROWTH, *([_MISSING] if grown is None else [_when(grown), *_growth(grown, pictures)])]))
     if traced is not None:
         timeline.draw(traced, pictures / "timeline.png")
-        parts.append(_PROFILE.format(**traced, what=timeline.sentences(traced)))
+        parts.append(_PROFILE.format(**traced, when=_when(traced), what=timeline.sentences(traced)))
     (root / _DOCUMENT).write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
 
 
@@ -125,17 +127,22 @@ def _end_to_end(whole: dict[str, Any]) -> str:
     return "\n".join([*parts, *lines[:first_gap], _STAGES, *lines[first_gap + 1 :]])
 
 
-def _growth(grown: dict[str, Any], pictures: Path) -> str:
+def _when(result: dict[str, Any]) -> str:
+    """Parts may be measured on different days."""
+    return f"Measured on {result['machine']['measured']}.\n"
+
+
+def _growth(grown: dict[str, Any], pictures: Path) -> list[str]:
     names = [name for name in growth.AXES if grown.get(name)]
     figure = Figure(figsize=(9, 2.6 * -(-len(names) // 3)), layout="constrained")
     grid = figure.subplots(-(-len(names) // 3), 3, squeeze=False)
     for place, axes in enumerate(grid.flat):
         if place < len(names):
-            _plot(axes, growth.AXES[names[place]].title, grown[names[place]])
+            _plot(axes, growth.titled(growth.AXES[names[place]], grown[names[place]]), grown[names[place]])
         else:
             axes.set_axis_off()
     figure.savefig(pictures / "growth.png", dpi=_DPI, metadata={"Software": None})
-    return "\n".join(["![Time of an answer along each axis](docs/benchmarks/growth.png)", "", *growth.table(grown)])
+    return ["![Time of an answer along each axis](docs/benchmarks/growth.png)", "", *growth.table(grown)]
 
 
 def _plot(axes: Axes, title: str, rows: list[dict[str, Any]]) -> None:
