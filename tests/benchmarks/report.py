@@ -55,8 +55,7 @@ sample's bitmap. It is measured just before each question, in the same run.
 
 _AT_THE_TICK: Final = """
 *At the tick* is the same with {release_tick_ms} ms ticks, where an answer leaves after fixed delays whatever its size
-({forward_delay_ms} ms at the health node, {answer_delay_ms} ms at the census node for this population): {rounds} rounds, all sizes
-asked at the same time.
+({forward_delay_ms} ms at the health node, {answer_delay_ms} ms at the census node for this population): {rounds} rounds.
 """
 
 _STAGES: Final = """
