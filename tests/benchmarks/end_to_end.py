@@ -229,7 +229,10 @@ def _nodes(result: dict[str, Any]) -> list[str]:
             + f" | {_per_person(result, role, 'resident'):.1f} | {_per_person(result, role, 'peak'):.1f} |"
         )
     made_in = [f"{phase}: {seconds:.0f} s" for phase, seconds in result["made"].get("seconds", {}).items()]
-    return [*lines, "", f"{'; '.join(made_in)}."] if made_in else lines
+    if not made_in:
+        return lines
+    peak = f"{result['made']['peak'] / 2**20:.0f} MiB of memory at the most"
+    return [*lines, "", f"{'; '.join(made_in)}; {peak}."]
 
 
 def _per_person(result: dict[str, Any], role: str, measured: str) -> float:
