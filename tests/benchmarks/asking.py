@@ -108,6 +108,9 @@ class Asker:
                 log.seek(offset)
                 lines = _STAGES_LINE.findall(log.read().decode())
             found = [{name: float(value) for name, value in _STAGE.findall(line)} for line in lines]
+            if len(found) > len(_NODES):
+                # Nodes that were ended in the middle of a question bring it to its end after their start.
+                return {}
             if len(found) == len(_NODES):
                 # The health node hands over and waits: it begins before the census node, and ends after it.
                 return dict(zip(_NODES, sorted(found, key=lambda stages: stages["total"]), strict=True))
@@ -121,7 +124,7 @@ def summary(rounds: list[Timed]) -> dict[str, Any]:
         "answer": milliseconds([timed.answer for timed in rounds]),
         "prepare": milliseconds([timed.prepare for timed in rounds]),
         "quote": milliseconds([timed.quote for timed in rounds]),
-        "stages": {role: _medians([timed.stages[role] for timed in rounds]) for role in rounds[0].stages},
+        "stages": {role: _medians([timed.stages[role] for timed in rounds if timed.stages]) for role in _NODES},
         "cpu_seconds": {role: sum(timed.cpu[role] for timed in rounds) / len(rounds) for role in rounds[0].cpu},
     }
 
