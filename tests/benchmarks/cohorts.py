@@ -69,6 +69,10 @@ class HealthSource:
         """The cohort whose size is nearest; of several, that of the fewest terms."""
         return min(self._all(), key=lambda cohort: abs(cohort.people - people))
 
+    def near_by_age(self, people: int) -> Cohort:
+        """The same of those whose criteria are one term."""
+        return min(self._by_age(), key=lambda cohort: abs(cohort.people - people))
+
     def mask(self, cohort: Cohort) -> npt.NDArray[np.bool_]:
         """Who is in it, of the rows of this source."""
         found = self.age >= cohort.age
@@ -78,10 +82,13 @@ class HealthSource:
             found &= self.division == cohort.division
         return found
 
-    def _all(self) -> Iterator[Cohort]:
-        sexes, divisions = range(len(_SEX_NAMES)), range(len(_DIVISION_NAMES))
+    def _by_age(self) -> Iterator[Cohort]:
         for age in range(_AGES):
             yield Cohort(age, None, None, int(self._counts[age].sum()))
+
+    def _all(self) -> Iterator[Cohort]:
+        sexes, divisions = range(len(_SEX_NAMES)), range(len(_DIVISION_NAMES))
+        yield from self._by_age()
         for age in range(_AGES):
             for sex in sexes:
                 yield Cohort(age, sex, None, int(self._counts[age, sex].sum()))

@@ -139,10 +139,15 @@ def _samples(wish: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Row]:
 
 def _terms(wish: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Row]:
     deployment = _whole(wish, folder)
-    age = f"age >= {_source(deployment).near(_SAMPLE).age}"
+    few = _source(deployment).near_by_age(_SAMPLE)
     with _asking(deployment) as ask:
         for terms in steps:
-            yield {"step": terms, "people": wish.people, **ask(" and ".join([age, *_RARE[: terms - 1]]), wish.rounds)}
+            yield {
+                "step": terms,
+                "people": wish.people,
+                "sample": few.people,
+                **ask(" and ".join([few.where, *_RARE[: terms - 1]]), wish.rounds),
+            }
 
 
 def _log(wish: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Row]:

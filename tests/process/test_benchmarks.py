@@ -116,6 +116,7 @@ def test_cohorts_hold_whom_they_say(deployment: Deployment) -> None:
             division = next(name for name in divisions if f"'{name}'" in cohort.where)
             named = [row for row in named if row["census_division"] == division]
         assert len(named) == cohort.people
+        assert source.near_by_age(cohort.people).where.count(" and ") == 0
 
 
 def test_log_that_is_made_long_is_held_against_its_rules(tmp_path: Path) -> None:
