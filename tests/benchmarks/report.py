@@ -151,7 +151,7 @@ def _plot(axes: Axes, title: str, rows: list[dict[str, Any]]) -> None:
     axes.plot(steps, [row["answer"]["p99"] for row in rows], ":", linewidth=1, color="#888888", label="answer, p99")
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
-    axes.set_xlabel(title, fontsize=8)
+    axes.set_xlabel(title, fontsize=7)
     axes.set_ylabel("ms", fontsize=8)
     axes.tick_params(labelsize=7)
     axes.spines[["top", "right"]].set_visible(False)
