@@ -5,7 +5,7 @@ PACKAGES := broker_common census_node deploy health_node researcher_node
 PROTOS := $(wildcard protos/tripartite/v1/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast fuzz bench bench-ledgers workload load check format lint types imports protos protos-check docs docs-check lock clean
+.PHONY: help setup demo test test-fast fuzz bench bench-growth bench-report bench-audit bench-ledgers workload load check format lint types imports protos protos-check docs docs-check lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,8 +31,27 @@ SECONDS ?= 60
 fuzz: setup ## coverage-guided, SECONDS=60 for each parser or TARGET=name; saves what it finds in tests/fuzz/corpus
 	PYTHONPATH=tests $(BIN)/python -m fuzz.explore --seconds $(SECONDS) $(TARGET)
 
+.venv/.bench: .venv/.complete requirements-bench.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	@touch $@
+
+PEOPLE ?= 15000000
+DIR ?= build/bench/people-$(PEOPLE)
+BENCH = PYTHONPATH=tests $(BIN)/python -m benchmarks
+ON_DIR = --people $(PEOPLE) --directory $(DIR) $(if $(JSON),--json)
+bench: .venv/.bench ## questions to PEOPLE=15000000 beside a floor and rivals; DIR=a deployment to use again, JSON=1
+	$(BENCH).end_to_end $(ON_DIR)
+	$(BENCH).rivals $(ON_DIR)
+	$(BENCH).timeline $(ON_DIR)
+
+bench-growth: .venv/.bench ## how cost grows along every axis, or AXIS=name, up to MOST=number
+	$(BENCH).growth $(ON_DIR) $(if $(AXIS),--axis $(AXIS)) $(if $(MOST),--most $(MOST))
+
+bench-report: setup ## BENCHMARKS.md and its plots from what was measured last
+	$(BENCH).report
+
 QUERIES ?= 100000
-bench: setup ## an audit of a log of QUERIES=100000 queries, as a ratio to bare hashing and signature checks
+bench-audit: setup ## an audit of a log of QUERIES=100000 queries, as a ratio to bare hashing and signature checks
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.audit_speed $(QUERIES)
 
 bench-ledgers: setup ## the ledgers of 15 million people: memory, and time as a ratio to bare arithmetic
@@ -89,6 +108,9 @@ lock: setup ## newest stable versions into the lock, with hashes and without a r
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --extra dev --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-header --custom-compile-command "make lock" \
 		--output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --group bench --constraint requirements.lock \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --custom-compile-command "make lock" \
+		--output-file requirements-bench.lock
 
 clean: ## remove everything that make made
 	rm -rf .venv build demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

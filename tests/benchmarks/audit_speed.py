@@ -1,4 +1,4 @@
-"""How fast an audit is, and how much memory it takes: `make bench`, or `python -m benchmarks.audit_speed [QUERIES]`.
+"""How fast an audit is, and how much memory it takes: `make bench-audit`, or `python -m benchmarks.audit_speed [QUERIES]`.
 
 A whole history of many questions is made with real keys and written as its parties would export it: slots, charges, a
 cosignature for every answer, releases, deliveries, receipts. Then `audit replay` (which verifies as well) runs on it, in a

@@ -1,0 +1,289 @@
+"""Questions to a whole deployment, beside the floor: `make bench`, or `python -m benchmarks.end_to_end`.
+
+A deployment is made (or used again), each node is started alone, and then all of them as `tripartite up` does. Samples of
+several sizes are asked for in turn, the floor of each measured just before, so that what disturbs one disturbs both: some
+dozens of rounds at tick 0, fewer at the default tick. Printed are times, the ratio to the floor, stages, processor time and
+memory of each node; the bars are met or missed, and nothing is asserted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.asking import Asker, Timed, session_at, summary
+from benchmarks.children import end_when_told
+from benchmarks.cohorts import Cohort, HealthSource
+from benchmarks.deployments import DEFAULT_TICK_MS, made, set_rules, started_alone
+from benchmarks.floor import Floor
+from benchmarks.machine import usage_of
+from benchmarks.results import FOLDER, heading, milliseconds, progress, say, store
+from fakes.deployment import Deployment, Up, make, node_pids
+
+__all__ = ["PEOPLE", "RATIOS", "SIZES", "Wish", "main", "measure", "table"]
+
+PEOPLE: Final = 15_000_000
+SIZES: Final = (10_000, 100_000, 1_000_000)
+_ROUNDS: Final = 40
+_TICK_ROUNDS: Final = 6
+_WARM_UP: Final = 3
+# Times the floor, at most, by wanted size; bytes a person at the census node; seconds until a node is ready.
+RATIOS: Final = {10_000: 4.0, 100_000: 4.0, 1_000_000: 3.0}
+_BYTES: Final = 40.0
+_START_SECONDS: Final = 20.0
+_NODES: Final = ("census", "health")
+# Whoever starts a node without people sees what the interpreter and the libraries take.
+_NOBODY: Final = 10
+
+
+class Wish(argparse.Namespace):
+    """What is to be measured."""
+
+    people: int = PEOPLE
+    directory: Path
+    sizes: Sequence[int] = SIZES
+    rounds: int = _ROUNDS
+    tick_rounds: int = _TICK_ROUNDS
+
+
+def measure(wish: Wish) -> dict[str, Any]:
+    """All of it; takes as long as making the deployment, and some minutes."""
+    deployment, about = made(wish.directory, wish.people)
+    set_rules(deployment, tick_ms=0)
+    result: dict[str, Any] = {"people": wish.people, "made": about}
+    with tempfile.TemporaryDirectory(prefix="tripartite-bench-") as folder:
+        empty = make(Path(folder) / "nobody", population=_NOBODY, accounting="per_person")
+        result["empty"] = {role: started_alone(empty, role)[1].to_json() for role in _NODES}
+    result["start"] = {}
+    for role in _NODES:
+        progress(f"starting the {role} node alone")
+        seconds, usage = started_alone(deployment, role)
+        result["start"][role] = {"seconds": seconds, **usage.to_json()}
+    source = HealthSource(deployment.home("health") / "people.csv")
+    cohorts = {size: source.near(size) for size in wish.sizes}
+    with tempfile.TemporaryDirectory(dir=deployment.directory) as folder, Floor(Path(folder), source) as floor:
+        result["filtered by"] = floor.filtered_by
+        with deployment.up() as up:
+            result["sizes"] = asyncio.run(_in_turn(deployment, up, floor, cohorts, wish))
+            result["memory"] = {role: usage_of(pid).to_json() for role, pid in node_pids(deployment.directory).items()}
+            if wish.tick_rounds:
+                progress(f"adopting a tick of {DEFAULT_TICK_MS} ms")
+                set_rules(deployment, tick_ms=DEFAULT_TICK_MS)
+                result["delays"] = _delays(deployment)
+                result["tick"] = asyncio.run(_at_the_tick(deployment, up, cohorts, wish))
+        set_rules(deployment, tick_ms=0)
+    return result
+
+
+async def _in_turn(
+    deployment: Deployment, up: Up, floor: Floor, cohorts: dict[int, Cohort], wish: Wish
+) -> dict[str, Any]:
+    """Rounds of every size in turn, at tick 0."""
+    rounds: dict[int, list[Timed]] = {size: [] for size in cohorts}
+    floors: dict[int, list[dict[str, float]]] = {size: [] for size in cohorts}
+    first: dict[int, float] = {}
+    async with session_at(deployment) as session:
+        asker = Asker(session, deployment.directory, up.stderr_file)
+        for number in range(_WARM_UP + wish.rounds):
+            if number % 10 == 0:
+                progress(f"round {number} of {_WARM_UP + wish.rounds}")
+            for size, cohort in cohorts.items():
+                least, timed = floor.measure(cohort), await asker.ask(cohort.where)
+                first.setdefault(size, timed.answer)
+                if number >= _WARM_UP:
+                    floors[size].append(least)
+                    rounds[size].append(timed)
+    results = {}
+    for size, cohort in cohorts.items():
+        least_times = milliseconds([sum(parts.values()) for parts in floors[size]])
+        found = summary(rounds[size])
+        results[str(size)] = {
+            "where": cohort.where,
+            "people": cohort.people,
+            # Of this size since the nodes were started, with whatever they leave until somebody asks.
+            "first": 1000 * first[size],
+            "floor": least_times,
+            "floor parts": {
+                part: milliseconds([parts[part] for parts in floors[size]])["median"] for part in floors[size][0]
+            },
+            "ratio": found["answer"]["median"] / least_times["median"],
+            **found,
+        }
+    return results
+
+
+async def _at_the_tick(deployment: Deployment, up: Up, cohorts: dict[int, Cohort], wish: Wish) -> dict[str, Any]:
+    """The same at a tick. One after the other: questions under way together have turns, a quarter of the delay apart."""
+    rounds: dict[int, list[Timed]] = {size: [] for size in cohorts}
+    async with session_at(deployment) as session:
+        asker = Asker(session, deployment.directory, up.stderr_file)
+        for number in range(wish.tick_rounds):
+            progress(f"round {number} of {wish.tick_rounds} at the tick")
+            for size, cohort in cohorts.items():
+                rounds[size].append(await asker.ask_quietly(cohort.where))
+    return {
+        str(size): {
+            "answer": milliseconds([timed.answer for timed in of_size]),
+            "prepare": milliseconds([timed.prepare for timed in of_size]),
+        }
+        for size, of_size in rounds.items()
+    }
+
+
+def _delays(deployment: Deployment) -> dict[str, int]:
+    policy = deployment.json("census", "policy", "show")
+    return {name: policy[name] for name in ("forward_delay_ms", "answer_delay_ms", "release_tick_ms")}
+
+
+# --- for people ------------------------------------------------------------------------------------------------------
+
+
+def table(result: dict[str, Any]) -> list[str]:
+    """The result as lines of Markdown, which are also fit to be printed."""
+    return [*_times(result), "", *_stages(result), "", *_nodes(result), "", *_verdicts(result)]
+
+
+def _times(result: dict[str, Any]) -> list[str]:
+    lines = heading(
+        "sample",
+        "answer, median",
+        "p99",
+        "floor, median",
+        "ratio",
+        "the first one",
+        "preparation",
+        "of it quote",
+        "answer at the tick",
+        "p99",
+    )
+    for size, found in result["sizes"].items():
+        answer, floor = found["answer"], found["floor"]
+        at_tick = result.get("tick", {}).get(size)
+        ticked = (
+            ("-", "-")
+            if at_tick is None
+            else tuple(f"{at_tick['answer'][of] / 1000:.2f} s" for of in ("median", "p99"))
+        )
+        lines.append(
+            f"| {found['people']:,} | {answer['median']:.1f} ms | {answer['p99']:.1f} ms | {floor['median']:.1f} ms | "
+            f"{found['ratio']:.1f} | {found['first']:.0f} ms | {found['prepare']['median']:.1f} ms | {found['quote']['median']:.1f} ms | "
+            f"{ticked[0]} | {ticked[1]} |"
+        )
+    return lines
+
+
+def _stages(result: dict[str, Any]) -> list[str]:
+    sizes = result["sizes"]
+    lines = heading("median ms", *(f"{found['people']:,}" for found in sizes.values()))
+    for part in next(iter(sizes.values()))["floor parts"]:
+        of = f" ({result['filtered by']})" if part == "filter" else ""
+        lines.append(
+            f"| floor: {part}{of} | " + " | ".join(f"{s['floor parts'][part]:.2f}" for s in sizes.values()) + " |"
+        )
+    for role in ("health", "census"):
+        names = dict.fromkeys(name for found in sizes.values() for name in found["stages"][role])
+        for name in names:
+            times = " | ".join(f"{found['stages'][role].get(name, 0.0):.2f}" for found in sizes.values())
+            lines.append(f"| {role}: {name} | {times} |")
+    for role in ("health", "census", "researcher"):
+        times = " | ".join(f"{1000 * found['cpu_seconds'][role]:.0f}" for found in sizes.values())
+        lines.append(
+            f"| processor time of the {role} {'node' if role != 'researcher' else 'and this program'} | {times} |"
+        )
+    return lines
+
+
+def _nodes(result: dict[str, Any]) -> list[str]:
+    lines = heading(
+        "node",
+        "ready after",
+        "resident then",
+        "after the questions",
+        "of it anonymous",
+        "of files",
+        "peak",
+        "with nobody loaded",
+        "bytes a person, held",
+        "at the peak",
+    )
+    for role in _NODES:
+        start, memory, empty = result["start"][role], result["memory"][role], result["empty"][role]
+        sizes = [
+            start["resident"],
+            memory["resident"],
+            memory["anonymous"],
+            memory["of_files"],
+            memory["peak"],
+            empty["resident"],
+        ]
+        lines.append(
+            f"| {role} | {start['seconds']:.1f} s | "
+            + " | ".join(f"{size / 2**20:.0f} MiB" for size in sizes)
+            + f" | {_per_person(result, role, 'resident'):.1f} | {_per_person(result, role, 'peak'):.1f} |"
+        )
+    made_in = [f"{phase}: {seconds:.0f} s" for phase, seconds in result["made"].get("seconds", {}).items()]
+    if not made_in:
+        return lines
+    peak = f"{result['made']['peak'] / 2**20:.0f} MiB of memory at the most"
+    return [*lines, "", f"{'; '.join(made_in)}; {peak}."]
+
+
+def _per_person(result: dict[str, Any], role: str, measured: str) -> float:
+    """What people take: without what a node takes that has none; files that are mapped included."""
+    taken: float = result["memory"][role][measured] - result["empty"][role]["resident"]
+    people: int = result["people"]
+    return taken / people
+
+
+def _verdicts(result: dict[str, Any]) -> list[str]:
+    lines = []
+    for size, found in result["sizes"].items():
+        if int(size) in RATIOS:
+            most = RATIOS[int(size)]
+            lines.append(_verdict(found["ratio"], most, f"times the floor at {int(size):,}"))
+    lines.append(
+        _verdict(_per_person(result, "census", "peak"), _BYTES, "bytes a person at the census node, at its peak")
+    )
+    starts = {role: result["start"][role]["seconds"] for role in _NODES}
+    return lines + [
+        _verdict(seconds, _START_SECONDS, f"seconds until the {role} node is ready") for role, seconds in starts.items()
+    ]
+
+
+def _verdict(value: float, most: float, what: str) -> str:
+    return f"- {'pass' if value <= most else 'MISS'}: {value:.1f} {what}; at most {most:g}"
+
+
+def main() -> None:
+    """Measure, keep, and print."""
+    end_when_told()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--people", type=int, default=PEOPLE)
+    parser.add_argument(
+        "--directory", type=Path, help="a deployment to use, or where to make one; else one that is removed"
+    )
+    parser.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")], default=SIZES)
+    parser.add_argument("--rounds", type=int, default=_ROUNDS)
+    parser.add_argument("--tick-rounds", type=int, default=_TICK_ROUNDS)
+    parser.add_argument("--results", type=Path, default=FOLDER)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    wish = parser.parse_args(namespace=Wish())
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tripartite-bench-", dir=os.environ.get("TMPDIR")) as folder:
+        if wish.directory is None:
+            wish.directory = Path(folder) / "deployment"
+        result = measure(wish)
+    path = store(wish.results, "end_to_end", result)
+    say(json.dumps(result) if wish.json else "\n".join(table(result)))
+    progress(f"{time.monotonic() - started:.0f} s; kept in {path}")
+
+
+if __name__ == "__main__":
+    main()

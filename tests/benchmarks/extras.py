@@ -1,0 +1,19 @@
+"""Libraries of `requirements-bench.lock`: rivals, and parts of the floor. Nothing else may need them.
+
+They are looked up by name, so that whoever has not installed them can check and test everything else.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = ["extra"]
+
+
+def extra(name: str) -> Any:
+    """The module, or None where its library is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        return None
