@@ -45,8 +45,8 @@ _MAGIC = b"tripPPL1"
 _COUNT_BYTES = 8
 _HEADER_BYTES = len(_MAGIC) + _COUNT_BYTES + HASH_BYTES
 _ALIGNED = 64
-# One core's cache holds a block's columns and marks; smaller ones spend their time between calls.
-_BLOCK = 1 << 17
+# One core's cache holds a block's marks; with smaller ones two threads mostly wait for each other between calls.
+_BLOCK = 1 << 18
 # People whose pseudonyms are looked at in one go.
 _PIECE = 1 << 20
 _DEFAULT_THREADS = 2
