@@ -95,7 +95,12 @@ def _fill_one(filling: Filling, role: str, say: Said) -> None:
     source = home / "people.csv"
     # SECURITY: records of people are for their owner alone, from the first byte on.
     source.touch(mode=0o600)
-    write_source(role, source, population=filling.population, seed=filling.seed, progress=partial(say, _MAKING_UP))
+    try:
+        write_source(role, source, population=filling.population, seed=filling.seed, progress=partial(say, _MAKING_UP))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise InternalError("STORE_FAILED") from error
     node = HealthHome(home) if role == "health" else CensusHome(home)
     node.load(source, filling.release, progress=partial(say, _LOADING))
 

@@ -29,7 +29,7 @@ from broker_common.crypto.certificates import (
     make_certificate,
     parse_identity,
 )
-from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card
+from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card, parse_health_cards
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.secret_text import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
@@ -606,7 +606,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     ),
     "census_source": Target(
         parse=_parse_census_source,
-        covers=(read_registry, verify_names, RejectedRows.verify_few, parse_health_card),
+        covers=(read_registry, verify_names, RejectedRows.verify_few, parse_health_card, parse_health_cards),
         seeds=_census_source_seeds,
         codes=frozenset({"LOAD_REFUSED"}),
         words=(b",", b'"', b'""', b"\r\n", b"\0", b"\xef\xbb\xbf", b"\xff", b"French", _CARD.encode(), b"\x1c"),

@@ -111,6 +111,6 @@ def test_init_whose_disk_is_full_ends_both_processes_and_leaves_nothing(tmp_path
         timeout=100,
         check=False,
     )
-    assert outcome.returncode != 0
+    assert (outcome.returncode, '"STORE_FAILED"' in outcome.stdout) == (6, True)
     assert list(directory.iterdir()) == []
     assert "Traceback" not in outcome.stderr
