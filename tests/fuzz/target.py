@@ -74,6 +74,7 @@ class Target(Generic[ValueT]):
 
     def accepts(self, data: bytes) -> bool:
         """Run the parser on `data`; False for a refusal as documented. Anything else that is wrong escapes."""
+        self._forget()
         try:
             value = self.parse(data)
         except BrokerError as error:
@@ -87,6 +88,12 @@ class Target(Generic[ValueT]):
             return False
         self.check(value, data)
         return True
+
+    def _forget(self) -> None:
+        """What the product remembers of an input it has seen would keep the parser from seeing it again."""
+        for function in self.covers:
+            if hasattr(function, "cache_clear"):
+                function.cache_clear()
 
 
 def _require_tellable(error: BrokerError) -> None:

@@ -6,6 +6,7 @@ The same targets run under a coverage-guided fuzzer with `make fuzz`, which save
 from __future__ import annotations
 
 import contextlib
+import inspect
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -96,7 +97,7 @@ def test_target_reaches_every_parser_that_it_names(name: str) -> None:
 
 def _code(function: Callable[..., Any]) -> CodeType:
     inner: Any = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]  # of a class we name
-    code: CodeType = getattr(inner, "__func__", inner).__code__
+    code: CodeType = inspect.unwrap(getattr(inner, "__func__", inner)).__code__
     return code
 
 

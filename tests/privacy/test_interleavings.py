@@ -213,7 +213,7 @@ class Real:
     def _keep(self, question: int, _state: State) -> None:
         order = self.order_in_hand(question)
         admitted = self.world.admit(self.world.messages(self.samples[order.hash]))
-        self.kept[question] = admitted, self.node.keep(admitted)
+        self.kept[question] = admitted, self.node.keep(self.node.link(admitted))
 
     def _charge(self, question: int, state: State) -> None:
         admitted, kept = self.kept.pop(question)
