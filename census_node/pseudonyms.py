@@ -25,6 +25,7 @@ Halves: TypeAlias = npt.NDArray[np.uint64]
 Places: TypeAlias = npt.NDArray[np.intp]
 Found: TypeAlias = npt.NDArray[np.bool_]
 
+# Of first halves, by which one finds where to search: a directory of 64 MiB at most, however many people there are.
 _MOST_PREFIX_BITS = 24
 # Searched at a time: what a step needs stays in the processor's cache.
 _CHUNK = 1 << 14
