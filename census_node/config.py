@@ -99,7 +99,7 @@ class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     # Folder on another disk or host that remembers how long the log was; relative to the home. Empty: there is none, and
     # a restored backup is noticed only when the health node shows what it has seen.
     witness_store: str = ""
-    # How long openings are kept, in days.
+    # How long openings are kept, in days; they are removed within an hour after that.
     opening_retention_days: Annotated[int, Meta(ge=1, le=36_500)] = 365
     # Percent: `census status` raises an alert when more of the people charged so far have nothing left of their budgets.
     alert_exhausted_share: Annotated[int, Meta(ge=0, le=100)] = 5

@@ -62,7 +62,7 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     forward_deadline_ms: Annotated[int, Meta(ge=0, le=3_600_000)] = 30_000
     # How long one attempt may take, from its header to the release.
     attempt_deadline_ms: Annotated[int, Meta(ge=1000, le=3_600_000)] = 300_000
-    # Threads that the data engine may use for one cohort.
+    # Threads that may work on one cohort.
     engine_threads: Annotated[int, Meta(ge=1, le=64)] = 2
 
 
