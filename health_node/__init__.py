@@ -7,5 +7,6 @@ service     the RPCs                           node           the parts of one r
 questions   what open tickets are drawn from   census_link    the way to the census node, and its present keys
 loading     source to store                    relinking      change of the linkage key
 line        whose question is next             encoding       a column as small numbers
+witness     watching the census log, and its cosignatures   exporting   what an auditor is handed
 opening     from a home folder to all of these cli            the commands; texts: what they say
 """
