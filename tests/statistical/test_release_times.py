@@ -61,8 +61,8 @@ from census_node.delivery import Courier
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger_book import LedgerBook
 from census_node.ledgers import Ledgers
+from census_node.linking import Linking
 from census_node.node import CensusNode
-from census_node.registry import Registry
 from census_node.samples import SampleFolder
 from census_node.service import CensusService
 from census_node.timing import ChargeTurns, next_tick, outcome_time
@@ -152,7 +152,7 @@ def taking_time(loop: TimedLoop, world: World, secret: Secret) -> Iterator[None]
             patch.setattr(owner, name, slowly)
 
         slow(Admission, "add_frame", secret.frame_ms)
-        slow(Registry, "link", secret.link_ms)
+        slow(Linking, "add", secret.link_ms)
         slow(SampleFolder, "write", secret.keep_ms)
         slow(Ledgers, "decide", secret.decide_ms)
         slow(Ledgers, "apply", secret.apply_ms)
