@@ -234,9 +234,16 @@ class CensusNode:
 
     def linking(self) -> Linking:
         """What a sample is linked with, as it comes, on the load that is in force now."""
-        with self.journal.reading() as state:
-            load, commitments = state.load, state.commitments
-        return Linking(self._registry_of(load, commitments), self.book.submitted)
+        while True:
+            with self.journal.reading() as state:
+                load, commitments = state.load, state.commitments
+            try:
+                return Linking(self._registry_of(load, commitments), self.book.submitted)
+            except InternalError:
+                # Another load took its place meanwhile, and nobody needs its file any more.
+                with self.journal.reading() as state:
+                    if state.load == load:
+                        raise
 
     def link(self, sample: AdmittedSample) -> LinkedSample:
         """A whole sample, linked on the load that is in force now."""
@@ -249,6 +256,10 @@ class CensusNode:
         # CRASH: a sample that no charge names is swept away at the next start.
         with stage("keeping"):
             return Kept(self._samples.write(linked.units, self._randomness), linked)
+
+    def forget(self, kept: Kept) -> None:
+        """Wipe a sample that will not be charged."""
+        self._samples.wipe(kept.file)
 
     def decide(self, sample: AdmittedSample, linked: LinkedSample) -> Decided | None:
         """Who of a linked sample would be charged now; for `charge_and_answer`, so that it takes no longer for many."""
