@@ -63,7 +63,7 @@ def own_and_peer() -> tuple[TlsCredentials, PeerCertificate]:
 
 
 def test_handshakes_are_given_certificates_only_when_they_change() -> None:
-    """gRPC frees what it has as soon as it is given something: a peer that is new or gone is a change, nothing else is one."""
+    """The library frees what it has as soon as it is given something: a peer that is new or gone is a change, nothing else is one."""
     own, peer = own_and_peer()
     peers: list[PeerCertificate] = []
     handshakes = Handshakes(lambda: own, lambda: peers)
