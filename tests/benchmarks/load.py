@@ -125,8 +125,8 @@ class Load:
                     "p50": percentile(took, 50),
                     "p99": percentile(took, 99),
                     # Of the first fifth and of the last one: what grows with age shows here.
-                    "p50_first": percentile(took[: -(-len(took) // 5)], 50),
-                    "p50_last": percentile(took[-(-(-len(took) // 5)) :], 50),
+                    "p50_first": percentile(took[: 1 + len(took) // 5], 50),
+                    "p50_last": percentile(took[len(took) * 4 // 5 :], 50),
                 }
                 for size, took in self.took.items()
                 if took
