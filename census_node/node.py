@@ -109,7 +109,7 @@ class CensusNode:
         self.registries: OpenLoads[CensusState, Registry] = OpenLoads(
             journal, loads, read=Registry.read, needed=lambda: _loads_needed(journal)
         )
-        self._on_release: list[Callable[[], object]] = []
+        self._on_release: list[Callable[[str], object]] = []
         self._on_charge: list[Callable[[], object]] = []
         self._reservations = Reservations()
         self._reserving = threading.Lock()
@@ -410,8 +410,10 @@ class CensusNode:
             PeerUnavailableError: NOT_WITNESSED, its health agency has not cosigned a checkpoint that covers the charge.
         """
         self._patiently(lambda: self._release(ticket_hash))
+        with self.journal.reading() as state:
+            query = state.tickets[ticket_hash].charge.query
         for notify in self._on_release:
-            notify()
+            notify(query)
 
     def _release(self, ticket_hash: str) -> None:
         # SECURITY: before this nobody but us has seen that the charge is in the log.
@@ -464,8 +466,8 @@ class CensusNode:
 
     # --- getting answers to researchers ----------------------------------------------------------------------------
 
-    def on_release(self, notify: Callable[[], object]) -> None:
-        """Call `notify` after every release, from the thread that released."""
+    def on_release(self, notify: Callable[[str], object]) -> None:
+        """Call `notify` with the query after every release, from the thread that released."""
         self._on_release.append(notify)
 
     def released_answer(self, query: str, researcher: str) -> WaitingAnswer | None:

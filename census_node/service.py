@@ -22,7 +22,7 @@ from broker_common.privacy.discrete_laplace import margin
 from broker_common.privacy.policy import Policy
 from broker_common.query.question import question_from_wire
 from broker_common.rpc.callers import caller
-from broker_common.rpc.news import News
+from broker_common.rpc.news import News, NewsOf
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.stages import Report, recording
 from broker_common.storage.journal import Checkpointed
@@ -93,11 +93,11 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         # By ticket: charged answers on their way out, which wait for a cosignature and then for a tick.
         self._releases: dict[str, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
-        # Whoever waits for an answer waits for the next release, whosever it is, and looks again.
-        self._released = News()
+        # Whoever waits for an answer waits for its release, and not for anybody else's: many wait at once.
+        self._released = NewsOf()
         node.on_release(self._released.tell)
-        stop.on_stop(self._released.tell)
-        # The same for whoever waits for a cosignature.
+        stop.on_stop(self._released.tell_all)
+        # Whoever waits for a cosignature waits for the next one, whatever it covers, and looks again.
         self._cosigned = News()
         node.publication.on_news(self._cosigned.tell)
         stop.on_stop(self._cosigned.tell)
@@ -421,7 +421,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         wait_ms = min(request.wait_ms, self._limits.collect_wait_ms)
         deadline = self._loop.time() + wait_ms / 1000
         while True:
-            news = self._released.next()
+            news = self._released.next(query)
             answer = await self._node.journal.glance(self._node.released_answer, query, researcher)
             left = deadline - self._loop.time()
             if answer is not None or left <= 0 or self._stop.is_set:
