@@ -7,6 +7,7 @@ until the charge is durable. The first ledger's half knows nothing of the regist
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,6 +63,11 @@ class Linking:
             rows = self._registry.find(pseudonyms)
             standing = self._submitted.locate(pseudonyms)
             self._pieces[start] = _Piece(rows, *self._registry.units_at(rows), standing)
+
+    def add_all(self, pieces: Iterable[tuple[int, npt.NDArray[np.uint8]]]) -> None:
+        """Link several pieces."""
+        for start, pseudonyms in pieces:
+            self.add(start, pseudonyms)
 
     def finish(self, pseudonyms: npt.NDArray[np.uint8]) -> LinkedSample:
         """The whole sample, every piece of which was added."""

@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from grpc.aio import ServicerContext
 from tripartite.v1 import answer_pb2, census_service_pb2, census_service_pb2_grpc, sample_pb2, ticket_pb2
@@ -32,6 +33,7 @@ from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.linking import LinkedSample, Linking
 from census_node.node import CensusNode
+from census_node.receiving import receive
 from census_node.slots import OfferedSlot
 from census_node.timing import ChargeTurns, charge_time, is_late, next_tick, outcome_time, sleep_until, sleep_until_tick
 
@@ -364,7 +366,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         walk.proceed.set_result(None)
         try:
             async with asyncio.timeout(self._limits.sample_deadline_ms / 1000):
-                return await self._admit(admission, linking, walk)
+                return await receive(walk.requests, admission, linking, partial(self._hold, walk))
         except TimeoutError as error:
             # No verdict on the sample: a slow link must not make a refusal of a large one.
             raise PeerUnavailableError("PEER_UNAVAILABLE", peer="health") from error
@@ -372,30 +374,6 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
     def _begin_admission(self, walk: _Walk) -> tuple[Admission, Linking]:
         linking = self._node.linking()
         return Admission(walk.header, walk.sender, self._node.gate()), linking
-
-    async def _admit(self, admission: Admission, linking: Linking, walk: _Walk) -> tuple[AdmittedSample, LinkedSample]:
-        """A sample, linked: each frame while the next one is read and opened."""
-        linked: list[asyncio.Task[None]] = []
-        people = 0
-        try:
-            async for request in walk.requests:
-                match request.WhichOneof("part"):
-                    case "frame":
-                        self._hold(walk, len(request.frame.ciphertext))
-                        opened = await asyncio.to_thread(admission.add_frame, request.frame)
-                        linked.append(asyncio.create_task(asyncio.to_thread(linking.add, people, opened)))
-                        people += len(opened)
-                    case "manifest":
-                        sample = await asyncio.to_thread(admission.finish, request.manifest)
-                        await asyncio.gather(*linked)
-                        # SECURITY: in a thread, since everybody waits for the loop, and this takes longer for larger samples.
-                        return sample, await asyncio.to_thread(linking.finish, sample.pseudonyms)
-                    case _:
-                        raise InvalidRequestError("MALFORMED_MESSAGE", problem="a part of the sample is out of order")
-        finally:
-            # They hold the sample's memory, whatever became of it.
-            await asyncio.gather(*linked, return_exceptions=True)
-        raise InvalidRequestError("MALFORMED_MESSAGE", problem="the sample ends before its manifest")
 
     def _hold(self, walk: _Walk, size: int) -> None:
         """Take so many more bytes of a sample into memory.

@@ -173,5 +173,7 @@ class LoadFolder:
                 while chunk := file.read(_CHUNK_BYTES):
                     digest.update(chunk)
         except OSError as error:
-            raise InternalError("INTEGRITY", problem=f"the store of load {load} cannot be read") from error
+            raise InternalError(
+                "INTEGRITY", problem=f"the store of load {load} cannot be read ({error.strerror})"
+            ) from error
         return digest.digest()
