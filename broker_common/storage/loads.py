@@ -18,7 +18,7 @@ from sqlite_utils import Database
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_load
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
-from broker_common.storage.durable import exclusive, make_folder
+from broker_common.storage.durable import exclusive, is_held, make_folder
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.entries import Entry, Loaded, Relinked
 from broker_common.tlog.store_state import StoreState
@@ -74,7 +74,7 @@ class LoadFolder:
             make_folder(self.path)
         except OSError as error:
             raise InternalError("STORE_FAILED") from error
-        with exclusive(self.path.with_suffix(".lock")) as held:
+        with exclusive(self._lock) as held:
             if not held:
                 raise RefusedError("LOADING")
             # Left by a load that was killed.
@@ -161,6 +161,21 @@ class LoadFolder:
         content_hash = content_hash or self.content_hash(load)
         if row is None or commit_load(row["salt"], content_hash).hex() != commitments.get(load):
             raise InternalError("INTEGRITY", problem=f"the store of load {load} is not the one that was loaded")
+
+    def is_loading(self) -> bool:
+        """Whether a process is at it. A load that was written before and is not in the log afterwards never will be, if not.
+
+        Raises:
+            InternalError: STORE_FAILED.
+        """
+        try:
+            return is_held(self._lock)
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
+
+    @property
+    def _lock(self) -> Path:
+        return self.path.with_suffix(".lock")
 
     def written(self) -> list[str]:
         """The loads whose files are there, whether the log names them or not."""
