@@ -47,7 +47,7 @@ __all__ = ["LedgerBook", "RelinkedLedgers", "verify_sample"]
 _MOST_CHARGES = 256
 _MOST_PEOPLE = 50_000_000
 _MOST_NEW = 1_000_000
-# After so many a changed linkage key does not wait for an instant at which nobody is charged.
+# After so many neither a snapshot nor a changed linkage key waits for an instant at which nobody is charged.
 _MOST_ROUNDS = 4
 
 
@@ -266,18 +266,34 @@ class LedgerBook:
             with self._lock:
                 with self._journal.reading() as state:
                     ledgers, steps = self.current(self._journal.db, state), LedgerSteps(self._journal.db)
-                    place, due, covered = self._place, steps.due(now_ms, lost), steps.covered
+                    due, covered = steps.due(now_ms, lost), steps.covered
                 grown = (
                     self._charges >= _MOST_CHARGES
                     or self._people >= _MOST_PEOPLE
                     or ledgers.submitted.new_size >= _MOST_NEW
                 )
-                frozen = ledgers.frozen() if grown or any(step.place > covered for step in due) else None
-            if frozen is not None:
-                self._compact(frozen, place)
-            if frozen is not None or due:
+                is_wanted = grown or any(step.place > covered for step in due)
+            if is_wanted:
+                self._compact(*self._frozen())
+            if is_wanted or due:
                 self._erase(now_ms, lost)
             self._start_log_over()
+
+    def _frozen(self) -> tuple[Ledgers, int]:
+        """A copy of the ledgers as they stand, and the last step that they hold.
+
+        Copied while charges go on, and again if one has come meanwhile: whoever is charged waits for a copy only where
+        charges come all the time.
+        """
+        for _ in range(_MOST_ROUNDS):
+            with self._lock, self._journal.reading() as state:
+                ledgers, place, version = self.current(self._journal.db, state), self._place, self._version
+            frozen = ledgers.frozen()
+            with self._lock:
+                if self._version == version:
+                    return frozen, place
+        with self._lock, self._journal.reading() as state:
+            return self.current(self._journal.db, state).frozen(), self._place
 
     def _compact(self, frozen: Ledgers, place: int) -> None:
         name, content = self._snapshots.write(frozen, self._randomness)

@@ -678,6 +678,38 @@ def test_charges_go_on_while_a_snapshot_is_written(world: LedgerWorld, monkeypat
     world.verify()
 
 
+@pytest.mark.parametrize("often", [1, 3, 100])
+def test_charges_go_on_while_the_ledgers_are_copied(
+    world: LedgerWorld, monkeypatch: pytest.MonkeyPatch, often: int
+) -> None:
+    """A copy of before and after a charge is none; where they come all the time, one charge waits for it in the end."""
+    world.charge({0, 5}, 30)
+    frozen = Ledgers.frozen
+    waited: list[bool] = []
+
+    def copied(ledgers: Ledgers) -> Ledgers:
+        copy = frozen(ledgers)
+        with ThreadPoolExecutor(1) as somebody:
+            held = somebody.submit(world.node.book._lock.acquire, timeout=0.5).result()
+            waited.append(not held)
+            if held:
+                somebody.submit(world.node.book._lock.release).result()
+        if held and len(waited) <= often:
+            world.charge({len(waited), 8}, 2)
+            # Half of it from before the charge, half from after.
+            copy.units = frozen(ledgers).units
+        return copy
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledgers, "frozen", copied)
+        world.compact()
+    assert waited == [False] * min(often + 1, 4) + [True] * (often == 100)
+    world.verify()
+    world.restart()
+    world.verify()
+    world.verify_files()
+
+
 @pytest.mark.parametrize("event", ["relink", "load", "charge"])
 def test_a_compaction_that_was_overtaken_undoes_nothing(
     world: LedgerWorld, monkeypatch: pytest.MonkeyPatch, event: str
