@@ -15,8 +15,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import takewhile
 
+import numpy as np
 from sqlite_utils import Database
 
 from broker_common.crypto.commitments import commit_charge, commit_set
@@ -24,6 +26,7 @@ from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import InternalError, RefusedError
 from broker_common.privacy.report import Charges
 from broker_common.storage.journal import Journal, Transaction
+from broker_common.storage.relinking import rekey
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Charged, Entry
 from broker_common.values import Randomness
@@ -31,18 +34,21 @@ from census_node.ledger_steps import LedgerSteps, Link, Step, charge_digest
 from census_node.ledgers import EMPTY_DIGEST, Decision, Ledgers, digest_after
 from census_node.linked import Linked
 from census_node.outbox import Outbox
+from census_node.pseudonyms import halves_of
 from census_node.samples import SampleFolder
 from census_node.snapshots import SnapshotFolder
 from census_node.submitted_ledger import SubmittedLedger
 from census_node.units import Carry
 
-__all__ = ["LedgerBook", "verify_sample"]
+__all__ = ["LedgerBook", "RelinkedLedgers", "verify_sample"]
 
 # A snapshot is made when so many charges, people in their samples, or pseudonyms that are new have come since the last one:
 # a start reads the samples since, and new pseudonyms are in memory.
 _MOST_CHARGES = 256
 _MOST_PEOPLE = 50_000_000
 _MOST_NEW = 1_000_000
+# After so many neither a snapshot nor a changed linkage key waits for an instant at which nobody is charged.
+_MOST_ROUNDS = 4
 
 
 class LedgerBook:
@@ -136,30 +142,17 @@ class LedgerBook:
         Raises:
             InternalError: INTEGRITY.
         """
-        while True:
-            with self._journal.reading() as state:
-                strict = state.policy is None or state.policy.accounting == "strict"
-                if strict and state.charged_units == state.common_units:
-                    return None
-                # Not what strict accounting counts: nobody was charged all of that.
-                steps, floor = LedgerSteps(self._journal.db), state.common_units
-                snapshot, covered = steps.newest_snapshot(), steps.covered
-                # Not what the node has charged since the log was read.
-                later = list(
-                    takewhile(lambda step: not step.ticket or step.ticket in state.tickets, steps.after(covered))
-                )
-                digest, tickets = steps.digest_at(covered), dict(state.tickets)
-            try:
-                ledgers = Ledgers() if snapshot is None else self._snapshots.read(snapshot.file, snapshot.content)
-                ledgers.digest = digest
-                for step in later:
-                    self._fold(ledgers, step, tickets)
-            except InternalError:
-                with self._journal.reading():
-                    if LedgerSteps(self._journal.db).covered == covered:
-                        raise
-                continue
-            return Charges(ledgers.submitted.all_units(), ledgers.units.persons, ledgers.units.households, floor)
+        with self._journal.reading() as state:
+            strict = state.policy is None or state.policy.accounting == "strict"
+            if strict and state.charged_units == state.common_units:
+                return None
+        beside = self._fold_beside()
+        return Charges(
+            beside.ledgers.submitted.all_units(),
+            beside.ledgers.units.persons,
+            beside.ledgers.units.households,
+            beside.floor,
+        )
 
     # --- folding ---------------------------------------------------------------------------------------------------
 
@@ -188,6 +181,29 @@ class LedgerBook:
             self._place = step.place
             self._charges, self._people = self._charges + (step.kind == "charge"), self._people + people
 
+    def _fold_beside(self) -> _Beside:
+        """Ledgers of their own, folded while nothing is held."""
+        while True:
+            with self._journal.reading() as state:
+                steps = LedgerSteps(self._journal.db)
+                # Not what strict accounting counts: nobody was charged all of that.
+                snapshot, floor = steps.newest_snapshot(), state.common_units
+                place = covered = 0 if snapshot is None else snapshot.covers
+                tail, digest = _Tail.after(covered, steps, state), steps.digest_at(covered)
+            try:
+                ledgers = Ledgers() if snapshot is None else self._snapshots.read(snapshot.file, snapshot.content)
+                ledgers.digest = digest
+                for step in tail.steps:
+                    self._fold(ledgers, step, tail.tickets)
+                    place = step.place
+            except InternalError:
+                with self._journal.reading():
+                    if LedgerSteps(self._journal.db).covered == covered:
+                        raise
+                # A file of before the newest snapshot is gone.
+                continue
+            return _Beside(ledgers, place, floor)
+
     def _begin(self, steps: LedgerSteps) -> None:
         """Start again from the newest snapshot."""
         snapshot = steps.newest_snapshot()
@@ -199,13 +215,18 @@ class LedgerBook:
         self._ledgers.digest = steps.digest_at(snapshot.covers)
         self._place = snapshot.covers
 
-    def _fold(self, ledgers: Ledgers, step: Step, tickets: Mapping[str, ChargedTicket]) -> int:
-        """Add a step to the ledgers before it; gives how many people were in its sample."""
+    def _fold(
+        self, ledgers: Ledgers, step: Step, tickets: Mapping[str, ChargedTicket], keys: Sequence[LinkageKey] = ()
+    ) -> int:
+        """Add a step to the ledgers before it; gives how many people were in its sample.
+
+        `keys` are what the ledgers have been stepped through, and the sample was not.
+        """
         _verify_link(step, ledgers.digest, tickets)
         people = 0
         match step.kind:
             case "charge":
-                people = self._fold_charge(ledgers, step, tickets[step.ticket])
+                people = self._fold_charge(ledgers, step, tickets[step.ticket], keys)
             case "load":
                 ledgers.take_over(self._snapshots.read_carry(step.file, step.content))
             case "snapshot":
@@ -216,7 +237,7 @@ class LedgerBook:
         ledgers.digest = step.digest
         return people
 
-    def _fold_charge(self, ledgers: Ledgers, step: Step, ticket: ChargedTicket) -> int:
+    def _fold_charge(self, ledgers: Ledgers, step: Step, ticket: ChargedTicket, keys: Sequence[LinkageKey]) -> int:
         if step.organisation != ticket.charge.health:
             raise _other(step)
         try:
@@ -227,6 +248,8 @@ class LedgerBook:
                 "INTEGRITY", problem=f"the sample of step {step.place} of the ledgers is damaged"
             ) from error
         verify_sample(step, sample, ticket.charge)
+        if keys:
+            sample, decision = _stepped(sample, decision, keys)
         ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
         return len(sample.pseudonyms)
 
@@ -243,18 +266,34 @@ class LedgerBook:
             with self._lock:
                 with self._journal.reading() as state:
                     ledgers, steps = self.current(self._journal.db, state), LedgerSteps(self._journal.db)
-                    place, due, covered = self._place, steps.due(now_ms, lost), steps.covered
+                    due, covered = steps.due(now_ms, lost), steps.covered
                 grown = (
                     self._charges >= _MOST_CHARGES
                     or self._people >= _MOST_PEOPLE
                     or ledgers.submitted.new_size >= _MOST_NEW
                 )
-                frozen = ledgers.frozen() if grown or any(step.place > covered for step in due) else None
-            if frozen is not None:
-                self._compact(frozen, place)
-            if frozen is not None or due:
+                is_wanted = grown or any(step.place > covered for step in due)
+            if is_wanted:
+                self._compact(*self._frozen())
+            if is_wanted or due:
                 self._erase(now_ms, lost)
             self._start_log_over()
+
+    def _frozen(self) -> tuple[Ledgers, int]:
+        """A copy of the ledgers as they stand, and the last step that they hold.
+
+        Copied while charges go on, and again if one has come meanwhile: whoever is charged waits for a copy only where
+        charges come all the time.
+        """
+        for _ in range(_MOST_ROUNDS):
+            with self._lock, self._journal.reading() as state:
+                ledgers, place, version = self.current(self._journal.db, state), self._place, self._version
+            frozen = ledgers.frozen()
+            with self._lock:
+                if self._version == version:
+                    return frozen, place
+        with self._lock, self._journal.reading() as state:
+            return self.current(self._journal.db, state).frozen(), self._place
 
     def _compact(self, frozen: Ledgers, place: int) -> None:
         name, content = self._snapshots.write(frozen, self._randomness)
@@ -294,18 +333,15 @@ class LedgerBook:
         while True:
             with self._lock:
                 with self._journal.reading() as state:
-                    later = list(LedgerSteps(self._journal.db).after(place))
-                    tickets = {
-                        step.ticket: state.tickets[step.ticket] for step in later if step.ticket in state.tickets
-                    }
-                if not later:
+                    tail = _Tail.after(place, LedgerSteps(self._journal.db), state)
+                if not tail.steps:
                     # Who fits is what it was, so that no decision becomes a stale one.
                     self._ledgers, self._place, self._charges, self._people = ledgers, place, charges, people
                     return
-            for step in later:
+            for step in tail.steps:
                 if step.kind == "relink":
                     return
-                people += self._fold(ledgers, step, tickets)
+                people += self._fold(ledgers, step, tail.tickets)
                 charges, place = charges + (step.kind == "charge"), step.place
 
     def _start_log_over(self) -> None:
@@ -345,13 +381,154 @@ class LedgerBook:
 
         return put
 
-    def put_relinked(self, transaction: Transaction[CensusState], keys: Sequence[LinkageKey]) -> None:
-        """Put the ledgers under the pseudonyms that follow through `keys`. The transaction keeps everybody from charging."""
+    @contextmanager
+    def relinking(self, keys: Sequence[LinkageKey]) -> Iterator[RelinkedLedgers]:
+        """The ledgers under the pseudonyms that follow through `keys`, which are read when they are first prepared."""
+        ledgers = RelinkedLedgers(
+            self._journal,
+            self._snapshots,
+            self._randomness,
+            fold_beside=self._fold_beside,
+            fold=lambda stepped, step, tickets: self._fold(stepped, step, tickets, keys),
+            keys=keys,
+        )
+        try:
+            yield ledgers
+        finally:
+            if not self._journal.is_broken:
+                # Otherwise nobody knows whether the step that names its file stands; the next start does.
+                ledgers.forget()
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """Steps that come after a place, and the log's entries of the charges among them."""
+
+    steps: list[Step]
+    tickets: dict[str, ChargedTicket]
+
+    @classmethod
+    def after(cls, place: int, steps: LedgerSteps, state: CensusState) -> _Tail:
+        """As far as the log has been read: what another process has charged since comes with the next look."""
+        known = state.tickets
+        tail = list(takewhile(lambda step: not step.ticket or step.ticket in known, steps.after(place)))
+        return cls(tail, {step.ticket: known[step.ticket] for step in tail if step.ticket})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Beside:
+    """Ledgers that nobody else has, the last step that they hold, and what everybody was charged besides."""
+
+    ledgers: Ledgers
+    place: int
+    floor: int
+
+
+class RelinkedLedgers:
+    """The ledgers under their next pseudonyms, made ready while charges go on; see `LoadFolder.put_relinked_in_force`.
+
+    Everybody who was ever submitted is stepped and written while nothing is held. Whoever was charged meanwhile is stepped
+    into that and it is written again, until a transaction finds nobody new. A service that is busy enough to charge somebody
+    every time waits in the end for one such file, but never for the stepping of everybody.
+    """
+
+    def __init__(
+        self,
+        journal: Journal[CensusState],
+        snapshots: SnapshotFolder,
+        randomness: Randomness,
+        *,
+        fold_beside: Callable[[], _Beside],
+        fold: Callable[[Ledgers, Step, Mapping[str, ChargedTicket]], int],
+        keys: Sequence[LinkageKey],
+    ) -> None:
+        """`fold` adds a step to ledgers that have been stepped through `keys`."""
+        self._journal = journal
+        self._snapshots = snapshots
+        self._randomness = randomness
+        self._fold_beside = fold_beside
+        self._fold = fold
+        self._keys = keys
+        self._ledgers: Ledgers | None = None
+        # The last step that they hold.
+        self._place = 0
+        self._name, self._content = "", b""
+        self._rounds = 0
+
+    def prepare(self) -> None:
+        """Step what there is, or what has come since, and write it. Holds nothing.
+
+        Raises:
+            InternalError: INTEGRITY, SAMPLE_LOST, STORE_FAILED.
+        """
+        self._rounds += 1
+        if self._ledgers is not None:
+            before = self._place
+            with self._journal.reading() as state:
+                tail = _Tail.after(before, LedgerSteps(self._journal.db), state)
+            try:
+                self._go_on(tail)
+            except InternalError:
+                with self._journal.reading():
+                    if LedgerSteps(self._journal.db).covered <= before:
+                        raise
+                # A membership that a newer snapshot holds was erased.
+                self._ledgers = None
+        if self._ledgers is None:
+            beside = self._fold_beside()
+            self._ledgers, self._place = beside.ledgers.relinked(self._keys), beside.place
+        self._write(self._ledgers)
+
+    def is_ready(self, transaction: Transaction[CensusState]) -> bool:
+        """Whether nobody was charged since, or somebody is every time."""
         steps = LedgerSteps(transaction.db)
-        ledgers = self.current(transaction.db, transaction.state)
-        name, content = self._snapshots.write(ledgers.relinked(keys), self._randomness)
-        digest = digest_after(ledgers.digest, "relink", content)
-        steps.put(Step("relink", digest, name, content, covers=steps.newest + 1))
+        # Of what a newer snapshot holds the memberships may be erased.
+        return self._holds(steps) or (self._rounds >= _MOST_ROUNDS and steps.covered <= self._place)
+
+    def put(self, transaction: Transaction[CensusState], entry: Entry) -> None:
+        """Put them in force, with what has come since `prepare`. The transaction keeps everybody from charging."""
+        del entry
+        assert self._ledgers is not None  # noqa: S101 - they were prepared
+        steps = LedgerSteps(transaction.db)
+        if not self._holds(steps):
+            self._go_on(_Tail.after(self._place, steps, transaction.state))
+            self._write(self._ledgers)
+        digest = digest_after(self._ledgers.digest, "relink", self._content)
+        steps.put(Step("relink", digest, self._name, self._content, covers=steps.newest + 1))
+
+    def forget(self) -> None:
+        """Remove the file unless a step names it."""
+        with self._journal.reading():
+            is_named = self._name in LedgerSteps(self._journal.db).files()
+        if self._name and not is_named:
+            self._snapshots.remove(self._name)
+
+    def _holds(self, steps: LedgerSteps) -> bool:
+        # A node that starts meanwhile sweeps away what no step names yet; it does so in a transaction, too.
+        return steps.newest == self._place and (self._snapshots.path / self._name).is_file()
+
+    def _go_on(self, tail: _Tail) -> None:
+        assert self._ledgers is not None  # noqa: S101 - as above
+        for step in tail.steps:
+            self._fold(self._ledgers, step, tail.tickets)
+            self._place = step.place
+
+    def _write(self, ledgers: Ledgers) -> None:
+        before = self._name
+        # CRASH: here and until the transaction, a file that no step names; the next start sweeps it away.
+        self._name, self._content = self._snapshots.write(ledgers, self._randomness)
+        if before:
+            self._snapshots.remove(before)
+
+
+def _stepped(sample: Linked, decision: Decision, keys: Sequence[LinkageKey]) -> tuple[Linked, Decision]:
+    """A sample under its people's next pseudonyms, which ascend in another order, and what was decided of them."""
+    high, low = halves_of(sample.pseudonyms)
+    rekeyed = rekey(high, low, keys)
+    rows = rekeyed.rows
+    pseudonyms = np.stack([rekeyed.high, rekeyed.low], axis=1).astype(">u8").view(np.uint8)
+    linked = Linked(pseudonyms, sample.persons[rows], sample.households[rows])
+    return linked, Decision(decision.fits[rows], decision.active[rows])
 
 
 def _verify_history(steps: LedgerSteps, state: CensusState) -> None:

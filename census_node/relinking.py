@@ -1,7 +1,7 @@
 """Changing the linkage key at the census agency: the registry in force, sorted anew under its people's next pseudonyms.
 
 Former cards step along: whoever comes back under the next key is known. So do the pseudonyms of the ledgers, those that
-nobody in the census ever had included, while the journal is held: nobody is charged in between.
+nobody in the census ever had included, while charges go on (`RelinkedLedgers`).
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_common.crypto.linkage import LinkageKey
-from broker_common.storage.journal import Journal, Transaction
+from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.relinking import RelinkReport, rekey, relink
 from broker_common.storage.source import Progress
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Entry
 from broker_common.values import Randomness
 from census_node.ledger_book import LedgerBook
 from census_node.node import forget_old_loads
@@ -47,17 +46,14 @@ def relink_registry(
         registry.relinked(load, rekeyed).write(loads.file(load), names, former)
         return registry.size
 
-    def put_ledgers(transaction: Transaction[CensusState], entry: Entry) -> None:
-        del entry
-        book.put_relinked(transaction, stepped)
-
-    return relink(
-        journal,
-        loads,
-        keys,
-        source,
-        write_store=write_store,
-        with_entry=put_ledgers,
-        forget_old_loads=lambda: forget_old_loads(journal, loads),
-        randomness=randomness,
-    )
+    with book.relinking(stepped) as ledgers:
+        return relink(
+            journal,
+            loads,
+            keys,
+            source,
+            write_store=write_store,
+            alongside=ledgers,
+            forget_old_loads=lambda: forget_old_loads(journal, loads),
+            randomness=randomness,
+        )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,6 +50,8 @@ _BLOCK = 1 << 18
 # People whose pseudonyms are looked at in one go.
 _PIECE = 1 << 20
 _DEFAULT_THREADS = 2
+# Fewer people than this for each thread are narrowed down by one.
+_LEAST_SHARE = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,6 +183,15 @@ class PeopleStore:
             lambda start: self._rows(predicate, start, min(start + share, self.size)), range(0, self.size, share)
         )
         return Pseudonyms(self._pseudonyms, np.concatenate([np.empty(0, dtype=np.intp), *parts]))
+
+    def narrow(self, people: Pseudonyms, choose: Callable[[Pseudonyms], Pseudonyms]) -> Pseudonyms:
+        """Those of these people that `choose` leaves, which looks at each of them alone: it is given a part of them at a time."""
+        share = -(-len(people) // self._threads)
+        if share < _LEAST_SHARE:
+            # Handing it over takes longer.
+            return choose(people)
+        starts = range(0, len(people), share)
+        return Pseudonyms.joined(list(self._pool.map(lambda start: choose(people.part(start, start + share)), starts)))
 
     @property
     def halves(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

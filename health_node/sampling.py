@@ -6,7 +6,7 @@ No minimum and no maximum by true size: refusing a small sample would tell a res
 from __future__ import annotations
 
 from broker_common.crypto.pseudonyms import Pseudonyms
-from broker_common.crypto.sampling import SamplingKey
+from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition import Condition
 from broker_common.stages import stage
@@ -20,4 +20,7 @@ def draw_sample(people: PeopleStore, condition: Condition, fraction_millionths: 
     with stage("cohort"):
         cohort = people.select(condition)
     with stage("sampling"):
-        return key.take(cohort, canonical_bytes(condition), fraction_millionths)
+        if fraction_millionths == WHOLE_MILLIONTHS:
+            return cohort
+        tag = canonical_bytes(condition)
+        return people.narrow(cohort, lambda part: key.take(part, tag, fraction_millionths))

@@ -6,6 +6,9 @@ the reader's, so that a million people are never copied whole.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Self
+
 import numpy as np
 import numpy.typing as npt
 
@@ -27,6 +30,16 @@ class Pseudonyms:
         """Fill an (n, 16) array with the people from place `start` on."""
         # Every row is one of the table's; "raise", the default, would copy everything once more to be sure beforehand.
         np.take(self._table, self._rows[start : start + len(people)], axis=0, out=people, mode="clip")
+
+    def part(self, start: int, stop: int) -> Self:
+        """Those from place `start` to before `stop`."""
+        return type(self)(self._table, self._rows[start:stop])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Parts of the same people, one after the other; at least one."""
+        rows = np.concatenate([part._rows for part in parts])  # noqa: SLF001 - its own kind
+        return cls(parts[0]._table, rows)  # noqa: SLF001 - its own kind
 
     def only(self, kept: npt.NDArray[np.bool_]) -> Pseudonyms:
         """Those whose place is marked."""

@@ -12,19 +12,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from sqlite_utils import Database
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_load
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
-from broker_common.storage.durable import exclusive, make_folder
+from broker_common.storage.durable import exclusive, is_held, make_folder
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.entries import Entry, Loaded, Relinked
 from broker_common.tlog.store_state import StoreState
 from broker_common.values import Randomness
 
-__all__ = ["LoadFolder", "StoreStateT", "WithEntry"]
+__all__ = ["Alongside", "LoadFolder", "StoreStateT", "WithEntry"]
 
 _ID_BYTES = 8
 _CHUNK_BYTES = 1 << 20
@@ -32,6 +32,19 @@ StoreStateT = TypeVar("StoreStateT", bound=StoreState)
 
 WithEntry: TypeAlias = Callable[[Transaction[StoreStateT], Entry], None]
 """Called in the transaction that logs a load, with its entry: what it writes stands and falls with it."""
+
+
+class Alongside(Protocol[StoreStateT]):
+    """What takes too long for a transaction, and has to stand in the one that logs a changed linkage key."""
+
+    def prepare(self) -> None:
+        """Make it ready, or ready again, while nobody waits."""
+
+    def is_ready(self, transaction: Transaction[StoreStateT]) -> bool:
+        """Whether `put` is done at once, or nothing better is to be hoped for."""
+
+    def put(self, transaction: Transaction[StoreStateT], entry: Entry) -> None:
+        """Write its rows, which stand and fall with `entry`, just appended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +74,7 @@ class LoadFolder:
             make_folder(self.path)
         except OSError as error:
             raise InternalError("STORE_FAILED") from error
-        with exclusive(self.path.with_suffix(".lock")) as held:
+        with exclusive(self._lock) as held:
             if not held:
                 raise RefusedError("LOADING")
             # Left by a load that was killed.
@@ -104,7 +117,7 @@ class LoadFolder:
         replaced: str,
         linkage: str,
         randomness: Randomness,
-        with_entry: WithEntry[StoreStateT] | None = None,
+        alongside: Alongside[StoreStateT] | None = None,
     ) -> None:
         """Log that the written load holds the people of load `replaced` under the pseudonyms of chain `linkage`.
 
@@ -112,16 +125,23 @@ class LoadFolder:
             RefusedError: LOADING, another load was put in force meanwhile.
         """
         salt, commitment = self._commit(load, randomness)
-        with journal.transaction() as transaction:
-            if transaction.state.load != replaced:
-                raise RefusedError("LOADING")
-            # CRASH: as above.
-            entry = transaction.append(
-                Relinked(load=load, previous=transaction.state.linkage, linkage=linkage, commitment=commitment)
-            )
-            transaction.db.table("loads").insert({"load": load, "salt": salt})
-            if with_entry is not None:
-                with_entry(transaction, entry)
+        is_done = False
+        while not is_done:
+            if alongside is not None:
+                alongside.prepare()
+            with journal.transaction() as transaction:
+                if transaction.state.load != replaced:
+                    raise RefusedError("LOADING")
+                if alongside is not None and not alongside.is_ready(transaction):
+                    continue
+                # CRASH: as above.
+                entry = transaction.append(
+                    Relinked(load=load, previous=transaction.state.linkage, linkage=linkage, commitment=commitment)
+                )
+                transaction.db.table("loads").insert({"load": load, "salt": salt})
+                if alongside is not None:
+                    alongside.put(transaction, entry)
+            is_done = True
 
     def verify(
         self,
@@ -141,6 +161,21 @@ class LoadFolder:
         content_hash = content_hash or self.content_hash(load)
         if row is None or commit_load(row["salt"], content_hash).hex() != commitments.get(load):
             raise InternalError("INTEGRITY", problem=f"the store of load {load} is not the one that was loaded")
+
+    def is_loading(self) -> bool:
+        """Whether a process is at it. A load that was written before and is not in the log afterwards never will be, if not.
+
+        Raises:
+            InternalError: STORE_FAILED.
+        """
+        try:
+            return is_held(self._lock)
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
+
+    @property
+    def _lock(self) -> Path:
+        return self.path.with_suffix(".lock")
 
     def written(self) -> list[str]:
         """The loads whose files are there, whether the log names them or not."""

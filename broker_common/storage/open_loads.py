@@ -5,7 +5,8 @@ then, and is left to compare what it read with what the log committed to. A ques
 load alone: each is read under a lock of its own, so that those of other loads go on.
 
 Invariants: nobody is handed a load that the log did not commit to; what was hashed is what is read, since a load's file is
-never changed after it was written. Memory: the load in force, those that open questions need, and for a while the next.
+never changed after it was written. Memory: the load in force, those that open questions need, and the next, as long as who
+wrote it is there to put it in force.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
         self._read = read
         self._needed = needed
         self._places: dict[str, _Place[StoreT]] = {}
+        # Written loads whose writers were killed before they put them in force.
+        self._abandoned: frozenset[str] = frozenset()
         self._lock = threading.Lock()
 
     def store(self, load: str, commitments: Mapping[str, str]) -> StoreT:
@@ -85,7 +88,7 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
             in_force, commitments = state.load, dict(state.commitments)
         if in_force:
             self.store(in_force, commitments)
-        coming = [load for load in self._loads.written() if load not in commitments]
+        coming = self._coming(commitments)
         for load in coming:
             place = self._place(load)
             with place.lock:
@@ -94,6 +97,16 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
         with self._lock:
             # Whoever is still using one holds it.
             self._places = {load: place for load, place in self._places.items() if load in kept}
+
+    def _coming(self, commitments: Collection[str]) -> list[str]:
+        """Loads that are written and may yet be put in force."""
+        coming = [load for load in self._loads.written() if load not in commitments and load not in self._abandoned]
+        # Asked once of each: whoever begins to load just then finds the lock taken.
+        if coming and not self._loads.is_loading():
+            # In this order: what was put in force before its writer went stands in the log by now.
+            with self._journal.reading() as state:
+                self._abandoned |= {load for load in coming if load not in state.commitments}
+        return [load for load in coming if load not in self._abandoned]
 
     def try_to_prepare(self) -> None:
         """`prepare` between questions, where a failure is nobody's: whoever asks for that load is told."""

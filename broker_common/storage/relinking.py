@@ -20,7 +20,7 @@ from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import RefusedError
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
-from broker_common.storage.loads import LoadFolder, StoreStateT, WithEntry
+from broker_common.storage.loads import Alongside, LoadFolder, StoreStateT
 from broker_common.storage.source import Progress, ascending_order
 from broker_common.values import PSEUDONYM_BYTES, Randomness
 
@@ -61,9 +61,9 @@ def relink(
     write_store: WriteStore,
     forget_old_loads: Callable[[], None],
     randomness: Randomness,
-    with_entry: WithEntry[StoreStateT] | None = None,
+    alongside: Alongside[StoreStateT] | None = None,
 ) -> RelinkReport:
-    """Put the next linkage key in force; `with_entry` is called after `write_store`, in the transaction of 3.
+    """Put the next linkage key in force; `alongside` is prepared after `write_store`, and put in the transaction of 3.
 
     Raises:
         RefusedError: NOTHING_LOADED, LOADING.
@@ -86,7 +86,7 @@ def relink(
         people = write_store(replaced, load, added)
         # 3
         loads.put_relinked_in_force(
-            journal, load, replaced=replaced, linkage=chain.chain_id, randomness=randomness, with_entry=with_entry
+            journal, load, replaced=replaced, linkage=chain.chain_id, randomness=randomness, alongside=alongside
         )
         # 4
         forget_old_loads()

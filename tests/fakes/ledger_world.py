@@ -11,7 +11,7 @@ import copy
 import hashlib
 import shutil
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -368,16 +368,23 @@ class LedgerWorld:
         self.oracle.load(units)
         self._known = Known(now, former, np.array(self.oracle.homes, np.uint32))
 
-    def relink(self, process: LedgerProcess | None = None) -> None:
-        """The linkage key is changed."""
+    def relink(self, process: LedgerProcess | None = None, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """The linkage key is changed; `meanwhile` happens whenever the ledgers have been made ready for it."""
         process, key = process or self.node, LinkageKey(self.randomness(32))
-        self._loads, self._chains = self._loads + 1, self._chains + 1
-        with process.journal.transaction() as transaction:
-            previous = transaction.state.linkage
-            transaction.append(
-                logs.relinked(f"load{self._loads}", previous=previous, linkage=logs.chain_of(self._chains))
-            )
-            process.book.put_relinked(transaction, [key])
+        with process.book.relinking([key]) as ledgers:
+            while True:
+                ledgers.prepare()
+                meanwhile()
+                with process.journal.transaction() as transaction:
+                    if not ledgers.is_ready(transaction):
+                        continue
+                    self._loads, self._chains = self._loads + 1, self._chains + 1
+                    previous = transaction.state.linkage
+                    entry = transaction.append(
+                        logs.relinked(f"load{self._loads}", previous=previous, linkage=logs.chain_of(self._chains))
+                    )
+                    ledgers.put(transaction, entry)
+                break
         for card, pseudonym in self._cards.items():
             self._cards[card] = key.step(np.frombuffer(pseudonym, np.uint8).reshape(1, 16)).tobytes()
         known = self._known

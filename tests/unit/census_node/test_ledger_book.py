@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,7 @@ steps = st.one_of(
     st.tuples(st.just("load"), st.sampled_from(LOADS)),
     st.tuples(st.just("load elsewhere"), st.sampled_from(LOADS)),
     st.tuples(st.just("adopt"), st.sampled_from(POLICIES)),
+    st.tuples(st.just("relink"), st.none(), st.lists(cards, max_size=6)),
     st.tuples(st.sampled_from(["relink", "relink elsewhere", "compact", "retire", "restart", "crash"])),
 )
 
@@ -97,8 +98,26 @@ def do(world: LedgerWorld, elsewhere: list[LedgerProcess], name: str, arguments:
     if name == "charge" and other:
         sample, scale, process = arguments
         world.charge(sample, scale, process=process)
+    elif name == "relink" and len(arguments) == 2:
+        relink_under_charges(world, arguments[1])
     else:
         getattr(world, name)(*arguments)
+
+
+def relink_under_charges(world: LedgerWorld, samples: list[set[int]]) -> None:
+    """Another process changes the key, and one of these samples is charged whenever it has made the ledgers ready."""
+    waiting, other = list(samples), LedgerProcess(world)
+
+    def charge_next() -> None:
+        if waiting:
+            sample = waiting.pop(0)
+            with suppress(RefusedError):
+                world.charge(sample, 2)
+
+    try:
+        world.relink(other, charge_next)
+    finally:
+        other.close()
 
 
 @settings(max_examples=60, deadline=None)
@@ -540,6 +559,97 @@ def test_a_load_between_keeping_and_charging_is_noticed(world: LedgerWorld) -> N
     world.verify()
 
 
+# --- a changed key ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("often", [0, 1, 2, 100])
+def test_charges_go_on_while_the_key_is_changed(
+    world: LedgerWorld, monkeypatch: pytest.MonkeyPatch, often: int
+) -> None:
+    """Everybody ever submitted is stepped once, and nobody waits for it; whoever is charged meanwhile is stepped besides."""
+    world.charge({0, 5, 8}, 2)
+    world.compact()
+    world.charge({1, 8}, 2)
+    other = LedgerProcess(world)
+    relinked = Ledgers.relinked
+    waited: list[bool] = []
+    rounds: list[int] = []
+
+    def stepped(ledgers: Ledgers, *keys: Any) -> Ledgers:
+        # Its own transactions wait for nobody; neither does the node.
+        waited.append(other.journal.db.conn.in_transaction)
+        world.charge({3}, 30)
+        return relinked(ledgers, *keys)
+
+    def charge_again() -> None:
+        rounds.append(len(rounds))
+        if len(rounds) <= often:
+            world.charge({len(rounds) % CARDS, 8, 9}, 30)
+
+    monkeypatch.setattr(Ledgers, "relinked", stepped)
+    world.relink(other, charge_again)
+    other.close()
+    assert waited == [False]
+    # The charge while everybody was stepped, and those after; at last nobody waits for a free instant.
+    assert len(rounds) == min(max(often, 1) + 1, 4)
+    world.verify()
+    world.charge({0, 3, 8, 9}, 2)
+    world.verify()
+    world.verify_files()
+    world.restart()
+    world.verify()
+    world.verify_files()
+
+
+@pytest.mark.parametrize("event", ["compact", "retire", "restart", "load", "sweep"])
+def test_a_change_of_key_that_was_overtaken_undoes_nothing(world: LedgerWorld, event: str) -> None:
+    """A snapshot, an erasure, a start that sweeps, or a load comes between: the ledgers are what they would have been."""
+    world.charge({0, 5, 8}, 2)
+    other = LedgerProcess(world)
+    done: list[str] = []
+    overtake: dict[str, Callable[[], object]] = {
+        "compact": world.compact,
+        "retire": world.retire,
+        "restart": world.restart,
+        "load": lambda: world.load(MOVED),
+        "sweep": world.restart,
+    }
+
+    def once() -> None:
+        if not done:
+            done.append(event)
+            if event != "sweep":
+                world.charge({1, 8, 9}, 2)
+            overtake[event]()
+
+    world.relink(other, once)
+    other.close()
+    world.verify()
+    world.charge({0, 5, 8}, 2)
+    world.verify()
+    world.verify_files()
+    world.restart()
+    world.verify()
+
+
+@pytest.mark.parametrize("round_", [1, 2])
+def test_a_change_of_key_that_fails_leaves_no_file(world: LedgerWorld, round_: int) -> None:
+    """Given up before its transaction, at the first time or the second: the ledgers stay under the key in force."""
+    world.charge({0, 5, 8}, 2)
+    times: list[int] = []
+
+    def give_up() -> None:
+        times.append(1)
+        world.charge({2, 8}, 2)
+        if len(times) == round_:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        world.relink(meanwhile=give_up)
+    world.verify_files()
+    world.verify()
+
+
 # --- compaction ------------------------------------------------------------------------------------------------------
 
 
@@ -566,6 +676,38 @@ def test_charges_go_on_while_a_snapshot_is_written(world: LedgerWorld, monkeypat
     world.verify()
     world.crash()
     world.verify()
+
+
+@pytest.mark.parametrize("often", [1, 3, 100])
+def test_charges_go_on_while_the_ledgers_are_copied(
+    world: LedgerWorld, monkeypatch: pytest.MonkeyPatch, often: int
+) -> None:
+    """A copy of before and after a charge is none; where they come all the time, one charge waits for it in the end."""
+    world.charge({0, 5}, 30)
+    frozen = Ledgers.frozen
+    waited: list[bool] = []
+
+    def copied(ledgers: Ledgers) -> Ledgers:
+        copy = frozen(ledgers)
+        with ThreadPoolExecutor(1) as somebody:
+            held = somebody.submit(world.node.book._lock.acquire, timeout=0.5).result()
+            waited.append(not held)
+            if held:
+                somebody.submit(world.node.book._lock.release).result()
+        if held and len(waited) <= often:
+            world.charge({len(waited), 8}, 2)
+            # Half of it from before the charge, half from after.
+            copy.units = frozen(ledgers).units
+        return copy
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledgers, "frozen", copied)
+        world.compact()
+    assert waited == [False] * min(often + 1, 4) + [True] * (often == 100)
+    world.verify()
+    world.restart()
+    world.verify()
+    world.verify_files()
 
 
 @pytest.mark.parametrize("event", ["relink", "load", "charge"])

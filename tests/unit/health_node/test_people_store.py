@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from fakes.samples import everybody
 
+from broker_common.crypto.sampling import SamplingKey
 from broker_common.errors import InternalError, RefusedError
+from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
@@ -19,6 +21,7 @@ from broker_common.storage.source_values import MISSING, Values
 from health_node import people_store
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.people_store import People, PeopleStore, build_people_store, count_people
+from health_node.sampling import draw_sample
 
 DICTIONARY = Dictionary(
     (
@@ -96,6 +99,24 @@ def test_blocks_and_threads_make_no_difference(
     monkeypatch.setattr(people_store, "_BLOCK", block)
     with PeopleStore(path, DICTIONARY, threads=threads) as store:
         assert np.array_equal(everybody(store.select(condition("sex = 'm' or age = 7"))), expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 64])
+@pytest.mark.parametrize("least", [1, 100, 4096])
+@pytest.mark.parametrize("millionths", [1, 400_000, 999_999, 1_000_000])
+def test_however_many_threads_draw_the_sample_is_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch, threads: int, least: int, millionths: int
+) -> None:
+    """Each person is taken or left alone, whoever is looked at beside them; also where a cohort is empty."""
+    key = SamplingKey(bytes(32))
+    for where in ("age < 90", "age = 7", "age > 120"):
+        condition_ = condition(where)
+        with PeopleStore(path, DICTIONARY, threads=1) as store:
+            cohort = store.select(condition_)
+            expected = everybody(key.take(cohort, canonical_bytes(condition_), millionths))
+        monkeypatch.setattr(people_store, "_LEAST_SHARE", least)
+        with PeopleStore(path, DICTIONARY, threads=threads) as store:
+            assert np.array_equal(everybody(draw_sample(store, condition_, millionths, key)), expected)
 
 
 def test_large_store_is_written_and_read_in_pieces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

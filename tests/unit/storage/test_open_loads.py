@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,10 +42,17 @@ class Node:
         self.read.append(load)
         return path.read_bytes()
 
-    def write(self, seed: str) -> str:
-        """A load that the log does not name yet."""
+    @contextmanager
+    def writing(self, seed: str) -> Iterator[str]:
+        """A load that is written, and whose writer is about to put it in force."""
         with self.loads.loading(SeededRandomness(seed)) as load:
             self.loads.file(load).write_bytes(seed.encode())
+            yield load
+
+    def write(self, seed: str) -> str:
+        """A load that the log does not name, and whose writer is gone."""
+        with self.writing(seed) as load:
+            pass
         return load
 
     def put(self, load: str) -> None:
@@ -68,10 +76,11 @@ def node(tmp_path: Path) -> Iterator[Node]:
 def test_next_load_is_read_before_it_is_in_force(node: Node) -> None:
     """The first question under it finds it in memory; the one before it is let go."""
     node.open.prepare()
-    first, following = node.journal.state.load, node.write("second")
-    node.open.prepare()
-    assert node.read == [first, following]
-    node.put(following)
+    first = node.journal.state.load
+    with node.writing("second") as following:
+        node.open.prepare()
+        assert node.read == [first, following]
+        node.put(following)
     assert node.store(following) == b"second"
     node.open.prepare()
     assert node.read == [first, following]
@@ -81,11 +90,11 @@ def test_next_load_is_read_before_it_is_in_force(node: Node) -> None:
 
 def test_load_that_was_read_ahead_and_is_not_the_committed_one_is_refused(node: Node) -> None:
     """What a question is answered from is what the log committed to, however early it was read; put right it is read again."""
-    following = node.write("second")
-    node.loads.file(following).write_bytes(b"forged")
-    node.open.prepare()
-    node.loads.file(following).write_bytes(b"second")
-    node.put(following)
+    with node.writing("second") as following:
+        node.loads.file(following).write_bytes(b"forged")
+        node.open.prepare()
+        node.loads.file(following).write_bytes(b"second")
+        node.put(following)
     with pytest.raises(InternalError) as caught:
         node.store(following)
     assert caught.value.code == "INTEGRITY"
@@ -94,10 +103,56 @@ def test_load_that_was_read_ahead_and_is_not_the_committed_one_is_refused(node: 
 
 def test_load_that_the_log_does_not_name_is_handed_to_nobody(node: Node) -> None:
     """It may never be put in force."""
-    following = node.write("second")
+    with node.writing("second") as following:
+        node.open.prepare()
+        with pytest.raises(InternalError):
+            node.store(following)
+
+
+def test_memory_of_a_load_whose_writer_was_killed_is_let_go(node: Node) -> None:
+    """It will never be put in force, and is not read again; its file goes with the next load, which is read as ever."""
+    first = node.journal.state.load
+    with node.writing("killed") as killed:
+        node.open.prepare()
+        assert set(node.open._places) == {first, killed}
+    for _ in range(2):
+        node.open.prepare()
+        assert set(node.open._places) == {first}
+    with node.writing("second") as following:
+        node.open.prepare()
+        node.put(following)
     node.open.prepare()
-    with pytest.raises(InternalError):
-        node.store(following)
+    assert node.read == [first, killed, following]
+
+
+def test_load_that_was_put_in_force_as_its_writer_went_is_not_taken_for_abandoned(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is looked at once more after the lock was found free."""
+    node.open.prepare()
+    following = node.write("second")
+    is_loading = LoadFolder.is_loading
+
+    def gone(loads: LoadFolder) -> bool:
+        node.put(following)
+        return is_loading(loads)
+
+    monkeypatch.setattr(LoadFolder, "is_loading", gone)
+    node.open.prepare()
+    assert node.read[-1] == following
+
+
+def test_asking_whether_somebody_loads_keeps_nobody_from_it(node: Node) -> None:
+    """The lock is let go at once, and asking makes no file."""
+    loads = LoadFolder(node.loads.path.parent / "others", ".db")
+    assert not loads.is_loading()
+    assert not loads.path.with_suffix(".lock").exists()
+    with loads.loading(SeededRandomness("one")):
+        assert loads.is_loading()
+        assert loads.is_loading()
+    assert not loads.is_loading()
+    with loads.loading(SeededRandomness("two")):
+        pass
 
 
 def test_damage_found_ahead_of_questions_is_told_to_those_who_ask(node: Node) -> None:
@@ -112,7 +167,6 @@ def test_reading_one_load_keeps_nobody_from_another(node: Node, monkeypatch: pyt
     """Questions of the load in force are answered while the next one is read, however long that takes."""
     first = node.journal.state.load
     node.open.prepare()
-    node.write("second")
     reading, go_on = threading.Event(), threading.Event()
 
     def slowly(load: str) -> bytes:
@@ -122,14 +176,15 @@ def test_reading_one_load_keeps_nobody_from_another(node: Node, monkeypatch: pyt
 
     monkeypatch.setattr(LoadFolder, "content_hash", lambda _, load: slowly(load))
     ahead = threading.Thread(target=node.open.try_to_prepare)
-    ahead.start()
-    try:
-        assert reading.wait(PATIENCE_SECONDS)
-        asked: list[bytes] = []
-        question = threading.Thread(target=lambda: asked.append(node.store(first)))
-        question.start()
-        question.join(PATIENCE_SECONDS)
-        assert asked == [b"first"]
-    finally:
-        go_on.set()
-        ahead.join()
+    with node.writing("second"):
+        ahead.start()
+        try:
+            assert reading.wait(PATIENCE_SECONDS)
+            asked: list[bytes] = []
+            question = threading.Thread(target=lambda: asked.append(node.store(first)))
+            question.start()
+            question.join(PATIENCE_SECONDS)
+            assert asked == [b"first"]
+        finally:
+            go_on.set()
+            ahead.join()
