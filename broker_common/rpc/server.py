@@ -134,9 +134,10 @@ class NodeServer:
             reflection.enable_server_reflection(names, server)
         # Said here, once: from inside a handshake nobody would hear it.
         by_fingerprint(self.peers())
+        handshakes = _Handshakes(self.tls, self.peers)
         credentials = grpc.dynamic_ssl_server_credentials(
-            self._handshake(),
-            self._handshake_or_last,  # type: ignore[arg-type]  # None keeps the last, as its documentation says
+            handshakes.first(),
+            handshakes.changed,  # type: ignore[arg-type]  # None keeps the last, as its documentation says
             require_client_authentication=True,
         )
         try:
@@ -168,20 +169,45 @@ class NodeServer:
         if stop.error is not None:
             raise stop.error
 
-    def _handshake(self) -> grpc.ServerCertificateConfiguration:
-        """What the next handshake is made with."""
-        tls = self.tls()
-        # With nobody registered, only we could connect, and would be refused: TLS needs some certificate here.
-        roots = b"".join(peer.pem for peer in self.peers()) or tls.certificate
-        return grpc.ssl_server_certificate_configuration([(tls.private_key, tls.certificate)], roots)
 
-    def _handshake_or_last(self) -> grpc.ServerCertificateConfiguration | None:
+class _Handshakes:
+    """What handshakes are made with: our certificate and key, and the certificates that are taken.
+
+    SECURITY: the library is handed something new only where something has changed. It lets go of what it had before, and a
+    handshake beside that may be just about to use it (grpc/grpc issue 36693): done for every connection, a few hundred
+    sockets opened at once by anybody at all would bring the process down.
+    """
+
+    def __init__(self, tls: Callable[[], TlsCredentials], peers: Callable[[], Sequence[PeerCertificate]]) -> None:
+        self._tls = tls
+        self._peers = peers
+        self._last = self._now()
+
+    def first(self) -> grpc.ServerCertificateConfiguration:
+        """For the first handshake."""
+        return self._configuration()
+
+    def changed(self) -> grpc.ServerCertificateConfiguration | None:
+        """Asked before each handshake, one after the other; None keeps the last."""
         try:
-            return self._handshake()
+            now = self._now()
         except BrokerError as error:
             # The last good one stays; who calls is checked at every call all the same.
             _log.error("certificates cannot be read", code=error.code, text=error.text)
             return None
+        if now == self._last:
+            return None
+        self._last = now
+        return self._configuration()
+
+    def _now(self) -> tuple[TlsCredentials, bytes]:
+        tls = self._tls()
+        # With nobody registered, only we could connect, and would be refused: TLS needs some certificate here.
+        return tls, b"".join(peer.pem for peer in self._peers()) or tls.certificate
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        tls, roots = self._last
+        return grpc.ssl_server_certificate_configuration([(tls.private_key, tls.certificate)], roots)
 
 
 class _Probe(health.aio.HealthServicer):

@@ -70,7 +70,8 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
         """
         place = self._place(load)
         with place.lock:
-            store = self._read_into(place, load)
+            if place.store is None:
+                place.content_hash = self._loads.content_hash(load)
             if not place.is_verified:
                 # SECURITY: before anything that stands in the file is used.
                 try:
@@ -79,7 +80,8 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
                     # The next question looks at the file again: it may have been put right.
                     place.store = None
                     raise
-                place.is_verified = True
+            store = self._read_hashed(place, load)
+            place.is_verified = True
             return store
 
     def prepare(self) -> None:
@@ -92,7 +94,9 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
         for load in coming:
             place = self._place(load)
             with place.lock:
-                self._read_into(place, load)
+                if place.store is None:
+                    place.content_hash = self._loads.content_hash(load)
+                self._read_hashed(place, load)
         kept = {*self._needed(), *coming}
         with self._lock:
             # Whoever is still using one holds it.
@@ -119,9 +123,8 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
         with self._lock:
             return self._places.setdefault(load, _Place())
 
-    def _read_into(self, place: _Place[StoreT], load: str) -> StoreT:
+    def _read_hashed(self, place: _Place[StoreT], load: str) -> StoreT:
+        # After it was hashed: what is changed between the two must not be taken for what was hashed.
         if place.store is None:
-            # In this order: what is changed after it was hashed must not be taken for what was hashed.
-            place.content_hash = self._loads.content_hash(load)
             place.store = self._read(self._loads.file(load), load)
         return place.store

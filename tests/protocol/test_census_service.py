@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fakes.links import NO_CONTEXT, count, stream
@@ -42,6 +44,7 @@ from broker_common.tlog.entries import Charged
 from census_node.admission import Admission
 from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.linking import Linking
 from census_node.node import CensusNode
 from census_node.samples import SampleFolder
 from census_node.service import CensusService
@@ -101,6 +104,30 @@ async def test_honest_sample_is_charged_then_released(world: World, service: Cen
     assert await hand_over(service, world.messages(world.sample(order))) == EVENTS
     response = await collect(service, order)
     assert world.open(order, response.answer.sealed).scale == 30
+
+
+async def test_work_on_a_sample_keeps_the_loop_free(
+    world: World, service: CensusService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever takes longer for a larger sample is done in threads: everybody's calls wait for the loop."""
+    threads: dict[str, threading.Thread] = {}
+
+    def watched(owner: type, name: str) -> None:
+        work = getattr(owner, name)
+
+        def working(*arguments: Any, **named: Any) -> Any:
+            threads[name] = threading.current_thread()
+            return work(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, working)
+
+    steps = {Admission: ["add_frame"], Linking: ["add", "finish"], CensusNode: ["keep", "decide", "charge_and_answer"]}
+    for owner, names in steps.items():
+        for name in names:
+            watched(owner, name)
+    assert await hand_over(service, world.messages(world.sample(world.order()))) == EVENTS
+    assert set(threads) == {name for names in steps.values() for name in names}
+    assert threading.main_thread() not in threads.values()
 
 
 OUT_OF_ORDER: dict[str, tuple[Callable[[Requests], Requests], str]] = {

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
+import grpc
 import pytest
 from fakes.world import CENSUS
 
-from broker_common.crypto.certificates import make_certificate
+from broker_common.crypto.certificates import PeerCertificate, make_certificate
 from broker_common.errors import BrokerError, InternalError, RefusedError
 from broker_common.rpc.server import NodeServer, StopSignal
 from broker_common.storage.clock import system_clock
@@ -19,6 +22,29 @@ def server(address: str) -> NodeServer:
     return NodeServer(
         address=address, tls=lambda: own, peers=lambda: (), service="tripartite.v1.CensusService", clock=system_clock
     )
+
+
+async def test_handshakes_are_handed_nothing_new_where_nothing_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library may let go of certificates that another handshake is about to use: a change of peers is the only reason."""
+    handed: list[Callable[[], grpc.ServerCertificateConfiguration | None]] = []
+    make = grpc.dynamic_ssl_server_credentials
+
+    def spied(first: Any, changed: Any, **named: Any) -> Any:
+        handed.append(changed)
+        return make(first, changed, **named)
+
+    monkeypatch.setattr(grpc, "dynamic_ssl_server_credentials", spied)
+    own, peers, stop = make_certificate(CENSUS, now_ms=system_clock(), days=1), list[PeerCertificate](), StopSignal()
+    node = NodeServer("127.0.0.1:0", lambda: own, lambda: peers, "tripartite.v1.CensusService", system_clock)
+    await node.run(lambda _: None, stop=stop, on_ready=lambda _: stop.stop())
+    (changed,) = handed
+    assert [changed() for _ in range(3)] == [None] * 3
+    peers.append(PeerCertificate.parse_pem(own.certificate))
+    own = make_certificate(CENSUS, now_ms=system_clock(), days=1)
+    assert isinstance(changed(), grpc.ServerCertificateConfiguration)
+    assert changed() is None
+    peers.clear()
+    assert isinstance(changed(), grpc.ServerCertificateConfiguration)
 
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), InternalError("STORE_FAILED")], ids=["bug", "store"])

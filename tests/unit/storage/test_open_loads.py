@@ -188,3 +188,12 @@ def test_reading_one_load_keeps_nobody_from_another(node: Node, monkeypatch: pyt
         finally:
             go_on.set()
             ahead.join()
+
+
+def test_damaged_load_is_named_before_anything_of_it_is_read(node: Node) -> None:
+    """Whatever a reader makes of damage: the operator is told which load is not the one that was loaded."""
+    load = node.journal.state.load
+    node.loads.file(load).write_bytes(b"damaged")
+    with pytest.raises(InternalError, match=load):
+        node.store(load)
+    assert node.read == []
