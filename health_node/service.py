@@ -55,7 +55,6 @@ _MAX_BACKOFF_SECONDS = 5.0
 _RETRIED = frozenset({"BUSY", "PEER_FAILED", "PEER_UNAVAILABLE"})
 # What is heard of a key that one of the agencies has not heard of yet.
 _OF_A_KEY = frozenset({"BAD_SIGNATURE", "PEER_MISBEHAVED", "SEALED_WRONGLY", "UNKNOWN_KEY"})
-_log = structlog.get_logger()
 
 
 class _Walk:
@@ -216,12 +215,12 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
                     await self._wait_for_turn(spot)
                     await walk.reach(health_service_pb2.STAGE_FORWARDED)
                     await self._forward(accepted, walk, spot)
-            for stage in (
+            for passed in (
                 health_service_pb2.STAGE_FORWARDED,
                 health_service_pb2.STAGE_CHARGED,
                 health_service_pb2.STAGE_RELEASED,
             ):
-                await walk.reach(stage)
+                await walk.reach(passed)
         except BrokerError as failure:
             error = failure
             if failure.stops_node:
