@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import resource
 import signal
 import threading
@@ -175,6 +176,9 @@ class NodeServer:
             raise RefusedError("PORT_TAKEN", address=self.address) from error
         if before_serving is not None:
             await before_serving()
+        # What a start has made stays: the collector need not walk through a whole log's state again and again while it serves.
+        gc.collect()
+        gc.freeze()
         await server.start()
         await probe.begin()
         for number in (signal.SIGINT, signal.SIGTERM):
