@@ -54,8 +54,11 @@ class _Stage(Generic[PieceT]):
     async def end(self) -> None:
         """Return when everything is done; raises what went wrong."""
         if self._working is not None:
-            await self._working
-        await self._work_off()
+            # Whoever gives up waiting does not end it: a thread is at it, and `stop` has to know.
+            await asyncio.shield(self._working)
+        if self._waiting:
+            self._working = asyncio.create_task(self._work_off())
+            await asyncio.shield(self._working)
 
     async def stop(self) -> None:
         """Return when nothing is being done any more, however it went: threads hold the sample's memory."""
