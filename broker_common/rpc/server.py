@@ -190,6 +190,7 @@ class NodeServer:
         try:
             await stop.wait()
         finally:
+            gc.unfreeze()
             await probe.enter_graceful_shutdown()
             await server.stop(_GRACE_SECONDS)
             if work is not None:
