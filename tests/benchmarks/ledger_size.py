@@ -21,7 +21,6 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-
 from fakes.registries import linked
 
 from broker_common.privacy.accounting import price_units
