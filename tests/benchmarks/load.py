@@ -58,6 +58,8 @@ _PHASES = ("ticket", "accepted", "in line", "answer")
 _SCALE = 50
 _WAIT_SECONDS = 600.0
 _LOOK_SECONDS = 0.25
+# After a refusal.
+_PAUSE_SECONDS = 0.5
 _WHOLE = 1_000_000
 
 
@@ -229,6 +231,8 @@ class _Run:
                 )
             except BrokerError as error:
                 self._load.refused[error.code] += 1
+                # Or a node that is away for a second would be refused by thousands.
+                await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             self._load.answered[name] += 1
             self._load.took[_GREEDY if name == name_of(0) else size].append(time.perf_counter() - times[0])
