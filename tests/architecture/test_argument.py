@@ -22,7 +22,9 @@ def cells() -> list[str]:
 
 def guards(cell: str) -> list[tuple[str, str]]:
     """Path and name of each, as "`one` and `another` in `path`" has it; the path is empty for names without one."""
-    found, names, end = [], [], 0
+    found: list[tuple[str, str]] = []
+    names: list[str] = []
+    end = 0
     for span in re.finditer(r"`([^`]+)`", cell):
         if span[1].endswith(".py"):
             if cell[end : span.start()].endswith(" in "):
