@@ -18,7 +18,8 @@ submitted_ledger  charges by pseudonym       unit_ledger charges by person and h
 ledger_steps  the history that they are the fold of      snapshots   their files
 on_site     the private stores against the log, person by person: for an auditor
 site_accounts  charges worked out a second time          site_store  the stores, read and never written
-linking     a sample looked up as it comes   linked      a sample with its census units
+receiving   frames read, opened and linked   linking     a sample looked up as it comes
+linked      a sample with its census units
 oversight   openings for an auditor          publication what of the log is shown, and when
 log_service the log's proofs, and watching   slot_secrets  what noise slots commit to
 belief_report  what `census status` says (belief_plot: its picture)

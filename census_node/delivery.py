@@ -85,7 +85,7 @@ class Courier:
         self._places = asyncio.Semaphore(limits.max_pushes)
         self._visits: dict[str, _Visit] = {}
         self._pauses: dict[str, _Pause] = {}
-        node.on_release(lambda: self._loop.call_soon_threadsafe(self._wake.set))
+        node.on_release(lambda _: self._loop.call_soon_threadsafe(self._wake.set))
 
     async def run(self) -> None:
         """Push what is released and remove what has expired, for as long as the node serves.

@@ -60,9 +60,7 @@ class Linking:
     def add(self, start: int, pseudonyms: npt.NDArray[np.uint8]) -> None:
         """Link a piece of the sample, whose first pseudonym stands at place `start` of it."""
         with stage("lookup"):
-            rows = self._registry.find(pseudonyms)
-            standing = self._submitted.locate(pseudonyms)
-            self._pieces[start] = _Piece(rows, *self._registry.units_at(rows), standing)
+            self._pieces[start] = _Piece(*self._registry.link(pseudonyms), self._submitted.locate(pseudonyms))
 
     def add_all(self, pieces: Iterable[tuple[int, npt.NDArray[np.uint8]]]) -> None:
         """Link several pieces."""

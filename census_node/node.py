@@ -109,7 +109,7 @@ class CensusNode:
         self.registries: OpenLoads[CensusState, Registry] = OpenLoads(
             journal, loads, read=Registry.read, needed=lambda: _loads_needed(journal)
         )
-        self._on_release: list[Callable[[], object]] = []
+        self._on_release: list[Callable[[str], object]] = []
         self._on_charge: list[Callable[[], object]] = []
         self._reservations = Reservations()
         self._reserving = threading.Lock()
@@ -234,9 +234,16 @@ class CensusNode:
 
     def linking(self) -> Linking:
         """What a sample is linked with, as it comes, on the load that is in force now."""
-        with self.journal.reading() as state:
-            load, commitments = state.load, state.commitments
-        return Linking(self._registry_of(load, commitments), self.book.submitted)
+        while True:
+            with self.journal.reading() as state:
+                load, commitments = state.load, state.commitments
+            try:
+                return Linking(self._registry_of(load, commitments), self.book.submitted)
+            except InternalError:
+                # Another load took its place meanwhile, and nobody needs its file any more.
+                with self.journal.reading() as state:
+                    if state.load == load:
+                        raise
 
     def link(self, sample: AdmittedSample) -> LinkedSample:
         """A whole sample, linked on the load that is in force now."""
@@ -249,6 +256,10 @@ class CensusNode:
         # CRASH: a sample that no charge names is swept away at the next start.
         with stage("keeping"):
             return Kept(self._samples.write(linked.units, self._randomness), linked)
+
+    def forget(self, kept: Kept) -> None:
+        """Wipe a sample that will not be charged."""
+        self._samples.wipe(kept.file)
 
     def decide(self, sample: AdmittedSample, linked: LinkedSample) -> Decided | None:
         """Who of a linked sample would be charged now; for `charge_and_answer`, so that it takes no longer for many."""
@@ -399,8 +410,10 @@ class CensusNode:
             PeerUnavailableError: NOT_WITNESSED, its health agency has not cosigned a checkpoint that covers the charge.
         """
         self._patiently(lambda: self._release(ticket_hash))
+        with self.journal.reading() as state:
+            query = state.tickets[ticket_hash].charge.query
         for notify in self._on_release:
-            notify()
+            notify(query)
 
     def _release(self, ticket_hash: str) -> None:
         # SECURITY: before this nobody but us has seen that the charge is in the log.
@@ -453,8 +466,8 @@ class CensusNode:
 
     # --- getting answers to researchers ----------------------------------------------------------------------------
 
-    def on_release(self, notify: Callable[[], object]) -> None:
-        """Call `notify` after every release, from the thread that released."""
+    def on_release(self, notify: Callable[[str], object]) -> None:
+        """Call `notify` with the query after every release, from the thread that released."""
         self._on_release.append(notify)
 
     def released_answer(self, query: str, researcher: str) -> WaitingAnswer | None:

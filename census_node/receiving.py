@@ -3,8 +3,10 @@
     requests -> read -> opened -> linked
                  however many have come meanwhile are handed on together: a slow stage takes larger batches, not more threads
 
-A failure of a later stage ends the sample when the next part of it comes. What was linked of a sample that is refused is
-forgotten with it.
+SECURITY: nobody waits for linking before the sample is whole. Reading goes on however far linking is, a sample is refused
+or admitted without it, and what was linked of one that is refused is forgotten with it: so when a sample had come, which the
+instants of its outcome follow from, is not a question of how long linking took. Nothing of this is done in the event loop,
+which everybody waits for.
 """
 
 from __future__ import annotations
@@ -21,12 +23,11 @@ from broker_common.errors import InvalidRequestError
 from census_node.admission import Admission, AdmittedSample
 from census_node.linking import LinkedSample, Linking
 
-__all__ = ["receive"]
+__all__ = ["Reception"]
 
-# Frames that may wait to be opened, or linked, before no more are read: 8 MiB.
+# Frames that may wait to be opened before no more are read: 8 MiB.
 _MOST_WAITING = 32
 PieceT = TypeVar("PieceT")
-_Linkable = tuple[int, npt.NDArray[np.uint8]]
 
 
 class _Stage(Generic[PieceT]):
@@ -37,11 +38,15 @@ class _Stage(Generic[PieceT]):
         self._waiting: list[PieceT] = []
         self._working: asyncio.Task[None] | None = None
 
-    async def put(self, piece: PieceT) -> None:
+    @property
+    def is_full(self) -> bool:
+        return len(self._waiting) >= _MOST_WAITING
+
+    def put(self, piece: PieceT) -> None:
         """Hand on a piece; raises what went wrong with one before it."""
         self._waiting.append(piece)
-        if self._working is not None and (self._working.done() or len(self._waiting) >= _MOST_WAITING):
-            await self._working
+        if self._working is not None and self._working.done():
+            self._working.result()
             self._working = None
         if self._working is None:
             self._working = asyncio.create_task(self._work_off())
@@ -49,8 +54,11 @@ class _Stage(Generic[PieceT]):
     async def end(self) -> None:
         """Return when everything is done; raises what went wrong."""
         if self._working is not None:
-            await self._working
-        await self._work_off()
+            # Whoever gives up waiting does not end it: a thread is at it, and `stop` has to know.
+            await asyncio.shield(self._working)
+        if self._waiting:
+            self._working = asyncio.create_task(self._work_off())
+            await asyncio.shield(self._working)
 
     async def stop(self) -> None:
         """Return when nothing is being done any more, however it went: threads hold the sample's memory."""
@@ -67,46 +75,54 @@ class _Stage(Generic[PieceT]):
             await self._work(batch)
 
 
-async def receive(
-    requests: AsyncIterator[census_service_pb2.CountRequest],
-    admission: Admission,
-    linking: Linking,
-    hold: Callable[[int], None],
-) -> tuple[AdmittedSample, LinkedSample]:
-    """The sample that `requests` bring after their header, admitted and linked.
+class Reception:
+    """One sample on its way: `admitted`, then `linked`; `stop` in any case."""
 
-    `hold` is told of every frame's bytes before they are kept, and may raise.
+    def __init__(self, admission: Admission, linking: Linking) -> None:
+        self._admission = admission
+        self._linking = linking
+        self._people = 0
+        self._opened = _Stage(self._open_all)
+        self._linked = _Stage(self._link_all)
 
-    Raises:
-        InvalidRequestError, RefusedError: the first check that fails. Nothing was charged.
-    """
-    people = 0
+    async def admitted(
+        self, requests: AsyncIterator[census_service_pb2.CountRequest], hold: Callable[[int], None]
+    ) -> AdmittedSample:
+        """The sample that `requests` bring after their header. `hold` is told of a frame's bytes before they are kept.
 
-    async def open_all(frames: Sequence[sample_pb2.SampleFrame]) -> None:
-        nonlocal people
-        for opened in await asyncio.to_thread(lambda: [admission.add_frame(frame) for frame in frames]):
-            await linked.put((people, opened))
-            people += len(opened)
-
-    async def link_all(pieces: Sequence[_Linkable]) -> None:
-        await asyncio.to_thread(linking.add_all, pieces)
-
-    opened, linked = _Stage(open_all), _Stage(link_all)
-    try:
+        Raises:
+            InvalidRequestError, RefusedError: the first check that fails. Nothing was charged.
+        """
         async for request in requests:
             match request.WhichOneof("part"):
                 case "frame":
                     hold(len(request.frame.ciphertext))
-                    await opened.put(request.frame)
+                    self._opened.put(request.frame)
+                    if self._opened.is_full:
+                        await self._opened.end()
                 case "manifest":
-                    await opened.end()
-                    sample = await asyncio.to_thread(admission.finish, request.manifest)
-                    await linked.end()
-                    return sample, await asyncio.to_thread(linking.finish, sample.pseudonyms)
+                    await self._opened.end()
+                    return await asyncio.to_thread(self._admission.finish, request.manifest)
                 case _:
+                    await self._opened.end()
                     raise InvalidRequestError("MALFORMED_MESSAGE", problem="a part of the sample is out of order")
-        await opened.end()
-    finally:
-        await opened.stop()
-        await linked.stop()
-    raise InvalidRequestError("MALFORMED_MESSAGE", problem="the sample ends before its manifest")
+        await self._opened.end()
+        raise InvalidRequestError("MALFORMED_MESSAGE", problem="the sample ends before its manifest")
+
+    async def linked(self, sample: AdmittedSample) -> LinkedSample:
+        """The same sample with its rows and units."""
+        await self._linked.end()
+        return await asyncio.to_thread(self._linking.finish, sample.pseudonyms)
+
+    async def stop(self) -> None:
+        """Return when no thread works on the sample any more."""
+        await self._opened.stop()
+        await self._linked.stop()
+
+    async def _open_all(self, frames: Sequence[sample_pb2.SampleFrame]) -> None:
+        for opened in await asyncio.to_thread(lambda: [self._admission.add_frame(frame) for frame in frames]):
+            self._linked.put((self._people, opened))
+            self._people += len(opened)
+
+    async def _link_all(self, pieces: Sequence[tuple[int, npt.NDArray[np.uint8]]]) -> None:
+        await asyncio.to_thread(self._linking.add_all, pieces)

@@ -33,6 +33,7 @@ __all__ = ["NO_VALUE", "Registry"]
 # The byte of a person who gave no answer: counted in `all`, in no value.
 NO_VALUE = 255
 _VALUE = np.dtype(np.uint8)
+Numbers = npt.NDArray[np.uint32]
 _HALF = np.uint64(32)
 
 
@@ -74,32 +75,29 @@ class Registry:
         """Most rows that share the first half of their pseudonym; 1 unless the registry is very large."""
         return self._index.longest_run
 
-    def find(self, pseudonyms: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
-        """The row of each of the (n, 16) pseudonyms; `NOBODY` for one that is not in the registry.
+    def link(self, pseudonyms: npt.NDArray[np.uint8]) -> tuple[Numbers, Numbers, Numbers]:
+        """Row, person and household of each of the (n, 16) pseudonyms; `NOBODY` for one that is not in the registry.
 
-        A sample's rows are those of its frames, one frame's after the other's.
-
-        SECURITY: whoever is not found takes as long as whoever is.
+        SECURITY: whoever is not found takes as long as whoever is: units are read where they would stand, not left out, and
+        not all of them at one place, which would be in the cache.
         """
         places, found = self._index.find(pseudonyms)
-        return _or_nobody(places.astype(np.uint32), ~found)
+        absent = ~found
+        return (
+            _or_nobody(places.astype(np.uint32), absent),
+            self._units_at(self.persons, places, absent),
+            self._units_at(self.households, places, absent),
+        )
 
-    def units_at(self, rows: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-        """Person and household of each of these rows; `NOBODY` is nobody's.
-
-        SECURITY: takes as long for nobody's as for anybody's.
-        """
-        return self._units_at(self.persons, rows), self._units_at(self.households, rows)
-
-    def _units_at(self, units: npt.NDArray[np.uint32], rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    def _units_at(self, units: Numbers, places: npt.NDArray[np.intp], absent: npt.NDArray[np.bool_]) -> Numbers:
         if not self.size:
-            return np.full(len(rows), NOBODY, np.uint32)
-        return _or_nobody(np.take(units, rows, mode="clip"), rows == NOBODY)
+            return np.full(len(places), NOBODY, np.uint32)
+        return _or_nobody(np.take(units, places, mode="clip"), absent)
 
-    def rows_of(self, pseudonyms: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
+    def rows_of(self, pseudonyms: npt.NDArray[np.uint8]) -> Numbers:
         """The rows of those of the (n, 16) pseudonyms that are in the registry, in the order given."""
-        rows = self.find(pseudonyms)
-        linked: npt.NDArray[np.uint32] = rows[rows != NOBODY]
+        places, found = self._index.find(pseudonyms)
+        linked: Numbers = places[found].astype(np.uint32)
         return linked
 
     def people_of(self, rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:

@@ -22,7 +22,7 @@ from broker_common.privacy.discrete_laplace import margin
 from broker_common.privacy.policy import Policy
 from broker_common.query.question import question_from_wire
 from broker_common.rpc.callers import caller
-from broker_common.rpc.news import News
+from broker_common.rpc.news import News, NewsOf
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.stages import Report, recording
 from broker_common.storage.journal import Checkpointed
@@ -33,7 +33,7 @@ from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.linking import LinkedSample, Linking
 from census_node.node import CensusNode
-from census_node.receiving import receive
+from census_node.receiving import Reception
 from census_node.slots import OfferedSlot
 from census_node.timing import ChargeTurns, charge_time, is_late, next_tick, outcome_time, sleep_until, sleep_until_tick
 
@@ -88,14 +88,16 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self._sample_bytes: Counter[str] = Counter()
         # Tasks are held here because the event loop itself holds them weakly.
         self._walks: set[asyncio.Task[None]] = set()
+        # Refused samples of which something is still being linked.
+        self._stopping: set[asyncio.Task[None]] = set()
         # By ticket: charged answers on their way out, which wait for a cosignature and then for a tick.
         self._releases: dict[str, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
-        # Whoever waits for an answer waits for the next release, whosever it is, and looks again.
-        self._released = News()
+        # Whoever waits for an answer waits for its release, and not for anybody else's: many wait at once.
+        self._released = NewsOf()
         node.on_release(self._released.tell)
-        stop.on_stop(self._released.tell)
-        # The same for whoever waits for a cosignature.
+        stop.on_stop(self._released.tell_all)
+        # Whoever waits for a cosignature waits for the next one, whatever it covers, and looks again.
         self._cosigned = News()
         node.publication.on_news(self._cosigned.tell)
         stop.on_stop(self._cosigned.tell)
@@ -308,7 +310,8 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         due_ms = walk.header_ms
         try:
             try:
-                received = await self._receive(walk)
+                reception = await self._begin(walk)
+                sample = await self._received(walk, reception)
             finally:
                 # Half the delay after the turn, too: that of a sample which was early is not told before its time.
                 received_ms = clock()
@@ -319,23 +322,29 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
                     walk.policy, header_ms=walk.header_ms, received_ms=received_ms, turn_ms=walk.turn_ms
                 )
             # From here on the query no longer depends on the connection.
-            sample, linked = received
-            # At once: writing the sample down takes as long as deciding on it.
-            keeping = asyncio.create_task(asyncio.to_thread(self._node.keep, linked))
-            try:
-                decided = await self._wait_to_charge(walk, sample, linked, keeping)
-            finally:
-                kept = await keeping
-            proof = await asyncio.to_thread(self._node.charge_and_answer, sample, kept, decided)
+            ticket_hash = sample.ticket.hash.hex()
+            proof = await self._charged_and_answered(walk, sample, await reception.linked(sample))
+            # Nobody holds any of it any more when the agency hears of the charge, and may send the next one.
+            del sample, reception
         finally:
             await sleep_until_tick(walk.policy, due_ms, clock)
-        ticket_hash = sample.ticket.hash.hex()
         await asyncio.to_thread(self._node.publish_charge, ticket_hash)
         # SECURITY: before the charge is told, at an instant of the policy; its agency may send another one as soon as it is.
-        del sample, kept, decided
         self._let_go_of_sample(walk)
         walk.charged.set_result(proof)
         return ticket_hash
+
+    async def _charged_and_answered(self, walk: _Walk, sample: AdmittedSample, linked: LinkedSample) -> Checkpointed:
+        """Keep, decide, charge and answer; gives the proof of the charge."""
+        # At once: writing the sample down takes as long as deciding on it.
+        keeping = asyncio.create_task(asyncio.to_thread(self._node.keep, linked))
+        try:
+            decided = await self._wait_to_charge(walk, sample, linked, keeping)
+        except BaseException:
+            # No charge will name its file.
+            await asyncio.to_thread(self._node.forget, await keeping)
+            raise
+        return await asyncio.to_thread(self._node.charge_and_answer, sample, await keeping, decided)
 
     async def _wait_to_charge(
         self, walk: _Walk, sample: AdmittedSample, linked: LinkedSample, keeping: asyncio.Task[Kept]
@@ -357,19 +366,29 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
                 return decided
             turn.cancel()
 
-    async def _receive(self, walk: _Walk) -> tuple[AdmittedSample, LinkedSample]:
+    async def _begin(self, walk: _Walk) -> Reception:
+        """Admit the header, and say so."""
         # Outside the deadline: a hold whose admission was given up half way would never be let go.
         admission, linking = await asyncio.to_thread(self._begin_admission, walk)
         walk.held = admission.ticket_hash
         if walk.has_turn:
             walk.turn_ms = self._turns.take(walk.policy, walk.header_ms)
         walk.proceed.set_result(None)
+        return Reception(admission, linking)
+
+    async def _received(self, walk: _Walk, reception: Reception) -> AdmittedSample:
+        """The sample, with every check made. What is still being linked of one that fails is not waited for."""
         try:
             async with asyncio.timeout(self._limits.sample_deadline_ms / 1000):
-                return await receive(walk.requests, admission, linking, partial(self._hold, walk))
-        except TimeoutError as error:
-            # No verdict on the sample: a slow link must not make a refusal of a large one.
-            raise PeerUnavailableError("PEER_UNAVAILABLE", peer="health") from error
+                return await reception.admitted(walk.requests, partial(self._hold, walk))
+        except BaseException as error:
+            stopping = asyncio.create_task(reception.stop())
+            self._stopping.add(stopping)
+            stopping.add_done_callback(self._stopping.discard)
+            if isinstance(error, TimeoutError):
+                # No verdict on the sample: a slow link must not make a refusal of a large one.
+                raise PeerUnavailableError("PEER_UNAVAILABLE", peer="health") from error
+            raise
 
     def _begin_admission(self, walk: _Walk) -> tuple[Admission, Linking]:
         linking = self._node.linking()
@@ -402,7 +421,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         wait_ms = min(request.wait_ms, self._limits.collect_wait_ms)
         deadline = self._loop.time() + wait_ms / 1000
         while True:
-            news = self._released.next()
+            news = self._released.next(query)
             answer = await self._node.journal.glance(self._node.released_answer, query, researcher)
             left = deadline - self._loop.time()
             if answer is not None or left <= 0 or self._stop.is_set:

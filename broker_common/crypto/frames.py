@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from broker_common.crypto.commitments import SALT_BYTES, SET_DOMAIN
 from broker_common.crypto.pseudonyms import Pseudonyms
-from broker_common.errors import InvalidRequestError
+from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.values import PSEUDONYM_BYTES, Randomness
 
 __all__ = ["FRAME_BYTES", "FRAME_KEY_BYTES", "TAG_BYTES", "FrameOpener", "FrameSealer", "SampleFrames"]
@@ -40,6 +40,8 @@ _COUNT = slice(8, 16)
 _SALT = slice(16, 16 + SALT_BYTES)
 _RESERVED = slice(16 + SALT_BYTES, _HEADER_BYTES)
 _U32_MAX = 2**32 - 1
+# For a sample that there is no memory for now.
+_RETRY_SECONDS = 1
 
 
 class SampleFrames:
@@ -236,7 +238,8 @@ def _buffer(size: int) -> npt.NDArray[np.uint8]:
     try:
         return np.empty(size, np.uint8)
     except MemoryError as error:
-        raise _bad("more people are declared than there is memory for") from error
+        # SECURITY: no verdict on the sample, which may be a good one: its size must not make a refusal.
+        raise RefusedError("BUSY", retry_seconds=_RETRY_SECONDS) from error
 
 
 def _nonce(index: int, last: bool) -> bytes:

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import resource
 import signal
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from traceback import extract_tb
@@ -29,17 +33,39 @@ from broker_common.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_ME
 from broker_common.rpc.status import trailing_metadata
 from broker_common.values import Clock
 
-__all__ = ["MAX_STREAMS", "Glance", "NodeServer", "StopSignal", "log_stages", "log_unforeseen", "together"]
+__all__ = [
+    "MAX_STREAMS",
+    "Glance",
+    "Handshakes",
+    "NodeServer",
+    "StopSignal",
+    "log_stages",
+    "log_unforeseen",
+    "most_connections",
+    "together",
+]
 
 _log = structlog.get_logger()
 # Calls under way when the node stops may go on for this long.
 _GRACE_SECONDS = 5.0
 # Calls of one connection at the same time; a client's others wait on its side. Above what one researcher or agency needs.
 MAX_STREAMS = 256
+# Connections at the same time, of everybody, handshakes included; fewer where descriptors are scarce.
+_MAX_CONNECTIONS = 4096
 _HANDSHAKE_MS = 10_000
+# Longer than it takes to begin a handshake, and to make what the next ones begin with.
+_SETTLING_SECONDS = 0.05
+# A connection without a call is closed after this; its client makes another one when it needs one.
+_IDLE_MS = 600_000
 ParametersT = ParamSpec("ParametersT")
 ResultT = TypeVar("ResultT")
 _CARD_SERVICE = "tripartite.v1.CardService"
+
+
+def most_connections() -> int:
+    """How many connections may be open at once: whoever connects how often, half the descriptors are left for the stores."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MAX_CONNECTIONS if descriptors == resource.RLIM_INFINITY else min(_MAX_CONNECTIONS, descriptors // 2)
 
 
 class Glance(Protocol):
@@ -123,6 +149,8 @@ class NodeServer:
                 # What one connection may hold open, and how long it may take to show a certificate.
                 ("grpc.max_concurrent_streams", MAX_STREAMS),
                 ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+                ("grpc.max_allowed_incoming_connections", most_connections()),
+                ("grpc.max_connection_idle_ms", _IDLE_MS),
             ],
         )
         add_services(server)
@@ -134,7 +162,7 @@ class NodeServer:
             reflection.enable_server_reflection(names, server)
         # Said here, once: from inside a handshake nobody would hear it.
         by_fingerprint(self.peers())
-        handshakes = _Handshakes(self.tls, self.peers)
+        handshakes = Handshakes(self.tls, self.peers)
         credentials = grpc.dynamic_ssl_server_credentials(
             handshakes.first(),
             handshakes.changed,  # type: ignore[arg-type]  # None keeps the last, as its documentation says
@@ -148,6 +176,9 @@ class NodeServer:
             raise RefusedError("PORT_TAKEN", address=self.address) from error
         if before_serving is not None:
             await before_serving()
+        # What a start has made stays: the collector need not walk through a whole log's state again and again while it serves.
+        gc.collect()
+        gc.freeze()
         await server.start()
         await probe.begin()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -159,6 +190,7 @@ class NodeServer:
         try:
             await stop.wait()
         finally:
+            gc.unfreeze()
             await probe.enter_graceful_shutdown()
             await server.stop(_GRACE_SECONDS)
             if work is not None:
@@ -170,44 +202,58 @@ class NodeServer:
             raise stop.error
 
 
-class _Handshakes:
-    """What handshakes are made with: our certificate and key, and the certificates that are taken.
+class Handshakes:
+    """What TLS handshakes are made with: our certificate and those of every peer, as of each handshake. Thread-safe.
 
-    SECURITY: the library is handed something new only where something has changed. It lets go of what it had before, and a
-    handshake beside that may be just about to use it (grpc/grpc issue 36693): done for every connection, a few hundred
-    sockets opened at once by anybody at all would bring the process down.
+    SECURITY: gRPC asks in several of its threads at once, and frees what it had as soon as it is given something, while
+    another thread may be making a handshake with it. That ends the process, and anybody can bring it about who opens sockets
+    without being registered. So nothing is given unless it has changed; before a change those who have asked are let
+    through, and after it those who ask wait.
     """
 
     def __init__(self, tls: Callable[[], TlsCredentials], peers: Callable[[], Sequence[PeerCertificate]]) -> None:
         self._tls = tls
         self._peers = peers
-        self._last = self._now()
+        self._lock = threading.Lock()
+        self._given: _Certificates | None = None
+        self._settled = 0.0
 
     def first(self) -> grpc.ServerCertificateConfiguration:
-        """For the first handshake."""
-        return self._configuration()
+        """To begin with."""
+        self._given = self._now()
+        return self._given.configuration()
 
     def changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Asked before each handshake, one after the other; None keeps the last."""
-        try:
-            now = self._now()
-        except BrokerError as error:
-            # The last good one stays; who calls is checked at every call all the same.
-            _log.error("certificates cannot be read", code=error.code, text=error.text)
-            return None
-        if now == self._last:
-            return None
-        self._last = now
-        return self._configuration()
+        """What the next handshakes are made with; None: with the same as the ones before."""
+        with self._lock:
+            time.sleep(max(0.0, self._settled - time.monotonic()))
+            try:
+                now = self._now()
+                if now == self._given:
+                    return None
+                configuration = now.configuration()
+            except BrokerError as error:
+                # The last good one stays; who calls is checked at every call all the same.
+                _log.error("certificates cannot be read", code=error.code, text=error.text)
+                return None
+            time.sleep(_SETTLING_SECONDS)
+            self._given = now
+            self._settled = time.monotonic() + _SETTLING_SECONDS
+            return configuration
 
-    def _now(self) -> tuple[TlsCredentials, bytes]:
-        tls = self._tls()
+    def _now(self) -> _Certificates:
+        return _Certificates(self._tls(), b"".join(peer.pem for peer in self._peers()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Certificates:
+    tls: TlsCredentials
+    peers: bytes
+
+    def configuration(self) -> grpc.ServerCertificateConfiguration:
         # With nobody registered, only we could connect, and would be refused: TLS needs some certificate here.
-        return tls, b"".join(peer.pem for peer in self._peers()) or tls.certificate
-
-    def _configuration(self) -> grpc.ServerCertificateConfiguration:
-        tls, roots = self._last
-        return grpc.ssl_server_certificate_configuration([(tls.private_key, tls.certificate)], roots)
+        roots = self.peers or self.tls.certificate
+        return grpc.ssl_server_certificate_configuration([(self.tls.private_key, self.tls.certificate)], roots)
 
 
 class _Probe(health.aio.HealthServicer):

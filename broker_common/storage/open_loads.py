@@ -101,7 +101,7 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
         if in_force:
             self.store(in_force, commitments)
 
-    def read_ahead(self) -> None:
+    def look_ahead(self) -> None:
         """Between questions: read the load in force and those that are coming, and let go of what nobody needs.
 
         A failure is nobody's: it is said once, and whoever asks for that load is told.

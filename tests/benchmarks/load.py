@@ -120,7 +120,14 @@ class Load:
             "answers": answers,
             "answers_per_second": round(answers / self.seconds, 2),
             "milliseconds": {
-                size: {"answers": len(took), "p50": percentile(took, 50), "p99": percentile(took, 99)}
+                size: {
+                    "answers": len(took),
+                    "p50": percentile(took, 50),
+                    "p99": percentile(took, 99),
+                    # Of the first fifth and of the last one: what grows with age shows here.
+                    "p50_first": percentile(took[: 1 + len(took) // 5], 50),
+                    "p50_last": percentile(took[len(took) * 4 // 5 :], 50),
+                }
                 for size, took in self.took.items()
                 if took
             },
@@ -336,7 +343,10 @@ def show(report: dict[str, Any]) -> None:
         f"{report['answers']} answers in {report['seconds']} s, {report['answers_per_second']} a second"
     )
     for size, figures in report["milliseconds"].items():
-        say(f"  {size:10} {figures['answers']:6} answers   p50 {figures['p50']:7} ms   p99 {figures['p99']:7} ms")
+        ages = f"first fifth {figures['p50_first']}, last {figures['p50_last']}"
+        say(
+            f"  {size:10} {figures['answers']:6} answers   p50 {figures['p50']:7} ms ({ages})   p99 {figures['p99']:7} ms"
+        )
     phases = (f"{phase} {ms['p50']} / {ms['p99']}" for phase, ms in report["milliseconds_by_phase"].items())
     say(f"  of these, p50 / p99: {', '.join(phases)}")
     say(f"  busy, asked again: {report['asked_again_when_busy']}; refused: {report['refused'] or 'none'}")

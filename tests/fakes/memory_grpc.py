@@ -71,7 +71,14 @@ class Network:
         )
 
         def dynamic(first: _ServerConfiguration, fetch: Callable[[], Any], **_: object) -> _ServerTls:
-            return _ServerTls(lambda: fetch() or first)
+            last = first
+
+            def configure() -> _ServerConfiguration:
+                nonlocal last
+                last = fetch() or last
+                return last
+
+            return _ServerTls(configure)
 
         patch.setattr(grpc, "dynamic_ssl_server_credentials", dynamic)
 

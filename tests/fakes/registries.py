@@ -38,7 +38,8 @@ def made_registry(
 
 def linked(registry: Registry, pseudonyms: npt.NDArray[np.uint8]) -> Linked:
     """A sample with the units of its pseudonyms."""
-    return Linked(pseudonyms, *registry.units_at(registry.find(pseudonyms)))
+    _, persons, households = registry.link(pseudonyms)
+    return Linked(pseudonyms, persons, households)
 
 
 def made_names(persons: int, households: int, homes: npt.NDArray[np.uint32] | None = None) -> Names:

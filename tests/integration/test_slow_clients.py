@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import socket
 import ssl
 import time
@@ -12,14 +13,16 @@ from pathlib import Path
 
 import pytest
 from fakes.loopback import OTHER, OWNER, Loopback
-from tripartite.v1 import health_service_pb2_grpc
+from fakes.world import World
+from tripartite.v1 import health_service_pb2, health_service_pb2_grpc
 
 from broker_common.crypto.certificates import Role, server_name
-from broker_common.rpc.server import MAX_STREAMS
+from broker_common.rpc.server import MAX_STREAMS, most_connections
 
 SECONDS = 30.0
 CONNECTIONS = 6
 STREAMS = 2000
+MOST = 20
 # What a hostile client may cost at most: each connection has its buffers, and so many calls. Unbounded it would be ten times that.
 MEMORY_MIB = 150
 STAGES = 4
@@ -213,3 +216,41 @@ async def test_connections_without_a_handshake_keep_nobody_out(loopback: Loopbac
                 stack.enter_context(hostile.plain())
             assert await answered(loopback) == STAGES
     assert loopback.stops["health"].error is None
+
+
+async def test_connections_beyond_the_most_are_refused_and_those_there_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many sockets anybody opens, the node takes so many and no more: descriptors are left for its stores."""
+    monkeypatch.setattr("broker_common.rpc.server.most_connections", lambda: MOST)
+    world = World(tmp_path / "world")
+    async with Loopback(world) as nodes, nodes.channel(OWNER, "health") as channel:
+        stub: health_service_pb2_grpc.HealthServiceAsyncStub = health_service_pb2_grpc.HealthServiceStub(channel)
+        request = health_service_pb2.HealthServiceGetDictionaryRequest()
+        await stub.GetDictionary(request, timeout=SECONDS)
+        hostile = Hostile(nodes, tmp_path)
+        with contextlib.ExitStack() as stack:
+            sockets = [stack.enter_context(hostile.plain()) for _ in range(2 * MOST)]
+            closed = sum([await asyncio.to_thread(is_closed, each) for each in sockets])
+            assert MOST <= closed < 2 * MOST
+            assert (await stub.GetDictionary(request, timeout=SECONDS)).dictionary.columns
+        assert await answered(nodes) == STAGES
+    world.close()
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the other side has hung up."""
+    connection.settimeout(0.2)
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize(("descriptors", "most"), [(1024, 512), (1_000_000, 4096), (resource.RLIM_INFINITY, 4096)])
+def test_half_the_descriptors_are_left_for_stores(monkeypatch: pytest.MonkeyPatch, descriptors: int, most: int) -> None:
+    """What connections may take follows from what the system gives the process."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
+    assert most_connections() == most

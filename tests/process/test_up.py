@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +14,9 @@ import pytest
 from fakes.deployment import FRENCH, ROLES, Deployment, Up, make, node_pids, run, wait_until
 
 pytestmark = pytest.mark.process
+
+# Enough for threads of gRPC to make handshakes at the same time; given certificates at each of them, most nodes ended.
+WAVES, STRANGERS = 10, 200
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +100,20 @@ def test_nodes_start_in_any_order_and_find_each_other(tmp_path: Path) -> None:
         assert (refused.code, refused.stdout) == (4, "")
         assert health.signal(signal.SIGTERM) == 0
     assert deployment.json("census", "status")["answers"] == 1
+
+
+def test_sockets_of_strangers_end_no_node(running: Up) -> None:
+    """Anybody opens hundreds of connections at once and hangs up without a handshake, again and again: every process stays."""
+    before = node_pids(running.directory)
+    for role in ("census", "health"):
+        (ready,) = (line for line in running.ready if line.startswith(role))
+        host, _, port = ready.split()[-1].rpartition(":")
+        for _ in range(WAVES):
+            with contextlib.ExitStack() as stack:
+                for _ in range(STRANGERS):
+                    stack.enter_context(socket.create_connection((host, int(port)), timeout=20))
+                # So that the node has taken them up before they are gone.
+                time.sleep(0.1)
+    outcome = Deployment(running.directory).ask("age >= 65", FRENCH)
+    assert outcome.code == 0, outcome.stderr
+    assert node_pids(running.directory) == before

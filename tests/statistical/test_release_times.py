@@ -152,7 +152,8 @@ def taking_time(loop: TimedLoop, world: World, secret: Secret) -> Iterator[None]
             patch.setattr(owner, name, slowly)
 
         slow(Admission, "add_frame", secret.frame_ms)
-        slow(Linking, "add", secret.link_ms)
+        # Once for a sample, in however many pieces it came.
+        slow(Linking, "finish", secret.link_ms)
         slow(SampleFolder, "write", secret.keep_ms)
         slow(Ledgers, "decide", secret.decide_ms)
         slow(Ledgers, "apply", secret.apply_ms)

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -152,14 +153,14 @@ def test_who_was_skipped_is_missing_in_later_snapshots_too(world: SiteWorld, mon
 
 def test_a_node_that_charges_another_unit_is_found(world: SiteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Charges that should fall on one person fall on another one who never minds."""
-    honest = Registry.units_at
+    honest = Registry.link
 
-    def another(registry: Registry, rows: Numbers) -> tuple[Numbers, Numbers]:
-        persons, households = honest(registry, rows)
-        return np.where(persons == 0, np.uint32(4), persons), households
+    def another(registry: Registry, pseudonyms: Any) -> tuple[Numbers, Numbers, Numbers]:
+        rows, persons, households = honest(registry, pseudonyms)
+        return rows, np.where(persons == 0, np.uint32(4), persons), households
 
     world.ask(slice(0, 10))
-    monkeypatch.setattr(Registry, "units_at", another)
+    monkeypatch.setattr(Registry, "link", another)
     world.ask(slice(0, 10))
     monkeypatch.undo()
     world.compact()
@@ -295,12 +296,13 @@ def test_a_load_under_charges_that_are_erased_is_not_checked(world: SiteWorld) -
 
 def test_units_that_were_never_compared_are_not_proved(world: SiteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample in which nobody is linked charges no unit at all; once its load is replaced, nothing contradicts it."""
+    honest = Registry.link
 
-    def nobody(registry: Registry, rows: Numbers) -> tuple[Numbers, Numbers]:
-        del registry
-        return np.full_like(rows, NOBODY), np.full_like(rows, NOBODY)
+    def nobody(registry: Registry, pseudonyms: Any) -> tuple[Numbers, Numbers, Numbers]:
+        rows, _, _ = honest(registry, pseudonyms)
+        return rows, np.full_like(rows, NOBODY), np.full_like(rows, NOBODY)
 
-    monkeypatch.setattr(Registry, "units_at", nobody)
+    monkeypatch.setattr(Registry, "link", nobody)
     world.ask(slice(0, 400))
     monkeypatch.undo()
     world.reload()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
-import grpc
 import pytest
-from fakes.world import CENSUS
+from fakes.world import CENSUS, HEALTH
 
-from broker_common.crypto.certificates import PeerCertificate, make_certificate
+from broker_common.crypto.certificates import PeerCertificate, TlsCredentials, make_certificate
 from broker_common.errors import BrokerError, InternalError, RefusedError
-from broker_common.rpc.server import NodeServer, StopSignal
+from broker_common.rpc.server import Handshakes, NodeServer, StopSignal
 from broker_common.storage.clock import system_clock
 
 
@@ -22,29 +20,6 @@ def server(address: str) -> NodeServer:
     return NodeServer(
         address=address, tls=lambda: own, peers=lambda: (), service="tripartite.v1.CensusService", clock=system_clock
     )
-
-
-async def test_handshakes_are_handed_nothing_new_where_nothing_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library may let go of certificates that another handshake is about to use: a change of peers is the only reason."""
-    handed: list[Callable[[], grpc.ServerCertificateConfiguration | None]] = []
-    make = grpc.dynamic_ssl_server_credentials
-
-    def spied(first: Any, changed: Any, **named: Any) -> Any:
-        handed.append(changed)
-        return make(first, changed, **named)
-
-    monkeypatch.setattr(grpc, "dynamic_ssl_server_credentials", spied)
-    own, peers, stop = make_certificate(CENSUS, now_ms=system_clock(), days=1), list[PeerCertificate](), StopSignal()
-    node = NodeServer("127.0.0.1:0", lambda: own, lambda: peers, "tripartite.v1.CensusService", system_clock)
-    await node.run(lambda _: None, stop=stop, on_ready=lambda _: stop.stop())
-    (changed,) = handed
-    assert [changed() for _ in range(3)] == [None] * 3
-    peers.append(PeerCertificate.parse_pem(own.certificate))
-    own = make_certificate(CENSUS, now_ms=system_clock(), days=1)
-    assert isinstance(changed(), grpc.ServerCertificateConfiguration)
-    assert changed() is None
-    peers.clear()
-    assert isinstance(changed(), grpc.ServerCertificateConfiguration)
 
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), InternalError("STORE_FAILED")], ids=["bug", "store"])
@@ -79,3 +54,56 @@ async def test_address_that_cannot_be_listened_on_is_logged_with_its_cause(capsy
     with pytest.raises(RefusedError, match="PORT_TAKEN"):
         await server("192.0.2.1:1").run(lambda _: None, stop=StopSignal(), on_ready=lambda _: None)
     assert "cause=" in "".join(capsys.readouterr())
+
+
+def own_and_peer() -> tuple[TlsCredentials, PeerCertificate]:
+    """Two certificates."""
+    own, other = (make_certificate(party, now_ms=system_clock(), days=1) for party in (CENSUS, HEALTH))
+    return own, PeerCertificate.parse_pem(other.certificate)
+
+
+def test_handshakes_are_given_certificates_only_when_they_change() -> None:
+    """The library frees what it has as soon as it is given something: a peer that is new or gone is a change, nothing else is one."""
+    own, peer = own_and_peer()
+    peers: list[PeerCertificate] = []
+    handshakes = Handshakes(lambda: own, lambda: peers)
+    assert handshakes.first() is not None
+    assert [handshakes.changed() for _ in range(3)] == [None] * 3
+    peers.append(peer)
+    assert handshakes.changed() is not None
+    assert handshakes.changed() is None
+    peers.clear()
+    assert handshakes.changed() is not None
+    assert handshakes.changed() is None
+
+
+def test_a_change_is_given_to_one_of_many_handshakes_at_once() -> None:
+    """Asked in many threads, one of them is given the change; the others go on with what that one brought."""
+    own, peer = own_and_peer()
+    peers: list[PeerCertificate] = []
+    handshakes = Handshakes(lambda: own, lambda: peers)
+    handshakes.first()
+    peers.append(peer)
+    with ThreadPoolExecutor(8) as threads:
+        given = list(threads.map(lambda _: handshakes.changed(), range(32)))
+    assert sum(each is not None for each in given) == 1
+
+
+def test_certificates_that_cannot_be_read_leave_the_last_good_ones() -> None:
+    """A file that vanished ends no service: the next handshakes are made as before, and a change is still found later."""
+    own, peer = own_and_peer()
+    peers: list[PeerCertificate] = []
+    readable = [True]
+
+    def tls() -> TlsCredentials:
+        if not readable[0]:
+            raise InternalError("INTERNAL")
+        return own
+
+    handshakes = Handshakes(tls, lambda: peers)
+    handshakes.first()
+    peers.append(peer)
+    readable[0] = False
+    assert handshakes.changed() is None
+    readable[0] = True
+    assert handshakes.changed() is not None

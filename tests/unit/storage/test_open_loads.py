@@ -81,14 +81,14 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 def test_next_load_is_read_before_it_is_in_force(node: Node) -> None:
     """The first question under it finds it in memory; the one before it is let go."""
-    node.open.read_ahead()
+    node.open.look_ahead()
     first = node.journal.state.load
     with node.writing("second") as following:
-        node.open.read_ahead()
+        node.open.look_ahead()
         assert node.read == [first, following]
         node.put(following)
     assert node.store(following) == b"second"
-    node.open.read_ahead()
+    node.open.look_ahead()
     assert node.read == [first, following]
     assert node.store(first) == b"first"
     assert node.read == [first, following, first], "it was let go"
@@ -98,7 +98,7 @@ def test_load_that_was_read_ahead_and_is_not_the_committed_one_is_refused(node: 
     """What a question is answered from is what the log committed to, however early it was read; put right it is read again."""
     with node.writing("second") as following:
         node.loads.file(following).write_bytes(b"forged")
-        node.open.read_ahead()
+        node.open.look_ahead()
         node.loads.file(following).write_bytes(b"second")
         node.put(following)
     with pytest.raises(InternalError) as caught:
@@ -110,7 +110,7 @@ def test_load_that_was_read_ahead_and_is_not_the_committed_one_is_refused(node: 
 def test_load_that_the_log_does_not_name_is_handed_to_nobody(node: Node) -> None:
     """It may never be put in force."""
     with node.writing("second") as following:
-        node.open.read_ahead()
+        node.open.look_ahead()
         with pytest.raises(InternalError):
             node.store(following)
 
@@ -119,15 +119,15 @@ def test_memory_of_a_load_whose_writer_was_killed_is_let_go(node: Node) -> None:
     """It will never be put in force, and is not read again; its file goes with the next load, which is read as ever."""
     first = node.journal.state.load
     with node.writing("killed") as killed:
-        node.open.read_ahead()
+        node.open.look_ahead()
         assert set(node.open._places) == {first, killed}
     for _ in range(2):
-        node.open.read_ahead()
+        node.open.look_ahead()
         assert set(node.open._places) == {first}
     with node.writing("second") as following:
-        node.open.read_ahead()
+        node.open.look_ahead()
         node.put(following)
-    node.open.read_ahead()
+    node.open.look_ahead()
     assert node.read == [first, killed, following]
 
 
@@ -135,7 +135,7 @@ def test_load_that_was_put_in_force_as_its_writer_went_is_not_taken_for_abandone
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log is looked at once more after the lock was found free."""
-    node.open.read_ahead()
+    node.open.look_ahead()
     following = node.write("second")
     is_loading = LoadFolder.is_loading
 
@@ -144,7 +144,7 @@ def test_load_that_was_put_in_force_as_its_writer_went_is_not_taken_for_abandone
         return is_loading(loads)
 
     monkeypatch.setattr(LoadFolder, "is_loading", gone)
-    node.open.read_ahead()
+    node.open.look_ahead()
     assert node.read[-1] == following
 
 
@@ -164,7 +164,7 @@ def test_asking_whether_somebody_loads_keeps_nobody_from_it(node: Node) -> None:
 def test_damage_found_ahead_of_questions_is_told_to_those_who_ask(node: Node) -> None:
     """Looking ahead stops nobody."""
     node.loads.file(node.journal.state.load).write_bytes(b"damaged")
-    node.open.read_ahead()
+    node.open.look_ahead()
     with pytest.raises(InternalError):
         node.store(node.journal.state.load)
 
@@ -181,7 +181,7 @@ def test_reading_one_load_keeps_nobody_from_another(node: Node, monkeypatch: pyt
         return load.encode()
 
     monkeypatch.setattr(LoadFolder, "content_hash", lambda _, load: slowly(load))
-    ahead = threading.Thread(target=node.open.read_ahead)
+    ahead = threading.Thread(target=node.open.look_ahead)
     with node.writing("second"):
         ahead.start()
         try:
@@ -225,7 +225,7 @@ def test_start_fails_if_the_load_in_force_cannot_be_read(node: Node) -> None:
 def test_leftover_without_a_writer_is_never_read(node: Node) -> None:
     """It would be in memory for nothing."""
     node.write("left")
-    node.open.read_ahead()
+    node.open.look_ahead()
     assert node.read == [node.journal.state.load]
 
 
@@ -243,7 +243,7 @@ def test_load_that_cannot_be_read_ahead_is_said_once_and_stops_nobody(node: Node
     with node.writing("second") as following, capture_logs() as said:
         node.failing[following] = failure
         for _ in range(3):
-            node.open.read_ahead()
+            node.open.look_ahead()
         assert node.read == [first, following]
         assert [(line["log_level"], line["load"]) for line in said] == [("warning", following)]
         assert node.store(first) == b"first"
@@ -299,7 +299,7 @@ def test_file_that_is_changed_while_it_is_read_ahead_is_read_again(node: Node, m
 
         with monkeypatch.context() as patched:
             patched.setattr(LoadFolder, "content_hash", hashed)
-            node.open.read_ahead()
+            node.open.look_ahead()
         file.write_bytes(b"second")
         node.put(following)
     assert node.store(following) == b"second"

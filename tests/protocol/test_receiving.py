@@ -1,0 +1,84 @@
+"""Receiving a sample: linking is waited for by nobody before the sample is whole, and by no instant."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from fakes.world import HEALTH, World, make_pseudonyms
+from tripartite.v1 import census_service_pb2
+
+from broker_common.errors import InvalidRequestError
+from census_node.admission import Admission
+from census_node.linking import Linking
+from census_node.receiving import Reception
+
+Requests = Sequence[census_service_pb2.CountRequest]
+# Frames of 256 KiB.
+PEOPLE = 45_000
+
+
+@pytest.fixture
+def blocked(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Linking stands still until this is set."""
+    go_on, add_all = threading.Event(), Linking.add_all
+
+    def held(linking: Linking, pieces: Any) -> None:
+        assert go_on.wait(20)
+        add_all(linking, pieces)
+
+    monkeypatch.setattr(Linking, "add_all", held)
+    return go_on
+
+
+def reception_of(world: World, sent: Requests) -> Reception:
+    """What a sample's header leads to."""
+    return Reception(Admission(sent[0].header, HEALTH, world.census.gate()), world.census.linking())
+
+
+async def stream(requests: Requests) -> AsyncIterator[census_service_pb2.CountRequest]:
+    """As they come."""
+    for request in requests:
+        yield request
+
+
+async def test_a_sample_has_come_when_its_last_message_has(tmp_path: Any, blocked: threading.Event) -> None:
+    """However long linking takes, which a sender could otherwise read from when the outcome is told."""
+    world = World(tmp_path, people=400)
+    sent = world.messages(world.sample(world.order(), make_pseudonyms(PEOPLE)))
+    reception = reception_of(world, sent)
+    held: list[int] = []
+    async with asyncio.timeout(15):
+        sample = await reception.admitted(stream(sent[1:]), held.append)
+    assert len(sample.pseudonyms) == PEOPLE
+    assert len(held) == len(sent) - 2
+    blocked.set()
+    linked = await reception.linked(sample)
+    everybody = world.census.link(sample)
+    assert (linked.rows == everybody.rows).all()
+    assert (linked.units.persons == everybody.units.persons).all()
+    world.close()
+
+
+@pytest.mark.parametrize("fault", ["cut", "frame", "order"])
+async def test_a_sample_is_refused_before_it_is_linked(tmp_path: Any, blocked: threading.Event, fault: str) -> None:
+    """A refusal does not wait for what was being linked, and says the same."""
+    world = World(tmp_path, people=400)
+    sent = world.messages(world.sample(world.order(), make_pseudonyms(PEOPLE)))
+    if fault == "cut":
+        sent = sent[:-1]
+    elif fault == "frame":
+        sent[2].frame.ciphertext = bytes(len(sent[2].frame.ciphertext))
+    else:
+        sent = [*sent[:-1], sent[0]]
+    reception = reception_of(world, sent)
+    async with asyncio.timeout(15):
+        with pytest.raises(InvalidRequestError) as caught:
+            await reception.admitted(stream(sent[1:]), lambda _: None)
+    assert caught.value.code == ("SEALED_WRONGLY" if fault == "frame" else "MALFORMED_MESSAGE")
+    blocked.set()
+    await reception.stop()
+    world.close()

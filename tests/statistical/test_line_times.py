@@ -1,0 +1,207 @@
+"""Who stands in line behind somebody's question learns nothing of how large its sample is: not by one millisecond.
+
+What is claimed. With ticks, every stage of every question, and every entry of both logs, comes at the same instant whether
+the questions ahead have tiny samples or large ones, as long as a sample is there and worked on within the policy's delays
+(`test_release_times`). How: in virtual time the real line and both real services run; steps take a time of their own, for the
+questions of one researcher alone; whatever is seen is compared exactly, so that no error rate comes into it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.links import NO_CONTEXT, InMemoryCensus, health_service
+from fakes.timed_loop import LoopClock, TimedLoop
+from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, World, make_policy
+from tripartite.v1 import health_service_pb2
+
+import census_node.answering
+import census_node.node
+import health_node.forwarding
+import health_node.service
+from broker_common.crypto.certificates import Identity
+from broker_common.privacy.policy import Policy
+from broker_common.rpc.callers import set_caller
+from broker_common.rpc.server import StopSignal
+from broker_common.storage.clock import system_clock
+from broker_common.storage.journal import Journal
+from broker_common.tlog.entries import Forwarded, parse_entry
+from census_node.admission import Admission
+from census_node.config import LimitConfig as CensusLimits
+from census_node.ledgers import Ledgers
+from census_node.linking import Linking
+from census_node.samples import SampleFolder
+from census_node.service import CensusService
+from health_node.config import LimitConfig
+from health_node.line import Spot
+from health_node.node import HealthNode
+
+pytestmark = pytest.mark.statistical
+
+TICK_MS, DELAY_MS, MINUTE_MS = 200, 1000, 60_000
+BEGAN_MS = (system_clock() // MINUTE_MS + 1) * MINUTE_MS
+POLICY = make_policy(accounting="per_person", tick_ms=TICK_MS, delay_ms=DELAY_MS)
+AT_ONCE = make_policy(accounting="per_person")
+Seen = tuple[int, str, object]
+# Milliseconds of each step, for the questions of the researcher who is ahead.
+Costs = Mapping[str, int]
+TINY: Costs = {}
+WORLDS: dict[str, Costs] = {
+    "large": {
+        "sample": 60,
+        "seal": 45,
+        "frame": 111,
+        "link": 37,
+        "keep": 201,
+        "decide": 159,
+        "apply": 90,
+        "answer": 150,
+    },
+    "slow to send": {"sample": 250, "seal": 90, "frame": 1},
+    "slow to answer": {"noise": 90, "answer": 150},
+}
+# Of whom, and how many milliseconds after the start. More than there are places for, and some when a place comes free.
+QUESTIONS = (
+    (RESEARCHER, 40),
+    (RESEARCHER, 41),
+    (RESEARCHER, 45),
+    (OTHER_RESEARCHER, 230),
+    (RESEARCHER, 1190),
+    (OTHER_RESEARCHER, 2390),
+    (OTHER_RESEARCHER, 2395),
+)
+LIMITS = {
+    "one sample": LimitConfig(max_queries=2, max_samples=1),
+    "one question": LimitConfig(max_queries=1, max_samples=1),
+    "two samples": LimitConfig(max_queries=3, max_samples=2),
+}
+_costs: ContextVar[Costs] = ContextVar("costs", default=TINY)
+
+
+@contextmanager
+def taking_time(loop: TimedLoop, world: World, node: HealthNode) -> Iterator[None]:
+    """Every step whose length depends on a sample takes as long as the question's own costs say."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def slow(owner: object, name: str, cost: str, journal: Journal[Any]) -> None:
+            work = getattr(owner, name)
+
+            def slowly(*arguments: Any, **named: Any) -> Any:
+                loop.work(_costs.get().get(cost, 0), journal)
+                return work(*arguments, **named)
+
+            patch.setattr(owner, name, slowly)
+
+        slow(HealthNode, "sample", "sample", node.journal)
+        slow(health_node.forwarding, "_sealed", "seal", node.journal)
+        for owner, name, cost in (
+            (Admission, "add_frame", "frame"),
+            (Linking, "add", "link"),
+            (SampleFolder, "write", "keep"),
+            (Ledgers, "decide", "decide"),
+            (Ledgers, "apply", "apply"),
+            (census_node.answering, "add_noise", "noise"),
+            (census_node.node, "seal_answer", "answer"),
+        ):
+            slow(owner, name, cost, world.census.journal)
+        loop.queue_for_ledgers(patch)
+        yield
+
+
+def observe(tmp_path: Path, costs: Costs, limits: LimitConfig, policy: Policy = POLICY) -> list[Seen]:
+    """Everything that is told to anybody, and both logs, with their milliseconds."""
+    loop = TimedLoop()
+    asyncio.set_event_loop(loop)
+    clock = LoopClock(loop, BEGAN_MS)
+    seen: list[Seen] = []
+    with pytest.MonkeyPatch.context() as patch:
+        # What is durable is not what is looked at.
+        patch.setattr(os, "fsync", lambda _: None)
+        world = World(tmp_path, policy, census_clock=clock, health_clock=clock)
+        world.clock = clock
+        node = world.open_health()
+        try:
+            loop.run_until_complete(_asked(loop, world, node, costs, limits, seen))
+            for journal in (world.census.journal, node.journal):
+                entries = (parse_entry(row) for (row,) in journal.db.execute("select entry from entries"))
+                for entry in entries:
+                    # Logged when a sample is sent, in a log that nobody but its agency and auditors read.
+                    if not isinstance(entry.event, Forwarded):
+                        kind = type(entry.event).__name__
+                        seen.append((entry.time_ms - clock.now_ms, f"entry of {journal.state.role}", kind))
+        finally:
+            world.close()
+            loop.close()
+            asyncio.set_event_loop(None)
+    return sorted(seen, key=lambda each: (each[0], str(each)))
+
+
+async def _asked(
+    loop: TimedLoop, world: World, node: HealthNode, costs: Costs, limits: LimitConfig, seen: list[Seen]
+) -> None:
+    stops = StopSignal(), StopSignal()
+    census = CensusService(world.census, CensusLimits(), stops[0])
+    service = health_service(world, node, InMemoryCensus(census, HEALTH), limits, stops[1])
+    orders = [world.order(researcher) for researcher, _ in QUESTIONS]
+
+    async def ask(number: int) -> None:
+        researcher, instant_ms = QUESTIONS[number]
+        if researcher == RESEARCHER:
+            _costs.set(costs)
+        await asyncio.sleep(instant_ms / 1000 - loop.time())
+        set_caller(Identity("university", "researcher", researcher))
+        async for response in service.Submit(orders[number].submission, NO_CONTEXT):
+            stage = health_service_pb2.Stage.Name(response.stage)
+            seen.append((round(loop.time() * 1000), f"question {number}", stage))
+
+    with taking_time(loop, world, node):
+        await asyncio.gather(*(asyncio.create_task(ask(number)) for number in range(len(QUESTIONS))))
+    assert [stop.error for stop in stops] == [None, None]
+
+
+def forwarded(seen: list[Seen]) -> list[int]:
+    """When questions went on, one after the other."""
+    return [instant_ms for instant_ms, _, what in seen if what == "STAGE_FORWARDED"]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_nobody_in_line_sees_how_large_the_samples_ahead_are(tmp_path: Path, limits: str) -> None:
+    """Stages and entries of all questions, one's own and others', are at the same milliseconds in every world."""
+    expected = observe(tmp_path / "tiny", TINY, LIMITS[limits])
+    assert sum(what == "STAGE_RELEASED" for _, _, what in expected) == len(QUESTIONS)
+    # Some have waited for others: without a line all would have gone on a delay after they came.
+    assert forwarded(expected)[-1] > QUESTIONS[-1][1] + DELAY_MS + TICK_MS
+    for number, (name, costs) in enumerate(WORLDS.items()):
+        assert observe(tmp_path / str(number), costs, LIMITS[limits]) == expected, name
+
+
+def test_a_line_that_moved_when_work_ended_would_show_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same comparison finds a sample place that is given back when the sample is sent, and one at tick 0."""
+    limits, slow = LIMITS["one sample"], WORLDS["slow to send"]
+    at_once = [
+        observe(tmp_path / f"at once {number}", costs, limits, AT_ONCE) for number, costs in enumerate((TINY, slow))
+    ]
+    assert forwarded(at_once[0]) != forwarded(at_once[1])
+    send, place = health_node.service._send, Spot.sample_place
+    held: list[Spot] = []
+
+    async def noting(self: Spot) -> bool:
+        held.append(self)
+        return await place(self)
+
+    async def early(*arguments: Any) -> None:
+        await send(*arguments)
+        for spot in held:
+            spot.give_back_sample_place()
+
+    monkeypatch.setattr(Spot, "sample_place", noting)
+    monkeypatch.setattr(health_node.service, "_send", early)
+    told = [observe(tmp_path / str(number), costs, limits) for number, costs in enumerate((TINY, slow))]
+    assert forwarded(told[0]) != forwarded(told[1])
