@@ -138,7 +138,8 @@ class Courier:
         for researcher, visit in self._visits.items():
             if inboxes.get(researcher) != visit.peer:
                 visit.task.cancel()
-        waiting = await self._node.journal.glance(self._node.undelivered, inboxes.keys())
+        # In a thread: it looks at every answer that nobody has fetched, and everybody waits for the loop.
+        waiting = await asyncio.to_thread(self._node.undelivered, inboxes.keys())
         self._pauses = {name: pause for name, pause in self._pauses.items() if name in waiting}
         for researcher, queries in waiting.items():
             peer = inboxes[researcher]

@@ -247,7 +247,7 @@ class CensusHome(AgencyHome[CensusState]):
         async def read_ahead() -> None:
             while True:
                 await asyncio.sleep(_READ_AHEAD_SECONDS)
-                await asyncio.to_thread(node.registries.try_to_prepare)
+                await asyncio.to_thread(node.registries.look_ahead)
 
         recovered: list[str] = []
 

@@ -135,7 +135,7 @@ class HealthHome(AgencyHome[HealthState]):
         async def read_ahead() -> None:
             while True:
                 await asyncio.sleep(_READ_AHEAD_SECONDS)
-                await asyncio.to_thread(node.stores.try_to_prepare)
+                await asyncio.to_thread(node.stores.look_ahead)
 
         service = HealthService(
             node,

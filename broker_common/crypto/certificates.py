@@ -12,7 +12,7 @@ possession of some key; who calls is decided by comparing fingerprints (`broker_
 
 from __future__ import annotations
 
-import functools
+import binascii
 import hashlib
 import re
 from dataclasses import dataclass
@@ -43,12 +43,13 @@ _URI = re.compile(r"tripartite://([a-z0-9][a-z0-9-]{0,62})/([a-z]+)/([a-z0-9][a-
 # Clocks of the parties may differ a little when a certificate is new.
 _BACKDATE = timedelta(hours=1)
 _PRIVATE_BLOCK = re.compile(rb"-----BEGIN PRIVATE KEY-----\n.+?-----END PRIVATE KEY-----\n", re.DOTALL)
+_CERTIFICATE_BLOCK = re.compile(
+    rb"-----BEGIN CERTIFICATE-----\r?\n([A-Za-z0-9+/\r\n]+={0,2}\r?\n)-----END CERTIFICATE-----\s*"
+)
 # Signs nothing that is kept: what a certificate's form is compared with needs some signature, anybody's.
 _ANY_KEY = ec.derive_private_key(1, ec.SECP256R1())
 # 128 bits: nobody finds a second key with the same subject.
 _SUBJECT_CHARACTERS = 32
-# Of connections that calls come over.
-_MOST_FINGERPRINTS = 256
 _DER, _SPKI = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
 
 
@@ -180,10 +181,15 @@ def credentials_of(certificate: PeerCertificate, private_keys: bytes) -> TlsCred
     raise ValueError("none of the private keys belongs to the certificate")
 
 
-@functools.lru_cache(_MOST_FINGERPRINTS)
 def certificate_fingerprint(pem: bytes) -> bytes:
-    """SHA-256 of a PEM certificate's DER form; ValueError when it is none."""
-    return _loaded(pem).fingerprint(hashes.SHA256())
+    """SHA-256 of what stands in a PEM block of a certificate's kind; ValueError when there is none.
+
+    Made for every call, so that nothing else is read: whether it is a certificate was checked of those that are known.
+    """
+    block = _CERTIFICATE_BLOCK.fullmatch(pem)
+    if block is None:
+        raise ValueError("there is no certificate in PEM")
+    return hashlib.sha256(binascii.a2b_base64(block[1])).digest()
 
 
 def _loaded(pem: bytes) -> x509.Certificate:

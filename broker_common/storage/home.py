@@ -131,14 +131,21 @@ class Home:
 
     def read_key(self, reference: str, parse: Callable[[str], ValueT]) -> ValueT:
         """The key, or what several make together, that a reference leads to: `parse` never quotes it in its ValueError."""
+        return self._parse_key(reference, self.read(reference), parse)
+
+    def parse_keys(self, reference: str, data: bytes, parse: Callable[[str], ValueT]) -> list[ValueT]:
+        """The keys, a line each, in what a reference was found to lead to.
+
+        Raises:
+            InvalidRequestError: SECRET_MISSING.
+        """
+        return self._parse_key(reference, data, lambda text: [parse(line) for line in text.splitlines()])
+
+    def _parse_key(self, reference: str, data: bytes, parse: Callable[[str], ValueT]) -> ValueT:
         try:
-            return parse(self.read(reference).decode("ascii"))
+            return parse(data.decode("ascii"))
         except ValueError as error:
             raise self.no_key(reference) from error
-
-    def read_keys(self, reference: str, parse: Callable[[str], ValueT]) -> list[ValueT]:
-        """The keys that a reference leads to, a line each."""
-        return self.read_key(reference, lambda text: [parse(line) for line in text.splitlines()])
 
     def no_key(self, reference: str) -> InvalidRequestError:
         """The error for a reference that leads to no key of the kind expected."""

@@ -111,7 +111,7 @@ class Keyring:
         if before is not None and before[0] == data:
             known: list[KeyT] = before[1]
             return known
-        keys = self._home.read_keys(reference, parse)
+        keys = self._home.parse_keys(reference, data, parse)
         self._read[purpose] = data, keys
         return keys
 
@@ -255,10 +255,12 @@ class Keyring:
             kept = "".join(block for each in certificates for block in _private_block(each, before))
         elif purpose == SAMPLE:
             raws = {key.raw for key in wanted if isinstance(key, SealingKey)}
-            opening = self._home.read_keys(reference, OpeningKey.parse_text)
+            opening = self._home.parse_keys(reference, before, OpeningKey.parse_text)
             kept = "".join(f"{key.to_text()}\n" for key in opening if key.sealing_key.raw in raws)
         else:
-            signing = self._home.read_keys(reference, lambda text: SigningKey.parse_text(text, Purpose(purpose)))
+            signing = self._home.parse_keys(
+                reference, before, lambda text: SigningKey.parse_text(text, Purpose(purpose))
+            )
             kept = "".join(f"{key.to_text()}\n" for key in signing if key.verify_key in wanted)
         # A file that holds none of the home's keys is somebody's mistake, and may be the only copy of something.
         if kept and kept.encode("ascii") != before:

@@ -24,11 +24,14 @@ from broker_common.tlog.entries import Entry, Loaded, Relinked
 from broker_common.tlog.store_state import StoreState
 from broker_common.values import Randomness
 
-__all__ = ["Alongside", "LoadFolder", "StoreStateT", "WithEntry"]
+__all__ = ["Alongside", "LoadFolder", "Stamp", "StoreStateT", "WithEntry"]
 
 _ID_BYTES = 8
 _CHUNK_BYTES = 1 << 20
 StoreStateT = TypeVar("StoreStateT", bound=StoreState)
+
+Stamp: TypeAlias = tuple[int, int, int, int]
+"""Of a file: inode, size, and when content and entry were changed, in nanoseconds."""
 
 WithEntry: TypeAlias = Callable[[Transaction[StoreStateT], Entry], None]
 """Called in the transaction that logs a load, with its entry: what it writes stands and falls with it."""
@@ -196,6 +199,18 @@ class LoadFolder:
         salt = randomness(SALT_BYTES)
         return salt, commit_load(salt, self.content_hash(load)).hex()
 
+    def stamp(self, load: str) -> Stamp:
+        """What differs after a load's file was replaced or written to.
+
+        Raises:
+            InternalError: INTEGRITY, it is not there.
+        """
+        try:
+            found = self.file(load).stat()
+        except OSError as error:
+            raise _unreadable(load, error) from error
+        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
     def content_hash(self, load: str) -> bytes:
         """Of a load's file.
 
@@ -208,7 +223,9 @@ class LoadFolder:
                 while chunk := file.read(_CHUNK_BYTES):
                     digest.update(chunk)
         except OSError as error:
-            raise InternalError(
-                "INTEGRITY", problem=f"the store of load {load} cannot be read ({error.strerror})"
-            ) from error
+            raise _unreadable(load, error) from error
         return digest.digest()
+
+
+def _unreadable(load: str, error: OSError) -> InternalError:
+    return InternalError("INTEGRITY", problem=f"the store of load {load} cannot be read ({error.strerror})")

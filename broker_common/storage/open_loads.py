@@ -4,9 +4,10 @@ A load is written whole some seconds before the log names it. A node that looks 
 then, and is left to compare what it read with what the log committed to. A question that comes earlier waits for its own
 load alone: each is read under a lock of its own, so that those of other loads go on.
 
-Invariants: nobody is handed a load that the log did not commit to; what was hashed is what is read, since a load's file is
-never changed after it was written. Memory: the load in force, those that open questions need, and the next, as long as who
-wrote it is there to put it in force.
+Invariants: nobody is handed a load that the log did not commit to; a file that was replaced or written to between its hash
+and the end of its reading is refused, since what was read may not be what was hashed. Beyond that this module sees nothing:
+columns that a store leaves in its file, mapped, are as safe as the file is (SECURITY.md). Memory: the load in force, those
+that open questions need, and the next, as long as who wrote it is there to put it in force.
 """
 
 from __future__ import annotations
@@ -14,19 +15,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import structlog
 
-from broker_common.errors import InternalError, RefusedError
+from broker_common.errors import BrokerError, InternalError, RefusedError
 from broker_common.storage.journal import Journal
-from broker_common.storage.loads import LoadFolder, StoreStateT
+from broker_common.storage.loads import LoadFolder, Stamp, StoreStateT
 
 __all__ = ["OpenLoads"]
 
 _log = structlog.get_logger()
 StoreT = TypeVar("StoreT")
+# Of reading ahead. A lack of memory may pass, and questions that need no other load are still answered.
+_FAILURES = (InternalError, RefusedError, MemoryError)
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +38,8 @@ class _Place(Generic[StoreT]):
     """One load's."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    # Hash of the file as it was before it was read, and what was read.
+    # The file as it was before it was hashed, its hash then, and what was read afterwards.
+    stamp: Stamp | None = None
     content_hash: bytes = b""
     store: StoreT | None = None
     is_verified: bool = False
@@ -59,6 +64,8 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
         self._places: dict[str, _Place[StoreT]] = {}
         # Written loads whose writers were killed before they put them in force.
         self._abandoned: frozenset[str] = frozenset()
+        # Loads that could not be read ahead.
+        self._warned: set[str] = set()
         self._lock = threading.Lock()
 
     def store(self, load: str, commitments: Mapping[str, str]) -> StoreT:
@@ -71,7 +78,7 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
         place = self._place(load)
         with place.lock:
             if place.store is None:
-                place.content_hash = self._loads.content_hash(load)
+                self._hash(place, load)
             if not place.is_verified:
                 # SECURITY: before anything that stands in the file is used.
                 try:
@@ -85,22 +92,60 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
             return store
 
     def prepare(self) -> None:
-        """Read the load in force, and the next one if it has been written; let go of what nobody needs."""
-        with self._journal.reading() as state:
-            in_force, commitments = state.load, dict(state.commitments)
+        """Read the load in force, or say why that cannot be, before the first question comes.
+
+        Raises:
+            BrokerError: as `store`.
+        """
+        in_force, commitments = self._in_force()
         if in_force:
             self.store(in_force, commitments)
-        coming = self._coming(commitments)
-        for load in coming:
-            place = self._place(load)
-            with place.lock:
-                if place.store is None:
-                    place.content_hash = self._loads.content_hash(load)
-                self._read_hashed(place, load)
-        kept = {*self._needed(), *coming}
+
+    def look_ahead(self) -> None:
+        """Between questions: read the load in force and those that are coming, and let go of what nobody needs.
+
+        A failure is nobody's: it is said once, and whoever asks for that load is told.
+        """
+        try:
+            in_force, commitments = self._in_force()
+            coming = self._coming(commitments)
+            if in_force:
+                self._try(in_force, lambda: self.store(in_force, commitments))
+            for load in coming:
+                self._try(load, partial(self._read_coming, load))
+            kept = {*self._needed(), *coming}
+        except _FAILURES as error:
+            self._warn("", error)
+            return
         with self._lock:
             # Whoever is still using one holds it.
             self._places = {load: place for load, place in self._places.items() if load in kept}
+
+    def _in_force(self) -> tuple[str, dict[str, str]]:
+        """The load in force, and the log's commitments to all."""
+        with self._journal.reading() as state:
+            return state.load, dict(state.commitments)
+
+    def _try(self, load: str, read: Callable[[], object]) -> None:
+        # What failed is not tried every second: it may take all memory, or a long time, each time.
+        if load not in self._warned:
+            try:
+                read()
+            except _FAILURES as error:
+                self._warn(load, error)
+
+    def _warn(self, load: str, error: BrokerError | MemoryError) -> None:
+        if load not in self._warned:
+            self._warned.add(load)
+            problem = error.text if isinstance(error, BrokerError) else "there is not enough memory"
+            _log.warning("a load cannot be read ahead of questions", load=load, problem=problem)
+
+    def _read_coming(self, load: str) -> None:
+        place = self._place(load)
+        with place.lock:
+            if place.store is None:
+                self._hash(place, load)
+            self._read_hashed(place, load)
 
     def _coming(self, commitments: Collection[str]) -> list[str]:
         """Loads that are written and may yet be put in force."""
@@ -112,19 +157,19 @@ class OpenLoads(Generic[StoreStateT, StoreT]):
                 self._abandoned |= {load for load in coming if load not in state.commitments}
         return [load for load in coming if load not in self._abandoned]
 
-    def try_to_prepare(self) -> None:
-        """`prepare` between questions, where a failure is nobody's: whoever asks for that load is told."""
-        try:
-            self.prepare()
-        except (InternalError, RefusedError) as error:
-            _log.warning("a load cannot be read ahead of questions", problem=error.text)
-
     def _place(self, load: str) -> _Place[StoreT]:
         with self._lock:
             return self._places.setdefault(load, _Place())
 
+    def _hash(self, place: _Place[StoreT], load: str) -> None:
+        place.stamp = self._loads.stamp(load)
+        place.content_hash = self._loads.content_hash(load)
+
     def _read_hashed(self, place: _Place[StoreT], load: str) -> StoreT:
-        # After it was hashed: what is changed between the two must not be taken for what was hashed.
         if place.store is None:
-            place.store = self._read(self._loads.file(load), load)
+            store = self._read(self._loads.file(load), load)
+            # SECURITY: what is changed between the two must not be taken for what was hashed.
+            if self._loads.stamp(load) != place.stamp:
+                raise InternalError("INTEGRITY", problem=f"the store of load {load} was changed while it was read")
+            place.store = store
         return place.store

@@ -126,7 +126,7 @@ _KEY_LINES: Mapping[bytes, tuple[Callable[[str], Any], Callable[[Any], str]]] = 
 def _parse_keys(data: bytes) -> list[str]:
     parse, write = _KEY_LINES.get(data[:1], _KEY_LINES[b"s"])
     (_HOME.path / "several.key").write_bytes(data[1:])
-    return [write(key) for key in _HOME.read_keys("file:several.key", parse)]
+    return [write(key) for key in _HOME.parse_keys("file:several.key", _HOME.read("file:several.key"), parse)]
 
 
 def _check_keys(written: list[str], data: bytes) -> None:
@@ -276,7 +276,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "several_keys": Target(
         parse=_parse_keys,
         check=_check_keys,
-        covers=(Home.read_keys, SigningKey.parse_text, OpeningKey.parse_text),
+        covers=(Home.parse_keys, SigningKey.parse_text, OpeningKey.parse_text),
         seeds=_keys_seeds,
         codes=frozenset({"SECRET_MISSING"}),
         words=(b"ed25519-private log ", b"secret sampling ", b"\n", b"\r\n", b"\x0c", b"\x1e", b" ", b"="),

@@ -583,7 +583,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "bare_certificate": Target(
         parse=_parse_bare_certificate,
         covers=(certificate_fingerprint, certificate_expiry_ms),
-        seeds=lambda: {"pem": _PEM, "two": 2 * _PEM, "bad half": _PEM[:300]},
+        seeds=lambda: {"pem": _PEM, "bad two": 2 * _PEM, "bad half": _PEM[:300]},
         errors=(ValueError,),
     ),
     "caller": Target(

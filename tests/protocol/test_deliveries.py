@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 import pytest
@@ -29,6 +30,7 @@ from broker_common.values import Clock
 from census_node import delivery
 from census_node.config import LimitConfig
 from census_node.delivery import Courier
+from census_node.node import CensusNode
 from census_node.service import CensusService
 
 Deliver = Callable[[inbox_service_pb2.DeliverRequest], Awaitable[inbox_service_pb2.DeliverResponse]]
@@ -316,6 +318,23 @@ async def test_inbox_that_appears_is_found_and_one_that_disappears_is_left_alone
         places.register(RESEARCHER, take)
         await until(lambda: query_of(second) in places.pushes_to(RESEARCHER))
         await until(lambda: not world.census.undelivered([RESEARCHER]))
+
+
+async def test_looking_for_what_waits_keeps_nobody_waiting(
+    world: World, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many answers nobody fetches: they are gone through beside the loop, which serves everybody."""
+    looked: list[int] = []
+    undelivered = CensusNode.undelivered
+
+    def noting(node: CensusNode, researchers: Collection[str]) -> dict[str, list[str]]:
+        looked.append(threading.get_ident())
+        return undelivered(node, researchers)
+
+    monkeypatch.setattr(CensusNode, "undelivered", noting)
+    async with carrying(world, places):
+        await until(lambda: len(looked) > 0)
+    assert threading.get_ident() not in looked
 
 
 async def test_inbox_that_disappears_between_two_pushes_gets_no_second_one(

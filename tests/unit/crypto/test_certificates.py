@@ -132,6 +132,17 @@ def test_a_fingerprint_names_one_certificate() -> None:
     assert certificate_fingerprint(again) != expected
 
 
+def test_no_certificate_is_read_to_know_who_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even among more peers than are worth remembering: each call would pay for it."""
+
+    def read(pem: bytes) -> x509.Certificate:
+        raise AssertionError(pem)
+
+    monkeypatch.setattr(x509, "load_pem_x509_certificate", read)
+    again = CREDENTIALS.certificate.replace(b"\n", b"\r\n") + b"\n"
+    assert certificate_fingerprint(again) == certificate_fingerprint(CREDENTIALS.certificate)
+
+
 @pytest.mark.parametrize("file", [b"", b"not a certificate", CREDENTIALS.private_key, CREDENTIALS.certificate[:-40]])
 def test_what_is_no_certificate_has_no_fingerprint(file: bytes) -> None:
     """A connection that shows nothing is nobody's."""

@@ -183,8 +183,11 @@ def test_a_giant_file_is_not_read_whole(home: Home) -> None:
 def test_keys_are_read_a_line_each(home: Home) -> None:
     """In the order of the file; where one key is meant, two are none: nobody could say which."""
     (home.path / "log.key").write_text(f"{KEY.to_text()}\n{OTHER.to_text()}\n")
-    assert home.read_keys("file:log.key", parse) == [KEY, OTHER]
-    assert [key.key_id for key in home.read_keys("file:log.key", parse)] == [KEY.key_id, OTHER.key_id]
+    assert home.parse_keys("file:log.key", home.read("file:log.key"), parse) == [KEY, OTHER]
+    assert [key.key_id for key in home.parse_keys("file:log.key", home.read("file:log.key"), parse)] == [
+        KEY.key_id,
+        OTHER.key_id,
+    ]
     with pytest.raises(InvalidRequestError) as caught:
         home.read_key("file:log.key", parse)
     assert caught.value.code == "SECRET_MISSING"
@@ -195,7 +198,7 @@ def test_one_bad_line_spoils_the_file(home: Home) -> None:
     for line in ("", "rubbish", KEY.verify_key.to_text(), SigningKey(Purpose.TICKET, bytes(32)).to_text()):
         (home.path / "log.key").write_text(f"{KEY.to_text()}\n{line}\n{OTHER.to_text()}\n")
         with pytest.raises(InvalidRequestError) as caught:
-            home.read_keys("file:log.key", parse)
+            home.parse_keys("file:log.key", home.read("file:log.key"), parse)
         assert caught.value.code == "SECRET_MISSING"
         assert not line or line not in f"{caught.value} {caught.value.details} {caught.value.__cause__}"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 from fakes.clock import FakeClock
 from fakes.logs import HEALTH, SIGNER, chain_of, root
 from fakes.randomness import SeededRandomness
+from structlog.testing import capture_logs
 
-from broker_common.errors import InternalError
+from broker_common.errors import InternalError, RefusedError
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.open_loads import OpenLoads
@@ -35,11 +37,15 @@ class Node:
             tables=LoadFolder.create_tables,
         )
         self.read: list[str] = []
+        # What reading a load ends with.
+        self.failing: dict[str, Exception] = {}
         self.open = OpenLoads(self.journal, self.loads, read=self.read_file, needed=lambda: {self.journal.state.load})
 
     def read_file(self, path: Path, load: str) -> bytes:
         """Notes that it did."""
         self.read.append(load)
+        if load in self.failing:
+            raise self.failing[load]
         return path.read_bytes()
 
     @contextmanager
@@ -75,14 +81,14 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 def test_next_load_is_read_before_it_is_in_force(node: Node) -> None:
     """The first question under it finds it in memory; the one before it is let go."""
-    node.open.prepare()
+    node.open.look_ahead()
     first = node.journal.state.load
     with node.writing("second") as following:
-        node.open.prepare()
+        node.open.look_ahead()
         assert node.read == [first, following]
         node.put(following)
     assert node.store(following) == b"second"
-    node.open.prepare()
+    node.open.look_ahead()
     assert node.read == [first, following]
     assert node.store(first) == b"first"
     assert node.read == [first, following, first], "it was let go"
@@ -92,7 +98,7 @@ def test_load_that_was_read_ahead_and_is_not_the_committed_one_is_refused(node: 
     """What a question is answered from is what the log committed to, however early it was read; put right it is read again."""
     with node.writing("second") as following:
         node.loads.file(following).write_bytes(b"forged")
-        node.open.prepare()
+        node.open.look_ahead()
         node.loads.file(following).write_bytes(b"second")
         node.put(following)
     with pytest.raises(InternalError) as caught:
@@ -104,7 +110,7 @@ def test_load_that_was_read_ahead_and_is_not_the_committed_one_is_refused(node: 
 def test_load_that_the_log_does_not_name_is_handed_to_nobody(node: Node) -> None:
     """It may never be put in force."""
     with node.writing("second") as following:
-        node.open.prepare()
+        node.open.look_ahead()
         with pytest.raises(InternalError):
             node.store(following)
 
@@ -113,15 +119,15 @@ def test_memory_of_a_load_whose_writer_was_killed_is_let_go(node: Node) -> None:
     """It will never be put in force, and is not read again; its file goes with the next load, which is read as ever."""
     first = node.journal.state.load
     with node.writing("killed") as killed:
-        node.open.prepare()
+        node.open.look_ahead()
         assert set(node.open._places) == {first, killed}
     for _ in range(2):
-        node.open.prepare()
+        node.open.look_ahead()
         assert set(node.open._places) == {first}
     with node.writing("second") as following:
-        node.open.prepare()
+        node.open.look_ahead()
         node.put(following)
-    node.open.prepare()
+    node.open.look_ahead()
     assert node.read == [first, killed, following]
 
 
@@ -129,7 +135,7 @@ def test_load_that_was_put_in_force_as_its_writer_went_is_not_taken_for_abandone
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log is looked at once more after the lock was found free."""
-    node.open.prepare()
+    node.open.look_ahead()
     following = node.write("second")
     is_loading = LoadFolder.is_loading
 
@@ -138,7 +144,7 @@ def test_load_that_was_put_in_force_as_its_writer_went_is_not_taken_for_abandone
         return is_loading(loads)
 
     monkeypatch.setattr(LoadFolder, "is_loading", gone)
-    node.open.prepare()
+    node.open.look_ahead()
     assert node.read[-1] == following
 
 
@@ -158,7 +164,7 @@ def test_asking_whether_somebody_loads_keeps_nobody_from_it(node: Node) -> None:
 def test_damage_found_ahead_of_questions_is_told_to_those_who_ask(node: Node) -> None:
     """Looking ahead stops nobody."""
     node.loads.file(node.journal.state.load).write_bytes(b"damaged")
-    node.open.try_to_prepare()
+    node.open.look_ahead()
     with pytest.raises(InternalError):
         node.store(node.journal.state.load)
 
@@ -175,7 +181,7 @@ def test_reading_one_load_keeps_nobody_from_another(node: Node, monkeypatch: pyt
         return load.encode()
 
     monkeypatch.setattr(LoadFolder, "content_hash", lambda _, load: slowly(load))
-    ahead = threading.Thread(target=node.open.try_to_prepare)
+    ahead = threading.Thread(target=node.open.look_ahead)
     with node.writing("second"):
         ahead.start()
         try:
@@ -197,3 +203,103 @@ def test_damaged_load_is_named_before_anything_of_it_is_read(node: Node) -> None
     with pytest.raises(InternalError, match=load):
         node.store(load)
     assert node.read == []
+
+
+def test_start_reads_the_load_in_force_and_no_other(node: Node) -> None:
+    """What somebody left in the folder keeps no node from starting, and what is being loaded just then does not either."""
+    first, left = node.journal.state.load, node.write("left")
+    with node.writing("second") as following:
+        node.failing = dict.fromkeys((left, following), InternalError("INTEGRITY", problem="damaged"))
+        node.open.prepare()
+    assert node.read == [first]
+    assert set(node.open._places) == {first}
+
+
+def test_start_fails_if_the_load_in_force_cannot_be_read(node: Node) -> None:
+    """The operator is told then, and not by the first question."""
+    node.failing[node.journal.state.load] = InternalError("INTEGRITY", problem="damaged")
+    with pytest.raises(InternalError, match="damaged"):
+        node.open.prepare()
+
+
+def test_leftover_without_a_writer_is_never_read(node: Node) -> None:
+    """It would be in memory for nothing."""
+    node.write("left")
+    node.open.look_ahead()
+    assert node.read == [node.journal.state.load]
+
+
+FAILURES = [
+    InternalError("INTEGRITY", problem="damaged"),
+    RefusedError("NOTHING_LOADED", what="it", role="census"),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
+def test_load_that_cannot_be_read_ahead_is_said_once_and_stops_nobody(node: Node, failure: Exception) -> None:
+    """Nor is it tried every second; whoever asks for it once it is in force has it read again."""
+    first = node.journal.state.load
+    with node.writing("second") as following, capture_logs() as said:
+        node.failing[following] = failure
+        for _ in range(3):
+            node.open.look_ahead()
+        assert node.read == [first, following]
+        assert [(line["log_level"], line["load"]) for line in said] == [("warning", following)]
+        assert node.store(first) == b"first"
+        node.put(following)
+    node.failing.clear()
+    assert node.store(following) == b"second"
+
+
+def test_file_that_is_changed_between_hash_and_reading_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place, with the same length and its old time set back, or by another file: what was hashed is what is read."""
+    load = node.journal.state.load
+    file = node.loads.file(load)
+    content_hash = LoadFolder.content_hash
+
+    def change_in_place() -> None:
+        before = file.stat()
+        file.write_bytes(b"fOrst")
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    def replace() -> None:
+        other = file.with_name("other")
+        other.write_bytes(b"fOrst")
+        other.replace(file)
+
+    for change in (change_in_place, replace):
+        file.write_bytes(b"first")
+
+        def hashed(loads: LoadFolder, load: str, change: Callable[[], None] = change) -> bytes:
+            found = content_hash(loads, load)
+            change()
+            return found
+
+        with monkeypatch.context() as patched:
+            patched.setattr(LoadFolder, "content_hash", hashed)
+            with pytest.raises(InternalError, match="changed while it was read") as caught:
+                node.store(load)
+            assert caught.value.code == "INTEGRITY"
+    file.write_bytes(b"first")
+    assert node.store(load) == b"first"
+
+
+def test_file_that_is_changed_while_it_is_read_ahead_is_read_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read ahead is not kept for the question, which hashes and reads what is there by then."""
+    content_hash = LoadFolder.content_hash
+    with node.writing("second") as following:
+        file = node.loads.file(following)
+
+        def hashed(loads: LoadFolder, load: str) -> bytes:
+            found = content_hash(loads, load)
+            if load == following:
+                file.write_bytes(b"sEcond")
+            return found
+
+        with monkeypatch.context() as patched:
+            patched.setattr(LoadFolder, "content_hash", hashed)
+            node.open.look_ahead()
+        file.write_bytes(b"second")
+        node.put(following)
+    assert node.store(following) == b"second"
