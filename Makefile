@@ -5,7 +5,7 @@ PACKAGES := broker_common census_node deploy health_node researcher_node
 PROTOS := $(wildcard protos/tripartite/v1/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast fuzz bench bench-growth bench-report bench-audit bench-ledgers workload load check format lint types imports protos protos-check docs docs-check lock clean
+.PHONY: help setup demo test test-fast fuzz bench bench-growth bench-report bench-audit bench-ledgers bench-load workload check format lint types imports protos protos-check docs docs-check lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -60,11 +60,11 @@ bench-ledgers: setup ## the ledgers of 15 million people: memory, and time as a 
 workload: setup ## answers under both accountings for streams of studies, and what per-person drops do to them
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.workload
 
-load load-tiny: SECONDS := $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),120)
+# What was asked for on the command line or in the environment, or else a default of the target's own.
+given = $(if $(filter command environment,$(firstword $(origin $(1)))),$($(1)),$(2))
 RESEARCHERS ?= 32
-PEOPLE ?= 1000000
-load: setup ## RESEARCHERS=32 at once for SECONDS=120 on PEOPLE=1000000: answers a second, fairness, memory, then a replay
-	PYTHONPATH=tests $(BIN)/python -m benchmarks.load --researchers $(RESEARCHERS) --seconds $(SECONDS) --people $(PEOPLE)
+bench-load: setup ## RESEARCHERS=32 at once, for SECONDS=120 on PEOPLE=1000000: answers a second, fairness, memory, then a replay
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.load --researchers $(RESEARCHERS) --seconds $(call given,SECONDS,120) --people $(call given,PEOPLE,1000000)
 
 check: setup format-check lint types imports protos-check docs-check test ## the sole merge gate
 

@@ -1,4 +1,4 @@
-"""Many researchers at once: `make load`, or `python -m benchmarks.load --researchers 32 --seconds 120 --people 1000000`.
+"""Many researchers at once: `make bench-load`, or `python -m benchmarks.load --researchers 32 --seconds 120 --people 1000000`.
 
 A deployment of its own (`init`, `up`), with as many registered researchers as are wanted, each with a home and keys. Each asks
 one question after the other, of mixed sizes, until the time is over; the first one is greedy, keeps many in line, and has a
