@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from fakes.loopback import running, until
 from fakes.loopback import serving as serving_inbox
 from fakes.world import FRENCH, verify_stored_log
 from grpc.aio import ServicerContext
+from structlog.testing import capture_logs
 from tripartite.v1 import card_service_pb2, card_service_pb2_grpc, inbox_service_pb2, inbox_service_pb2_grpc
 
 from broker_common.crypto.cards import TLS, SignedCard, VerifiedCard, sign_card, verify_card
@@ -43,9 +45,11 @@ from broker_common.storage.registration import read_card
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Registered
 from broker_common.tlog.health_state import HealthState
+from census_node import opening as census_opening
 from census_node.opening import CensusHome
 from deploy.local import Plan, lay_out
 from health_node import census_link
+from health_node import opening as health_opening
 from health_node.opening import HealthHome
 from health_node.service import HealthService
 from researcher_node.asking import Precision, Session, Wanted
@@ -114,6 +118,24 @@ async def test_key_that_was_stolen_is_replaced_without_a_question_lost(
         words = ("keys", "rotate", "--home", deployment / role, "--in", "0s", "--honour", "0s", purpose)
         assert (await asyncio.to_thread(run_here, *words)).code == 0
         assert await ask(researcher, 30) == price_units(30)
+
+
+async def test_damaged_load_that_is_not_in_force_keeps_no_node_from_starting_or_serving(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever loads was killed before, or is about to put it in force: the nodes answer from the load that is in force."""
+    census, health = CensusHome(deployment / "census"), HealthHome(deployment / "health")
+    researcher = ResearcherHome(deployment / "researcher")
+    for opening in (census_opening, health_opening):
+        monkeypatch.setattr(opening, "_READ_AHEAD_SECONDS", 0.01)
+    with contextlib.ExitStack() as loading, capture_logs() as said:
+        left = [(loads, loading.enter_context(loads.loading(os.urandom))) for loads in (census.loads, health.loads)]
+        for loads, load in left:
+            loads.file(load).write_bytes(b"damaged")
+        async with serving(census.serve, health.serve, researcher.serve):
+            await until(lambda: {load for _, load in left} <= {line.get("load") for line in said})
+            assert await ask(researcher, 30) == price_units(30)
+    assert sorted(line["load"] for line in said if "load" in line) == sorted(load for _, load in left)
 
 
 async def test_homes_serve_a_question_to_its_answer_and_shut_at_the_cap(deployment: Path) -> None:
