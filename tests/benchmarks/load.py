@@ -22,7 +22,6 @@ import json
 import multiprocessing
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -32,6 +31,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.results import FOLDER, put, say
 from fakes.deployment import FRENCH, Deployment, Up, make, node_pids, run
 from fakes.homes import address_of
 
@@ -335,11 +335,6 @@ def measure(directory: Path, plan: Plan) -> Load:
     return load
 
 
-def say(text: str) -> None:
-    """Print."""
-    sys.stdout.write(text + "\n")
-
-
 def show(report: dict[str, Any]) -> None:
     """For a reader."""
     say(
@@ -374,6 +369,7 @@ def main() -> None:
     plan = Plan(asked.people, asked.researchers, asked.seconds, asked.tick_ms, asked.greedy, asked.tiny)
     with tempfile.TemporaryDirectory(prefix="tripartite-load-") as folder:
         report = measure(Path(folder) / "deployment", plan).report(plan)
+    put(FOLDER, "load", "tiny" if asked.tiny else "mixed", report)
     if asked.json:
         say(json.dumps(report))
     else:

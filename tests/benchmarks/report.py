@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import end_to_end, growth, rivals, timeline
-from benchmarks.results import FOLDER, load, progress
+from benchmarks.results import FOLDER, heading, load, progress
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -75,6 +75,14 @@ census agency joins and returns the exact count. *openmined-psi*: cardinality al
 process*: a DuckDB join of both agencies' data, and Laplace noise on the count.
 """
 
+_LOAD: Final = """## Many researchers at once
+
+Researchers ask one question after the other, one greedy researcher many at once, at tick 0: tiny samples, a tenth of the people, and
+everybody. Times are those of whoever asked, waiting in line included; *fairness* is the answers of the researcher who got fewest over
+those of the one who got most, the greedy one left out. Researchers and nodes share the machine's cores. Afterwards both logs
+and all receipts are audited. `make bench-load`; ten thousand tiny questions: `python -m benchmarks.load --tiny 10000`.
+"""
+
 _GROWTH: Final = """## How cost grows
 
 One thing grows and everything else stays. Populations are asked for a sample near 10,000; samples and terms are of the
@@ -98,8 +106,9 @@ def written(results: Path, root: Path) -> None:
     """Write the page and its pictures under `root`."""
     pictures = root / _PICTURES
     pictures.mkdir(parents=True, exist_ok=True)
-    whole, others, grown, traced = (load(results, name) for name in ("end_to_end", "rivals", growth.NAME, "timeline"))
-    measured = next((result for result in (whole, others, grown, traced) if result is not None), None)
+    names = ("end_to_end", "rivals", "load", growth.NAME, "timeline")
+    whole, others, under_load, grown, traced = (load(results, name) for name in names)
+    measured = next((result for result in (whole, others, under_load, grown, traced) if result is not None), None)
     if measured is None:
         raise SystemExit(f"nothing was measured: {results} holds no results")
     parts = [_HEAD.format_map(measured["machine"])]
@@ -107,6 +116,8 @@ def written(results: Path, root: Path) -> None:
     parts.append(
         "\n".join([_RIVALS, *([_MISSING] if others is None else [_when(others), *rivals.table(others, whole)])])
     )
+    if under_load is not None:
+        parts.append("\n".join([_LOAD, _when(under_load), *_load(under_load)]))
     parts.append("\n".join([_GROWTH, *([_MISSING] if grown is None else [_when(grown), *_growth(grown, pictures)])]))
     if traced is not None:
         timeline.draw(traced, pictures / "timeline.png")
@@ -129,6 +140,29 @@ def _end_to_end(whole: dict[str, Any]) -> str:
 def _when(result: dict[str, Any]) -> str:
     """Parts may be measured on different days."""
     return f"Measured on {result['machine']['measured']}.\n"
+
+
+def _load(under_load: dict[str, Any]) -> list[str]:
+    lines = heading(
+        "people, researchers", "answers", "a second", "sample", "p50", "p99", "p50 of the first fifth", "of the last"
+    )
+    after: list[str] = []
+    for report in (under_load[run] for run in ("mixed", "tiny") if run in under_load):
+        name = f"{report['people']:,}, {report['researchers']}"
+        for size, took in report["milliseconds"].items():
+            each = [took["answers"], report["answers_per_second"], size]
+            times = [f"{took[key]} ms" for key in ("p50", "p99", "p50_first", "p50_last")]
+            lines.append(f"| {name} | {' | '.join(map(str, [*each, *times]))} |")
+        memory = "; ".join(
+            f"{role} node {seen['start']} MiB at the start, {seen['most']} at most, {seen['end']} at the end"
+            for role, seen in report["memory_mib"].items()
+        )
+        verdict = "verified" if report["replay"]["verified"] else "NOT VERIFIED"
+        after.append(
+            f"- {name}: {report['answers']} answers in {report['seconds']:.0f} s, fairness {report['fairness']}, refused "
+            f"{sum(report['refused'].values())}, told to come back {report['asked_again_when_busy']}; {memory}; replay {verdict}."
+        )
+    return [*lines, "", *after, ""]
 
 
 def _growth(grown: dict[str, Any], pictures: Path) -> list[str]:
