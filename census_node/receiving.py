@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,8 @@ class _Stage(Generic[PieceT]):
     """One after the other, in batches of what has come meanwhile."""
 
     def __init__(self, work: Callable[[Sequence[PieceT]], Awaitable[None]]) -> None:
+        # Set with what went wrong first.
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._work = work
         self._waiting: list[PieceT] = []
         self._working: asyncio.Task[None] | None = None
@@ -72,7 +74,14 @@ class _Stage(Generic[PieceT]):
     async def _work_off(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting, []
-            await self._work(batch)
+            try:
+                await self._work(batch)
+            except Exception as error:
+                if not self.failed.done():
+                    self.failed.set_exception(error)
+                    # Marks it as seen: whoever waits for the stage has it as well.
+                    self.failed.exception()
+                raise
 
 
 class Reception:
@@ -93,6 +102,23 @@ class Reception:
         Raises:
             InvalidRequestError, RefusedError: the first check that fails. Nothing was charged.
         """
+        reading = asyncio.create_task(self._read(requests, hold))
+        try:
+            # A sender may wait for what is said of a frame before the next one.
+            first: set[asyncio.Future[Any]] = {reading, self._opened.failed}
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            if self._opened.failed.done():
+                self._opened.failed.result()
+            return await reading
+        finally:
+            reading.cancel()
+            await asyncio.wait({reading})
+            if not reading.cancelled():
+                reading.exception()
+
+    async def _read(
+        self, requests: AsyncIterator[census_service_pb2.CountRequest], hold: Callable[[int], None]
+    ) -> AdmittedSample:
         async for request in requests:
             match request.WhichOneof("part"):
                 case "frame":

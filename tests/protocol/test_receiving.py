@@ -82,3 +82,21 @@ async def test_a_sample_is_refused_before_it_is_linked(tmp_path: Any, blocked: t
     blocked.set()
     await reception.stop()
     world.close()
+
+
+async def test_a_bad_frame_is_refused_although_nothing_comes_after_it(tmp_path: Any) -> None:
+    """A sender who waits for what is said of a frame hears it at once, not at the deadline."""
+    world = World(tmp_path, people=400)
+    sent = world.messages(world.sample(world.order(), make_pseudonyms(PEOPLE)))
+    sent[1].frame.ciphertext = bytes(len(sent[1].frame.ciphertext))
+
+    async def first_frame_and_silence() -> AsyncIterator[census_service_pb2.CountRequest]:
+        yield sent[1]
+        await asyncio.Event().wait()
+
+    reception = reception_of(world, sent)
+    async with asyncio.timeout(15):
+        with pytest.raises(InvalidRequestError, match="SEALED_WRONGLY"):
+            await reception.admitted(first_frame_and_silence(), lambda _: None)
+    await reception.stop()
+    world.close()
