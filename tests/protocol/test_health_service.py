@@ -854,7 +854,8 @@ async def test_start_takes_up_no_more_at_once_than_there_are_places(parties: Par
         await service.drain()
     assert crowd.most == 2
     assert not world.verify_health_log().open_tickets
-    assert [charge.ticket for charge in world.charges()][-1] == new.hash.hex()
+    # Two places: it may have been in hand together with the last of the others.
+    assert new.hash.hex() in [charge.ticket for charge in world.charges()][-2:]
     assert {charge.ticket for charge in world.charges()} == {order.hash.hex() for order in [*orders, new]}
 
 
