@@ -20,7 +20,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.privacy.report import Charges
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.channel import Peer
-from broker_common.rpc.server import NodeServer, StopSignal, log_stages, together
+from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.cosigned import CosignedNotes
@@ -244,11 +244,6 @@ class CensusHome(AgencyHome[CensusState]):
         log_service = LogService(node, witnessing, known, self.config.limits, stop)
         await asyncio.to_thread(node.read_registry)
 
-        async def read_ahead() -> None:
-            while True:
-                await asyncio.sleep(_READ_AHEAD_SECONDS)
-                await asyncio.to_thread(node.registries.look_ahead)
-
         recovered: list[str] = []
 
         def tls() -> TlsCredentials:
@@ -275,7 +270,7 @@ class CensusHome(AgencyHome[CensusState]):
 
         async def while_serving() -> None:
             service.release_recovered(recovered)
-            await together(courier.run(), read_ahead())
+            await together(courier.run(), every(_READ_AHEAD_SECONDS, node.registries.look_ahead))
 
         server = NodeServer(
             address=self.config.address,

@@ -15,7 +15,7 @@ from broker_common.crypto.cards import SAMPLING
 from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.rpc.cards import CardService
-from broker_common.rpc.server import NodeServer, StopSignal, log_stages, together
+from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import SteadyClock
 from broker_common.storage.cosigned import CosignedNotes
@@ -132,11 +132,6 @@ class HealthHome(AgencyHome[HealthState]):
         # Or the first question would wait for it; a damaged store is said here as well.
         await asyncio.to_thread(node.stores.prepare)
 
-        async def read_ahead() -> None:
-            while True:
-                await asyncio.sleep(_READ_AHEAD_SECONDS)
-                await asyncio.to_thread(node.stores.look_ahead)
-
         service = HealthService(
             node,
             census=link,
@@ -166,7 +161,8 @@ class HealthHome(AgencyHome[HealthState]):
             # First, or what goes on again would be sealed to a key that was replaced while this node was down.
             await link.exchange_cards()
             # Together: what is taken up waits for places, and places for what is cosigned.
-            await together(service.recover(), witness.run(), link.keep_cards_current(), read_ahead())
+            reading_ahead = every(_READ_AHEAD_SECONDS, node.stores.look_ahead)
+            await together(service.recover(), witness.run(), link.keep_cards_current(), reading_ahead)
 
         server = NodeServer(
             address=self.config.address,

@@ -39,6 +39,7 @@ __all__ = [
     "Handshakes",
     "NodeServer",
     "StopSignal",
+    "every",
     "log_stages",
     "log_unforeseen",
     "most_connections",
@@ -284,6 +285,18 @@ async def together(*work: Coroutine[Any, Any, None]) -> None:
                 group.create_task(each)
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from errors
+
+
+async def every(seconds: float, work: Callable[[], None]) -> None:
+    """Do the work in a thread, again and again. Ends when cancelled, and not before what it was at is done."""
+    while True:
+        await asyncio.sleep(seconds)
+        doing = asyncio.ensure_future(asyncio.to_thread(work))
+        try:
+            await asyncio.shield(doing)
+        finally:
+            # It uses what is closed next.
+            await asyncio.wait({doing})
 
 
 def log_unforeseen(error: BaseException, **where: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,7 +12,7 @@ from fakes.world import CENSUS, HEALTH
 
 from broker_common.crypto.certificates import PeerCertificate, TlsCredentials, make_certificate
 from broker_common.errors import BrokerError, InternalError, RefusedError
-from broker_common.rpc.server import Handshakes, NodeServer, StopSignal
+from broker_common.rpc.server import Handshakes, NodeServer, StopSignal, every
 from broker_common.storage.clock import system_clock
 
 
@@ -47,6 +49,26 @@ async def test_work_that_fails_while_it_is_stopped_does_not_hide_why() -> None:
 
     with pytest.raises(InternalError, match="STORE_FAILED"):
         await server("127.0.0.1:0").run(lambda _: None, stop=stop, on_ready=lambda _: None, while_serving=work)
+
+
+async def test_what_is_done_again_and_again_is_not_left_half_way() -> None:
+    """Stopped in the middle: whoever stopped it goes on, and closes what it uses, only when that piece is done."""
+    begun, go_on, done = threading.Event(), threading.Event(), []
+
+    def work() -> None:
+        begun.set()
+        assert go_on.wait(60)
+        done.append(True)
+
+    doing = asyncio.create_task(every(0, work))
+    assert await asyncio.to_thread(begun.wait, 60)
+    doing.cancel()
+    await asyncio.wait({doing}, timeout=0.1)
+    assert not doing.done()
+    go_on.set()
+    with contextlib.suppress(asyncio.CancelledError):
+        await doing
+    assert done == [True]
 
 
 async def test_address_that_cannot_be_listened_on_is_logged_with_its_cause(capsys: pytest.CaptureFixture[str]) -> None:
