@@ -2,8 +2,9 @@
 
     newest snapshot -> the steps after it -> what other processes add
 
-In memory stands what the rows say, never more: a decision is applied after its row is durable. Whoever charges holds the
-lock from the decision to the end of the transaction, and takes it before the journal's.
+In memory stands what the rows say, never more: a decision is applied after its row is durable, and before anybody decides
+again; in between it is owed, so that an answer need not wait for it. Whoever charges holds the lock from the decision to the
+end of the transaction, and takes it before the journal's.
 
 Compaction, off the path of queries: the ledgers as they stand go into a file, a step names it, and with that step whatever
 has been kept long enough is erased from the rows; the files go after the commit. A crash in between leaves files that no
@@ -77,6 +78,8 @@ class LedgerBook:
         self._charges = 0
         self._people = 0
         self._version = 0
+        # A charge that is durable, and that the ledgers do not hold yet.
+        self._owed: _Owed | None = None
         # Whether the journal's write-ahead log may hold what rows have lost.
         self._is_log_stale = True
 
@@ -84,9 +87,15 @@ class LedgerBook:
 
     @contextmanager
     def charging(self) -> Iterator[None]:
-        """Nobody else charges meanwhile. Taken before the journal's lock."""
+        """Nobody else charges meanwhile, and nothing is owed. Taken before the journal's lock."""
         with self._lock:
+            self._settle()
             yield
+
+    def settle(self) -> None:
+        """Apply what is owed, or leave it to whoever charges next."""
+        with self.charging():
+            pass
 
     def current(self, db: Database, state: CensusState) -> Ledgers:
         """The ledgers with every step that is durable. Inside a transaction or reading, while `charging`.
@@ -124,13 +133,21 @@ class LedgerBook:
             raise RefusedError("PSEUDONYMS_EXHAUSTED", limit=self._most_pseudonyms)
 
     def charged(self, sample: Linked, decision: Decision, step: Step, place: int) -> None:
-        """Apply a decision whose step, now durable, stands at `place`."""
+        """A decision is to be applied: its step, now durable, stands at `place`. While `charging`."""
+        # First: whoever is deciding at this moment may see some of it.
+        self._version += 1
+        self._owed = _Owed(sample, decision, step, self._place, place)
+
+    def _settle(self) -> None:
+        owed, self._owed = self._owed, None
+        if owed is None or owed.after != self._place:
+            # Begun from the rows meanwhile, which hold it.
+            return
         # Whatever stops us in between: half a charge in memory is none, and the next one begins from the rows.
         self._place = 0
-        # First: whoever is deciding at this moment sees some of it.
-        self._version += 1
-        self._ledgers.apply(sample, decision, price=step.price, organisation=step.organisation, digest=step.digest)
-        self._place = place
+        sample, step = owed.sample, owed.step
+        self._ledgers.apply(sample, owed.decision, price=step.price, organisation=step.organisation, digest=step.digest)
+        self._place = owed.place
         self._charges, self._people = self._charges + 1, self._people + len(sample.pseudonyms)
 
     def charges(self) -> Charges | None:
@@ -163,7 +180,7 @@ class LedgerBook:
             InternalError: INTEGRITY, rows, files and log do not tell one story; SAMPLE_LOST.
         """
         # A transaction, because another process may be writing a file that it is about to name.
-        with self._lock, self._journal.transaction() as transaction:
+        with self.charging(), self._journal.transaction() as transaction:
             steps, state = LedgerSteps(transaction.db), transaction.state
             _verify_history(steps, state)
             self._snapshots.sweep(steps.files())
@@ -263,7 +280,7 @@ class LedgerBook:
         SECURITY: locks are held for rows alone, never for the length of a file: everybody else would wait for it.
         """
         with self._compacting:
-            with self._lock:
+            with self.charging():
                 with self._journal.reading() as state:
                     ledgers, steps = self.current(self._journal.db, state), LedgerSteps(self._journal.db)
                     due, covered = steps.due(now_ms, lost), steps.covered
@@ -286,13 +303,13 @@ class LedgerBook:
         charges come all the time.
         """
         for _ in range(_MOST_ROUNDS):
-            with self._lock, self._journal.reading() as state:
+            with self.charging(), self._journal.reading() as state:
                 ledgers, place, version = self.current(self._journal.db, state), self._place, self._version
             frozen = ledgers.frozen()
             with self._lock:
                 if self._version == version:
                     return frozen, place
-        with self._lock, self._journal.reading() as state:
+        with self.charging(), self._journal.reading() as state:
             return self.current(self._journal.db, state).frozen(), self._place
 
     def _compact(self, frozen: Ledgers, place: int) -> None:
@@ -312,7 +329,7 @@ class LedgerBook:
 
     def _put_snapshot(self, name: str, content: bytes, place: int) -> bool:
         """False if a newer snapshot stands, or its pseudonyms are of a linkage chain that is not in force any more."""
-        with self._lock, self._journal.transaction() as transaction:
+        with self.charging(), self._journal.transaction() as transaction:
             steps = LedgerSteps(transaction.db)
             if steps.newest_relink > place or steps.covered > place:
                 return False
@@ -398,6 +415,17 @@ class LedgerBook:
             if not self._journal.is_broken:
                 # Otherwise nobody knows whether the step that names its file stands; the next start does.
                 ledgers.forget()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Owed:
+    """A charge whose step is durable, and the one before it, which the ledgers hold."""
+
+    sample: Linked
+    decision: Decision
+    step: Step
+    after: int
+    place: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,6 +285,11 @@ class CensusNode:
             index = state.tickets[ticket_hash].index
         return self.journal.prove(index)
 
+    def settle(self) -> None:
+        """Bring the ledgers up to the charges that are durable; holds the last one's sample until then."""
+        with stage("settling"):
+            self.book.settle()
+
     def _charge(self, sample: AdmittedSample, kept: Kept, decided: Decided | None) -> npt.NDArray[np.uint32] | None:
         """The rows of those who are counted; None if the ticket was charged before."""
         while True:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 
@@ -238,6 +239,9 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
                 ticket_hash = await self._bring_to_charge(walk)
                 await self._patiently_released(ticket_hash)
             walk.released.set_result(None)
+            if not walk.policy.release_tick_ms:
+                # Not before: what was answered need not wait for it.
+                await self._settle()
         except BrokerError as error:
             if error.stops_node:
                 self._stop.stop(error)
@@ -326,6 +330,9 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             proof = await self._charged_and_answered(walk, sample, await reception.linked(sample))
             # Nobody holds any of it any more when the agency hears of the charge, and may send the next one.
             del sample, reception
+            if walk.policy.release_tick_ms:
+                # SECURITY: before the instant of the charge. Done after it, it would show in whoever comes next.
+                await self._settle()
         finally:
             await sleep_until_tick(walk.policy, due_ms, clock)
         await asyncio.to_thread(self._node.publish_charge, ticket_hash)
@@ -334,10 +341,17 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         walk.charged.set_result(proof)
         return ticket_hash
 
+    async def _settle(self) -> None:
+        """Bring the ledgers up to the charge, or leave that to whoever charges next."""
+        try:
+            await asyncio.to_thread(self._node.settle)
+        except Exception as error:  # noqa: BLE001 - the charge stands in its row, and the answer does not depend on this
+            log_unforeseen(error)
+
     async def _charged_and_answered(self, walk: _Walk, sample: AdmittedSample, linked: LinkedSample) -> Checkpointed:
         """Keep, decide, charge and answer; gives the proof of the charge."""
-        # At once: writing the sample down takes as long as deciding on it.
-        keeping = asyncio.create_task(asyncio.to_thread(self._node.keep, linked))
+        # At once, and begun first: writing the sample down leaves the processor to the decision on it.
+        keeping = self._loop.run_in_executor(None, copy_context().run, self._node.keep, linked)
         try:
             decided = await self._wait_to_charge(walk, sample, linked, keeping)
         except BaseException:
@@ -347,7 +361,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         return await asyncio.to_thread(self._node.charge_and_answer, sample, await keeping, decided)
 
     async def _wait_to_charge(
-        self, walk: _Walk, sample: AdmittedSample, linked: LinkedSample, keeping: asyncio.Task[Kept]
+        self, walk: _Walk, sample: AdmittedSample, linked: LinkedSample, keeping: asyncio.Future[Kept]
     ) -> Decided | None:
         """Return when the charge of a sample is to be made and it is kept, with what has been decided by then."""
         clock, policy = self._node.clock, walk.policy

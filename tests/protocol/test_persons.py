@@ -389,6 +389,7 @@ def test_a_fault_after_the_charge_keeps_its_sample(
             patch.setattr("census_node.registry.Registry.count", fail)
         with pytest.raises(MemoryError):
             charge_and_answer(world.census, arrived)
+            world.census.settle()
     assert len(world.charges()) == 1
     assert kept_files(world) == named_files(world)
     assert len(kept_files(world)) == 1

@@ -22,7 +22,7 @@ from broker_common.errors import BrokerError, InternalError, RefusedError
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
 from census_node import ledger_book
-from census_node.charging import LoadReplacedError, charge
+from census_node.charging import LoadReplacedError, charge, decide
 from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps
 from census_node.ledgers import Ledgers
@@ -533,13 +533,37 @@ def test_half_a_charge_in_memory_is_none(world: LedgerWorld, monkeypatch: pytest
     def fail(*_: object) -> None:
         raise MemoryError
 
-    sample = world.admitted({0, 5, 9}, 2)
-    kept = world.keep({0, 5, 9})
-    with monkeypatch.context() as patch:
-        patch.setattr("census_node.unit_ledger.UnitLedger.charge", fail)
-        with pytest.raises(MemoryError):
-            charge(world.node.journal, world.node.book, sample, kept, world.randomness)
-    world.oracle.charge({0, 5, 9}, price_units(2), world.rules, world.units)
+    with world.node.book.charging():
+        world.charge({0, 5, 9}, 2)
+        with monkeypatch.context() as patch:
+            patch.setattr("census_node.unit_ledger.UnitLedger.charge", fail)
+            with pytest.raises(MemoryError):
+                world.node.book.settle()
+    world.verify()
+
+
+def test_charge_that_is_durable_decides_before_it_is_applied(world: LedgerWorld) -> None:
+    """Nobody waits for the ledgers to hold a charge, and nobody decides on ledgers that do not: here two samples at once."""
+    sample = world.admitted({1, 2}, 2)
+    kept = world.keep({1, 2})
+    journal, book = world.node.journal, world.node.book
+    before = decide(journal, book, sample, kept.linked, world.randomness)
+    world.charge({0, 5, 8}, 2)
+    world.charge({1, 6}, 2)
+    assert charge(journal, book, sample, kept, world.randomness, before) is not None
+    world.oracle.charge({1, 2}, price_units(2), world.rules, world.units)
+    world.verify()
+
+
+def test_charge_that_another_process_has_seen_is_not_applied_twice(world: LedgerWorld) -> None:
+    """Begun from the rows in between, which hold what is owed: a snapshot takes its place."""
+    world.charge({0, 5, 8}, 2)
+    book, journal = world.node.book, world.node.journal
+    with world.node.book.charging():
+        world.charge({1, 5}, 2)
+        with journal.reading():
+            place = LedgerSteps(journal.db).newest
+        book._go_on_from(book._fold_beside().ledgers, place)
     world.verify()
     world.charge({0, 5, 9}, 2)
     world.verify()
