@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +54,7 @@ from census_node.slots import BATCH, OfferedSlot, Slot, SlotBatch, SlotBook
 __all__ = ["CensusNode", "InForce", "Keys", "forget_old_loads"]
 
 _log = structlog.get_logger()
+Rows: TypeAlias = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +264,7 @@ class CensusNode:
         self._samples.wipe(kept.file)
 
     def decide(self, sample: AdmittedSample, linked: LinkedSample) -> Decided | None:
-        """Who of a linked sample would be charged now; for `charge_and_answer`, so that it takes no longer for many."""
+        """Who of a linked sample would be charged now; for `charge`, so that it takes no longer for many."""
         with stage("deciding"):
             return decide(self.journal, self.book, sample, linked, self._randomness)
 
@@ -270,16 +272,19 @@ class CensusNode:
         """Call `notify` after every charge, from the thread that charged: what was decided before may hold no more."""
         self._on_charge.append(notify)
 
-    def charge_and_answer(self, sample: AdmittedSample, kept: Kept, decided: Decided | None = None) -> Checkpointed:
-        """Charge a kept sample, then count, then store the sealed answer; gives the proof of the charge.
+    def charge(self, sample: AdmittedSample, kept: Kept, decided: Decided | None = None) -> Rows | None:
+        """Durably charge a kept sample; gives the rows of those who are counted, for `answer_charged`.
 
-        A ticket that was charged before is not charged again and keeps its answer.
+        None for a ticket that was charged before: it is not charged again, and keeps its answer.
         """
         with stage("charging"):
             rows = self._charge(sample, kept, decided)
         self.slots.spend(sample.ticket.body.noise_slot.number)
-        ticket_hash = sample.ticket.hash.hex()
         # CRASH: charged and not answered; `recover` answers.
+        return rows
+
+    def answer_charged(self, ticket_hash: str, rows: Rows | None) -> Checkpointed:
+        """Count, and store the sealed answer of a charge; gives the charge's proof."""
         self._patiently(lambda: self.answer(ticket_hash, rows))
         with self.journal.reading() as state:
             index = state.tickets[ticket_hash].index
@@ -290,7 +295,7 @@ class CensusNode:
         with stage("settling"):
             self.book.settle()
 
-    def _charge(self, sample: AdmittedSample, kept: Kept, decided: Decided | None) -> npt.NDArray[np.uint32] | None:
+    def _charge(self, sample: AdmittedSample, kept: Kept, decided: Decided | None) -> Rows | None:
         """The rows of those who are counted; None if the ticket was charged before."""
         while True:
             rows, replaced = None, False
@@ -326,7 +331,7 @@ class CensusNode:
                 if error.code != "BUSY" or self.stopping.is_set():
                     raise
 
-    def answer(self, ticket_hash: str, rows: npt.NDArray[np.uint32] | None = None) -> None:
+    def answer(self, ticket_hash: str, rows: Rows | None = None) -> None:
         """Make and store the sealed answer of a charged ticket, unless that has been done.
 
         `rows` are those who are counted, where whoever charged it knows them still; otherwise its sample's file is read.
@@ -408,19 +413,21 @@ class CensusNode:
             index = state.tickets[ticket_hash].index
         self.publication.publish(index + 1)
 
-    def release(self, ticket_hash: str) -> None:
+    def release(self, ticket_hash: str, collecting: Callable[[str, str], bool] = lambda *_: False) -> None:
         """Log that the answer may leave; from here on it can be collected and is pushed to the inbox.
+
+        `collecting` says of a query and its researcher whether they are waiting for it: then it is delivered with that.
 
         Raises:
             PeerUnavailableError: NOT_WITNESSED, its health agency has not cosigned a checkpoint that covers the charge.
         """
-        self._patiently(lambda: self._release(ticket_hash))
+        self._patiently(lambda: self._release(ticket_hash, collecting))
         with self.journal.reading() as state:
             query = state.tickets[ticket_hash].charge.query
         for notify in self._on_release:
             notify(query)
 
-    def _release(self, ticket_hash: str) -> None:
+    def _release(self, ticket_hash: str, collecting: Callable[[str, str], bool]) -> None:
         # SECURITY: before this nobody but us has seen that the charge is in the log.
         cosigned = self.cosigned_for(ticket_hash)
         if cosigned is None:
@@ -436,6 +443,8 @@ class CensusNode:
             answer = hash_bytes(waiting.sealed).hex()
             transaction.append(Released(ticket=ticket_hash, answer=answer, checkpoint=cosigned))
             outbox.start_retention(waiting.query, state.tickets[ticket_hash].kept_until_ms)
+            if collecting(waiting.query, waiting.researcher):
+                transaction.append(Delivered(ticket=ticket_hash, by="collect"))
 
     def recover(self) -> list[str]:
         """Before serving: answer what was charged; gives the tickets whose answers are to be released.
@@ -507,6 +516,11 @@ class CensusNode:
         """The sealed answer to a query, unless it has expired."""
         with self.journal.reading():
             return Outbox(self.journal.db).answer(query)
+
+    def is_delivered(self, ticket_hash: str) -> bool:
+        """Whether the log says that the researcher has the answer."""
+        with self.journal.reading() as state:
+            return state.tickets[ticket_hash].delivered
 
     def delivered(self, ticket_hash: str, by: str) -> None:
         """Log, once, that the researcher has the answer.

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from grpc.aio import ServicerContext
 from tripartite.v1 import answer_pb2, census_service_pb2, census_service_pb2_grpc, sample_pb2, ticket_pb2
@@ -89,8 +91,8 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self._sample_bytes: Counter[str] = Counter()
         # Tasks are held here because the event loop itself holds them weakly.
         self._walks: set[asyncio.Task[None]] = set()
-        # Refused samples of which something is still being linked.
-        self._stopping: set[asyncio.Task[None]] = set()
+        # Refused samples of which something is still being linked, and ledgers that are brought up to date.
+        self._aside: set[asyncio.Task[None]] = set()
         # By ticket: charged answers on their way out, which wait for a cosignature and then for a tick.
         self._releases: dict[str, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
@@ -98,6 +100,8 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self._released = NewsOf()
         node.on_release(self._released.tell)
         stop.on_stop(self._released.tell_all)
+        # Who waits for which query, and how many times.
+        self._collecting: Counter[tuple[str, str]] = Counter()
         # Whoever waits for a cosignature waits for the next one, whatever it covers, and looks again.
         self._cosigned = News()
         node.publication.on_news(self._cosigned.tell)
@@ -229,9 +233,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         return first.header
 
     def _start(self, walk: _Walk) -> None:
-        task = asyncio.create_task(self._bring_to_release(walk))
-        self._walks.add(task)
-        task.add_done_callback(self._walks.discard)
+        _hold(self._walks, self._bring_to_release(walk))
 
     async def _bring_to_release(self, walk: _Walk) -> None:
         try:
@@ -240,8 +242,8 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
                 await self._patiently_released(ticket_hash)
             walk.released.set_result(None)
             if not walk.policy.release_tick_ms:
-                # Not before: what was answered need not wait for it.
-                await self._settle()
+                # Not before, and nobody waits for it: neither this answer nor who gets its place.
+                _hold(self._aside, self._settle())
         except BrokerError as error:
             if error.stops_node:
                 self._stop.stop(error)
@@ -298,7 +300,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         policy = (await self._node.journal.glance(self._node.in_force)).policy
         await sleep_until_tick(policy, next_tick(policy, self._node.clock() + policy.release_tick_ms), self._node.clock)
         try:
-            await asyncio.to_thread(self._node.release, ticket_hash)
+            await asyncio.to_thread(self._node.release, ticket_hash, self._is_collecting)
         except PeerUnavailableError as error:
             if error.code != "NOT_WITNESSED":
                 raise
@@ -335,7 +337,8 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
                 await self._settle()
         finally:
             await sleep_until_tick(walk.policy, due_ms, clock)
-        await asyncio.to_thread(self._node.publish_charge, ticket_hash)
+        if walk.policy.release_tick_ms:
+            await asyncio.to_thread(self._node.publish_charge, ticket_hash)
         # SECURITY: before the charge is told, at an instant of the policy; its agency may send another one as soon as it is.
         self._let_go_of_sample(walk)
         walk.charged.set_result(proof)
@@ -349,7 +352,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             log_unforeseen(error)
 
     async def _charged_and_answered(self, walk: _Walk, sample: AdmittedSample, linked: LinkedSample) -> Checkpointed:
-        """Keep, decide, charge and answer; gives the proof of the charge."""
+        """Keep, decide, charge and answer; gives the proof of the charge, which the log shows where there are no ticks."""
         # At once, and begun first: writing the sample down leaves the processor to the decision on it.
         keeping = self._loop.run_in_executor(None, copy_context().run, self._node.keep, linked)
         try:
@@ -358,7 +361,14 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             # No charge will name its file.
             await asyncio.to_thread(self._node.forget, await keeping)
             raise
-        return await asyncio.to_thread(self._node.charge_and_answer, sample, await keeping, decided)
+        rows = await asyncio.to_thread(self._node.charge, sample, await keeping, decided)
+        ticket_hash = sample.ticket.hash.hex()
+        answering = asyncio.to_thread(self._node.answer_charged, ticket_hash, rows)
+        if walk.policy.release_tick_ms:
+            return await answering
+        # With no instant to wait for, the log is shown and cosigned while the answer is made.
+        proof, _ = await asyncio.gather(answering, asyncio.to_thread(self._node.publish_charge, ticket_hash))
+        return proof
 
     async def _wait_to_charge(
         self, walk: _Walk, sample: AdmittedSample, linked: LinkedSample, keeping: asyncio.Future[Kept]
@@ -396,9 +406,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             async with asyncio.timeout(self._limits.sample_deadline_ms / 1000):
                 return await reception.admitted(walk.requests, partial(self._hold, walk))
         except BaseException as error:
-            stopping = asyncio.create_task(reception.stop())
-            self._stopping.add(stopping)
-            stopping.add_done_callback(self._stopping.discard)
+            _hold(self._aside, reception.stop())
             if isinstance(error, TimeoutError):
                 # No verdict on the sample: a slow link must not make a refusal of a large one.
                 raise PeerUnavailableError("PEER_UNAVAILABLE", peer="health") from error
@@ -434,19 +442,37 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         query, researcher = request.query_id.hex(), caller().name
         wait_ms = min(request.wait_ms, self._limits.collect_wait_ms)
         deadline = self._loop.time() + wait_ms / 1000
-        while True:
-            news = self._released.next(query)
-            answer = await self._node.journal.glance(self._node.released_answer, query, researcher)
-            left = deadline - self._loop.time()
-            if answer is not None or left <= 0 or self._stop.is_set:
-                break
-            await asyncio.wait([news], timeout=left)
+        with self._waiting_for(query, researcher):
+            while True:
+                news = self._released.next(query)
+                answer = await self._node.journal.glance(self._node.released_answer, query, researcher)
+                left = deadline - self._loop.time()
+                if answer is not None or left <= 0 or self._stop.is_set:
+                    break
+                await asyncio.wait([news], timeout=left)
         if answer is None:
             return census_service_pb2.CollectResponse()
-        await asyncio.to_thread(self._node.delivered, answer.ticket_hash, "collect")
+        if not await self._node.journal.glance(self._node.is_delivered, answer.ticket_hash):
+            await asyncio.to_thread(self._node.delivered, answer.ticket_hash, "collect")
         return census_service_pb2.CollectResponse(
             answer=answer_pb2.SealedAnswer(query_id=request.query_id, sealed=answer.sealed)
         )
+
+    @contextmanager
+    def _waiting_for(self, query: str, researcher: str) -> Iterator[None]:
+        waiting = (query, researcher)
+        self._collecting[waiting] += 1
+        try:
+            yield
+        finally:
+            self._collecting[waiting] -= 1
+            if not self._collecting[waiting]:
+                # Whatever is asked for is a key of it.
+                del self._collecting[waiting]
+
+    def _is_collecting(self, query: str, researcher: str) -> bool:
+        """Whether a researcher waits for the answer to a query. From any thread."""
+        return (query, researcher) in self._collecting
 
     async def drain(self) -> None:
         """Before a stop: let queries that are under way be released, or at least come to a durable step."""
@@ -461,6 +487,13 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         """After a start: what was answered before or while starting goes out, once its charge is cosigned."""
         for ticket_hash in tickets:
             self._start_release(ticket_hash)
+
+
+def _hold(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    """Begin some work, and hold its task until it is done."""
+    task = asyncio.create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
 
 
 def _fail(walk: _Walk, error: Exception) -> None:

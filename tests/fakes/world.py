@@ -67,6 +67,7 @@ from broker_common.tlog.replay import LogState, replay
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from census_node import node as census_loads
 from census_node.admission import Admission, AdmittedSample
+from census_node.charging import Decided, Kept
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps
@@ -888,13 +889,17 @@ class World:
         self.verify_honest_query()
 
 
-def charge_and_answer(node: CensusNode, sample: AdmittedSample) -> Checkpointed:
+def charge_and_answer(
+    node: CensusNode, sample: AdmittedSample, kept: Kept | None = None, decided: Decided | None = None
+) -> Checkpointed:
     """What follows an admission: the sample is kept, charged, counted and answered; gives the proof of the charge.
 
     The charge is shown at once, so that its health agency can cosign it.
     """
-    proof = node.charge_and_answer(sample, node.keep(node.link(sample)))
-    node.publish_charge(sample.ticket.hash.hex())
+    ticket_hash = sample.ticket.hash.hex()
+    proof = node.answer_charged(ticket_hash, node.charge(sample, kept or node.keep(node.link(sample)), decided))
+    node.publish_charge(ticket_hash)
+    node.settle()
     return proof
 
 

@@ -379,7 +379,7 @@ async def test_census_node_whose_store_fails_stops_alone(
     """The health node goes on and calls it the census node's fault, whose exit code is a peer's; nothing was charged."""
     nodes = Loopback(world)
     nodes.health_limits = HealthLimits(forward_deadline_ms=0)
-    monkeypatch.setattr(world.census, "charge_and_answer", failing(code))
+    monkeypatch.setattr(world.census, "charge", failing(code))
     order = world.order()
     async with nodes:
         with world.unchanged():

@@ -116,7 +116,7 @@ def test_a_decision_that_was_overtaken_is_made_again(persons: World) -> None:
     for sample, kept, early in decided:
         assert early is not None
         assert early.decision.fits.all()
-        persons.census.charge_and_answer(sample, kept, early)
+        charge_and_answer(persons.census, sample, kept, early)
     units = persons.census.book._ledgers.submitted.all_units()
     assert set(units.tolist()) == {price_units(1)}
     assert len(persons.charges()) == 2
@@ -134,7 +134,7 @@ def test_an_entry_does_not_say_how_long_it_took_to_decide(persons: World, monkey
     with monkeypatch.context() as patch:
         patch.setattr(Ledgers, "decide", never)
         patch.setattr(SubmittedLedger, "locate", never)
-        persons.census.charge_and_answer(sample, kept, decided)
+        charge_and_answer(persons.census, sample, kept, decided)
     assert [entry.event for entry in persons.entries() if isinstance(entry.event, Charged)] == persons.charges()
 
 
@@ -147,6 +147,6 @@ def test_too_many_pseudonyms_are_refused_with_a_decision_made_before(tmp_path: P
     sample = world.admit(world.messages(world.sample(world.order())))
     kept = world.census.keep(world.census.link(sample))
     with pytest.raises(RefusedError, match="PSEUDONYMS_EXHAUSTED"):
-        world.census.charge_and_answer(sample, kept, world.census.decide(sample, kept.linked))
+        charge_and_answer(world.census, sample, kept, world.census.decide(sample, kept.linked))
     assert len(world.charges()) == 1
     world.close()

@@ -360,7 +360,7 @@ def test_a_load_between_keeping_and_charging_makes_the_sample_be_kept_anew(world
     sample, arrived = admitted(world, world.in_census[:10])
     kept = world.census.keep(world.census.link(arrived))
     put_in_force(world, families(world, "f" * 16))
-    world.census.charge_and_answer(arrived, kept)
+    charge_and_answer(world.census, arrived, kept)
     (charge,) = world.charges()
     assert charge.load == "f" * 16 != kept.linked.load
     assert counted == [5]
@@ -389,7 +389,6 @@ def test_a_fault_after_the_charge_keeps_its_sample(
             patch.setattr("census_node.registry.Registry.count", fail)
         with pytest.raises(MemoryError):
             charge_and_answer(world.census, arrived)
-            world.census.settle()
     assert len(world.charges()) == 1
     assert kept_files(world) == named_files(world)
     assert len(kept_files(world)) == 1
