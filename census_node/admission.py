@@ -121,6 +121,11 @@ class Admission:
         with stage("opening"):
             return self._opener.open_frame(frame.index, frame.last, frame.ciphertext)
 
+    @property
+    def declared(self) -> int:
+        """How many people the first frame says there are; none before it."""
+        return self._opener.declared
+
     def finish(self, signed: sample_pb2.SignedManifest) -> AdmittedSample:
         """6: check what the health agency vouches for."""
         self._opener.finish()

@@ -61,9 +61,9 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     max_queries: Annotated[int, Meta(ge=1, le=1024)] = 16
     # Bytes of samples in memory at the same time, of one health agency: 16 for each person. A sample that would be more is told
     # to come back (BUSY). At least 16 times the agency's population times its `max_samples`, or BUSY would tell how many people
-    # match. Not counted is what is found of each person until the charge: 12 bytes for row and units, and 9 for the place in each
-    # run of the first ledger, of which there are one to four. For 15 million people 240 MB are counted of a sample, and 555 to
-    # 960 MB taken; for four such samples 960 MB are counted, and 2.2 to 3.8 GB taken.
+    # match. Not counted is what is found of each person until the charge: 12 bytes for row and units, and 5 for the place in each
+    # run of the first ledger, of which there are one to four. For 15 million people 240 MB are counted of a sample, and 495 to
+    # 720 MB taken; for four such samples 960 MB are counted, and 2.0 to 2.9 GB taken.
     max_sample_bytes: Annotated[int, Meta(ge=2**20, le=2**40)] = 1_073_741_824
     # A stream that says nothing for this long after it was opened is ended.
     header_deadline_ms: Annotated[int, Meta(ge=100, le=600_000)] = 10_000

@@ -27,7 +27,7 @@ Numbers = npt.NDArray[np.uint32]
 class LinkedSample:
     """A sample on one load: the units of its pseudonyms, and their rows; `NOBODY` where nobody in the registry has one.
 
-    And where they stood in the first ledger; None if that has changed on the way.
+    And where they stood in the first ledger when the sample began to come.
     """
 
     load: str
@@ -41,26 +41,26 @@ class LinkedSample:
         return rows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Piece:
-    rows: Numbers
-    persons: Numbers
-    households: Numbers
-    standing: Standing
-
-
 class Linking:
-    """One sample on its way. Pieces may be added from several threads, in any order."""
+    """One sample on its way: `expect`, then its pieces, from several threads and in any order, then `finish`."""
 
     def __init__(self, registry: Registry, submitted: SubmittedLedger) -> None:
         self._registry = registry
         self._submitted = submitted
-        self._pieces: dict[int, _Piece] = {}
+        self._places: _Places | None = None
+
+    def expect(self, people: int) -> None:
+        """So many are coming. Memory is taken as they come."""
+        self._places = _Places(people, self._submitted.standing(people))
 
     def add(self, start: int, pseudonyms: npt.NDArray[np.uint8]) -> None:
         """Link a piece of the sample, whose first pseudonym stands at place `start` of it."""
+        places = self._expected
         with stage("lookup"):
-            self._pieces[start] = _Piece(*self._registry.link(pseudonyms), self._submitted.locate(pseudonyms))
+            part = slice(start, start + len(pseudonyms))
+            self._registry.link_into(pseudonyms, *(each[part] for each in places.numbers))
+            places.standing.locate(start, pseudonyms)
+        places.linked.append(len(pseudonyms))
 
     def add_all(self, pieces: Iterable[tuple[int, npt.NDArray[np.uint8]]]) -> None:
         """Link several pieces."""
@@ -69,17 +69,25 @@ class Linking:
 
     def finish(self, pseudonyms: npt.NDArray[np.uint8]) -> LinkedSample:
         """The whole sample, every piece of which was added."""
-        with stage("lookup"):
-            pieces = [piece for _, piece in sorted(self._pieces.items())]
-            empty = np.empty(0, np.uint32)
-            rows = np.concatenate([empty, *(piece.rows for piece in pieces)])
-            persons = np.concatenate([empty, *(piece.persons for piece in pieces)])
-            households = np.concatenate([empty, *(piece.households for piece in pieces)])
-            if len(rows) != len(pseudonyms):
-                raise ValueError("a piece of the sample was not linked")
-            return LinkedSample(
-                load=self._registry.load,
-                units=Linked(pseudonyms, persons, households),
-                rows=rows,
-                standing=Standing.joined([piece.standing for piece in pieces]),
-            )
+        places = self._expected
+        rows, persons, households = places.numbers
+        if sum(places.linked) != len(pseudonyms) or len(rows) != len(pseudonyms):
+            raise ValueError("a piece of the sample was not linked")
+        return LinkedSample(self._registry.load, Linked(pseudonyms, persons, households), rows, places.standing)
+
+    @property
+    def _expected(self) -> _Places:
+        if self._places is None:
+            raise ValueError("nothing was expected")
+        return self._places
+
+
+class _Places:
+    """What is found, at the place of each in its sample."""
+
+    def __init__(self, people: int, standing: Standing) -> None:
+        # Rows, persons, households.
+        self.numbers = tuple(np.empty(people, np.uint32) for _ in range(3))
+        self.standing = standing
+        # How many each piece had.
+        self.linked: list[int] = []

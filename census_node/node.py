@@ -250,6 +250,7 @@ class CensusNode:
     def link(self, sample: AdmittedSample) -> LinkedSample:
         """A whole sample, linked on the load that is in force now."""
         linking = self.linking()
+        linking.expect(len(sample.pseudonyms))
         linking.add(0, sample.pseudonyms)
         return linking.finish(sample.pseudonyms)
 

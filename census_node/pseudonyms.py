@@ -19,10 +19,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Found", "Halves", "Index", "Places", "halves_of"]
+__all__ = ["Found", "Halves", "Index", "Places", "Positions", "halves_of"]
 
 Halves: TypeAlias = npt.NDArray[np.uint64]
-Places: TypeAlias = npt.NDArray[np.intp]
+Places: TypeAlias = npt.NDArray[np.uint32]
+Positions: TypeAlias = npt.NDArray[np.intp]
 Found: TypeAlias = npt.NDArray[np.bool_]
 
 # Of first halves, by which one finds where to search: a directory of 64 MiB at most, however many people there are.
@@ -64,32 +65,42 @@ class Index:
 
         Fastest where the wanted ones ascend.
         """
-        return self._search(len(high), _chunks(high, low), self._low_steps if self.longest_run > 1 else [])
+        return _gathered(self._search(_chunks(high, low), self._fewest_steps), len(high))
 
     def find(self, pseudonyms: npt.NDArray[np.uint8]) -> tuple[Places, Found]:
         """The same for an (n, 16) array."""
+        return _gathered(self.find_each(pseudonyms), len(pseudonyms))
+
+    def find_each(self, pseudonyms: npt.NDArray[np.uint8]) -> Iterator[tuple[slice, Positions, Found]]:
+        """The same piece by piece, for whoever takes something from those places: which piece it is, and what was found.
+
+        What is given is overwritten by the next.
+        """
         chunks = (halves_of(pseudonyms[start : start + _CHUNK]) for start in range(0, len(pseudonyms), _CHUNK))
-        return self._search(len(pseudonyms), chunks, self._low_steps if self.longest_run > 1 else [])
+        return self._search(chunks, self._fewest_steps)
 
     def places(self, high: Halves, low: Halves) -> Places:
         """How many are before each wanted pseudonym, which is where it would have to be put."""
-        return np.minimum(self._search(len(high), _chunks(high, low), self._low_steps)[0], self.size)
+        places, _ = _gathered(self._search(_chunks(high, low), self._low_steps), len(high))
+        return np.minimum(places, np.uint32(self.size))
+
+    @property
+    def _fewest_steps(self) -> list[int]:
+        return self._low_steps if self.longest_run > 1 else []
 
     def _search(
-        self, count: int, chunks: Iterable[tuple[Halves, Halves]], low_steps: list[int]
-    ) -> tuple[Places, Found]:
-        if not self.size:
-            return np.zeros(count, np.intp), np.zeros(count, np.bool_)
-        places, found = np.empty(count, np.intp), np.empty(count, np.bool_)
-        scratch, start = _Scratch(min(count, _CHUNK)), 0
+        self, chunks: Iterable[tuple[Halves, Halves]], low_steps: list[int]
+    ) -> Iterator[tuple[slice, Positions, Found]]:
+        scratch, start = _Scratch(_CHUNK), 0
         for high, low in chunks:
-            part = slice(start, start + len(high))
-            self._search_chunk(high, low, low_steps, places[part], found[part], scratch)
+            at, found = scratch.found(len(high))
+            if self.size:
+                self._search_chunk(high, low, low_steps, at, found, scratch)
+            yield slice(start, start + len(high)), at, found
             start += len(high)
-        return places, found
 
     def _search_chunk(
-        self, high: Halves, low: Halves, low_steps: list[int], at: Places, found: Found, scratch: _Scratch
+        self, high: Halves, low: Halves, low_steps: list[int], at: Positions, found: Found, scratch: _Scratch
     ) -> None:
         halves, starts, moves, is_less, is_same = scratch.of(len(high))
         np.right_shift(high, self._shift, out=halves)
@@ -117,6 +128,13 @@ class Index:
         found &= is_same
 
 
+def _gathered(pieces: Iterable[tuple[slice, Positions, Found]], count: int) -> tuple[Places, Found]:
+    places, found = np.empty(count, np.uint32), np.empty(count, np.bool_)
+    for part, at, there in pieces:
+        places[part], found[part] = at, there
+    return places, found
+
+
 def _chunks(high: Halves, low: Halves) -> Iterator[tuple[Halves, Halves]]:
     for start in range(0, len(high), _CHUNK):
         part = slice(start, start + _CHUNK)
@@ -134,8 +152,15 @@ class _Scratch:
             np.empty(size, np.bool_),
             np.empty(size, np.bool_),
         )
+        # Where nobody is looked for, nobody is found.
+        self._found = np.zeros(size, np.intp), np.zeros(size, np.bool_)
 
-    def of(self, size: int) -> tuple[Halves, npt.NDArray[np.uint32], Places, Found, Found]:
+    def found(self, size: int) -> tuple[Positions, Found]:
+        """Memory for what is found."""
+        at, found = self._found
+        return at[:size], found[:size]
+
+    def of(self, size: int) -> tuple[Halves, npt.NDArray[np.uint32], Positions, Found, Found]:
         """The same memory, for a chunk of this size."""
         halves, starts, moves, is_less, is_same = self._arrays
         return halves[:size], starts[:size], moves[:size], is_less[:size], is_same[:size]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,8 @@ __all__ = ["Reception"]
 # Frames that may wait to be opened before no more are read: 8 MiB.
 _MOST_WAITING = 32
 PieceT = TypeVar("PieceT")
+# Pseudonyms, and the place of the first of them in the sample.
+_Piece: TypeAlias = tuple[int, npt.NDArray[np.uint8]]
 
 
 class _Stage(Generic[PieceT]):
@@ -91,6 +93,7 @@ class Reception:
         self._admission = admission
         self._linking = linking
         self._people = 0
+        self._is_expected = False
         self._opened = _Stage(self._open_all)
         self._linked = _Stage(self._link_all)
 
@@ -147,8 +150,24 @@ class Reception:
 
     async def _open_all(self, frames: Sequence[sample_pb2.SampleFrame]) -> None:
         for opened in await asyncio.to_thread(lambda: [self._admission.add_frame(frame) for frame in frames]):
+            if not self._is_expected:
+                self._linking.expect(self._admission.declared)
+                self._is_expected = True
             self._linked.put((self._people, opened))
             self._people += len(opened)
 
-    async def _link_all(self, pieces: Sequence[tuple[int, npt.NDArray[np.uint8]]]) -> None:
-        await asyncio.to_thread(self._linking.add_all, pieces)
+    async def _link_all(self, pieces: Sequence[_Piece]) -> None:
+        # Looking up waits for memory more than it works: two threads wait for it at once, also for a single frame.
+        linking = [asyncio.create_task(asyncio.to_thread(self._linking.add_all, half)) for half in _halves(pieces)]
+        await asyncio.wait(linking)
+        for each in linking:
+            each.result()
+
+
+def _halves(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
+    """The first half of every piece, and the second."""
+    cuts = [(start, pseudonyms, len(pseudonyms) // 2) for start, pseudonyms in pieces]
+    return [
+        [(start, pseudonyms[:middle]) for start, pseudonyms, middle in cuts],
+        [(start + middle, pseudonyms[middle:]) for start, pseudonyms, middle in cuts],
+    ]

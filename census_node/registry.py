@@ -76,28 +76,34 @@ class Registry:
         return self._index.longest_run
 
     def link(self, pseudonyms: npt.NDArray[np.uint8]) -> tuple[Numbers, Numbers, Numbers]:
-        """Row, person and household of each of the (n, 16) pseudonyms; `NOBODY` for one that is not in the registry.
+        """Row, person and household of each of the (n, 16) pseudonyms; `NOBODY` for one that is not in the registry."""
+        rows, persons, households = (np.empty(len(pseudonyms), np.uint32) for _ in range(3))
+        self.link_into(pseudonyms, rows, persons, households)
+        return rows, persons, households
+
+    def link_into(
+        self, pseudonyms: npt.NDArray[np.uint8], rows: Numbers, persons: Numbers, households: Numbers
+    ) -> None:
+        """The same, into memory of the caller's.
 
         SECURITY: whoever is not found takes as long as whoever is: units are read where they would stand, not left out, and
         not all of them at one place, which would be in the cache.
         """
-        places, found = self._index.find(pseudonyms)
-        absent = ~found
-        return (
-            _or_nobody(places.astype(np.uint32), absent),
-            self._units_at(self.persons, places, absent),
-            self._units_at(self.households, places, absent),
-        )
-
-    def _units_at(self, units: Numbers, places: npt.NDArray[np.intp], absent: npt.NDArray[np.bool_]) -> Numbers:
-        if not self.size:
-            return np.full(len(places), NOBODY, np.uint32)
-        return _or_nobody(np.take(units, places, mode="clip"), absent)
+        for part, at, found in self._index.find_each(pseudonyms):
+            # Every bit, where there is nobody; without a choice for each of them.
+            nobody = found.view(np.uint8).astype(np.uint32) - np.uint32(1)
+            np.bitwise_or(at.astype(np.uint32), nobody, out=rows[part])
+            for units, numbers in ((self.persons, persons), (self.households, households)):
+                if self.size:
+                    np.take(units, at, out=numbers[part], mode="clip")
+                    numbers[part] |= nobody
+                else:
+                    numbers[part] = NOBODY
 
     def rows_of(self, pseudonyms: npt.NDArray[np.uint8]) -> Numbers:
         """The rows of those of the (n, 16) pseudonyms that are in the registry, in the order given."""
         places, found = self._index.find(pseudonyms)
-        linked: Numbers = places[found].astype(np.uint32)
+        linked: Numbers = places[found]
         return linked
 
     def people_of(self, rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
@@ -172,12 +178,6 @@ class Registry:
             cards = Cards.of_columns(stored)
             columns = {name: stored.column(name, _VALUE, cards.size) for name in CENSUS_DICTIONARY.names}
             return cls(load, cards.high, cards.low, columns, cards.persons, cards.households, *stored_counts(stored))
-
-
-def _or_nobody(numbers: npt.NDArray[np.uint32], is_nobody: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
-    """These numbers, and `NOBODY`, which has every bit, where there is nobody. Without a choice for each of them."""
-    nobody: npt.NDArray[np.uint32] = (-is_nobody.view(np.int8)).astype(np.uint32)
-    return numbers | nobody
 
 
 def _has_others(persons: npt.NDArray[np.uint32], person_count: int) -> npt.NDArray[np.uint8]:

@@ -12,13 +12,12 @@ their directory for each pseudonym, until the next snapshot takes them over.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from census_node.pseudonyms import Found, Halves, Index, Places, halves_of
+from census_node.pseudonyms import Found, Halves, Index, halves_of
 
 __all__ = ["Column", "Standing", "SubmittedLedger"]
 
@@ -65,27 +64,22 @@ class _Run:
         return _Run(self.index, self.units.copy())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Standing:
-    """Where the pseudonyms of a sample, or of a part of it, stand as long as the runs are these.
+    """Where the pseudonyms of a sample stand as long as the runs are these: looked up all at once, or a part at a time.
 
     In each run the place of each of them, and whether it is there.
     """
 
-    runs: tuple[_Run, ...]
-    places: tuple[tuple[Places, Found], ...]
+    def __init__(self, runs: tuple[_Run, ...], size: int) -> None:
+        self.runs = runs
+        self.places = tuple((np.empty(size, np.uint32), np.empty(size, np.bool_)) for _ in runs)
 
-    @classmethod
-    def joined(cls, parts: Sequence[Standing]) -> Standing | None:
-        """Of a whole sample whose parts were looked up one after the other; None if there are other runs since, or no parts."""
-        if not parts or any(part.runs is not parts[0].runs for part in parts):
-            return None
-        of_runs = zip(*(part.places for part in parts), strict=True)
-        places = tuple(
-            (np.concatenate([at for at, _ in of_run]), np.concatenate([found for _, found in of_run]))
-            for of_run in of_runs
-        )
-        return cls(parts[0].runs, places)
+    def locate(self, start: int, pseudonyms: Pseudonyms) -> None:
+        """Look up a part, whose first pseudonym stands at place `start` of the sample. From any thread."""
+        for run, (places, found) in zip(self.runs, self.places, strict=True):
+            for part, at, there in run.index.find_each(pseudonyms):
+                into = slice(start + part.start, start + part.stop)
+                places[into], found[into] = at, there
 
 
 class SubmittedLedger:
@@ -107,8 +101,13 @@ class SubmittedLedger:
 
     def locate(self, pseudonyms: Pseudonyms) -> Standing:
         """Where these pseudonyms stand. Needs no lock."""
-        runs = self._runs
-        return Standing(runs, tuple(run.index.find(pseudonyms) for run in runs))
+        standing = self.standing(len(pseudonyms))
+        standing.locate(0, pseudonyms)
+        return standing
+
+    def standing(self, size: int) -> Standing:
+        """For a sample of this size, none of which is looked up yet. Needs no lock."""
+        return Standing(self._runs, size)
 
     def is_current(self, standing: Standing) -> bool:
         """Whether that is where they stand now."""
@@ -179,7 +178,7 @@ class SubmittedLedger:
 
 def _merged(run: _Run, other: _Run) -> Column:
     """Both, in one column of its own."""
-    at, into, column = run.index.places(other.index.high, other.index.low), run.column, other.column
+    at, into, column = run.index.places(other.index.high, other.index.low).astype(np.intp), run.column, other.column
     return Column(
         np.insert(into.high, at, column.high),
         np.insert(into.low, at, column.low),

@@ -50,8 +50,8 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     # Questions between their turn and their answer at the same time; the others wait in line. Not more than the census node's.
     max_queries: Annotated[int, Meta(ge=1, le=1024)] = 16
     # Samples that may be in memory at the same time, here and at the census node, each taken for as large as the population:
-    # 16 bytes a person here while it is sent, and 37 to 64 at the census node until its charge (`max_sample_bytes` there). For 15
-    # million people one takes 240 MB here and up to 960 MB there, and four take 960 MB here and up to 3.8 GB there.
+    # 16 bytes a person here while it is sent, and 33 to 48 at the census node until its charge (`max_sample_bytes` there). For 15
+    # million people one takes 240 MB here and up to 720 MB there, and four take 960 MB here and up to 2.9 GB there.
     # With ticks at most so many questions are charged from one telling of charges to the next: raise it where the tick is longer
     # than the delay.
     max_samples: Annotated[int, Meta(ge=1, le=1024)] = 4

@@ -156,6 +156,11 @@ class FrameOpener:
             raise _bad("there are fewer people than declared")
 
     @property
+    def declared(self) -> int:
+        """How many people the header says there are; none before it."""
+        return self._declared
+
+    @property
     def pseudonyms(self) -> npt.NDArray[np.uint8]:
         """Everything handed out so far, as one (n, 16) array."""
         return self._people(0, self._read)

@@ -203,5 +203,7 @@ def _in_parts(ledgers: Ledgers, sample: Linked, chooser: Any) -> Standing | None
     """As frames are looked up while the next one is on its way, sometimes."""
     if chooser.random() < 0.5:
         return None
-    parts = [ledgers.submitted.locate(sample.pseudonyms[at : at + 3]) for at in range(0, len(sample.pseudonyms), 3)]
-    return Standing.joined(parts)
+    standing = ledgers.submitted.standing(len(sample.pseudonyms))
+    for at in range(0, len(sample.pseudonyms), 3):
+        standing.locate(at, sample.pseudonyms[at : at + 3])
+    return standing

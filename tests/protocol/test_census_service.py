@@ -121,7 +121,11 @@ async def test_work_on_a_sample_keeps_the_loop_free(
 
         monkeypatch.setattr(owner, name, working)
 
-    steps = {Admission: ["add_frame"], Linking: ["add", "finish"], CensusNode: ["keep", "decide", "charge_and_answer"]}
+    steps = {
+        Admission: ["add_frame"],
+        Linking: ["add", "finish"],
+        CensusNode: ["keep", "decide", "charge", "answer_charged"],
+    }
     for owner, names in steps.items():
         for name in names:
             watched(owner, name)
@@ -473,7 +477,7 @@ async def test_work_of_any_length_leaves_on_a_tick(
     """Work within its time moves nothing; work that outlasts it moves the charge to a later tick, never in between."""
     service = CensusService(ticking.census, PATIENT, stop)
     start = (ticking.clock.now_ms // TICK_MS + 1) * TICK_MS + 120
-    slow_down(monkeypatch, CensusNode, "charge_and_answer", lambda: ticking.clock.advance(work_ms))
+    slow_down(monkeypatch, CensusNode, "charge", lambda: ticking.clock.advance(work_ms))
     good = ticking.messages(ticking.sample(ticking.order()))
     ticking.clock.now_ms = start
     assert await hand_over(service, good) == EVENTS

@@ -40,6 +40,7 @@ def linked_after(charges: int) -> LinkedSample:
     none = np.empty(0, np.uint64)
     linking = Linking(made_registry("load", none, none, {}), ledger)
     sample = pseudonyms(0, PEOPLE)
+    linking.expect(PEOPLE)
     for start in range(0, PEOPLE, 300):
         linking.add(start, sample[start : start + 300])
     return linking.finish(sample)
@@ -47,8 +48,8 @@ def linked_after(charges: int) -> LinkedSample:
 
 @pytest.mark.parametrize("charges", range(6))
 def test_a_person_of_a_sample_takes_what_is_documented(charges: int) -> None:
-    """16 bytes, 12 for row and units, and 9 for the place in each run of the first ledger, of which there are four at most."""
-    assert bytes_each(linked_after(charges)) == 16 + 12 + 9 * min(1 + charges, MOST_RUNS)
+    """16 bytes, 12 for row and units, and 5 for the place in each run of the first ledger, of which there are four at most."""
+    assert bytes_each(linked_after(charges)) == 16 + 12 + 5 * min(1 + charges, MOST_RUNS)
 
 
 def test_documented_example_is_computed_from_that() -> None:

@@ -153,14 +153,14 @@ def test_who_was_skipped_is_missing_in_later_snapshots_too(world: SiteWorld, mon
 
 def test_a_node_that_charges_another_unit_is_found(world: SiteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Charges that should fall on one person fall on another one who never minds."""
-    honest = Registry.link
+    honest = Registry.link_into
 
-    def another(registry: Registry, pseudonyms: Any) -> tuple[Numbers, Numbers, Numbers]:
-        rows, persons, households = honest(registry, pseudonyms)
-        return rows, np.where(persons == 0, np.uint32(4), persons), households
+    def another(registry: Registry, pseudonyms: Any, rows: Numbers, persons: Numbers, households: Numbers) -> None:
+        honest(registry, pseudonyms, rows, persons, households)
+        persons[persons == 0] = 4
 
     world.ask(slice(0, 10))
-    monkeypatch.setattr(Registry, "link", another)
+    monkeypatch.setattr(Registry, "link_into", another)
     world.ask(slice(0, 10))
     monkeypatch.undo()
     world.compact()
