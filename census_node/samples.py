@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from broker_common.errors import InternalError
 from broker_common.storage.durable import make_folder, sync_directory
+from broker_common.storage.uncached import write_uncached
 from broker_common.values import PSEUDONYM_BYTES, Randomness
 from census_node.linked import Linked
 
@@ -41,12 +43,13 @@ class SampleFolder:
         try:
             make_folder(self.path)
             descriptor = os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(np.ascontiguousarray(sample.pseudonyms).data)
-                file.write(np.ascontiguousarray(sample.persons, dtype="<u4").data)
-                file.write(np.ascontiguousarray(sample.households, dtype="<u4").data)
-                file.flush()
-                os.fsync(file.fileno())
+            try:
+                write_uncached(
+                    descriptor, [_bytes_of(part) for part in (sample.pseudonyms, sample.persons, sample.households)]
+                )
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
             # CRASH: a file that no charge names is swept away at the next start.
             sync_directory(self.path)
         except OSError as error:
@@ -103,3 +106,8 @@ class SampleFolder:
         for path in self.path.glob(f"*{_SUFFIX}"):
             if path.name not in kept:
                 self.wipe(path.name)
+
+
+def _bytes_of(numbers: npt.NDArray[np.uint8] | npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
+    little_endian = np.ascontiguousarray(numbers, dtype=numbers.dtype.newbyteorder("<"))
+    return little_endian.reshape(-1).view(np.uint8)
