@@ -19,6 +19,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from census_node.parts import MOST_IN_PART, parts_of
+
 __all__ = ["Found", "Halves", "Index", "Places", "Positions", "halves_of"]
 
 Halves: TypeAlias = npt.NDArray[np.uint64]
@@ -28,8 +30,6 @@ Found: TypeAlias = npt.NDArray[np.bool_]
 
 # Of first halves, by which one finds where to search: a directory of 64 MiB at most, however many people there are.
 _MOST_PREFIX_BITS = 24
-# Searched at a time: what a step needs stays in the processor's cache.
-_CHUNK = 1 << 14
 # Entered into a directory at a time.
 _ROWS_PER_STEP = 1 << 18
 
@@ -76,7 +76,7 @@ class Index:
 
         What is given is overwritten by the next.
         """
-        chunks = (halves_of(pseudonyms[start : start + _CHUNK]) for start in range(0, len(pseudonyms), _CHUNK))
+        chunks = (halves_of(pseudonyms[part]) for part in parts_of(len(pseudonyms)))
         return self._search(chunks, self._fewest_steps)
 
     def places(self, high: Halves, low: Halves) -> Places:
@@ -91,7 +91,7 @@ class Index:
     def _search(
         self, chunks: Iterable[tuple[Halves, Halves]], low_steps: list[int]
     ) -> Iterator[tuple[slice, Positions, Found]]:
-        scratch, start = _Scratch(_CHUNK), 0
+        scratch, start = _Scratch(MOST_IN_PART), 0
         for high, low in chunks:
             at, found = scratch.found(len(high))
             if self.size:
@@ -136,8 +136,7 @@ def _gathered(pieces: Iterable[tuple[slice, Positions, Found]], count: int) -> t
 
 
 def _chunks(high: Halves, low: Halves) -> Iterator[tuple[Halves, Halves]]:
-    for start in range(0, len(high), _CHUNK):
-        part = slice(start, start + _CHUNK)
+    for part in parts_of(len(high)):
         yield high[part], low[part]
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -90,12 +91,11 @@ class Reception:
     """One sample on its way: `admitted`, then `linked`; `stop` in any case."""
 
     def __init__(self, admission: Admission, linking: Linking) -> None:
+        # What a stage does knows nothing of us, or a sample would stay in memory until the collector found the circle.
         self._admission = admission
         self._linking = linking
-        self._people = 0
-        self._is_expected = False
-        self._opened = _Stage(self._open_all)
-        self._linked = _Stage(self._link_all)
+        self._linked = _Stage(partial(_link_all, linking))
+        self._opened = _Stage(_Opening(admission, linking, self._linked).open_all)
 
     async def admitted(
         self, requests: AsyncIterator[census_service_pb2.CountRequest], hold: Callable[[int], None]
@@ -148,7 +148,18 @@ class Reception:
         await self._opened.stop()
         await self._linked.stop()
 
-    async def _open_all(self, frames: Sequence[sample_pb2.SampleFrame]) -> None:
+
+class _Opening:
+    """Frames in, pieces of the sample out."""
+
+    def __init__(self, admission: Admission, linking: Linking, linked: _Stage[_Piece]) -> None:
+        self._admission = admission
+        self._linking = linking
+        self._linked = linked
+        self._people = 0
+        self._is_expected = False
+
+    async def open_all(self, frames: Sequence[sample_pb2.SampleFrame]) -> None:
         for opened in await asyncio.to_thread(lambda: [self._admission.add_frame(frame) for frame in frames]):
             if not self._is_expected:
                 self._linking.expect(self._admission.declared)
@@ -156,12 +167,13 @@ class Reception:
             self._linked.put((self._people, opened))
             self._people += len(opened)
 
-    async def _link_all(self, pieces: Sequence[_Piece]) -> None:
-        # Looking up waits for memory more than it works: two threads wait for it at once, also for a single frame.
-        linking = [asyncio.create_task(asyncio.to_thread(self._linking.add_all, half)) for half in _halves(pieces)]
-        await asyncio.wait(linking)
-        for each in linking:
-            each.result()
+
+async def _link_all(linking: Linking, pieces: Sequence[_Piece]) -> None:
+    # Looking up waits for memory more than it works: two threads wait for it at once, also for a single frame.
+    halves = [asyncio.create_task(asyncio.to_thread(linking.add_all, half)) for half in _halves(pieces)]
+    await asyncio.wait(halves)
+    for each in halves:
+        each.result()
 
 
 def _halves(pieces: Sequence[_Piece]) -> list[list[_Piece]]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from census_node.parts import parts_of
 from census_node.pseudonyms import Found, Halves, Index, halves_of
 
 __all__ = ["Column", "Standing", "SubmittedLedger"]
@@ -121,12 +122,13 @@ class SubmittedLedger:
     def units_at(standing: Standing) -> Units:
         """What each of those who stand there was charged; 0 for one that never was."""
         units = np.zeros(len(standing.places[0][0]), np.uint32)
-        for run, (at, found) in zip(standing.runs, standing.places, strict=True):
-            if run.size:
-                charged = np.take(run.units, at, mode="clip")
-                # Nobody is in two runs. Every bit of what was charged to those who are in this one, without a choice for each.
-                charged &= (-found.view(np.int8)).astype(np.uint32)
-                units |= charged
+        for part in parts_of(len(units)):
+            for run, (at, found) in zip(standing.runs, standing.places, strict=True):
+                if run.size:
+                    charged = np.take(run.units, at[part], mode="clip")
+                    # Nobody is in two runs. Every bit of what was charged to those who are in this one, without a choice for each.
+                    charged &= (-found[part].view(np.int8)).astype(np.uint32)
+                    units[part] |= charged
         return units
 
     def charge(

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from broker_common.privacy.policy import Unit
+from census_node.parts import parts_of
 
 __all__ = ["Numbers", "UnitLedger", "Wanted", "within"]
 
@@ -76,7 +77,10 @@ class UnitLedger:
 
     def of_persons(self, persons: Numbers) -> Numbers:
         """What each of these persons was charged. What is said of a number that no person has means nothing."""
-        return np.take(self._persons, persons, mode="clip")
+        charged = np.empty(len(persons), np.uint32)
+        for part in parts_of(len(persons)):
+            np.take(self._persons, persons[part], out=charged[part], mode="clip")
+        return charged
 
     def fitting_households(self, wanted: Wanted, *, price: int, room: int) -> Chosen:
         """Which of the chosen cards may be counted: those whose whole household fits, its people in the sample counted.
@@ -94,10 +98,11 @@ class UnitLedger:
     def charge(self, wanted: Wanted, price: int, before: Numbers | None = None) -> None:
         """Charge the chosen cards' persons and households. `before` is what the persons were charged, where that is known."""
         before = self.of_persons(wanted.persons) if before is None else before
-        # Whoever has several cards has the same charge before and after at each of them.
-        after = np.minimum(before, np.uint32(_MOST - price)) + np.uint32(price)
-        persons = _or_other(wanted.persons, wanted.chosen, np.uint32(_MOST))
-        self._persons[_places(self._persons, persons)] = after
+        for part in parts_of(len(before)):
+            # Whoever has several cards has the same charge before and after at each of them.
+            after = np.minimum(before[part], np.uint32(_MOST - price)) + np.uint32(price)
+            persons = _or_other(wanted.persons[part], wanted.chosen[part], np.uint32(_MOST))
+            self._persons[_places(self._persons, persons)] = after
         homes = _by_household(wanted)
         places = _places(self._households, homes.households)
         charged = np.minimum(self._households[places] + homes.members * np.int64(price), _MOST).astype(np.uint32)

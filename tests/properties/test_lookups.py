@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_common.crypto.linkage import LinkageKey
-from census_node import pseudonyms as lookups
+from census_node import parts
 from census_node.ledgers import Decision, Ledgers, Room
 from census_node.linked import NOBODY, Linked
 from census_node.pseudonyms import Index, halves_of
@@ -58,7 +58,7 @@ def test_a_lookup_says_what_a_dictionary_says(
     index = Index(*halves_of(array_of(world)))
     with pytest.MonkeyPatch.context() as patch:
         if small:
-            patch.setattr(lookups, "_CHUNK", 7)
+            patch.setattr(parts, "MOST_IN_PART", 7)
         for wanted in (asked, sorted(asked), world, strangers, []):
             for places, found in (index.find(array_of(wanted)), index.locate(*halves_of(array_of(wanted)))):
                 assert found.tolist() == [name in place for name in wanted]
