@@ -23,6 +23,7 @@ from broker_common.cli import (
 )
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import SigningKey
+from broker_common.heap import share_one_heap
 from broker_common.privacy.report import make_report
 from broker_common.storage.durable import replace_file
 from broker_common.storage.journal import Journal
@@ -106,6 +107,7 @@ def serve(home: Path, lifeline: bool) -> None:
     """Serve until Ctrl-C or SIGTERM. A service that is shut down still hands out what was charged before."""
     opened = CensusHome(home)
     with opened.home.serving():
+        share_one_heap()
         asyncio.run(opened.serve(ready_line(texts.READY, lifeline=lifeline)))
 
 

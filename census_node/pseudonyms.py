@@ -7,8 +7,8 @@ half, costs everybody a few steps and not a million.
 
 SECURITY: how many steps a search takes depends on the columns alone, never on who is asked for or who is found.
 
-Memory: the directory has 4 bytes for each of up to 2^24 prefixes, at most 8 bytes and for fifteen million 4.5 a pseudonym. The
-columns are left where they are, in memory or in a file.
+Memory: the directory has 4 bytes for each of up to 2^23 prefixes, at most 8 bytes and for fifteen million 2.2 a pseudonym. Twice
+as many would spare fifteen million no step. The columns are left where they are, in memory or in a file.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Places: TypeAlias = npt.NDArray[np.uint32]
 Positions: TypeAlias = npt.NDArray[np.intp]
 Found: TypeAlias = npt.NDArray[np.bool_]
 
-# Of first halves, by which one finds where to search: a directory of 64 MiB at most, however many people there are.
-_MOST_PREFIX_BITS = 24
+# Of first halves, by which one finds where to search: a directory of 32 MiB at most, however many people there are.
+_MOST_PREFIX_BITS = 23
 # Entered into a directory at a time.
 _ROWS_PER_STEP = 1 << 18
 

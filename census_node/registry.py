@@ -3,8 +3,10 @@
 Layout. A row is a card; rows ascend by pseudonym. `high` and `low` are the two halves of the pseudonym, big-endian;
 `persons` and `households` are the numbers of the units that the card belongs to (`units`); each language variable is one
 byte per row, the position of its value in the published list. Rows of one person have the same household and the same
-values. A row has 16 bytes in the file, which a serving node maps, and in memory 8 for its units and one for each language
-variable, a bit if anybody has several cards, and its part of the directory (`pseudonyms`). A row's number is its name in a charge, so an answer can only ever be counted on the load it was charged on.
+values. A row has 16 bytes, and one for each language variable, in the file, which a serving node maps; of a variable that
+nobody asks for nothing is in memory. There it has 8 bytes for its units, a bit if anybody has several cards, and its part of
+the directory (`pseudonyms`). A row's number is its name in a charge, so an answer can only ever be counted on the load it was
+charged on.
 
 On disk a load is one file, written whole and never changed (`broker_common.storage.loads`). It also holds what the next
 load has to know of units; a serving node leaves that unread.
@@ -176,7 +178,7 @@ class Registry:
         """
         with reading_columns(path, f"the registry of load {load}") as stored:
             cards = Cards.of_columns(stored)
-            columns = {name: stored.column(name, _VALUE, cards.size) for name in CENSUS_DICTIONARY.names}
+            columns = {name: stored.mapped(name, _VALUE, cards.size) for name in CENSUS_DICTIONARY.names}
             return cls(load, cards.high, cards.low, columns, cards.persons, cards.households, *stored_counts(stored))
 
 

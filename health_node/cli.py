@@ -22,6 +22,7 @@ from broker_common.cli import (
 )
 from broker_common.crypto.certificates import Role
 from broker_common.errors import RefusedError
+from broker_common.heap import share_one_heap
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import NextKey
@@ -106,6 +107,7 @@ def serve(home: Path, lifeline: bool) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     opened = HealthHome(home)
     with opened.home.serving():
+        share_one_heap()
         asyncio.run(opened.serve(ready_line(texts.READY, lifeline=lifeline)))
 
 
