@@ -291,7 +291,7 @@ class LedgerBook:
                 )
                 is_wanted = grown or any(step.place > covered for step in due)
             if is_wanted:
-                self._compact(*self._frozen())
+                self._compact()
             if is_wanted or due:
                 self._erase(now_ms, lost)
             self._start_log_over()
@@ -309,11 +309,21 @@ class LedgerBook:
             with self._lock:
                 if self._version == version:
                     return frozen, place
+            # Or there would be two of them the next time.
+            del frozen
         with self.charging(), self._journal.reading() as state:
             return self.current(self._journal.db, state).frozen(), self._place
 
-    def _compact(self, frozen: Ledgers, place: int) -> None:
-        name, content = self._snapshots.write(frozen, self._randomness)
+    def _written(self) -> tuple[str, bytes, int]:
+        """The ledgers as they stand in a file of this name and hash, and the last step that they hold.
+
+        The copy that is written is gone before anything is read back: memory holds everybody twice, and not three times.
+        """
+        frozen, place = self._frozen()
+        return *self._snapshots.write(frozen, self._randomness), place
+
+    def _compact(self) -> None:
+        name, content, place = self._written()
         # CRASH: a snapshot that no step names; the next start sweeps it away.
         is_named = False
         try:

@@ -9,8 +9,10 @@ confirmed for ever. Once read, the pseudonyms stay in the file and are looked up
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -80,12 +82,16 @@ class SnapshotFolder:
         except OSError as error:
             raise _damaged(name) from error
         with (self.path / name).open("rb") as file:
-            _, high, low, submitted, persons, households, introduced = _mapped(file)
-        return Ledgers(
-            SubmittedLedger(Column(high, low, np.array(submitted))),
-            UnitLedger(persons, households),
-            msgspec.json.decode(introduced.tobytes(), type=dict[str, int]),
-        )
+            _, high, low, submitted, persons, households, introduced = _places(file)
+            units = UnitLedger()
+            units.grow(persons.size, households.size)
+            _read_into(units.persons, file, persons)
+            _read_into(units.households, file, households)
+            return Ledgers(
+                SubmittedLedger(Column(_mapped(file, high), _mapped(file, low), _read(file, submitted))),
+                units,
+                msgspec.json.decode(_read(file, introduced).tobytes(), type=dict[str, int]),
+            )
 
     def write_carry(self, carry: Carry, randomness: Randomness) -> tuple[str, bytes]:
         """Durably write what a load takes over; gives the file's name and its hash."""
@@ -138,14 +144,42 @@ def _arrays(ledgers: Ledgers) -> Iterator[npt.NDArray[np.generic]]:
     yield np.frombuffer(msgspec.json.encode(ledgers.introduced, order="sorted"), np.uint8)
 
 
-def _mapped(file: BinaryIO) -> list[npt.NDArray[Any]]:
-    """The arrays of a file that we wrote, left where they are."""
-    arrays: list[npt.NDArray[Any]] = []
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an array stands in a file that we wrote."""
+
+    kind: np.dtype[Any]
+    start: int
+    size: int
+
+
+def _places(file: BufferedReader) -> list[_Place]:
+    places: list[_Place] = []
     for _ in range(_ARRAYS):
         np.lib.format.read_magic(file)
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        start = file.tell()
-        # An empty region cannot be mapped.
-        arrays.append(np.asarray(np.memmap(file, dtype, "r", start, shape)) if shape[0] else np.empty(0, dtype))
-        file.seek(start + shape[0] * dtype.itemsize)
-    return arrays
+        shape, _, kind = np.lib.format.read_array_header_1_0(file)
+        places.append(_Place(kind, file.tell(), shape[0]))
+        file.seek(shape[0] * kind.itemsize, os.SEEK_CUR)
+    return places
+
+
+def _mapped(file: BufferedReader, place: _Place) -> npt.NDArray[Any]:
+    """An array that is left where it is."""
+    # An empty region cannot be mapped.
+    if not place.size:
+        return np.empty(0, place.kind)
+    return np.asarray(np.memmap(file, place.kind, "r", place.start, (place.size,)))
+
+
+def _read(file: BufferedReader, place: _Place) -> npt.NDArray[Any]:
+    array = np.empty(place.size, place.kind)
+    _read_into(array, file, place)
+    return array
+
+
+def _read_into(array: npt.NDArray[Any], file: BufferedReader, place: _Place) -> None:
+    """Read an array to where it is to be: a copy on the way there would be memory for everybody once more."""
+    file.seek(place.start)
+    content = array.view(np.uint8)
+    if file.readinto(content.data) != len(content):
+        raise ValueError("a file of the ledgers changed while it was read")

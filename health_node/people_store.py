@@ -46,7 +46,7 @@ _COUNT_BYTES = 8
 _HEADER_BYTES = len(_MAGIC) + _COUNT_BYTES + HASH_BYTES
 _ALIGNED = 64
 # One core's cache holds a block's marks; with smaller ones two threads mostly wait for each other between calls.
-_BLOCK = 1 << 18
+_BLOCK = 1 << 20
 # People whose pseudonyms are looked at in one go.
 _PIECE = 1 << 20
 _DEFAULT_THREADS = 2

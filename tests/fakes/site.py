@@ -132,10 +132,7 @@ class SiteWorld(World):
 
     def compact(self) -> None:
         """Make a snapshot now, whether one is due or not."""
-        book, journal = self.census.book, self.census.journal
-        with book.charging(), journal.reading() as state:
-            frozen, place = book.current(journal.db, state).frozen(), book._place
-        book._compact(frozen, place)
+        self.census.book._compact()
 
     def erase(self) -> None:
         """What has been kept long enough goes."""

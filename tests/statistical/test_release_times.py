@@ -414,9 +414,9 @@ def ledgers_read_under_the_journals_lock(patch: pytest.MonkeyPatch) -> None:
     """Nobody is served while the ledgers are written anew."""
     compact = LedgerBook._compact
 
-    def locked(book: LedgerBook, frozen: Ledgers, place: int) -> None:
+    def locked(book: LedgerBook) -> None:
         with book._journal._lock:
-            compact(book, frozen, place)
+            compact(book)
 
     patch.setattr(LedgerBook, "_compact", locked)
 
