@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 import numpy as np
+import structlog
 from sqlite_utils import Database
 
 from broker_common.crypto.commitments import commit_charge, commit_set
@@ -42,6 +43,8 @@ from census_node.submitted_ledger import SubmittedLedger
 from census_node.units import Carry
 
 __all__ = ["LedgerBook", "RelinkedLedgers", "verify_sample"]
+
+_log = structlog.get_logger()
 
 # A snapshot is made when so many charges, people in their samples, or pseudonyms that are new have come since the last one:
 # a start reads the samples since, and new pseudonyms are in memory.
@@ -143,12 +146,28 @@ class LedgerBook:
         if owed is None or owed.after != self._place:
             # Begun from the rows meanwhile, which hold it.
             return
-        # Whatever stops us in between: half a charge in memory is none, and the next one begins from the rows.
-        self._place = 0
         sample, step = owed.sample, owed.step
-        self._ledgers.apply(sample, owed.decision, price=step.price, organisation=step.organisation, digest=step.digest)
-        self._place = owed.place
+        try:
+            with self._changing(owed.place):
+                self._ledgers.apply(
+                    sample, owed.decision, price=step.price, organisation=step.organisation, digest=step.digest
+                )
+        except Exception as error:  # noqa: BLE001 - the charge stands in its row; whoever is here has nothing to do with it
+            _log.error(
+                "a charge could not be applied; the ledgers are read again from their rows", error=type(error).__name__
+            )
+            return
         self._charges, self._people = self._charges + 1, self._people + len(sample.pseudonyms)
+
+    @contextmanager
+    def _changing(self, place: int) -> Iterator[None]:
+        """The ledgers hold the step at `place` when the block has ended.
+
+        Whatever stops it in between: half a step in memory is none, and whoever comes next begins from the rows.
+        """
+        self._place = 0
+        yield
+        self._place = place
 
     def charges(self) -> Charges | None:
         """What the ledgers hold now; None where strict accounting has charged everybody alike from the start.
@@ -194,8 +213,8 @@ class LedgerBook:
             # What lies between may be erased, or be of another linkage chain.
             self._begin(steps)
         for step in steps.after(self._place):
-            people = self._fold(self._ledgers, step, tickets)
-            self._place = step.place
+            with self._changing(step.place):
+                people = self._fold(self._ledgers, step, tickets)
             self._charges, self._people = self._charges + (step.kind == "charge"), self._people + people
 
     def _fold_beside(self) -> _Beside:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from broker_common.errors import RefusedError
 from broker_common.stages import stage
 from census_node.linked import NOBODY, Linked
 from census_node.registry import Registry
@@ -21,6 +22,8 @@ from census_node.submitted_ledger import Standing, SubmittedLedger
 __all__ = ["LinkedSample", "Linking"]
 
 Numbers = npt.NDArray[np.uint32]
+# For a sample that there is no memory for now.
+_RETRY_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +53,16 @@ class Linking:
         self._places: _Places | None = None
 
     def expect(self, people: int) -> None:
-        """So many are coming. Memory is taken as they come."""
-        self._places = _Places(people, self._submitted.standing(people))
+        """So many are coming. Memory is taken as they come.
+
+        Raises:
+            RefusedError: BUSY, there is no memory for so many now.
+        """
+        try:
+            self._places = _Places(people, self._submitted.standing(people))
+        except MemoryError as error:
+            # SECURITY: no verdict on the sample, which may be a good one: its size must not make a refusal.
+            raise RefusedError("BUSY", retry_seconds=_RETRY_SECONDS) from error
 
     def add(self, start: int, pseudonyms: npt.NDArray[np.uint8]) -> None:
         """Link a piece of the sample, whose first pseudonym stands at place `start` of it."""

@@ -414,21 +414,19 @@ class CensusNode:
             index = state.tickets[ticket_hash].index
         self.publication.publish(index + 1)
 
-    def release(self, ticket_hash: str, collecting: Callable[[str, str], bool] = lambda *_: False) -> None:
+    def release(self, ticket_hash: str) -> None:
         """Log that the answer may leave; from here on it can be collected and is pushed to the inbox.
-
-        `collecting` says of a query and its researcher whether they are waiting for it: then it is delivered with that.
 
         Raises:
             PeerUnavailableError: NOT_WITNESSED, its health agency has not cosigned a checkpoint that covers the charge.
         """
-        self._patiently(lambda: self._release(ticket_hash, collecting))
+        self._patiently(lambda: self._release(ticket_hash))
         with self.journal.reading() as state:
             query = state.tickets[ticket_hash].charge.query
         for notify in self._on_release:
             notify(query)
 
-    def _release(self, ticket_hash: str, collecting: Callable[[str, str], bool]) -> None:
+    def _release(self, ticket_hash: str) -> None:
         # SECURITY: before this nobody but us has seen that the charge is in the log.
         cosigned = self.cosigned_for(ticket_hash)
         if cosigned is None:
@@ -444,8 +442,6 @@ class CensusNode:
             answer = hash_bytes(waiting.sealed).hex()
             transaction.append(Released(ticket=ticket_hash, answer=answer, checkpoint=cosigned))
             outbox.start_retention(waiting.query, state.tickets[ticket_hash].kept_until_ms)
-            if collecting(waiting.query, waiting.researcher):
-                transaction.append(Delivered(ticket=ticket_hash, by="collect"))
 
     def recover(self) -> list[str]:
         """Before serving: answer what was charged; gives the tickets whose answers are to be released.
@@ -517,11 +513,6 @@ class CensusNode:
         """The sealed answer to a query, unless it has expired."""
         with self.journal.reading():
             return Outbox(self.journal.db).answer(query)
-
-    def is_delivered(self, ticket_hash: str) -> bool:
-        """Whether the log says that the researcher has the answer."""
-        with self.journal.reading() as state:
-            return state.tickets[ticket_hash].delivered
 
     def delivered(self, ticket_hash: str, by: str) -> None:
         """Log, once, that the researcher has the answer.

@@ -6,13 +6,15 @@
 SECURITY: nobody waits for linking before the sample is whole. Reading goes on however far linking is, a sample is refused
 or admitted without it, and what was linked of one that is refused is forgotten with it: so when a sample had come, which the
 instants of its outcome follow from, is not a question of how long linking took. Nothing of this is done in the event loop,
-which everybody waits for.
+which everybody waits for, and linking has threads of its own: those that everything else is done in are never all at it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -90,11 +92,12 @@ class _Stage(Generic[PieceT]):
 class Reception:
     """One sample on its way: `admitted`, then `linked`; `stop` in any case."""
 
-    def __init__(self, admission: Admission, linking: Linking) -> None:
+    def __init__(self, admission: Admission, linking: Linking, linkers: Executor) -> None:
+        """`linkers` are the threads that link, of this sample and of others."""
         # What a stage does knows nothing of us, or a sample would stay in memory until the collector found the circle.
         self._admission = admission
         self._linking = linking
-        self._linked = _Stage(partial(_link_all, linking))
+        self._linked = _Stage(partial(_link_all, linking, linkers))
         self._opened = _Stage(_Opening(admission, linking, self._linked).open_all)
 
     async def admitted(
@@ -168,9 +171,10 @@ class _Opening:
             self._people += len(opened)
 
 
-async def _link_all(linking: Linking, pieces: Sequence[_Piece]) -> None:
+async def _link_all(linking: Linking, linkers: Executor, pieces: Sequence[_Piece]) -> None:
     # Looking up waits for memory more than it works: two threads wait for it at once, also for a single frame.
-    halves = [asyncio.create_task(asyncio.to_thread(linking.add_all, half)) for half in _halves(pieces)]
+    loop = asyncio.get_running_loop()
+    halves = [loop.run_in_executor(linkers, copy_context().run, linking.add_all, half) for half in _halves(pieces)]
     await asyncio.wait(halves)
     for each in halves:
         each.result()

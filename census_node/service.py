@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -47,6 +47,8 @@ Context = ServicerContext[object, object]
 _DRAIN_SECONDS = 3.0
 # What BUSY says; the health node tries again by itself.
 _RETRY_SECONDS = 1
+# Threads for the linking of all samples.
+_LINKERS = 2
 
 
 @dataclass(slots=True)
@@ -89,6 +91,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         # By health agency, so that none can keep another one out; so are the bytes of samples in memory.
         self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(limits.max_queries))
         self._sample_bytes: Counter[str] = Counter()
+        self._linkers = ThreadPoolExecutor(_LINKERS, "linking")
         # Tasks are held here because the event loop itself holds them weakly.
         self._walks: set[asyncio.Task[None]] = set()
         # Refused samples of which something is still being linked, and ledgers that are brought up to date.
@@ -100,8 +103,6 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self._released = NewsOf()
         node.on_release(self._released.tell)
         stop.on_stop(self._released.tell_all)
-        # Who waits for which query, and how many times.
-        self._collecting: Counter[tuple[str, str]] = Counter()
         # Whoever waits for a cosignature waits for the next one, whatever it covers, and looks again.
         self._cosigned = News()
         node.publication.on_news(self._cosigned.tell)
@@ -300,7 +301,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         policy = (await self._node.journal.glance(self._node.in_force)).policy
         await sleep_until_tick(policy, next_tick(policy, self._node.clock() + policy.release_tick_ms), self._node.clock)
         try:
-            await asyncio.to_thread(self._node.release, ticket_hash, self._is_collecting)
+            await asyncio.to_thread(self._node.release, ticket_hash)
         except PeerUnavailableError as error:
             if error.code != "NOT_WITNESSED":
                 raise
@@ -366,8 +367,9 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         answering = asyncio.to_thread(self._node.answer_charged, ticket_hash, rows)
         if walk.policy.release_tick_ms:
             return await answering
-        # With no instant to wait for, the log is shown and cosigned while the answer is made.
-        proof, _ = await asyncio.gather(answering, asyncio.to_thread(self._node.publish_charge, ticket_hash))
+        # With no instant to wait for, the log is shown and cosigned while the answer is made. Begun first: it takes longer, and
+        # mostly waits for disks and for the other agency.
+        _, proof = await asyncio.gather(asyncio.to_thread(self._node.publish_charge, ticket_hash), answering)
         return proof
 
     async def _wait_to_charge(
@@ -398,7 +400,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         if walk.has_turn:
             walk.turn_ms = self._turns.take(walk.policy, walk.header_ms)
         walk.proceed.set_result(None)
-        return Reception(admission, linking)
+        return Reception(admission, linking, self._linkers)
 
     async def _received(self, walk: _Walk, reception: Reception) -> AdmittedSample:
         """The sample, with every check made. What is still being linked of one that fails is not waited for."""
@@ -442,37 +444,19 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         query, researcher = request.query_id.hex(), caller().name
         wait_ms = min(request.wait_ms, self._limits.collect_wait_ms)
         deadline = self._loop.time() + wait_ms / 1000
-        with self._waiting_for(query, researcher):
-            while True:
-                news = self._released.next(query)
-                answer = await self._node.journal.glance(self._node.released_answer, query, researcher)
-                left = deadline - self._loop.time()
-                if answer is not None or left <= 0 or self._stop.is_set:
-                    break
-                await asyncio.wait([news], timeout=left)
+        while True:
+            news = self._released.next(query)
+            answer = await self._node.journal.glance(self._node.released_answer, query, researcher)
+            left = deadline - self._loop.time()
+            if answer is not None or left <= 0 or self._stop.is_set:
+                break
+            await asyncio.wait([news], timeout=left)
         if answer is None:
             return census_service_pb2.CollectResponse()
-        if not await self._node.journal.glance(self._node.is_delivered, answer.ticket_hash):
-            await asyncio.to_thread(self._node.delivered, answer.ticket_hash, "collect")
+        await asyncio.to_thread(self._node.delivered, answer.ticket_hash, "collect")
         return census_service_pb2.CollectResponse(
             answer=answer_pb2.SealedAnswer(query_id=request.query_id, sealed=answer.sealed)
         )
-
-    @contextmanager
-    def _waiting_for(self, query: str, researcher: str) -> Iterator[None]:
-        waiting = (query, researcher)
-        self._collecting[waiting] += 1
-        try:
-            yield
-        finally:
-            self._collecting[waiting] -= 1
-            if not self._collecting[waiting]:
-                # Whatever is asked for is a key of it.
-                del self._collecting[waiting]
-
-    def _is_collecting(self, query: str, researcher: str) -> bool:
-        """Whether a researcher waits for the answer to a query. From any thread."""
-        return (query, researcher) in self._collecting
 
     async def drain(self) -> None:
         """Before a stop: let queries that are under way be released, or at least come to a durable step."""

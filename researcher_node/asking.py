@@ -68,6 +68,8 @@ _COLLECT_HOLD_MS = 10_000
 _LOOK_SECONDS = 0.1
 # Between calls to a census node that is away, or does not hold them.
 _PAUSE_SECONDS = 0.25
+# For the health node to say that a question is done whose answer is here already.
+_LAST_WORD_SECONDS = 1.0
 # The shortest and longest pause that a busy health node may ask for.
 _BUSY_SECONDS = (1.0, 30.0)
 _STAGES = (
@@ -348,8 +350,10 @@ class Session(AbstractAsyncContextManager["Session"]):
         ):
             await asyncio.wait({submitting, collecting}, return_when=asyncio.FIRST_COMPLETED)
             if collecting.done() and _is_final(collecting):
-                # Whether the health node has said so too by then, or falls silent, makes no difference.
-                return collecting.result()
+                answered = collecting.result()
+                # Usually the health node is about to say so too. One that has fallen silent is not waited for.
+                await asyncio.wait({submitting}, timeout=_LAST_WORD_SECONDS)
+                return answered
             try:
                 await submitting
             except BrokerError as error:

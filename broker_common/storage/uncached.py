@@ -57,19 +57,27 @@ def _memory() -> npt.NDArray[np.uint8]:
     return memory
 
 
-def _set_direct(descriptor: int, *, is_direct: bool) -> None:
+def _set_direct(descriptor: int, *, is_direct: bool) -> bool:
+    """Whether that changed anything."""
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
     wanted = flags | _DIRECT if is_direct else flags & ~_DIRECT
     if wanted == flags:
-        return
+        return False
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETFL, wanted)
     except OSError as error:
         if error.errno not in _NO_WAY:
             raise
+        return False
+    return True
 
 
 def _write(descriptor: int, content: npt.NDArray[np.uint8]) -> None:
     written = 0
     while written < len(content):
-        written += os.write(descriptor, content[written:].data)
+        try:
+            written += os.write(descriptor, content[written:].data)
+        except OSError as error:
+            # Some take the flag and not what is written with it, and none the rest of what was written in part.
+            if error.errno not in _NO_WAY or not _set_direct(descriptor, is_direct=False):
+                raise

@@ -50,7 +50,7 @@ rounds ({rounds} here), p99 is the longest. *The first one* is the first questio
 The *floor* is what remains if nothing is checked, charged, logged, signed or noised: one filter of three columns in memory by
 Polars, AES-GCM over the sample twice, the bytes once through a raw socket under mutual TLS (open connection, Ed25519
 certificates) to another process, one gather of the sample's rows from a byte column by NumPy, one fsynced write of the
-sample's bitmap. It is measured just before each question, in the same run.
+sample's bitmap. It is measured just before each question, in the same run, a tenth of a second after the answer before it.
 """
 
 _AT_THE_TICK: Final = """

@@ -33,7 +33,8 @@ class TimedLoop(VirtualLoop):
         super().__init__(random.Random(0))
         # How long the job that is running has taken so far.
         self.took = 0.0
-        self._ledgers_free = 0.0
+        # From when to when somebody held the ledgers.
+        self._held: list[tuple[float, float]] = []
 
     @property
     def now(self) -> float:
@@ -81,10 +82,15 @@ class TimedLoop(VirtualLoop):
 
         @contextlib.contextmanager
         def queueing(book: LedgerBook) -> Iterator[None]:
-            self.took += max(0.0, self._ledgers_free - self.now)
+            for began, ended in sorted(self._held):
+                # A job runs at once: what it holds later may be entered here before somebody who comes earlier.
+                if began <= self.now < ended:
+                    self.took += ended - self.now
+            began = self.now
             with charging(book):
                 yield
-            self._ledgers_free = self.now
+            if began < self.now:
+                self._held.append((began, self.now))
 
         patch.setattr(LedgerBook, "charging", queueing)
 

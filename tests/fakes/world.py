@@ -970,31 +970,37 @@ def drain(stream: AsyncIterator[ItemT]) -> list[ItemT]:
 
 def rows(path: Path, table: str) -> list[tuple[object, ...]]:
     """A table of a journal, read by a connection of its own."""
-    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+    with contextlib.closing(_reader(path)) as connection:
         return connection.execute(f"select * from {table}").fetchall()  # noqa: S608 - table names of our own
 
 
 def read_log(path: Path) -> list[Entry]:
     """The entries of a journal, read by a connection of its own."""
-    return [parse_entry(bytes(data)) for _, data in sorted(_entry_rows(path))]
+    with contextlib.closing(_reader(path)) as connection:
+        return [parse_entry(bytes(data)) for _, data in sorted(connection.execute(_ENTRIES))]
 
 
 def verify_stored_log(path: Path, state: StateT, signer: NoteSigner) -> StateT:
     """Replay a journal from its file alone and compare it with its signed checkpoint."""
-    data = [bytes(entry) for _, entry in sorted(_entry_rows(path))]
+    with contextlib.closing(_reader(path)) as connection:
+        # Of one instant: the node may be writing.
+        connection.execute("begin")
+        data = [bytes(entry) for _, entry in sorted(connection.execute(_ENTRIES))]
+        ((_, note, _),) = connection.execute("select * from head")
     replay(map(parse_entry, data), state)
     tree = MerkleTree()
     for entry in data:
         tree.append(entry)
-    ((_, note, _),) = rows(path, "head")
     checkpoint = signer.verifier.verify_checkpoint(str(note))
     assert (checkpoint.size, checkpoint.root) == (tree.size, tree.root())
     return state
 
 
-def _entry_rows(path: Path) -> list[tuple[int, bytes]]:
-    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-        return connection.execute("select sequence, entry from entries").fetchall()
+_ENTRIES = "select sequence, entry from entries"
+
+
+def _reader(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
 
 
 def _signing(purpose: Purpose) -> SigningKey:

@@ -385,10 +385,11 @@ def test_a_fault_after_the_charge_keeps_its_sample(
     with monkeypatch.context() as patch:
         if fault == "apply":
             patch.setattr("census_node.unit_ledger.UnitLedger.charge", fail)
+            charge_and_answer(world.census, arrived)
         else:
             patch.setattr("census_node.registry.Registry.count", fail)
-        with pytest.raises(MemoryError):
-            charge_and_answer(world.census, arrived)
+            with pytest.raises(MemoryError):
+                charge_and_answer(world.census, arrived)
     assert len(world.charges()) == 1
     assert kept_files(world) == named_files(world)
     assert len(kept_files(world)) == 1

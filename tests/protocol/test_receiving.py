@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from census_node.receiving import Reception
 Requests = Sequence[census_service_pb2.CountRequest]
 # Frames of 256 KiB.
 PEOPLE = 45_000
+LINKERS = ThreadPoolExecutor(2)
 
 
 @pytest.fixture
@@ -39,7 +42,7 @@ def blocked(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 def reception_of(world: World, sent: Requests) -> Reception:
     """What a sample's header leads to."""
-    return Reception(Admission(sent[0].header, HEALTH, world.census.gate()), world.census.linking())
+    return Reception(Admission(sent[0].header, HEALTH, world.census.gate()), world.census.linking(), LINKERS)
 
 
 async def stream(requests: Requests) -> AsyncIterator[census_service_pb2.CountRequest]:
@@ -84,6 +87,25 @@ async def test_a_sample_is_refused_before_it_is_linked(tmp_path: Any, blocked: t
     assert caught.value.code == ("SEALED_WRONGLY" if fault == "frame" else "MALFORMED_MESSAGE")
     blocked.set()
     await reception.stop()
+    world.close()
+
+
+async def test_linking_of_many_samples_leaves_threads_to_everybody_else(
+    tmp_path: Any, blocked: threading.Event
+) -> None:
+    """Whatever else is done in a thread, a release at its tick or another's charge, does not wait for it."""
+    world = World(tmp_path, people=400)
+    sent = world.messages(world.sample(world.order(), make_pseudonyms(PEOPLE)))
+    # More than the threads that asyncio has for everything.
+    receptions = [reception_of(world, sent) for _ in range(2 * (os.cpu_count() or 1) + 4)]
+    async with asyncio.timeout(15):
+        for reception in receptions:
+            await reception.admitted(stream(sent[1:]), lambda _: None)
+        await asyncio.to_thread(blocked.is_set)
+    assert not blocked.is_set()
+    blocked.set()
+    for reception in receptions:
+        await reception.stop()
     world.close()
 
 

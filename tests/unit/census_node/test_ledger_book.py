@@ -16,17 +16,19 @@ import pytest
 from fakes.ledger_world import CARDS, PERSONS, SAMPLE_RETENTION_MS, LedgerProcess, LedgerWorld, Units, persons_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from broker_common.crypto.commitments import commit_charge
 from broker_common.errors import BrokerError, InternalError, RefusedError
 from broker_common.privacy.accounting import price_units
-from broker_common.privacy.policy import Policy
+from broker_common.privacy.policy import Policy, Unit
 from census_node import ledger_book
 from census_node.charging import LoadReplacedError, charge, decide
 from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps
 from census_node.ledgers import Ledgers
 from census_node.snapshots import SnapshotFolder
+from census_node.unit_ledger import UnitLedger
 
 # Card 0 moves out to a household and a person of their own, card 5 into household 0, card 7 comes, card 6 goes.
 MOVED: Units = {0: (5, 2), 1: (0, 0), 2: (1, 0), 3: (1, 0), 4: (2, 0), 5: (3, 0), 7: (6, 1)}
@@ -527,7 +529,7 @@ def test_a_started_node_notices_what_another_process_does_wrong(world: LedgerWor
 
 
 def test_half_a_charge_in_memory_is_none(world: LedgerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory runs out between the two ledgers: the charge is durable, and the next one begins from the rows."""
+    """Memory runs out between the two ledgers: the charge is durable, and whoever comes next begins from the rows, unharmed."""
     world.charge({0, 5, 8}, 30)
 
     def fail(*_: object) -> None:
@@ -535,10 +537,43 @@ def test_half_a_charge_in_memory_is_none(world: LedgerWorld, monkeypatch: pytest
 
     with world.node.book.charging():
         world.charge({0, 5, 9}, 2)
-        with monkeypatch.context() as patch:
+        with monkeypatch.context() as patch, capture_logs() as said:
             patch.setattr("census_node.unit_ledger.UnitLedger.charge", fail)
-            with pytest.raises(MemoryError):
-                world.node.book.settle()
+            world.node.book.settle()
+    assert [(line["log_level"], line["error"]) for line in said] == [("error", "MemoryError")]
+    world.verify()
+
+
+@pytest.mark.parametrize("step", ["charge", "load"])
+def test_half_a_step_of_another_process_is_none(world: LedgerWorld, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Memory runs out in the middle of what another process did: it is begun from the rows, and nothing is added twice."""
+    world.charge({0, 5, 8}, 30)
+    other = LedgerProcess(world).open()
+    if step == "charge":
+        world.charge({0, 5, 9}, 2, process=other)
+    else:
+        world.load(MOVED, other)
+    other.close()
+    charge, take_over = UnitLedger.charge, UnitLedger.take_over
+
+    def half(ledger: UnitLedger, *arguments: Any) -> None:
+        charge(ledger, *arguments)
+        raise MemoryError
+
+    def persons_alone(ledger: UnitLedger, unit: Unit, *arguments: Any) -> None:
+        if unit == "household":
+            raise MemoryError
+        take_over(ledger, unit, *arguments)
+
+    book, journal = world.node.book, world.node.journal
+    with monkeypatch.context() as patch:
+        patch.setattr(UnitLedger, "charge", half)
+        patch.setattr(UnitLedger, "take_over", persons_alone)
+        for _ in range(2):
+            with pytest.raises(MemoryError), book.charging(), journal.reading() as state:
+                book.current(journal.db, state)
+    world.verify()
+    world.restart()
     world.verify()
 
 

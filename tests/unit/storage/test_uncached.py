@@ -56,6 +56,43 @@ def test_file_system_that_knows_no_way_past_its_cache_holds_the_same(
     assert asked
 
 
+@pytest.mark.parametrize("taken", [0, 4096, 5000])
+def test_file_system_that_takes_the_flag_and_not_the_bytes_holds_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    """Refused at once, or after a part of it: the rest goes through the cache."""
+    write = os.write
+    refused: list[bool] = []
+
+    def only_some(descriptor: int, content: memoryview) -> int:
+        if not fcntl.fcntl(descriptor, fcntl.F_GETFL) & uncached._DIRECT:
+            return write(descriptor, content)
+        if taken and not refused:
+            refused.append(True)
+            uncached._set_direct(descriptor, is_direct=False)
+            some = write(descriptor, content[:taken])
+            uncached._set_direct(descriptor, is_direct=True)
+            return some
+        refused.append(True)
+        raise OSError(errno.EINVAL, "not so")
+
+    monkeypatch.setattr(os, "write", only_some)
+    content = np.frombuffer(os.urandom(2 * AT_ONCE + 17), np.uint8)
+    assert written(tmp_path / "file", [content]) == content.tobytes()
+    assert refused
+
+
+def test_bytes_that_are_refused_without_the_flag_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no other way to write them."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EINVAL, "not so")
+
+    monkeypatch.setattr(os, "write", refuse)
+    with pytest.raises(OSError, match="not so"):
+        written(tmp_path / "file", [np.zeros(17, np.uint8)])
+
+
 def test_fault_of_another_kind_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that fails is no file system without the flag."""
 
