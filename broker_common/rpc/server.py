@@ -51,6 +51,9 @@ _log = structlog.get_logger()
 _GRACE_SECONDS = 5.0
 # Calls of one connection at the same time; a client's others wait on its side. Above what one researcher or agency needs.
 MAX_STREAMS = 256
+# Calls that have come and wait to be taken up, of as many connections as one researcher may reasonably have. Beyond it, a thousand
+# as gRPC has it, the library drops any of them by chance, and so also those of whoever floods nobody.
+_MAX_PENDING = 64 * MAX_STREAMS
 # Connections at the same time, of everybody, handshakes included; fewer where descriptors are scarce.
 _MAX_CONNECTIONS = 4096
 _HANDSHAKE_MS = 10_000
@@ -149,6 +152,8 @@ class NodeServer:
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
                 # What one connection may hold open, and how long it may take to show a certificate.
                 ("grpc.max_concurrent_streams", MAX_STREAMS),
+                ("grpc.server.max_pending_requests", _MAX_PENDING),
+                ("grpc.server.max_pending_requests_hard_limit", 2 * _MAX_PENDING),
                 ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
                 ("grpc.max_allowed_incoming_connections", most_connections()),
                 ("grpc.max_connection_idle_ms", _IDLE_MS),

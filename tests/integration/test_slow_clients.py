@@ -23,6 +23,7 @@ SECONDS = 30.0
 CONNECTIONS = 6
 STREAMS = 2000
 MOST = 20
+CALLS = 50
 # What a hostile client may cost at most: each connection has its buffers, and so many calls. Unbounded it would be ten times that.
 MEMORY_MIB = 150
 STAGES = 4
@@ -144,6 +145,15 @@ async def answered(nodes: Loopback) -> int:
         return len([_ async for _ in stub.Submit(nodes.world.order().submission, timeout=SECONDS)])
 
 
+async def looked_up(nodes: Loopback, times: int) -> int:
+    """How many of so many calls at once bring the other researcher the dictionary."""
+    async with nodes.channel(OWNER, "health") as channel:
+        stub: health_service_pb2_grpc.HealthServiceAsyncStub = health_service_pb2_grpc.HealthServiceStub(channel)
+        request = health_service_pb2.HealthServiceGetDictionaryRequest()
+        calls = [stub.GetDictionary(request, timeout=SECONDS) for _ in range(times)]
+        return len([await call for call in calls])
+
+
 @pytest.mark.parametrize(
     "attack",
     [open_and_say_nothing, reset_at_once, ask_and_never_read, promise_a_message],
@@ -158,6 +168,8 @@ async def test_flood_of_calls_keeps_nobody_waiting(
     with Hostile(loopback, tmp_path).connections() as connections:
         attacks = [asyncio.create_task(asyncio.to_thread(attack, connection)) for connection in connections]
         assert await answered(loopback) == STAGES
+        # None of them is dropped for what others have piled up.
+        assert await looked_up(loopback, CALLS) == CALLS
         await asyncio.gather(*attacks)
         assert [await answered(loopback) for _ in range(3)] == [STAGES] * 3
         assert memory_mib() - before < MEMORY_MIB
