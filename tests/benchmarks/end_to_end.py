@@ -23,6 +23,7 @@ from benchmarks.children import end_when_told
 from benchmarks.cohorts import Cohort, HealthSource
 from benchmarks.deployments import DEFAULT_TICK_MS, made, set_rules, started_alone
 from benchmarks.floor import Floor
+from benchmarks.ledger_size import MOST_BYTES
 from benchmarks.machine import usage_of
 from benchmarks.results import FOLDER, heading, milliseconds, progress, say, store
 from fakes.deployment import Deployment, Up, make, node_pids
@@ -38,7 +39,6 @@ _WARM_UP: Final = 3
 _REST_SECONDS: Final = 0.1
 # Times the floor, at most, by wanted size; bytes a person at the census node; seconds until a node is ready.
 RATIOS: Final = {10_000: 4.0, 100_000: 4.0, 1_000_000: 3.0}
-_BYTES: Final = 40.0
 _START_SECONDS: Final = 20.0
 _NODES: Final = ("census", "health")
 # Whoever starts a node without people sees what the interpreter and the libraries take.
@@ -254,7 +254,7 @@ def _verdicts(result: dict[str, Any]) -> list[str]:
             if found["ratio"] > most:
                 lines[-1] += _least(found)
     lines.append(
-        _verdict(_per_person(result, "census", "peak"), _BYTES, "bytes a person at the census node, at its peak")
+        _verdict(_per_person(result, "census", "peak"), MOST_BYTES, "bytes a person at the census node, at its peak")
     )
     starts = {role: result["start"][role]["seconds"] for role in _NODES}
     return lines + [

@@ -11,31 +11,33 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from benchmarks.results import FOLDER, heading, say, store
 from fakes.registries import linked
 
 from broker_common.privacy.accounting import price_units
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledgers import Ledgers, Room
 from census_node.linked import Linked
-from census_node.pseudonyms import halves_of
+from census_node.pseudonyms import _MOST_PREFIX_BITS, halves_of
 from census_node.registry import Registry
 from census_node.snapshots import SnapshotFolder
 from census_node.submitted_ledger import Column, SubmittedLedger
 from census_node.unit_ledger import UnitLedger
 from census_node.units import NAME, Cards, Names
 
-__all__ = ["main"]
+__all__ = ["MOST_BYTES", "RESULT", "main", "table"]
 
+RESULT: Final = "ledgers"
+MOST_BYTES: Final = 40.0
 ReadT = TypeVar("ReadT")
 _PEOPLE = 15_000_000
 _SAMPLES = (10_000, 100_000, 1_000_000)
@@ -69,14 +71,14 @@ def resident() -> dict[str, int]:
     return {line[0].rstrip(":"): 1024 * int(line[1]) for line in lines if line[0] in {"RssAnon:", "RssFile:"}}
 
 
-def reading(owner: str, people: int, read: Callable[[], ReadT]) -> ReadT:
+def reading(owner: str, people: int, read: Callable[[], ReadT]) -> tuple[ReadT, dict[str, float]]:
     """Read something; say what memory that took and how long."""
     before, start = resident(), time.perf_counter()
     made_there = read()
     took = time.perf_counter() - start
     anonymous, of_files = ((resident()[name] - before[name]) / people for name in ("RssAnon", "RssFile"))
     say(f"{owner:9} read in {took:4.1f} s  {anonymous:5.1f} bytes a person in memory  {of_files:5.1f} in files")
-    return made_there
+    return made_there, {"seconds": took, "in memory": anonymous, "in files": of_files}
 
 
 def fastest(step: Callable[[], object]) -> float:
@@ -89,13 +91,8 @@ def fastest(step: Callable[[], object]) -> float:
     return 1000 * min(times)
 
 
-def say(text: str) -> None:
-    """Print."""
-    sys.stdout.write(text + "\n")
-
-
-def measure(path: Path, people: int) -> None:
-    """Write, read, look up, charge."""
+def measure(path: Path, people: int) -> dict[str, Any]:
+    """Write, read, look up, charge; gives what reading took, by owner."""
     folder = SnapshotFolder(path)
     ledgers, pseudonyms = made(people)
     start = time.perf_counter()
@@ -109,14 +106,14 @@ def measure(path: Path, people: int) -> None:
     names = Names(bytes(32), np.zeros(people, NAME), np.zeros(households, NAME), np.zeros(people, np.uint32))
     made_of(people, pseudonyms).write(path / "load.npz", names, Cards.none())
     del names
-    registry = reading("registry", people, lambda: Registry.read(path / "load.npz", "load"))
-    ledgers = reading("ledgers", people, lambda: folder.read(name, content))
+    registry, of_registry = reading("registry", people, lambda: Registry.read(path / "load.npz", "load"))
+    ledgers, of_ledgers = reading("ledgers", people, lambda: folder.read(name, content))
     units = (ledgers.submitted.all_units(), ledgers.units.persons, ledgers.units.households)
     say(
         "of the ledgers by submitted pseudonym, person, household and directory: "
         + ", ".join(
             f"{size / people:.1f}"
-            for size in (*(array.nbytes for array in units), 4 * 2 ** min(24, people.bit_length()))
+            for size in (*(array.nbytes for array in units), 4 * 2 ** min(_MOST_PREFIX_BITS, people.bit_length()))
         )
     )
     say("   sample  ms: look up  decide  charge   floor   ratio of deciding and charging")
@@ -142,15 +139,31 @@ def measure(path: Path, people: int) -> None:
         rounds = np.array([charge() for _ in range(_ROUNDS)]) * 1000
         decide, apply, least = rounds[:, 0].min(), rounds[:, 1].min(), fastest(floor)
         say(f"{size:9,}  {look_up:11.1f}  {decide:6.1f}  {apply:6.1f}  {least:6.1f}  {(decide + apply) / least:6.1f}")
+    return {"people": people, "owners": {"registry": of_registry, "ledgers": of_ledgers}}
+
+
+def table(result: dict[str, Any]) -> list[str]:
+    """The result as lines of Markdown."""
+    lines = heading("bytes a person", "in memory", "in files", "read in")
+    for owner, took in result["owners"].items():
+        lines.append(f"| {owner} | {took['in memory']:.1f} | {took['in files']:.1f} | {took['seconds']:.1f} s |")
+    kept = sum(took["in memory"] + took["in files"] for took in result["owners"].values())
+    return [
+        *lines,
+        "",
+        f"- {'pass' if kept <= MOST_BYTES else 'MISS'}: {kept:.1f} bytes a person; at most {MOST_BYTES:g}",
+    ]
 
 
 def main() -> None:
     """Measure, and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("people", nargs="?", type=int, default=_PEOPLE)
+    parser.add_argument("--results", type=Path, default=FOLDER)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        measure(Path(directory), asked.people)
+        result = measure(Path(directory), asked.people)
+    store(asked.results, RESULT, result)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import end_to_end, growth, rivals, timeline
+from benchmarks import end_to_end, growth, ledger_size, rivals, timeline
 from benchmarks.results import FOLDER, heading, load, progress
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -29,8 +29,10 @@ cryptography {cryptography}, duckdb {duckdb}, polars {polars}, openmined-psi {op
 and everything they are compared with share this one machine.
 
 ```
-make bench            this page's first three parts: 15 million people, some ten minutes, most of them to make the people
-make bench-growth     the fourth part
+make bench            questions beside floor and rivals, and where the time goes: 15 million people, some ten minutes
+make bench-ledgers    what everybody takes at the census node
+make bench-load       many researchers at once
+make bench-growth     how cost grows
 make bench-report     writes this page from what was measured (build/bench/*.json)
 make bench PEOPLE=200000      a quick look; also DIR=deployment, JSON=1
 make bench-growth AXIS=log MOST=10000
@@ -65,6 +67,13 @@ these are means.
 
 *Bytes a person* are what a node holds after the questions, or ever held at once (resident memory, mapped files included), less
 what a node with nobody loaded holds.
+"""
+
+_LEDGERS: Final = """## What everybody takes at the census node
+
+Registry and ledgers of {people:,} people, all of whom were charged before, read as at a start: what cannot be given back, and pages
+of files that are mapped and can. A whole node, above, has also its libraries, the samples in hand, and, while a snapshot is
+written, a copy of what everybody was charged. `make bench-ledgers`
 """
 
 _RIVALS: Final = """## Beside what people would pick instead
@@ -106,13 +115,16 @@ def written(results: Path, root: Path) -> None:
     """Write the page and its pictures under `root`."""
     pictures = root / _PICTURES
     pictures.mkdir(parents=True, exist_ok=True)
-    names = ("end_to_end", "rivals", "load", growth.NAME, "timeline")
-    whole, others, under_load, grown, traced = (load(results, name) for name in names)
-    measured = next((result for result in (whole, others, under_load, grown, traced) if result is not None), None)
+    names = ("end_to_end", ledger_size.RESULT, "rivals", "load", growth.NAME, "timeline")
+    found = [load(results, name) for name in names]
+    whole, ledgers, others, under_load, grown, traced = found
+    measured = next((result for result in found if result is not None), None)
     if measured is None:
         raise SystemExit(f"nothing was measured: {results} holds no results")
     parts = [_HEAD.format_map(measured["machine"])]
     parts.append(_MISSING if whole is None else _end_to_end(whole))
+    if ledgers is not None:
+        parts.append("\n".join([_LEDGERS.format_map(ledgers), _when(ledgers), *ledger_size.table(ledgers)]))
     parts.append(
         "\n".join([_RIVALS, *([_MISSING] if others is None else [_when(others), *rivals.table(others, whole)])])
     )

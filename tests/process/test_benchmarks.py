@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks import end_to_end, growth, report, rivals, timeline
+from benchmarks import end_to_end, growth, ledger_size, report, rivals, timeline
 from benchmarks.cohorts import HealthSource
 from benchmarks.long_log import lengthen
 from benchmarks.results import put, store
@@ -55,6 +55,17 @@ def test_questions_are_measured_beside_the_floor(deployment: Deployment, tmp_pat
     page = (tmp_path / "BENCHMARKS.md").read_text(encoding="utf-8")
     assert f"A question to {PEOPLE:,} people" in page
     assert "Not measured yet." in page
+
+
+def test_what_everybody_takes_is_said_by_owner(tmp_path: Path) -> None:
+    """Registry and ledgers, in memory and in files, with a verdict on the sum."""
+    result = ledger_size.measure(tmp_path, PEOPLE)
+    assert list(result["owners"]) == ["registry", "ledgers"]
+    store(tmp_path / "results", ledger_size.RESULT, result)
+    report.written(tmp_path / "results", tmp_path)
+    page = (tmp_path / "BENCHMARKS.md").read_text(encoding="utf-8")
+    assert "| registry |" in page
+    assert f"bytes a person; at most {ledger_size.MOST_BYTES:g}" in page
 
 
 def test_rivals_count_what_a_join_counts_and_missing_ones_are_said(deployment: Deployment) -> None:
