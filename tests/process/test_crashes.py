@@ -158,6 +158,8 @@ def test_a_start_that_is_killed_while_it_sweeps_is_taken_up_by_the_next_one(
 ) -> None:
     """A sample that no charge names is wiped by whichever start comes to it."""
     sample = deployment.home("census") / "samples" / f"{'0' * 32}.sample"
+    # Where nobody has asked anything yet there are none.
+    sample.parent.mkdir(mode=0o700, exist_ok=True)
     sample.write_bytes(bytes(range(256)))
     start_that_is_killed(deployment, step, when)
     assert sample.exists() == (when == "before")
