@@ -47,6 +47,8 @@ Context = ServicerContext[object, object]
 _DRAIN_SECONDS = 3.0
 # What BUSY says; the health node tries again by itself.
 _RETRY_SECONDS = 1
+# Without ticks: for an answer that is out to be fetched.
+_ASIDE_SECONDS = 0.05
 # Threads for the linking of all samples.
 _LINKERS = 2
 
@@ -244,7 +246,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             walk.released.set_result(None)
             if not walk.policy.release_tick_ms:
                 # Not before, and nobody waits for it: neither this answer nor who gets its place.
-                _hold(self._aside, self._settle())
+                _hold(self._aside, self._settle_aside())
         except BrokerError as error:
             if error.stops_node:
                 self._stop.stop(error)
@@ -344,6 +346,11 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self._let_go_of_sample(walk)
         walk.charged.set_result(proof)
         return ticket_hash
+
+    async def _settle_aside(self) -> None:
+        """When the answer has left: bringing the ledgers up to date keeps everything else waiting for milliseconds at a time."""
+        await asyncio.sleep(_ASIDE_SECONDS)
+        await self._settle()
 
     async def _settle(self) -> None:
         """Bring the ledgers up to the charge, or leave that to whoever charges next."""
