@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from fakes.registries import made_registry
 
+from broker_common.errors import RefusedError
 from census_node.linking import LinkedSample, Linking
 from census_node.submitted_ledger import SubmittedLedger
 
@@ -61,3 +62,19 @@ def test_documented_example_is_computed_from_that() -> None:
         f"samples {4 * counted / 1e6:.0f} MB are counted, and {4 * least / 1e9:.1f} to {4 * most / 1e9:.1f} GB taken"
     )
     assert said in re.sub(r"\s+", " ", README)
+
+
+def test_lack_of_memory_for_a_sample_is_no_verdict_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sent it comes again: its size must not make a refusal."""
+    none = np.empty(0, np.uint64)
+    linking = Linking(made_registry("load", none, none, {}), SubmittedLedger())
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "empty", fail)
+        with pytest.raises(RefusedError, match="BUSY"):
+            linking.expect(PEOPLE)
+    linking.expect(0)
+    assert len(linking.finish(pseudonyms(0, 0)).rows) == 0
