@@ -353,11 +353,8 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         await self._settle()
 
     async def _settle(self) -> None:
-        """Bring the ledgers up to the charge, or leave that to whoever charges next."""
-        try:
-            await asyncio.to_thread(self._node.settle)
-        except Exception as error:  # noqa: BLE001 - the charge stands in its row, and the answer does not depend on this
-            log_unforeseen(error)
+        """Bring the ledgers up to the charge; where that fails, whoever charges next begins from the rows."""
+        await asyncio.to_thread(self._node.settle)
 
     async def _charged_and_answered(self, walk: _Walk, sample: AdmittedSample, linked: LinkedSample) -> Checkpointed:
         """Keep, decide, charge and answer; gives the proof of the charge, which the log shows where there are no ticks."""

@@ -235,6 +235,10 @@ async def ask(watch: Watch, service: CensusService, world: World, order: Order, 
     try:
         async for response in count(service, sending(), HEALTH):
             watch.see(f"Count {asked.header_ms}", (response.WhichOneof("event"), response.charged.log_index))
+            owed = world.census.book._owed
+            if response.HasField("charged") and owed is not None:
+                # Whoever comes next finds nothing of it that is left to be done.
+                assert owed.step.ticket != order.hash.hex(), "a charge is told before the ledgers hold it"
     except BrokerError as error:
         watch.see(f"Count {asked.header_ms}", error.code)
 
