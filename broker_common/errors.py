@@ -186,6 +186,13 @@ REASONS: Mapping[str, Reason] = {
         "The condition is too large: {problem}.",
         "Split the study into several questions, or use in (...) instead of a long chain of or.",
     ),
+    "CRITERIA_TOO_DEAR": Reason(
+        InvalidRequestError,
+        "To find the people of this condition takes more work than one question may; about {terms} comparisons of this kind "
+        "would do.",
+        "Use fewer comparisons, ranges instead of many single values, or several questions. What may be spent follows from the "
+        "policy's forward delay and the declared size of the health data, not from who matches. Nothing was charged.",
+    ),
     "UNKNOWN_COLUMN": Reason(
         InvalidRequestError, "There is no column '{column}'.", "Did you mean: {nearest}? " + _CRITERIA_HINT
     ),
@@ -430,9 +437,9 @@ REASONS: Mapping[str, Reason] = {
     "LOADING": Reason(RefusedError, "Another load is under way in this home.", "Wait for it to end, then try again."),
     "POLICY_TOO_NARROW": Reason(
         RefusedError,
-        "The census policy admits samples smaller than the health data.",
-        "The census operator must raise it ('tripartite census policy propose --max-sample N'): a refusal by size would "
-        "tell the size.",
+        "The census policy does not fit the places that are declared for the health data: {problem}.",
+        "The census operator must raise it ('tripartite census policy propose {remedy}'): a sample that does not fit, or takes "
+        "longer, would tell its size.",
     ),
     "LOAD_REFUSED": Reason(
         InvalidRequestError, "The file was not loaded: {problem}.", "{remedy} What was loaded before is still in force."

@@ -36,6 +36,7 @@ from broker_common.storage.witness_store import WitnessStore
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.census_state import CensusState
 from census_node.config import CensusConfig
+from census_node.declared import verify_declared, verify_delays
 from census_node.delivery import Courier
 from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps
@@ -158,6 +159,9 @@ class CensusHome(AgencyHome[CensusState]):
         with self.journal() as journal, self.loads.loading(os.urandom) as load:
             with journal.reading() as state:
                 before, in_force, commitments = state.load, state.linkage, dict(state.commitments)
+                policy = state.policy
+            if policy is not None:
+                verify_delays(policy, self.config.people)
             linkage = self.linkage_keys.chain(in_force)
             if before:
                 # SECURITY: whoever could change the numbers of units could let charges fall on others.
@@ -168,6 +172,7 @@ class CensusHome(AgencyHome[CensusState]):
             registry, names, report = read_registry(
                 source, load, linkage, names, progress=progress, max_rejected=max_rejected
             )
+            verify_declared(registry.size, self.config.people)
             # Not earlier: beside the rows of a source it would be a third of the memory.
             known = Known.read(self.loads.file(before), before) if before else Known.none()
             registry.write(self.loads.file(load), names, known.former_after(registry.cards))

@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
@@ -20,6 +21,7 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason
 from census_node import texts
 from census_node.admission import scales_text
+from census_node.declared import delay_warnings
 from census_node.opening import CensusHome
 from census_node.operating import Confirmation
 from census_node.proposals import Change, Consequences, Proposal, consequences, draft, make_proposal, verify_unit
@@ -150,7 +152,9 @@ def propose(home: Path, as_json: bool, source: Path | None, **settings: Any) -> 
             raise RefusedError("POLICY_IN_FORCE", what=proposed.hash.hex())
         # Before it is signed: nobody could adopt it.
         verify_unit(proposed, state)
-        return proposed, consequences(proposed, state)
+        meaning = consequences(proposed, state)
+        warnings = (*meaning.warnings, *delay_warnings(proposed, opened.config.people))
+        return proposed, replace(meaning, warnings=warnings)
 
     proposed, meaning = opened.read(propose_from)
     proposal = make_proposal(proposed, key)

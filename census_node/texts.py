@@ -319,6 +319,7 @@ WARN_TICK_0 = "release tick 0 voids every fixed instant, so that timing can tell
 WARN_RETENTION = "an answer that is not collected within {retention} is removed; who has no inbox has to be quick"
 WARN_SAMPLES = "who was in a sample is erased {retention} after its charge: an audit on site has to come sooner"
 WARN_MAX_SAMPLE = "max_sample falls from {old} to {new}: a health node with more people refuses every question"
+WARN_DELAY = "{name} is {value}, and the {declared} people that are declared for the registry need {least} or more"
 ADOPTED = {
     "serving": "Policy {policy_hash} is in force. Tickets quoted under the one before are refused, uncharged.",
     "shutdown": "Policy {policy_hash} is in force. The service is shut down.",

@@ -21,6 +21,7 @@ from broker_common.crypto.secret_text import secret_text
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief
+from broker_common.privacy.delays import declared_for, usual_delay_ms
 from broker_common.privacy.policy import Accounting, Policy, Unit
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
@@ -29,6 +30,7 @@ from census_node.opening import CensusHome
 from census_node.proposals import make_proposal
 from deploy import texts
 from deploy.filling import Filling, Report, fill
+from deploy.synthetic.linkage import census_size
 from health_node.opening import HealthHome
 from researcher_node.opening import ResearcherHome
 
@@ -51,10 +53,6 @@ PROJECT = "official-languages"
 RELEASE = "2011"
 CENSUS_ORIGIN = "census.example/tripartite"
 HEALTH_ORIGIN = "health.example/tripartite"
-# Half a delay must cover the arrival of a sample of the whole population, the other half the work on it; each was measured
-# at well under 100 ms for a million people on two cores.
-_LEAST_DELAY_MS = 300
-_DELAY_MS_PER_MILLION = 400
 _MAX_SAMPLE = 20_000_000
 _DAY_MS = 86_400_000
 
@@ -71,6 +69,16 @@ class Plan:
     delay_ms: int | None = None
     unit: Unit = "person"
 
+    @property
+    def places(self) -> int:
+        """What the health agency declares."""
+        return declared_for(self.population)
+
+    @property
+    def census_people(self) -> int:
+        """What the census agency declares."""
+        return declared_for(census_size(self.population))
+
     def policy(self) -> Policy:
         """The census agency's policy.
 
@@ -86,21 +94,21 @@ class Plan:
                 problem="is so close to 0.5 that not even one answer at scale 50 fits",
                 remedy="Use at least 0.505.",
             )
-        delay_ms = max(_LEAST_DELAY_MS, _DELAY_MS_PER_MILLION * -(-self.population // 1_000_000))
+        forward_ms, answer_ms = usual_delay_ms(self.places), usual_delay_ms(max(self.places, self.census_people))
         if self.delay_ms is not None:
-            delay_ms = self.delay_ms
+            forward_ms = answer_ms = self.delay_ms
         return Policy(
             accounting=self.accounting,
             unit=self.unit,
             max_belief=self.max_belief,
             max_answers=0,
             scales=scales,
-            forward_delay_ms=delay_ms,
-            answer_delay_ms=delay_ms,
+            forward_delay_ms=forward_ms,
+            answer_delay_ms=answer_ms,
             release_tick_ms=self.release_tick_ms,
             quote_lifetime_ms=10 * 60_000,
             open_quotes=64,
-            max_sample=_MAX_SAMPLE,
+            max_sample=max(_MAX_SAMPLE, self.places),
             answer_retention_ms=90 * _DAY_MS,
             sample_retention_ms=90 * _DAY_MS,
         )
@@ -124,7 +132,7 @@ def lay_out(directory: Path, plan: Plan, report: Report) -> Policy:
         )
     try:
         _make_homes(directory)
-        _introduce(directory)
+        _introduce(directory, plan)
         census = CensusHome(directory / "census")
         census.adopt(make_proposal(policy, census.private_policy_key()))
         fill(Filling(directory, plan.population, plan.seed, RELEASE), report)
@@ -144,19 +152,19 @@ def _make_homes(directory: Path) -> None:
     (directory / "auditor" / "trust").mkdir(mode=0o700)
 
 
-def _introduce(directory: Path) -> None:
+def _introduce(directory: Path, plan: Plan) -> None:
     """Make every home's keys and card, and register the cards where they must be known."""
     ports = _free_ports(3)
     addresses = {
         role: f"127.0.0.1:{port}" for role, port in zip(("researcher", "health", "census"), ports, strict=True)
     }
     for role, config in (
-        ("researcher", researcher_config),
-        ("health", health_config),
-        ("census", census_config),
-        ("auditor", auditor_config),
+        ("researcher", researcher_config(addresses)),
+        ("health", health_config(addresses, plan.places)),
+        ("census", census_config(addresses, plan.census_people)),
+        ("auditor", auditor_config()),
     ):
-        _write_config(directory / role, config(addresses))
+        _write_config(directory / role, config)
     linkage = secret_text("linkage", os.urandom(32)).encode("ascii") + b"\n"
     for role in ("health", "census"):
         replace_file(directory / role / "keys" / "linkage.key", linkage, mode=0o600)
@@ -203,32 +211,33 @@ def researcher_config(addresses: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def health_config(addresses: dict[str, str]) -> dict[str, Any]:
+def health_config(addresses: dict[str, str], places: int) -> dict[str, Any]:
     """config.toml of the health home."""
     return {
         "role": "health",
         "organisation": "health-agency",
         "origin": HEALTH_ORIGIN,
+        "places": places,
         "address": addresses["health"],
         "census": {"address": addresses["census"], "organisation": "census-agency"},
     }
 
 
-def census_config(addresses: dict[str, str]) -> dict[str, Any]:
+def census_config(addresses: dict[str, str], people: int) -> dict[str, Any]:
     """config.toml of the census home."""
     return {
         "role": "census",
         "organisation": "census-agency",
         "origin": CENSUS_ORIGIN,
+        "people": people,
         "address": addresses["census"],
         "witness_store": f"../{_WITNESS}",
         "keys": {"oversight": "file:keys/oversight.pub"},
     }
 
 
-def auditor_config(addresses: dict[str, str]) -> dict[str, Any]:
+def auditor_config() -> dict[str, Any]:
     """config.toml of the auditor's home, who calls nobody."""
-    del addresses
     return {"role": "auditor", "keys": {"oversight": "file:keys/oversight.key"}}
 
 

@@ -13,22 +13,27 @@ from dataclasses import dataclass
 
 import structlog
 from grpc import aio
-from tripartite.v1 import census_service_pb2_grpc, log_service_pb2_grpc
+from tripartite.v1 import census_service_pb2, census_service_pb2_grpc, log_service_pb2_grpc
 
 from broker_common.crypto.cards import SignedCard, VerifiedCard
 from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, VerifyKey
-from broker_common.errors import BrokerError
+from broker_common.errors import BrokerError, PeerUnavailableError
+from broker_common.privacy.policy import Policy
 from broker_common.rpc.cards import fetch_card
 from broker_common.rpc.channel import Peer, open_channel
+from broker_common.rpc.policy import policy_from_wire
 from broker_common.rpc.server import Glance, log_unforeseen
+from broker_common.rpc.status import calling
 from broker_common.tlog.note import NoteVerifier
 from broker_common.values import Clock
 
-__all__ = ["CensusLink", "CensusNow"]
+__all__ = ["CensusLink", "CensusNow", "fetch_policy"]
 
 _log = structlog.get_logger()
+# Long enough to reach a census node that was restarted a moment ago.
+_POLICY_TIMEOUT_SECONDS = 5.0
 # Between exchanges of cards.
 _EXCHANGE_SECONDS = 300.0
 # After a failed exchange: the census node may be starting.
@@ -161,3 +166,22 @@ class CensusLink:
         """Close every channel."""
         for channel in self._channels:
             await channel.close()
+
+
+async def fetch_policy(census: CensusNow, *, wait_for_ready: bool) -> Policy:
+    """The policy in force, signed by the census agency. `wait_for_ready`: also of a node that is starting.
+
+    Raises:
+        BrokerError: what the census node said, or PEER_UNAVAILABLE, or PEER_MISBEHAVED.
+    """
+    request = census_service_pb2.GetPolicyRequest()
+    response = await calling(
+        "census",
+        census.stub.GetPolicy(request, timeout=_POLICY_TIMEOUT_SECONDS, wait_for_ready=wait_for_ready),
+    )
+    try:
+        return policy_from_wire(response.policy, census.policy_keys)
+    except BrokerError as error:
+        raise PeerUnavailableError(
+            "PEER_MISBEHAVED", peer="census", problem="a policy that its agency did not sign"
+        ) from error

@@ -21,16 +21,19 @@ from broker_common.cli import (
     rejections_text,
 )
 from broker_common.crypto.certificates import Role
-from broker_common.errors import RefusedError
+from broker_common.errors import BrokerError, RefusedError
 from broker_common.heap import share_one_heap
+from broker_common.privacy.delays import least_delay_ms
+from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import NextKey
 from broker_common.tlog.health_state import HealthState
 from health_node import texts
 from health_node.dictionary import HEALTH_DICTIONARY
+from health_node.node import verify_fits
 from health_node.opening import HealthHome
-from health_node.people_store import count_people
+from health_node.people_store import Figures, read_figures
 
 __all__ = ["commands"]
 
@@ -58,21 +61,37 @@ def load(home: Path, as_json: bool, max_rejected: int | None, release: str | Non
     """
     opened = HealthHome(home)
     release = release or _release_in_force(opened) or _FIRST_RELEASE
+    policy, problem = _asked_policy(opened)
     report = opened.load(
-        source or home / "people.csv", release, progress=Progress(texts.LOADING), max_rejected=max_rejected
+        source or home / "people.csv",
+        release,
+        policy=policy,
+        progress=Progress(texts.LOADING),
+        max_rejected=max_rejected,
     )
     rejected = report.rejected
     result = {
         "release": release,
+        "places": opened.config.places,
+        "least_delay_ms": least_delay_ms(opened.config.places),
+        "policy": problem,
         "rows": report.rows,
         "loaded": report.loaded,
         "without_card": report.without_card,
         "rejected": rejected.count,
         "rejections": [{"line": line, "reason": reason} for line, reason in rejected.first],
     }
-    text = texts.LOADED.format_map(result)
+    text = texts.LOADED.format_map(result | {"policy": problem or texts.FITS})
     left_out = rejections_text(rejected.first, rejected.count, rejected.counted_by)
     emit(as_json, result, "\n".join(filter(None, [text, left_out])))
+
+
+def _asked_policy(opened: HealthHome) -> tuple[Policy | None, str]:
+    """The policy in force, if the census node can be asked, and otherwise why not."""
+    try:
+        return asyncio.run(opened.policy_in_force()), ""
+    except BrokerError as error:
+        return None, texts.NOT_ASKED.format(code=error.code, text=error.text)
 
 
 def _release_in_force(opened: HealthHome) -> str:
@@ -118,7 +137,8 @@ def status(home: Path, as_json: bool) -> None:
     """What is loaded and what is on its way. Works with the node up or down; for the health operator only."""
     opened = HealthHome(home)
     with opened.journal() as journal:
-        people = _people_in_force(opened, journal)
+        figures = _figures_in_force(opened, journal)
+        policy = _policy_fits(opened, figures.places)
         with journal.reading() as state:
             result = {
                 "organisation": opened.config.organisation,
@@ -127,21 +147,36 @@ def status(home: Path, as_json: bool) -> None:
                 "tickets": len(state.tickets),
                 "open": len(state.open_tickets),
                 "log_size": state.size,
-                "people": people,
+                "people": figures.people,
+                "places": figures.places,
+                "least_delay_ms": least_delay_ms(figures.places),
+                "policy": policy,
             }
-    shown = result | {"serving": "yes" if result["serving"] else "no"}
+    shown = result | {"serving": "yes" if result["serving"] else "no", "policy": policy or texts.FITS}
     emit(as_json, result, texts.STATUS.format_map(shown))
 
 
-def _people_in_force(opened: HealthHome, journal: Journal[HealthState]) -> int:
-    """How many people the load in force holds. A load that ends meanwhile takes the one before away: look again."""
+def _policy_fits(opened: HealthHome, places: int) -> str:
+    """Why the census policy does not fit the places, or could not be asked; empty where it fits."""
+    policy, problem = _asked_policy(opened)
+    if policy is None:
+        return problem
+    try:
+        verify_fits(policy, places)
+    except RefusedError as error:
+        return f"{error.text} {error.hint}"
+    return ""
+
+
+def _figures_in_force(opened: HealthHome, journal: Journal[HealthState]) -> Figures:
+    """How large the load in force is. A load that ends meanwhile takes the one before away: look again."""
     while True:
         with journal.reading() as state:
             load = state.load
         try:
             if not load:
-                return 0
-            return count_people(opened.loads.file(load))
+                return Figures(0, 0)
+            return read_figures(opened.loads.file(load))
         except RefusedError:
             with journal.reading() as state:
                 if state.load == load:

@@ -6,7 +6,10 @@ false there and its negation true. No compiled condition can fail on a record, a
 and on how many people there are, not on who they are.
 
 Whatever is said of one single-valued column, however it is nested, becomes one set of stored numbers, kept as runs:
-`between` is one run, an exclusion the complement. Few runs are compared one by one, many are looked up.
+`between` is one run, an exclusion the complement. Few runs are compared one by one; many are looked up where a small table
+holds all numbers of the column, and compared one by one where it would not.
+
+Every compiled condition knows how many passes it makes over a block (`passes`); `pricing` makes a price of that.
 """
 
 from __future__ import annotations
@@ -30,9 +33,12 @@ Marks: TypeAlias = NDArray[np.bool_]
 Run: TypeAlias = tuple[int, int]
 """Stored numbers from the first to the last, both included."""
 
-# More runs than this are faster looked up: in a table, if it has at most so many entries (that of dates has 3.7 million).
+# More runs than this are faster looked up, in a table of at most so many entries. SECURITY: it fits in a core's cache, so that
+# looking up takes as long for everybody's numbers as for one; a larger table, or a search, would be slower for some people.
 _FEW_RUNS = 6
-_LARGEST_TABLE = 1 << 22
+_LARGEST_TABLE = 1 << 16
+# One pass reads a column or marks, of any width, and writes marks or numbers. Looking a block up takes as long as so many.
+_LOOKUP_PASSES = 8
 
 
 class Scratch:
@@ -60,6 +66,10 @@ class Scratch:
 
 class Predicate(Protocol):
     """A compiled condition. May be used by several threads at once, each with a scratch of its own."""
+
+    @property
+    def passes(self) -> int:
+        """How many passes over a block `mark` makes at most. Follows from the condition alone."""
 
     def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
         """Set `marks` for a block of people, whose columns these are."""
@@ -90,15 +100,29 @@ class _Among:
     encoding: Encoding
     runs: tuple[Run, ...]
 
+    @property
+    def passes(self) -> int:
+        if self._is_looked_up:
+            return _LOOKUP_PASSES
+        # One or two for each run, and one to join each but the first.
+        return max(1, sum(1 if self._is_one_sided(run) else 2 for run in self.runs) + len(self.runs) - 1)
+
     def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
         numbers = columns[self.encoding.column.name]
-        if len(self.runs) <= _FEW_RUNS:
-            self._compare(numbers, marks, scratch)
-        elif self.encoding.top < _LARGEST_TABLE:
+        if self._is_looked_up:
             # No number is above the top, so that "clip" clips nothing; "raise" would look first.
             np.take(self._table, numbers, out=marks, mode="clip")
         else:
-            np.bitwise_and(np.searchsorted(self._edges, numbers, side="right"), 1, out=marks, casting="unsafe")
+            self._compare(numbers, marks, scratch)
+
+    @property
+    def _is_looked_up(self) -> bool:
+        return len(self.runs) > _FEW_RUNS and self.encoding.top < _LARGEST_TABLE
+
+    def _is_one_sided(self, run: Run) -> bool:
+        """Whether one comparison tells who is within."""
+        first, last = run
+        return first in (last, 0) or last == self.encoding.top
 
     def _compare(self, numbers: Stored, marks: Marks, scratch: Scratch) -> None:
         if not self.runs:
@@ -135,11 +159,6 @@ class _Among:
             table[first : last + 1] = True
         return table
 
-    @cached_property
-    def _edges(self) -> NDArray[np.uint64]:
-        """Where runs begin, and where they are over: below an odd number of them lies what is within."""
-        return np.array([edge for first, last in self.runs for edge in (first, last + 1)], dtype=np.uint64)
-
 
 @dataclass(frozen=True, slots=True)
 class _Sharing:
@@ -147,6 +166,10 @@ class _Sharing:
 
     encoding: Encoding
     mask: int
+
+    @property
+    def passes(self) -> int:
+        return 2
 
     def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
         masks = columns[self.encoding.column.name]
@@ -196,6 +219,10 @@ def _admitted(runs: Iterable[Run], encoding: Encoding) -> tuple[Run, ...]:
 class _Not:
     part: Predicate
 
+    @property
+    def passes(self) -> int:
+        return self.part.passes + 1
+
     def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
         self.part.mark(columns, marks, scratch)
         np.logical_not(marks, out=marks)
@@ -206,6 +233,10 @@ class _All:
     """Two parts or more."""
 
     parts: Sequence[Predicate]
+
+    @property
+    def passes(self) -> int:
+        return sum(part.passes for part in self.parts) + len(self.parts) - 1
 
     def mark(self, columns: Mapping[str, Stored], marks: Marks, scratch: Scratch) -> None:
         self.parts[0].mark(columns, marks, scratch)

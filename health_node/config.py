@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
+from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.storage.registration import Identifier, LogName
 
 __all__ = ["CensusPeer", "HealthConfig", "KeyConfig", "LimitConfig"]
@@ -67,6 +68,10 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     attempt_deadline_ms: Annotated[int, Meta(ge=1000, le=3_600_000)] = 300_000
     # Threads that may work on one cohort.
     engine_threads: Annotated[int, Meta(ge=1, le=64)] = 2
+    # What all `engine_threads` together do in a second for criteria, in passes over one person. Two threads on two idle cores
+    # do 20,000,000,000 and more; the default is a fifth of that, for a machine that does something else as well. Lower it for a
+    # slower machine or fewer threads: criteria that take longer than the policy's `forward_delay_ms` are refused by it.
+    work_per_second: Annotated[int, Meta(ge=1_000_000, le=10**15)] = 4_000_000_000
 
 
 class CensusPeer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -87,6 +92,10 @@ class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     organisation: Identifier
     # Name of the log; stands in every checkpoint.
     origin: LogName
+    # The most people that a load may hold, now and later: a multiple of 524,288. Takes effect with the next load. Everything
+    # about size that anybody else sees follows from it (what criteria may cost, which delays the policy needs), never from how
+    # many people are loaded. `init` writes a tenth more than there are.
+    places: Annotated[int, Meta(ge=DECLARED_STEP, le=2**32 - DECLARED_STEP, multiple_of=DECLARED_STEP)]
     # [census], see below.
     census: CensusPeer
     # Host and port to listen on.

@@ -17,6 +17,7 @@ import numpy as np
 
 from broker_common.crypto.linkage import LinkageChain, parse_health_cards
 from broker_common.errors import InvalidRequestError
+from broker_common.privacy.delays import declared_for
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.source import Chunk, Progress, RejectedRows, ascending_without_repeats
 from broker_common.storage.source_arrays import GrowingArray
@@ -43,11 +44,12 @@ def load_people(
     store_path: Path,
     linkage: LinkageChain,
     *,
+    places: int,
     progress: Progress | None = None,
     max_rejected: int | None = None,
     dictionary: Dictionary = HEALTH_DICTIONARY,
 ) -> LoadReport:
-    """Load the source at `source_path` into a store that takes the place of `store_path`.
+    """Load the source at `source_path` into a store that takes the place of `store_path`. At most `places` people fit.
 
     Raises:
         InvalidRequestError: LOAD_REFUSED; the old store stands.
@@ -65,7 +67,13 @@ def load_people(
         raise InvalidRequestError(
             "LOAD_REFUSED", problem="none of its rows can be linked", remedy="Rows need a health_card."
         )
-    replace_people_store(store_path, people, dictionary)
+    if people.size > places:
+        raise InvalidRequestError(
+            "LOAD_REFUSED",
+            problem=f"it has {people.size} people, and {places} places are declared",
+            remedy=f"Set places to {declared_for(people.size)} or more in config.toml, then load it again.",
+        )
+    replace_people_store(store_path, people, dictionary, places=places)
     return LoadReport(rows, people.size, incoming.without_card, rejected)
 
 

@@ -17,6 +17,7 @@ from tripartite.v1 import condition_pb2, health_service_pb2, ticket_pb2
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, verify_commitment
 from broker_common.crypto.sampling import SamplingKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError, error_for
+from broker_common.privacy.delays import too_short
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition_wire import condition_from_wire
@@ -32,10 +33,11 @@ from broker_common.values import Clock, Randomness
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import HandedOver, Sample, VerifiedCharge
 from health_node.people_store import PeopleStore
+from health_node.pricing import verify_affordable
 from health_node.questions import KeptQuestion, Questions
 from health_node.sampling import draw_sample
 
-__all__ = ["Accepted", "HealthNode", "SamplingKeys", "forget_old_loads"]
+__all__ = ["Accepted", "HealthNode", "SamplingKeys", "forget_old_loads", "verify_fits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class HealthNode:
         sampling: SamplingKeys,
         loads: LoadFolder,
         engine_threads: int,
+        work_per_second: int,
         clock: Clock,
         randomness: Randomness,
     ) -> None:
@@ -77,6 +80,7 @@ class HealthNode:
         self._researchers = researchers
         self._sampling = sampling
         self._randomness = randomness
+        self._work_per_second = work_per_second
         self.stores: OpenLoads[HealthState, PeopleStore] = OpenLoads(
             journal,
             loads,
@@ -87,22 +91,25 @@ class HealthNode:
     # --- taking a question -----------------------------------------------------------------------------------------
 
     def verify(self, request: health_service_pb2.SubmitRequest, caller: str, policy: Policy) -> VerifiedTicket:
-        """Every check of a question that needs no record: ticket, policy, criteria, commitment, in this order.
+        """Every check of a question that needs no record: ticket, policy, criteria, commitment, price, in this order.
+
+        SECURITY: of the load only the places are looked at that were declared for it, never how many people it holds.
 
         Raises:
-            InvalidRequestError: the first check that fails.
+            InvalidRequestError, RefusedError: the first check that fails.
         """
         ticket = verify_ticket(request.ticket, researchers=self._researchers(), caller=caller)
         with self.journal.reading() as state:
             known = ticket.hash.hex() in state.tickets
+        places = None
         # A ticket that was accepted once goes on to its end, whatever has expired or changed meanwhile.
         if not known:
             # Early, and by this clock: whether a ticket has expired is decided by the census node, whose quote it is, and
             # whose log may be ahead. Only here a clock that was wrong once must not refuse everything for as long.
             ticket.verify_unexpired(self.clock())
             ticket.verify_policy(policy.hash)
-            if self._people() > policy.max_sample:
-                raise RefusedError("POLICY_TOO_NARROW")
+            places = self._places()
+            verify_fits(policy, places)
         condition = condition_from_wire(request.criteria, HEALTH_DICTIONARY)
         if len(request.criteria_nonce) != SALT_BYTES:
             raise InvalidRequestError("MALFORMED_MESSAGE", problem="the criteria nonce is not 32 bytes")
@@ -111,6 +118,14 @@ class HealthNode:
             commit_criteria(request.criteria_nonce, canonical_bytes(condition)),
             subject="criteria",
         )
+        if places is not None:
+            verify_affordable(
+                condition,
+                ticket.body.fraction_millionths,
+                places=places,
+                policy=policy,
+                work_per_second=self._work_per_second,
+            )
         return ticket
 
     def accept(self, request: health_service_pb2.SubmitRequest, ticket: VerifiedTicket) -> Accepted:
@@ -196,12 +211,12 @@ class HealthNode:
         people = draw_sample(self._store(kept.load), condition, ticket.body.fraction_millionths, key)
         return Sample(people, kept.set_salt)
 
-    def _people(self) -> int:
-        """How many people the load in force holds; none where nothing is loaded."""
+    def _places(self) -> int:
+        """How many people were declared for the load in force; none where nothing is loaded."""
         while True:
             load = self._load_in_force()
             try:
-                return self._store(load).size if load else 0
+                return self._store(load).places if load else 0
             except (InternalError, RefusedError):
                 # Another load took its place meanwhile, and nobody needs its file any more.
                 if load == self._load_in_force():
@@ -256,6 +271,22 @@ def _verify_not_refused(known: AcceptedTicket, ticket: VerifiedTicket) -> None:
     """A ticket that the census node refused is refused again, with the same code; of the details only the scale is known."""
     if known.refused:
         raise error_for(known.refused, {"scale": str(ticket.body.scale)})
+
+
+def verify_fits(policy: Policy, places: int) -> None:
+    """Return only if the policy admits a sample of so many people, and its delays cover one.
+
+    Raises:
+        RefusedError: POLICY_TOO_NARROW.
+    """
+    least = {"max_sample": places} if policy.max_sample < places else {}
+    least |= too_short(policy, places)
+    if least:
+        raise RefusedError(
+            "POLICY_TOO_NARROW",
+            problem=", ".join(f"{name} is {getattr(policy, name)}" for name in least),
+            remedy=" ".join(f"--{name.replace('_', '-')} {value}" for name, value in least.items()),
+        )
 
 
 def forget_old_loads(journal: Journal[HealthState], loads: LoadFolder) -> None:

@@ -14,6 +14,7 @@ from tripartite.v1 import card_service_pb2_grpc, health_service_pb2_grpc
 from broker_common.crypto.cards import SAMPLING
 from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.signing import Purpose, VerifyKey
+from broker_common.privacy.policy import Policy
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
 from broker_common.storage.agency import AgencyHome
@@ -29,10 +30,10 @@ from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.health_state import HealthState
-from health_node.census_link import CensusLink
+from health_node.census_link import CensusLink, fetch_policy
 from health_node.config import HealthConfig
 from health_node.loading import LoadReport, load_people
-from health_node.node import HealthNode, SamplingKeys, forget_old_loads
+from health_node.node import HealthNode, SamplingKeys, forget_old_loads, verify_fits
 from health_node.questions import Questions
 from health_node.relinking import relink_people
 from health_node.service import HealthService
@@ -75,17 +76,49 @@ class HealthHome(AgencyHome[HealthState]):
         )
 
     def load(
-        self, source: Path, release: str, *, progress: Progress | None = None, max_rejected: int | None = None
+        self,
+        source: Path,
+        release: str,
+        *,
+        policy: Policy | None = None,
+        progress: Progress | None = None,
+        max_rejected: int | None = None,
     ) -> LoadReport:
-        """Load people from a source and put them in force; a serving node takes them at the next question."""
+        """Load people from a source and put them in force; a serving node takes them at the next question.
+
+        Raises:
+            RefusedError: POLICY_TOO_NARROW, `policy`, where it is known, does not fit the declared places.
+        """
+        if policy is not None:
+            verify_fits(policy, self.config.places)
         with self.journal() as journal, self.loads.loading(os.urandom) as load:
             with journal.reading() as state:
                 in_force = state.linkage
             linkage = self.linkage_keys.chain(in_force)
-            report = load_people(source, self.loads.file(load), linkage, progress=progress, max_rejected=max_rejected)
+            report = load_people(
+                source,
+                self.loads.file(load),
+                linkage,
+                places=self.config.places,
+                progress=progress,
+                max_rejected=max_rejected,
+            )
             self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
             forget_old_loads(journal, self.loads)
         return report
+
+    async def policy_in_force(self) -> Policy:
+        """The policy that the census node says is in force.
+
+        Raises:
+            BrokerError: it cannot be asked, or is not known here.
+        """
+        with self.journal() as journal:
+            link = self._link(journal, KnownPeers(journal, self._clock))
+            try:
+                return await fetch_policy(await link.now(), wait_for_ready=False)
+            finally:
+                await link.close()
 
     def relink(self, source: NextKey, *, progress: Progress | None = None) -> RelinkReport:
         """Change the linkage key of the people in force; a serving node takes it at the next question."""
@@ -114,20 +147,7 @@ class HealthHome(AgencyHome[HealthState]):
         self.keyring.sampling(str(own.in_use(SAMPLING, self._clock())))
         stop = StopSignal()
         known = KnownPeers(journal, self._clock)
-        census_name = self.config.census.organisation
-
-        def tls() -> TlsCredentials:
-            return self.keyring.tls(known.own(), self._clock())
-
-        link = CensusLink(
-            self.config.census.address,
-            card=lambda: known.card("census", census_name),
-            own_card=lambda: known.own().signed,
-            take=lambda card: renew(journal, card),
-            tls=tls,
-            clock=self._clock,
-            glance=journal.glance,
-        )
+        link = self._link(journal, known)
         node = self._node(journal)
         # Or the first question would wait for it; a damaged store is said here as well.
         await asyncio.to_thread(node.stores.prepare)
@@ -149,7 +169,7 @@ class HealthHome(AgencyHome[HealthState]):
             witnessing=Witnessing(
                 journal, cosigner=lambda: self.keyring.cosigner(known.own(), self._clock()), clock=self._clock
             ),
-            census=census_name,
+            census=self.config.census.organisation,
         )
 
         def add_services(server: aio.Server) -> None:
@@ -166,7 +186,7 @@ class HealthHome(AgencyHome[HealthState]):
 
         server = NodeServer(
             address=self.config.address,
-            tls=tls,
+            tls=lambda: self._tls(known),
             peers=known.certificates,
             glance=journal.glance,
             service="tripartite.v1.HealthService",
@@ -179,6 +199,20 @@ class HealthHome(AgencyHome[HealthState]):
             await service.drain()
             await link.close()
 
+    def _tls(self, known: KnownPeers) -> TlsCredentials:
+        return self.keyring.tls(known.own(), self._clock())
+
+    def _link(self, journal: Journal[HealthState], known: KnownPeers) -> CensusLink:
+        return CensusLink(
+            self.config.census.address,
+            card=lambda: known.card("census", self.config.census.organisation),
+            own_card=lambda: known.own().signed,
+            take=lambda card: renew(journal, card),
+            tls=lambda: self._tls(known),
+            clock=self._clock,
+            glance=journal.glance,
+        )
+
     def _node(self, journal: Journal[HealthState]) -> HealthNode:
         known = KnownPeers(journal, self._clock)
         return HealthNode(
@@ -189,6 +223,7 @@ class HealthHome(AgencyHome[HealthState]):
             ),
             loads=self.loads,
             engine_threads=self.config.limits.engine_threads,
+            work_per_second=self.config.limits.work_per_second,
             clock=self._clock,
             randomness=os.urandom,
         )

@@ -2,6 +2,7 @@
 
     8 bytes    "tripPPL1"
     8 bytes    number of people, big-endian
+    8 bytes    places declared for them, the same number or more, big-endian
     32 bytes   SHA-256 of what the dictionary says of the columns
     16 bytes   each pseudonym, strictly ascending
     1, 2, 4 or 8 bytes, little-endian, for each person, column by column in the dictionary's order (`encoding`)
@@ -39,11 +40,11 @@ from health_node.cohort import Predicate, Scratch, compile_condition
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.encoding import Encoding, Stored
 
-__all__ = ["People", "PeopleStore", "build_people_store", "count_people", "replace_people_store"]
+__all__ = ["Figures", "People", "PeopleStore", "build_people_store", "read_figures", "replace_people_store"]
 
 _MAGIC = b"tripPPL1"
 _COUNT_BYTES = 8
-_HEADER_BYTES = len(_MAGIC) + _COUNT_BYTES + HASH_BYTES
+_HEADER_BYTES = len(_MAGIC) + 2 * _COUNT_BYTES + HASH_BYTES
 _ALIGNED = 64
 # One core's cache holds a block's marks; with smaller ones two threads mostly wait for each other between calls.
 _BLOCK = 1 << 20
@@ -67,16 +68,28 @@ class People:
         return len(self.high)
 
 
-def build_people_store(path: Path, people: People, dictionary: Dictionary = HEALTH_DICTIONARY) -> None:
-    """Write `people`, who ascend by pseudonym, to a new file at `path`.
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How large a store is: for its operator, and for everybody."""
+
+    people: int
+    # As they were declared when it was loaded.
+    places: int
+
+
+def build_people_store(path: Path, people: People, dictionary: Dictionary = HEALTH_DICTIONARY, *, places: int) -> None:
+    """Write `people`, who ascend by pseudonym, to a new file at `path`; `places` were declared for them.
 
     Raises:
-        InternalError: INTEGRITY (they do not ascend, or a value is not admitted), STORE_FAILED.
+        InternalError: INTEGRITY (they do not ascend, are more than their places, or a value is not admitted), STORE_FAILED.
     """
+    if people.size > places:
+        raise InternalError("INTEGRITY", problem="there are more people than places")
     try:
         with create_for_owner(path) as file:
             writer = _Writer(file)
-            writer.write(_MAGIC + people.size.to_bytes(_COUNT_BYTES, "big") + _digest(dictionary))
+            counts = b"".join(count.to_bytes(_COUNT_BYTES, "big") for count in (people.size, places))
+            writer.write(_MAGIC + counts + _digest(dictionary))
             writer.align()
             for piece in _pseudonyms(people):
                 writer.write(piece.data)
@@ -88,7 +101,9 @@ def build_people_store(path: Path, people: People, dictionary: Dictionary = HEAL
         raise InternalError("STORE_FAILED") from error
 
 
-def replace_people_store(path: Path, people: People, dictionary: Dictionary = HEALTH_DICTIONARY) -> None:
+def replace_people_store(
+    path: Path, people: People, dictionary: Dictionary = HEALTH_DICTIONARY, *, places: int
+) -> None:
     """Durably make the store at `path` hold `people`; until that has succeeded the file before stands.
 
     Raises:
@@ -96,7 +111,7 @@ def replace_people_store(path: Path, people: People, dictionary: Dictionary = HE
     """
     try:
         with replacing(path) as temporary:
-            build_people_store(temporary, people, dictionary)
+            build_people_store(temporary, people, dictionary, places=places)
     except OSError as error:
         raise InternalError("STORE_FAILED") from error
 
@@ -161,10 +176,12 @@ class PeopleStore:
         if hashlib.sha256(content[:-HASH_BYTES].data).digest() != content[-HASH_BYTES:].tobytes():
             raise _damaged()
         layout = _Layout.of(content[:_HEADER_BYTES].tobytes(), len(content), dictionary)
-        self._pseudonyms = content[layout.pseudonyms :][: layout.people * PSEUDONYM_BYTES].reshape(-1, PSEUDONYM_BYTES)
+        people = layout.figures.people
+        self._pseudonyms = content[layout.pseudonyms :][: people * PSEUDONYM_BYTES].reshape(-1, PSEUDONYM_BYTES)
+        self._places = layout.figures.places
         self._columns: dict[str, Stored] = {}
         for name, encoding in self._encodings.items():
-            column = content[layout.columns[name] :][: layout.people * encoding.kind.itemsize].view(encoding.kind)
+            column = content[layout.columns[name] :][: people * encoding.kind.itemsize].view(encoding.kind)
             self._columns[name] = column
         self._verify()
         self._threads = threads
@@ -174,6 +191,11 @@ class PeopleStore:
     def size(self) -> int:
         """How many people there are. For the health operator only: no researcher sees anything that depends on it."""
         return len(self._pseudonyms)
+
+    @property
+    def places(self) -> int:
+        """How many people were declared when it was loaded: all that anybody else may see of its size."""
+        return self._places
 
     def select(self, condition: Condition) -> Pseudonyms:
         """Everyone for whom the condition is true."""
@@ -235,8 +257,8 @@ class PeopleStore:
                 raise _damaged()
 
 
-def count_people(path: Path, dictionary: Dictionary = HEALTH_DICTIONARY) -> int:
-    """How many people the store at `path` says that it holds: nothing else of it is read.
+def read_figures(path: Path, dictionary: Dictionary = HEALTH_DICTIONARY) -> Figures:
+    """What the store at `path` says of its size: nothing else of it is read.
 
     Raises:
         RefusedError: NOTHING_LOADED.
@@ -244,14 +266,14 @@ def count_people(path: Path, dictionary: Dictionary = HEALTH_DICTIONARY) -> int:
     """
     with _reading(path), path.open("rb") as file:
         header, size = file.read(_HEADER_BYTES), path.stat().st_size
-    return _Layout.of(header, size, dictionary).people
+    return _Layout.of(header, size, dictionary).figures
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
     """Where in a file what begins."""
 
-    people: int
+    figures: Figures
     pseudonyms: int
     columns: Mapping[str, int]
 
@@ -267,15 +289,16 @@ class _Layout:
             raise _damaged()
         if header[-HASH_BYTES:] != _digest(dictionary):
             raise RefusedError("NOTHING_LOADED", what="health data under the present dictionary", role="health")
-        people = int.from_bytes(header[len(_MAGIC) :][:_COUNT_BYTES], "big")
+        counts = header[len(_MAGIC) :]
+        people, places = (int.from_bytes(counts[at:][:_COUNT_BYTES], "big") for at in (0, _COUNT_BYTES))
         pseudonyms = _aligned(_HEADER_BYTES)
         end, columns = pseudonyms + people * PSEUDONYM_BYTES, {}
         for column in dictionary.columns:
             columns[column.name] = _aligned(end)
             end = columns[column.name] + people * Encoding.of(column).kind.itemsize
-        if end + HASH_BYTES != file_size:
+        if end + HASH_BYTES != file_size or people > places:
             raise _damaged()
-        return cls(people, pseudonyms, columns)
+        return cls(Figures(people, places), pseudonyms, columns)
 
 
 def _aligned(offset: int) -> int:

@@ -33,10 +33,11 @@ def relink_people(
 
     def write_store(replaced: str, load: str, added: Sequence[LinkageKey]) -> int:
         with PeopleStore(loads.file(replaced), threads=engine_threads) as store:
+            places = store.places
             rekeyed = rekey(*store.halves, added, progress)
             columns = {name: store.column(name)[rekeyed.rows] for name in HEALTH_DICTIONARY.names}
         people = People(rekeyed.high, rekeyed.low, columns)
-        replace_people_store(loads.file(load), people)
+        replace_people_store(loads.file(load), people, places=places)
         return people.size
 
     return relink(

@@ -23,13 +23,12 @@ from broker_common.privacy.policy import Policy
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.query.ticket import VerifiedTicket
 from broker_common.rpc.callers import caller
-from broker_common.rpc.policy import policy_from_wire
 from broker_common.rpc.server import StopSignal, log_unforeseen
-from broker_common.rpc.status import broker_error, calling
+from broker_common.rpc.status import broker_error
 from broker_common.stages import Report, recording, stage
 from broker_common.values import Randomness
 from health_node import texts
-from health_node.census_link import CensusLink, CensusNow
+from health_node.census_link import CensusLink, CensusNow, fetch_policy
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Attempt, Sender, verify_charged
@@ -42,8 +41,6 @@ _log = structlog.get_logger()
 Context = ServicerContext[object, object]
 CountCall = StreamStreamCall[census_service_pb2.CountRequest, census_service_pb2.CountResponse]
 ResultT = TypeVar("ResultT")
-# Long enough to reach a census node that was restarted a moment ago.
-_POLICY_TIMEOUT_SECONDS = 5.0
 # Before a stop: for questions under way to come to their end, or at least to a durable step.
 _DRAIN_SECONDS = 3.0
 # Who has waited goes on at the next of so many parts of a tick.
@@ -163,21 +160,9 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
 
     async def _fetch_policy(self) -> Policy:
         try:
-            census = await self._census.now()
-            response = await calling(
-                "census",
-                census.stub.GetPolicy(
-                    census_service_pb2.GetPolicyRequest(), timeout=_POLICY_TIMEOUT_SECONDS, wait_for_ready=True
-                ),
-            )
+            return await fetch_policy(await self._census.now(), wait_for_ready=True)
         except InvalidRequestError as error:
             raise _for_researcher(error) from error
-        try:
-            return policy_from_wire(response.policy, census.policy_keys)
-        except BrokerError as error:
-            raise PeerUnavailableError(
-                "PEER_MISBEHAVED", peer="census", problem="a policy that its agency did not sign"
-            ) from error
 
     # --- the walk --------------------------------------------------------------------------------------------------
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-__all__ = ["DISAGREE", "DISAGREED", "DISAGREE_REMEDY", "LOADED", "READY", "RELINKED", "STATUS"]
+__all__ = ["DISAGREE", "DISAGREED", "DISAGREE_REMEDY", "FITS", "LOADED", "NOT_ASKED", "READY", "RELINKED", "STATUS"]
 
 READY = "health node ready on {address}"
 LOADING = "Loading health data"
 LOADED = """\
 Loaded {loaded} people of {rows} rows; {without_card} have no health card, {rejected} rows were left out as wrong.
-Release {release} is in force."""
+Release {release} is in force. {places} places are declared, which need delays of {least_delay_ms} ms or more.
+Census policy: {policy}"""
+FITS = "fits the declared places."
+NOT_ASKED = "could not be asked for ({code}: {text})."
 STATUS = """\
 Health node of {organisation}
   serving       {serving}
   release       {release}
   people        {people}
+  places        {places} declared, which need delays of {least_delay_ms} ms or more
+  policy        {policy}
   questions     {tickets} taken, {open} on their way
   log           {log_size} entries"""
 RELINKING = "Changing the linkage key"

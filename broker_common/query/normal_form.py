@@ -23,6 +23,7 @@ __all__ = [
     "any_of",
     "between",
     "compare",
+    "count_terms",
     "equal",
     "negate",
     "verify_size",
@@ -106,6 +107,11 @@ def verify_size(condition: Condition) -> None:
         raise InvalidRequestError("CRITERIA_TOO_LARGE", problem=f"it has more than {MAX_TERMS} comparisons")
     if literals > MAX_LITERALS:
         raise InvalidRequestError("CRITERIA_TOO_LARGE", problem=f"it names more than {MAX_LITERALS} values")
+
+
+def count_terms(condition: Condition) -> int:
+    """How many comparisons there are in it."""
+    return _measured(condition)[1]
 
 
 def wrong_type(column: Column, found: str) -> InvalidRequestError:

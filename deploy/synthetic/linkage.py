@@ -42,11 +42,16 @@ _OTHER_PEOPLE: Final = _CENSUS_ROWS - (1.0 - _HEALTH_PEOPLE_WITHOUT_CENSUS_ROW)
 _CARD_AMONG_OTHERS: Final = _CENSUS_ROWS * CENSUS_ROWS_WITH_STRANGE_CARD / _OTHER_PEOPLE
 
 
+def census_size(population: int) -> int:
+    """How many people there are altogether where so many are in the health data: nobody else is in the census file."""
+    return population + round(population * _OTHER_PEOPLE)
+
+
 class Linkage:
     """Files, rows and cards of the world with `population` people in the health data."""
 
     def __init__(self, population: int, seed: int, dice: Dice) -> None:
-        self.world_size: Final = population + round(population * _OTHER_PEOPLE)
+        self.world_size: Final = census_size(population)
         if population < 1 or self.world_size > BLOCK_SIZE:
             raise ValueError(f"a population must be at least 1 and fit the {BLOCK_SIZE} synthetic cards: {population}")
         self._population = population

@@ -37,6 +37,7 @@ DETAILS = frozenset(
             "limit",
             "scale",
             "scales",
+            "terms",
             "retry_seconds",
             "what",
             "home",

@@ -83,6 +83,7 @@ from census_node.slots import SlotBatch
 from census_node.snapshots import SnapshotFolder
 from census_node.units import Carry, Known
 from health_node import node as health_loads
+from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import Attempt, Sample, Sender
 from health_node.node import HealthNode, SamplingKeys
@@ -236,6 +237,7 @@ class World:
         policy: Policy | None = None,
         *,
         people: int = 400,
+        places: int | None = None,
         census_clock: Clock | None = None,
         health_clock: Clock | None = None,
         witness_store: WitnessStore | None = None,
@@ -249,6 +251,8 @@ class World:
         self.randomness: Randomness = os.urandom
         self.secrets = Secrets()
         self.people = make_pseudonyms(people)
+        # As the health agency declares them.
+        self.places = people if places is None else places
         # Three of four, spread through the health agency's people, as in life.
         self.in_census = self.people[np.arange(len(self.people)) % 4 != 3]
         origins = {CENSUS: CENSUS_ORIGIN, HEALTH: HEALTH_ORIGIN, OTHER_HEALTH: "other-health.example/test"}
@@ -556,7 +560,7 @@ class World:
         if create:
             self.health_folder.mkdir()
             loads.path.mkdir()
-            build_people_store(loads.file(_LOAD), self._health_records(len(self.people)))
+            build_people_store(loads.file(_LOAD), self._health_records(len(self.people)), places=self.places)
         journal = self._health_journal(create=create)
         if create:
             self._introduce(journal, HEALTH, CENSUS, OWNER, OTHER)
@@ -572,6 +576,7 @@ class World:
             ),
             loads=loads,
             engine_threads=_ENGINE_THREADS,
+            work_per_second=LimitConfig().work_per_second,
             clock=self.health_clock,
             randomness=os.urandom,
         )
@@ -597,7 +602,7 @@ class World:
         loads = LoadFolder(self.health_folder / "people", ".people")
         journal = self._health_journal()
         with loads.loading(os.urandom) as load:
-            build_people_store(loads.file(load), self._health_records(people))
+            build_people_store(loads.file(load), self._health_records(people), places=self.places)
             loads.put_in_force(journal, load, release, self.linkage, os.urandom)
         health_loads.forget_old_loads(journal, loads)
         journal.close()

@@ -32,7 +32,7 @@ def build_store(path: Path) -> None:
         empty = np.zeros(_PEOPLE, np.uint64) if column.multi_valued else np.full(_PEOPLE, MISSING, np.int32)
         columns[column.name] = empty
     columns["age"] = np.arange(_PEOPLE).astype(np.int32)
-    build_people_store(path, People(halves[:, 0].copy(), halves[:, 1].copy(), columns))
+    build_people_store(path, People(halves[:, 0].copy(), halves[:, 1].copy(), columns), places=len(halves))
 
 
 def read_store(path: Path) -> str:

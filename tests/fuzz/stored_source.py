@@ -55,7 +55,7 @@ def load(role: str, path: Path) -> str:
             require(registry.size == counted.linked, "the report counts the registry")
             _verify_report(counted.rows, counted.linked + counted.without_card, counted.rejected)
         else:
-            report = load_people(path, store, _LINKAGE, max_rejected=_PEOPLE)
+            report = load_people(path, store, _LINKAGE, places=_PEOPLE, max_rejected=_PEOPLE)
             _verify_report(report.rows, report.loaded + report.without_card, report.rejected)
     except BrokerError as error:
         return error.code

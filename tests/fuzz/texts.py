@@ -35,6 +35,7 @@ from broker_common.crypto.secret_text import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import parse_max_belief
+from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.privacy.policy import Policy, parse_policy, verify_policy
 from broker_common.query.canonical import canonical_bytes, describe
 from broker_common.query.condition import Condition
@@ -317,6 +318,7 @@ _CONFIGS: Mapping[type[msgspec.Struct], dict[str, Any]] = {
         "role": "census",
         "organisation": "census-agency",
         "origin": "census.example/log",
+        "people": 524_288,
         "reflection": True,
         "limits": {"max_queries": 3},
         "keys": {"identity": "env:I", "tls": "file:t"},
@@ -325,6 +327,7 @@ _CONFIGS: Mapping[type[msgspec.Struct], dict[str, Any]] = {
         "role": "health",
         "organisation": "health-agency",
         "origin": "health.example/log",
+        "places": 524_288,
         "census": {**_PEER, "organisation": "census-agency"},
         "keys": {"sampling": "env:S"},
     },
@@ -410,7 +413,7 @@ def _parse_health_source(data: bytes) -> None:
     path, store = fresh_path(".csv"), fresh_path(".people")
     path.write_bytes(data)
     try:
-        report = load_people(path, store, _LINKAGE)
+        report = load_people(path, store, _LINKAGE, places=DECLARED_STEP)
         require(report.rows == report.loaded + report.without_card + report.rejected.count, "every row is counted once")
     finally:
         path.unlink()

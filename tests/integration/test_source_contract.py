@@ -13,6 +13,7 @@ from fakes.registries import made_names
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
+from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.storage.source import Progress, RejectedRows
 from census_node.loading import read_registry
 from census_node.units import Cards
@@ -31,7 +32,7 @@ def load_health(
 ) -> Loaded:
     """The health store's file, byte by byte, and the report."""
     store = directory / f"{source.name}.people"
-    report = load_people(source, store, LINKAGE, max_rejected=max_rejected, progress=progress)
+    report = load_people(source, store, LINKAGE, places=DECLARED_STEP, max_rejected=max_rejected, progress=progress)
     return store.read_bytes(), (report.rows, report.loaded, report.without_card), report.rejected
 
 

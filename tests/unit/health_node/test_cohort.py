@@ -79,8 +79,8 @@ def test_days_are_compared_from_the_first_year_to_the_last() -> None:
     assert marked(f"day in ({several})", columns) == [False, False, False, True, False]
 
 
-def test_many_values_of_a_wide_column_are_searched() -> None:
-    """Where a table would be too large: at both ends, at the borders of runs, and without a value."""
+def test_many_values_of_a_wide_column_are_compared_one_by_one() -> None:
+    """Where a table would not fit in a cache: at both ends, at the borders of runs, and without a value."""
     encoding = Encoding.of(DICTIONARY.column("wide"))
     assert encoding.top >= cohort._LARGEST_TABLE
     numbers = [-(2**31) + 1, *range(40), 2**31 - 1]

@@ -10,6 +10,7 @@ from fakes.samples import everybody
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card
 from broker_common.errors import InternalError, InvalidRequestError
+from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.criteria import parse_condition
 from deploy.synthetic.population import write_sources
 from health_node import people_store
@@ -35,11 +36,17 @@ def card(number: int) -> str:
     raise AssertionError("every number has a check digit")
 
 
-def load(directory: Path, *rows: str, header: str = HEADER, max_rejected: int | None = None) -> LoadReport:
+def load(
+    directory: Path,
+    *rows: str,
+    header: str = HEADER,
+    max_rejected: int | None = None,
+    places: int = DECLARED_STEP,
+) -> LoadReport:
     """Load these rows into the directory's store."""
     source = directory / "people.csv"
     source.write_text("\n".join([header, *rows, ""]), "utf-8")
-    return load_people(source, directory / "store.people", KEY, max_rejected=max_rejected)
+    return load_people(source, directory / "store.people", KEY, places=places, max_rejected=max_rejected)
 
 
 def selected(directory: Path, text: str) -> list[bytes]:
@@ -54,6 +61,22 @@ def refusal(directory: Path, *rows: str, header: str = HEADER, max_rejected: int
         load(directory, *rows, header=header, max_rejected=max_rejected)
     assert caught.value.code == "LOAD_REFUSED"
     return caught.value
+
+
+def test_load_beyond_its_declared_places_is_refused(tmp_path: Path) -> None:
+    """As many people as places are loaded; with one more the load before stays, and the operator is told what to declare."""
+    rows = [f"{card(number)},{REST}" for number in range(1, 5)]
+    assert load(tmp_path, *rows[:3], places=3).loaded == 3
+    before = (tmp_path / "store.people").read_bytes()
+    with pytest.raises(InvalidRequestError) as caught:
+        load(tmp_path, *rows, places=3)
+    assert caught.value.code == "LOAD_REFUSED"
+    assert "4 people" in caught.value.text
+    assert "3 places" in caught.value.text
+    assert str(DECLARED_STEP) in caught.value.hint
+    assert (tmp_path / "store.people").read_bytes() == before
+    # A card that is there twice is one person.
+    assert load(tmp_path, *rows[:3], rows[0], places=3).loaded == 3
 
 
 def test_row_is_loaded_with_all_its_values(tmp_path: Path) -> None:
@@ -194,7 +217,7 @@ def test_disk_that_takes_no_more_leaves_the_old_store(tmp_path: Path) -> None:
     load(tmp_path, f"{card(1)},{REST}")
     for most in (0, 40, 64, 200):
         with limited_files(most), pytest.raises(InternalError) as caught:
-            load_people(tmp_path / "people.csv", tmp_path / "store.people", KEY)
+            load_people(tmp_path / "people.csv", tmp_path / "store.people", KEY, places=DECLARED_STEP)
         assert caught.value.code == "STORE_FAILED"
         assert selected(tmp_path, "age = 61") == [KEY.pseudonym(card(1))]
         assert sorted(file.name for file in tmp_path.iterdir()) == ["people.csv", "store.people"]
@@ -204,7 +227,8 @@ def test_failed_write_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.M
     """A disk that fails in the middle costs the new load only."""
     load(tmp_path, f"{card(1)},{REST}")
 
-    def fail(path: Path, *_: object) -> None:
+    def fail(path: Path, *_: object, places: int) -> None:
+        del places
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
@@ -239,6 +263,7 @@ def test_synthetic_source_loads_fully(tmp_path: Path) -> None:
         tmp_path / "people.csv",
         tmp_path / "store.people",
         KEY,
+        places=DECLARED_STEP,
         progress=lambda done, total: reported.append((done, total)),
     )
     assert report.rejected.first == ()

@@ -20,7 +20,7 @@ from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.storage.source_values import MISSING, Values
 from health_node import people_store
 from health_node.dictionary import HEALTH_DICTIONARY
-from health_node.people_store import People, PeopleStore, build_people_store, count_people
+from health_node.people_store import Figures, People, PeopleStore, build_people_store, read_figures
 from health_node.sampling import draw_sample
 
 DICTIONARY = Dictionary(
@@ -47,7 +47,7 @@ def condition(text: str) -> Condition:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A store of a thousand people."""
-    build_people_store(tmp_path / "store.people", people(1000), DICTIONARY)
+    build_people_store(tmp_path / "store.people", people(1000), DICTIONARY, places=2000)
     return tmp_path / "store.people"
 
 
@@ -123,14 +123,14 @@ def test_large_store_is_written_and_read_in_pieces(path: Path, monkeypatch: pyte
     """A store is the same file whatever pieces it was written in, and is checked across their borders."""
     monkeypatch.setattr(people_store, "_PIECE", 7)
     pieces = path.with_name("pieces.people")
-    build_people_store(pieces, people(1000), DICTIONARY)
+    build_people_store(pieces, people(1000), DICTIONARY, places=2000)
     assert pieces.read_bytes() == path.read_bytes()
     with PeopleStore(path, DICTIONARY) as store:
         assert store.size == 1000
     some = people(14)
     some.high[7], some.low[7] = some.high[6], some.low[6]
     with pytest.raises(InternalError, match="INTEGRITY"):
-        build_people_store(pieces, some, DICTIONARY)
+        build_people_store(pieces, some, DICTIONARY, places=1000)
     content, at = path.read_bytes()[:-32], 64 + 7 * 16
     rewrite(path, content[:at] + content[at - 16 : at] + content[at + 16 :])
     with pytest.raises(InternalError, match="INTEGRITY"):
@@ -145,12 +145,18 @@ def test_value_that_is_not_admitted_is_not_written(tmp_path: Path, name: str, va
     some = people(3)
     some.columns[name][1] = value
     with pytest.raises(InternalError, match="INTEGRITY"):
-        build_people_store(tmp_path / "store.people", some, DICTIONARY)
+        build_people_store(tmp_path / "store.people", some, DICTIONARY, places=1000)
 
 
 def test_store_is_for_its_owner_only(path: Path) -> None:
     """Health records are not readable by other users of the machine."""
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_more_people_than_places_are_not_written(tmp_path: Path) -> None:
+    """Whatever the loader let through: nobody could say any more what everything public follows from."""
+    with pytest.raises(InternalError, match="INTEGRITY"):
+        build_people_store(tmp_path / "store.people", people(3), DICTIONARY, places=2)
 
 
 def test_rows_out_of_order_are_not_written(tmp_path: Path) -> None:
@@ -160,7 +166,10 @@ def test_rows_out_of_order_are_not_written(tmp_path: Path) -> None:
         columns = {name: values[order] for name, values in some.columns.items()}
         with pytest.raises(InternalError) as caught:
             build_people_store(
-                tmp_path / "store.people", People(some.high[order], some.low[order], columns), DICTIONARY
+                tmp_path / "store.people",
+                People(some.high[order], some.low[order], columns),
+                DICTIONARY,
+                places=3,
             )
         assert caught.value.code == "INTEGRITY"
 
@@ -179,6 +188,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     ),
     "more people than there are": lambda content: content[:8] + (1001).to_bytes(8, "big") + content[16:],
     "more people than there can be": lambda content: content[:8] + bytes([255]) * 8 + content[16:],
+    "fewer places than people": lambda content: content[:16] + (999).to_bytes(8, "big") + content[24:],
     "no columns": lambda content: content[: columns_at(1000)],
     "another format": lambda content: b"tripPPL2" + content[8:],
     "half a header": lambda content: content[:20],
@@ -210,7 +220,7 @@ def test_one_changed_bit_is_noticed(path: Path, place: int) -> None:
 def test_store_that_was_cut_is_not_served(path: Path, size: int) -> None:
     """However little is left."""
     path.write_bytes(path.read_bytes()[:size])
-    for read in (PeopleStore, count_people):
+    for read in (PeopleStore, read_figures):
         with pytest.raises(InternalError) as caught:
             read(path, DICTIONARY)
         assert caught.value.code == "INTEGRITY"
@@ -227,16 +237,16 @@ def test_file_of_another_kind_is_not_served(tmp_path: Path) -> None:
 
 def test_people_are_counted_without_being_read(path: Path) -> None:
     """What the status command shows."""
-    assert count_people(path, DICTIONARY) == 1000
+    assert read_figures(path, DICTIONARY) == Figures(people=1000, places=2000)
     with pytest.raises(RefusedError, match="NOTHING_LOADED"):
-        count_people(path.with_name("none.people"), DICTIONARY)
+        read_figures(path.with_name("none.people"), DICTIONARY)
     with pytest.raises(RefusedError, match="NOTHING_LOADED"):
-        count_people(path)
+        read_figures(path)
 
 
 def test_nobody_can_be_stored(tmp_path: Path) -> None:
     """A store of no people is a store."""
-    build_people_store(tmp_path / "store.people", people(0), DICTIONARY)
+    build_people_store(tmp_path / "store.people", people(0), DICTIONARY, places=0)
     with PeopleStore(tmp_path / "store.people", DICTIONARY) as store:
         assert (store.size, len(store.select(condition("age >= 0")))) == (0, 0)
         assert len(store.column("age")) == 0
@@ -276,7 +286,7 @@ def test_new_labels_do_not_void_a_store(path: Path) -> None:
 def test_full_disk_is_our_fault_and_said_to_be(tmp_path: Path) -> None:
     """A store that cannot be written is an error of ours with its own code."""
     with pytest.raises(InternalError) as caught:
-        build_people_store(tmp_path / "no such directory" / "store.people", people(3), DICTIONARY)
+        build_people_store(tmp_path / "no such directory" / "store.people", people(3), DICTIONARY, places=3)
     assert caught.value.code == "STORE_FAILED"
 
 
@@ -296,7 +306,7 @@ def test_everything_that_was_written_is_read_back(tmp_path: Path) -> None:
         columns[column.name] = rng.integers(low, high, size, np.int32)
         columns[column.name][:3] = low, high, MISSING
     written = People(np.arange(size, dtype=np.uint64), rng.integers(0, 2**64, size, np.uint64), columns)
-    build_people_store(tmp_path / "store.people", written)
+    build_people_store(tmp_path / "store.people", written, places=written.size)
     with PeopleStore(tmp_path / "store.people") as store:
         high_half, low_half = store.halves
         assert np.array_equal(high_half, written.high)

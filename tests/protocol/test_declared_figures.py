@@ -1,0 +1,144 @@
+"""What follows from size follows from what is declared: nobody learns from a refusal how many people are loaded, or match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from fakes.links import NO_CONTEXT, InMemoryCensus, health_service
+from fakes.world import HEALTH, RESEARCHER, World, make_policy
+
+from broker_common.crypto.certificates import Identity
+from broker_common.errors import BrokerError
+from broker_common.privacy.delays import DECLARED_STEP, least_delay_ms
+from broker_common.privacy.policy import Policy
+from broker_common.rpc.callers import set_caller
+from broker_common.rpc.server import StopSignal
+from census_node.config import LimitConfig as CensusLimits
+from census_node.service import CensusService
+from health_node import node as health_node
+from health_node.config import LimitConfig
+from health_node.node import HealthNode
+
+TICKING = make_policy(tick_ms=250, delay_ms=least_delay_ms(DECLARED_STEP), max_sample=DECLARED_STEP)
+Refusal = tuple[str, str, str]
+
+
+@contextmanager
+def made(directory: Path, policy: Policy, *, people: int, places: int) -> Iterator[tuple[World, HealthNode]]:
+    """A world with so many people of so many places, and its health node."""
+    world = World(directory, policy, people=people, places=places)
+    try:
+        yield world, world.open_health()
+    finally:
+        world.close()
+
+
+async def refusal(world: World, node: HealthNode, where: str) -> Refusal:
+    """All that a researcher is told of a question that the health node refuses; nothing is logged of it."""
+    census = CensusService(world.census, CensusLimits(), StopSignal())
+    service = health_service(world, node, InMemoryCensus(census, HEALTH), LimitConfig(), StopSignal())
+    set_caller(Identity("university", "researcher", RESEARCHER))
+    order = world.order(where=where)
+    with pytest.raises(BrokerError) as caught:
+        async for _ in service.Submit(order.submission, NO_CONTEXT):
+            pass
+    assert not world.verify_health_log().tickets
+    assert not world.charges()
+    return caught.value.code, caught.value.text, caught.value.hint
+
+
+def dear(pairs: int, end: str) -> str:
+    """Criteria tuned to be slow; `end` says whether they match nobody or everybody."""
+    values = "1,3,5,7,9,11,13"
+    return " or ".join(f"(hospital_visits in ({values}) and emergency_visits = {at})" for at in range(pairs)) + end
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Every sample that is drawn, in order."""
+    samples: list[object] = []
+    original = health_node.draw_sample
+
+    def noting(*words: object) -> object:
+        samples.append(words)
+        return original(*words)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(health_node, "draw_sample", noting)
+    return samples
+
+
+async def test_criteria_tuned_to_be_slow_are_refused_from_their_text_alone(tmp_path: Path, drawn: list[object]) -> None:
+    """Matching nobody or everybody, on a load of one person or of all: one refusal, before anything is logged or drawn."""
+    heard = set()
+    with made(tmp_path, TICKING, people=40, places=DECLARED_STEP) as (world, node):
+        for people in (40, 1, 17):
+            world.load_health(people)
+            for end in (" or age >= 0", " or age > 120"):
+                heard.add(await refusal(world, node, dear(45, end)))
+        ((code, text, _),) = heard
+    assert code == "CRITERIA_TOO_DEAR"
+    assert "comparisons of this kind" in text
+    assert drawn == []
+
+
+async def test_price_follows_from_what_is_declared(tmp_path: Path) -> None:
+    """The same criteria pass where fewer places are declared; how many people there are changes nothing."""
+    passed, text = [], dear(45, " or age >= 0")
+    for places in (DECLARED_STEP, DECLARED_STEP // 4):
+        with made(tmp_path / str(places), TICKING, people=40, places=places) as (world, node):
+            order = world.order(where=text)
+            try:
+                node.verify(order.submission, RESEARCHER, TICKING)
+                passed.append(places)
+            except BrokerError as error:
+                assert error.code == "CRITERIA_TOO_DEAR"  # noqa: PT017 - either may happen
+    assert passed == [DECLARED_STEP // 4]
+
+
+async def test_accepted_question_goes_on_when_a_policy_would_no_longer_pay_for_it(tmp_path: Path) -> None:
+    """What was taken is never refused for its price: it is priced once."""
+    rich = make_policy(tick_ms=250, delay_ms=2000, max_sample=DECLARED_STEP)
+    with made(tmp_path, rich, people=40, places=DECLARED_STEP) as (world, node):
+        order = world.order(where=dear(45, " or age >= 0"))
+        ticket = node.verify(order.submission, RESEARCHER, rich)
+        node.accept(order.submission, ticket)
+        assert node.verify(order.submission, RESEARCHER, TICKING).hash == ticket.hash
+
+
+NARROW: dict[str, Callable[[int], Policy]] = {
+    "max_sample": lambda places: make_policy(max_sample=places - 1),
+    "delays": lambda _: make_policy(tick_ms=250, delay_ms=10, max_sample=DECLARED_STEP),
+}
+
+
+@pytest.mark.parametrize("what", NARROW)
+async def test_exact_number_of_loaded_people_decides_nothing_that_a_researcher_sees(tmp_path: Path, what: str) -> None:
+    """Neighbouring loads, one person below, at and above what the policy admits: one refusal, in the same words."""
+    places = 300
+    policy = NARROW[what](places)
+    if what == "delays":
+        places = DECLARED_STEP
+    with made(tmp_path, policy, people=300, places=places) as (world, node):
+        heard = set()
+        for people in (298, 299, 300, 1):
+            world.load_health(people)
+            heard |= {await refusal(world, node, where) for where in ("age >= 0", "age > 120")}
+        ((code, text, hint),) = heard
+    assert code == "POLICY_TOO_NARROW"
+    named = {"max_sample": "max_sample is 299", "delays": "forward_delay_ms is 10, answer_delay_ms is 10"}
+    assert named[what] in text
+    asked = {"max_sample": "--max-sample 300", "delays": "--forward-delay-ms 105 --answer-delay-ms 105"}
+    assert asked[what] in hint
+
+
+async def test_load_at_the_limit_passes_as_any_other(tmp_path: Path) -> None:
+    """Where the policy admits what is declared, every load within it is asked alike."""
+    policy = make_policy(max_sample=300)
+    with made(tmp_path, policy, people=300, places=300) as (world, node):
+        for people in (299, 300, 1):
+            world.load_health(people)
+            order = world.order()
+            assert node.verify(order.submission, RESEARCHER, policy).hash == order.hash

@@ -1,0 +1,88 @@
+"""The price of a question: from its text and declared figures, and how much of it a policy's delay pays for."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.world import make_policy
+
+from broker_common.crypto.sampling import WHOLE_MILLIONTHS
+from broker_common.errors import InvalidRequestError
+from broker_common.privacy.delays import DECLARED_STEP, declared_for, least_delay_ms, usual_delay_ms
+from broker_common.query.condition import Condition
+from broker_common.query.criteria import parse_condition
+from broker_common.query.normal_form import MAX_TERMS, count_terms
+from health_node.config import LimitConfig
+from health_node.dictionary import HEALTH_DICTIONARY
+from health_node.pricing import price, verify_affordable
+
+WORK = LimitConfig().work_per_second
+ODD = ",".join(map(str, range(1, 10, 2)))
+ORDINARY = (
+    "age between 40 and 80 and sex = 'female' and diagnosis in ('stroke', 'copd') and not diagnosis = 'dementia' and "
+    "procedure = 'dialysis' and census_division in ('Huron', 'Bruce', 'Grey', 'Simcoe') and hospital_visits > 1 and "
+    "last_admission_date >= '2010-01-01' and emergency_visits < 10 or birth_year < 1920 and sex = 'male'"
+)
+
+
+def of(text: str) -> Condition:
+    """The condition."""
+    return parse_condition(text, HEALTH_DICTIONARY)
+
+
+def dear(terms: int) -> Condition:
+    """So many comparisons, two by two, none of which is merged with another, five single values each."""
+    pairs = [
+        f"(hospital_visits in ({','.join(str(1 + at + 2 * i) for i in range(5))}) and emergency_visits in ({ODD}))"
+        for at in range(terms // 2)
+    ]
+    return of(" or ".join(pairs))
+
+
+@pytest.mark.parametrize("population", [100_000, 1_000_000, 15_000_000, 20_000_000])
+def test_ordinary_criteria_pass_at_the_usual_delays(population: int) -> None:
+    """A dozen comparisons on every column, of all and of a fraction, and even at the shortest delay that covers everybody."""
+    places = declared_for(population)
+    assert count_terms(of(ORDINARY)) == 12
+    for delay_ms in (usual_delay_ms(places), least_delay_ms(places)):
+        for fraction in (WHOLE_MILLIONTHS, 500_000):
+            policy = make_policy(tick_ms=250, delay_ms=delay_ms)
+            verify_affordable(of(ORDINARY), fraction, places=places, policy=policy, work_per_second=WORK)
+
+
+@pytest.mark.parametrize("population", [100_000, 1_000_000, 15_000_000])
+def test_the_number_of_terms_that_would_do_does(population: int) -> None:
+    """Whoever is told a number and asks with so many of the same kind is not told another one."""
+    places = declared_for(population)
+    policy = make_policy(tick_ms=250, delay_ms=least_delay_ms(places))
+    with pytest.raises(InvalidRequestError, match="CRITERIA_TOO_DEAR") as caught:
+        verify_affordable(dear(MAX_TERMS), WHOLE_MILLIONTHS, places=places, policy=policy, work_per_second=WORK)
+    told = int(caught.value.details["terms"])
+    assert 12 <= told < MAX_TERMS
+    verify_affordable(dear(told - told % 2), WHOLE_MILLIONTHS, places=places, policy=policy, work_per_second=WORK)
+
+
+def test_price_grows_with_places_terms_and_a_fraction() -> None:
+    """Each of them alone makes it larger."""
+    assert price(of("age = 3"), WHOLE_MILLIONTHS, 2 * DECLARED_STEP) == 2 * price(
+        of("age = 3"), WHOLE_MILLIONTHS, DECLARED_STEP
+    )
+    assert price(of("age = 3"), 999_999, DECLARED_STEP) > price(of("age = 3"), WHOLE_MILLIONTHS, DECLARED_STEP)
+    prices = [price(dear(terms), WHOLE_MILLIONTHS, DECLARED_STEP) for terms in range(4, MAX_TERMS, 2)]
+    assert prices == sorted(set(prices))
+
+
+def test_a_slower_machine_affords_less() -> None:
+    """What the operator sets decides, down to nothing; what is told is never negative."""
+    policy = make_policy(tick_ms=250, delay_ms=400)
+    for work, told in ((WORK // 4, range(1, MAX_TERMS)), (1_000_000, range(1))):
+        with pytest.raises(InvalidRequestError, match="CRITERIA_TOO_DEAR") as caught:
+            verify_affordable(
+                dear(MAX_TERMS), WHOLE_MILLIONTHS, places=DECLARED_STEP, policy=policy, work_per_second=work
+            )
+        assert int(caught.value.details["terms"]) in told
+
+
+def test_without_ticks_nothing_is_too_dear() -> None:
+    """Delays promise nothing then: for tests and benchmarks."""
+    policy = make_policy(tick_ms=0, delay_ms=0)
+    verify_affordable(dear(MAX_TERMS), 1, places=40 * DECLARED_STEP, policy=policy, work_per_second=1)
