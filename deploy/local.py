@@ -21,7 +21,7 @@ from broker_common.crypto.secret_text import secret_text
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief
-from broker_common.privacy.delays import declared_for, usual_delay_ms
+from broker_common.privacy.delays import declared_for, least_delay_ms, usual_delay_ms
 from broker_common.privacy.policy import Accounting, Policy, Unit
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
@@ -78,6 +78,11 @@ class Plan:
     def census_people(self) -> int:
         """What the census agency declares."""
         return declared_for(census_size(self.population))
+
+    @property
+    def least_delay_ms(self) -> int:
+        """What both delays have to be at least."""
+        return least_delay_ms(max(self.places, self.census_people))
 
     def policy(self) -> Policy:
         """The census agency's policy.

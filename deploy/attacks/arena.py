@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
 
@@ -66,6 +66,8 @@ class Terrain:
     """What an attack's own deployment is like."""
 
     release_tick_ms: int = 0
+    # As short as the declared figures admit, for an attack on what they cover.
+    shortest_delays: bool = False
     unit: Unit = "person"
     # Changes DIR/census/people.csv, which is then loaded once more; told a seed.
     edit: Callable[[Path, int], None] | None = None
@@ -270,6 +272,8 @@ def _lay_out(directory: Path, wish: Wish, terrain: Terrain) -> None:
         accounting=wish.accounting,
         unit="person" if wish.accounting == "strict" else terrain.unit,
     )
+    if terrain.shortest_delays:
+        plan = replace(plan, delay_ms=plan.least_delay_ms)
     lay_out(directory, plan, lambda _: _quietly)
     if terrain.edit is not None and wish.accounting != "strict":
         terrain.edit(directory, wish.seed)

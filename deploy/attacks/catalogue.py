@@ -10,6 +10,7 @@ from broker_common.privacy.policy import Policy
 from deploy.attacks import texts
 from deploy.attacks.arena import Arena, Terrain
 from deploy.attacks.average import attack_average
+from deploy.attacks.dear import attack_dear
 from deploy.attacks.equality import attack_equality
 from deploy.attacks.findings import Report
 from deploy.attacks.linkage import attack_linkage
@@ -52,6 +53,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "quote": Attack(attack_quote, rounds=5),
     "linkage": Attack(attack_linkage, rounds=60),
     "equality": Attack(attack_equality, rounds=60, terrain=Terrain(release_tick_ms=100)),
+    "dear": Attack(attack_dear, rounds=20, terrain=Terrain(release_tick_ms=50, shortest_delays=True)),
     "cards": Attack(attack_cards, rounds=150, terrain=Terrain(edit=give_second_cards), per_person=True),
     "household": Attack(
         attack_household, rounds=150, terrain=Terrain(unit="household", edit=share_households), per_person=True

@@ -17,7 +17,17 @@ import numpy.typing as npt
 
 from broker_common.privacy.discrete_laplace import probability
 
-__all__ = ["Interval", "Law", "at_least", "fails_above", "interval", "lower_tail", "magnitude_law", "sum_law"]
+__all__ = [
+    "Interval",
+    "Law",
+    "at_least",
+    "fails_above",
+    "interval",
+    "lower_tail",
+    "magnitude_law",
+    "same_law",
+    "sum_law",
+]
 
 Law = npt.NDArray[np.float64]
 """Probabilities of 0, 1, 2, ... up to where nothing is left that a verdict could feel."""
@@ -76,6 +86,26 @@ def _solve(is_below: Callable[[float], bool]) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if is_below(middle) else (low, middle)
     return (low + high) / 2
+
+
+def same_law(one: Sequence[int], other: Sequence[int]) -> float:
+    """The chance of samples that differ so much by any threshold, if which is which was drawn by lot and does not matter.
+
+    For each threshold Fisher's exact test, on either side; their smallest chance times their number, which is no less than the
+    chance of any of them.
+    """
+    together = sorted([*one, *other])
+    thresholds = sorted(set(together))[1:]
+    chances = []
+    for threshold in thresholds:
+        above = sum(value >= threshold for value in together)
+        found = sum(value >= threshold for value in one)
+        ways = [
+            math.comb(above, k) * math.comb(len(together) - above, len(one) - k)
+            for k in range(min(above, len(one)) + 1)
+        ]
+        chances += [sum(ways[found:]) / sum(ways), sum(ways[: found + 1]) / sum(ways)]
+    return min(1.0, len(chances) * min(chances)) if chances else 1.0
 
 
 @cache

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from deploy.attacks import texts
-from deploy.attacks.chances import Interval, Law, at_least, fails_above, interval, lower_tail
+from deploy.attacks.chances import Interval, Law, at_least, fails_above, interval, lower_tail, same_law
 
-__all__ = ["FALSE_ALARM", "Curve", "Finding", "Guesses", "Noise", "Report", "Same", "Within"]
+__all__ = ["FALSE_ALARM", "Curve", "Finding", "Guesses", "Late", "Noise", "Report", "Same", "Within"]
 
 FALSE_ALARM = 1e-6
 """How often a finding may accuse a deployment that keeps its promise."""
@@ -142,6 +142,49 @@ class Noise:
             mean=self.total / draws,
             expected=self.expected / draws,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """By how many ticks questions of two kinds were told late, in an order that was drawn by lot."""
+
+    name: str
+    one: tuple[int, ...]
+    other: tuple[int, ...]
+
+    @property
+    def p_value(self) -> float:
+        """The chance of a difference as large, if the kinds are alike."""
+        return same_law(self.one, self.other)
+
+    @property
+    def held(self) -> bool:
+        return self.p_value >= FALSE_ALARM
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "kind": "late",
+            "trials": [len(self.one), len(self.other)],
+            "late": [self._late(self.one), self._late(self.other)],
+            "most": [max(self.one, default=0), max(self.other, default=0)],
+            "p_value": _rounded(self.p_value),
+            "held": self.held,
+        }
+
+    def line(self) -> str:
+        return texts.LATE.format(
+            what=texts.FINDINGS[self.name],
+            one=self._late(self.one),
+            of_one=len(self.one),
+            other=self._late(self.other),
+            of_other=len(self.other),
+        )
+
+    def _late(self, ticks: Sequence[int]) -> int:
+        """How many came after the earliest tick that any of all came at."""
+        earliest = min((*self.one, *self.other), default=0)
+        return sum(each > earliest for each in ticks)
 
 
 @dataclass(frozen=True, slots=True)

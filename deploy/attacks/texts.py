@@ -28,6 +28,7 @@ GUESSES = "{what}: {right} of {trials} right, {rate:.1f} % (95 %: {low:.1f} to {
 FAILS_ABOVE = "fails above {share:.1f} %"
 FAILS_NEVER = "cannot fail"
 NOISE = "{what}, scale {scales}: {mean:.1f} on average in {draws}; may not fall below the law's {expected:.1f}"
+LATE = "{what}: {one} of {of_one} about nobody, {other} of {of_other} about everybody; may not differ but by chance"
 SAME = "{what}: {compared} compared, {different} different"
 WITHIN = "{what}: {value}, at most {limit}"
 ERROR_RATE = (
@@ -62,6 +63,9 @@ FINDINGS = {
     "equal_seen": "what is seen of equal cohorts and of others",
     "equal_answers": "answers about equal cohorts that are equal",
     "equal_by_time": "equal cohorts guessed by time",
+    "dear_refusals": "refusals of dear criteria, about nobody and about everybody",
+    "dear_seen": "what is seen of the dearest criteria that are admitted",
+    "dear_late": "told after the earliest tick",
     "first_record": "language guessed by the first record, its budget spent",
     "second_record": "language guessed by the second record afterwards",
     "both_records": "language guessed by both",
@@ -81,6 +85,8 @@ CURVES = {
     "time_same": "the same people again",
     "time_others": "others",
     "time_many": "nearly everybody",
+    "late_nobody": "nobody matches",
+    "late_everybody": "everybody matches",
     "cap": "the cap",
     "counted": "the person was counted",
     "allowed": "what is charged allows",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from scipy import stats
 
 from broker_common.privacy.accounting import cap_units, param_of
 from broker_common.privacy.discrete_laplace import probability
-from deploy.attacks.chances import at_least, fails_above, interval, lower_tail, magnitude_law, sum_law
+from deploy.attacks.chances import at_least, fails_above, interval, lower_tail, magnitude_law, same_law, sum_law
 from deploy.attacks.spending import (
     best_guess,
     boldly,
@@ -98,3 +98,29 @@ def test_a_bold_budget_fits_and_leaves_no_room_for_another_answer() -> None:
     assert best_guess(bold) == pytest.approx(math.e / (1 + math.e))
     assert best_guess((2, 2)) == pytest.approx(best_guess((2,)))
     assert not np.isclose(best_guess(bold), ceiling(bold))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [([0] * 14, [1] * 10 + [0] * 4), ([1, 0, 0], [0, 1, 1]), ([1] * 5, [0] * 9), ([0, 1], [1, 0])]
+)
+def test_two_samples_of_two_values_are_told_apart_as_by_fishers_test(one: list[int], other: list[int]) -> None:
+    """As SciPy has it, on either side, and twice that for having looked at both."""
+    table = [[sum(one), len(one) - sum(one)], [sum(other), len(other) - sum(other)]]
+    sides = [stats.fisher_exact(table, alternative=side).pvalue for side in ("less", "greater")]
+    assert same_law(one, other) == pytest.approx(min(1.0, 2 * min(sides)), rel=1e-9)
+    assert same_law(one, other) == pytest.approx(same_law(other, one), rel=1e-9)
+
+
+def test_samples_that_cannot_be_told_apart_never_are() -> None:
+    """Nobody, everybody at one instant."""
+    assert same_law([], []) == same_law([3] * 20, [3] * 20) == same_law([1], []) == 1
+
+
+def test_samples_drawn_by_lot_are_told_apart_no_more_often_than_said() -> None:
+    """Over every way of drawing, with three values: the chance of a figure as small is at most the figure."""
+    values = [0, 0, 0, 1, 1, 2, 2, 2]
+    figures = [
+        same_law([values[at] for at in lot], [value for at, value in enumerate(values) if at not in lot])
+        for lot in combinations(range(len(values)), 4)
+    ]
+    assert all(sum(other <= figure for other in figures) <= figure * len(figures) + 1e-9 for figure in figures)

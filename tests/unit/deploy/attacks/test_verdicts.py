@@ -13,10 +13,12 @@ from itertools import count
 
 import numpy as np
 import pytest
+from fakes.world import make_policy
 
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.privacy.discrete_laplace import draw
 from deploy.attacks.average import Averaged, average_findings
+from deploy.attacks.dear import Told, dear_findings, lateness
 from deploy.attacks.equality import Pair, equality_findings
 from deploy.attacks.findings import Finding, Guesses, Report, Same, Within
 from deploy.attacks.neighbour import Known, neighbour_findings
@@ -233,6 +235,47 @@ def pairs(dice: Dice, **same: object) -> list[Pair]:
 def test_equality_holds_unless_answers_or_times_or_messages_show_it(same: dict[str, object], wanted: set[str]) -> None:
     """An answer cache shows in all three."""
     assert broken(equality_findings(50, pairs(Dice("q"), **same), in_ticks=True)) == wanted
+
+
+def told(late: Sequence[int], of_everybody: Sequence[int], *, lines: tuple[str, str] = ("", "")) -> list[Told]:
+    """What was seen of questions about nobody, and about everybody."""
+    nobody = [Told(everybody=False, late=ticks, lines=("accepted", lines[0])) for ticks in late]
+    return nobody + [Told(everybody=True, late=ticks, lines=("accepted", lines[1])) for ticks in of_everybody]
+
+
+REFUSED = [("CRITERIA_TOO_DEAR 40", "CRITERIA_TOO_DEAR 40"), ("answered", "answered")]
+
+
+@pytest.mark.parametrize(
+    ("seen", "refusals", "wanted"),
+    [
+        (told([0] * 20, [0] * 20), REFUSED, set()),
+        # A busy machine is late with anything, and a little later with what is more.
+        (told([1] * 6 + [0] * 14, [2] + [1] * 9 + [0] * 10), REFUSED, set()),
+        # A node without the price: large samples miss their tick.
+        (told([0] * 20, [1] * 16 + [0] * 4), REFUSED, {"dear_late"}),
+        # A slow one, where everything is late and large samples are later.
+        (told([1] * 20, [2] * 17 + [3] * 3), REFUSED, {"dear_late"}),
+        # One that does all the work there is for nobody.
+        (told([1] * 18 + [0] * 2, [0] * 20), REFUSED, {"dear_late"}),
+        (told([0] * 20, [0] * 20), [("answered", "CRITERIA_TOO_DEAR 40")], {"dear_refusals"}),
+        (told([0] * 20, [0] * 20), [("CRITERIA_TOO_DEAR 40", "CRITERIA_TOO_DEAR 39")], {"dear_refusals"}),
+        (told([0] * 20, [0] * 20, lines=("16 bytes", "32 bytes")), REFUSED, {"dear_seen"}),
+    ],
+)
+def test_dear_criteria_hold_unless_ticks_or_refusals_tell_sizes(
+    seen: list[Told], refusals: list[tuple[str, str]], wanted: set[str]
+) -> None:
+    """Planted nodes that are late with large samples only, or refuse by who matches, at the numbers usually played."""
+    assert broken(dear_findings(refusals, seen)) == wanted
+
+
+def test_a_charge_is_late_from_the_tick_after_the_one_that_it_is_due_at() -> None:
+    """Due is the first tick that both delays admit."""
+    policy = make_policy(tick_ms=100, delay_ms=200)
+    assert [lateness(policy, 1_050, told_ms) for told_ms in (1_500, 1_599, 1_600, 1_799)] == [0, 0, 1, 2]
+    assert lateness(policy, 1_000, 1_400) == 0
+    assert lateness(make_policy(), 1_000, 1_000) is None
 
 
 def two_records(dice: Dice, *, joined: bool) -> tuple[list[bool], list[list[int]]]:
