@@ -29,6 +29,7 @@ from broker_common.audit.codes import CODES
 from broker_common.cli import program
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import REASONS
+from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.rpc.callers import ALLOWED_ROLES
 from broker_common.rpc.status import STATUS_OF_REASON
 from broker_common.tlog.cosignature import Cosigner
@@ -153,13 +154,13 @@ def _comment_above(lines: list[str], line: int) -> str:
 
 def _samples() -> dict[Path, str]:
     configs = {
-        "census": census_config,
-        "health": health_config,
-        "researcher": researcher_config,
+        "census": census_config(_SAMPLE_ADDRESSES, DECLARED_STEP),
+        "health": health_config(_SAMPLE_ADDRESSES, DECLARED_STEP),
+        "researcher": researcher_config(_SAMPLE_ADDRESSES),
     }
     head = "# config.toml of a {role} home, as `tripartite init` writes it. Every setting: deploy/README.md.\n\n"
     return {
-        _ROOT / "deploy" / "samples" / f"{role}.toml": head.format(role=role) + tomli_w.dumps(config(_SAMPLE_ADDRESSES))
+        _ROOT / "deploy" / "samples" / f"{role}.toml": head.format(role=role) + tomli_w.dumps(config)
         for role, config in configs.items()
     }
 

@@ -34,6 +34,7 @@ __all__ = [
     "PARTIES",
     "Tls",
     "address_of",
+    "declare",
     "forget_witness_store",
     "home_exists",
     "key_forms",
@@ -173,6 +174,11 @@ def set_limits(home: Path, **limits: int) -> None:
     """Change `[limits]`; takes effect at the node's next start."""
     config = _config(home)
     _write_config(home, {**config, "limits": {**config.get("limits", {}), **limits}})
+
+
+def declare(home: Path, **figures: int) -> None:
+    """Declare another figure of the agency's size; takes effect with the next load."""
+    _write_config(home, _config(home) | figures)
 
 
 def _config(home: Path) -> dict[str, Any]:

@@ -243,7 +243,8 @@ async def test_policy_that_is_too_narrow_is_said_of_the_load_and_not_of_a_sample
             orders = [world.order(where=where) for where in ("age > 200", "age >= 0")]
             with world.unchanged():
                 heard = {await submit(nodes, order) for order in orders}
-            assert heard == {Heard((), "POLICY_TOO_NARROW")}
+            said = {"problem": "max_sample is 199", "remedy": "--max-sample 200"}
+            assert heard == {Heard((), "POLICY_TOO_NARROW", tuple(said.items()))}
             assert not world.verify_health_log().tickets
             world.adopt(make_policy(max_sample=200))
             world.policy = make_policy(max_sample=200)

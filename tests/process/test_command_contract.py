@@ -248,11 +248,15 @@ def test_a_shutdown_by_the_operator_is_durable_and_can_be_repeated(tmp_path: Pat
 
 def test_health_status_counts_people_and_questions(served: Deployment, stopped: Deployment) -> None:
     """`health status --json` works with the node up and down."""
-    keys = ["organisation", "serving", "release", "tickets", "open", "log_size", "people"]
+    keys = ["organisation", "serving", "release", "tickets", "open", "log_size", "people", "places"]
+    keys += ["least_delay_ms", "policy"]
     up, down = served.run("health", "status", "--json").result, stopped.json("health", "status")
     assert list(up) == list(down) == keys
     assert (up["serving"], down["serving"]) == (True, False)
     assert (up["people"], down["people"]) == (2000, 100)
+    assert up["places"] == down["places"] == 524_288
+    assert up["policy"] == ""
+    assert "PEER_UNAVAILABLE" in down["policy"]
 
 
 def test_dictionaries_are_published_by_the_node_and_to_the_researcher(served: Deployment) -> None:

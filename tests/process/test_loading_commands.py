@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fakes.deployment import FRENCH, Deployment, make, persons, run_here
+from fakes.homes import declare
 from fakes.parquet import HEALTH_TYPES, parquet_from_csv, write_parquet
 
 pytestmark = pytest.mark.process
@@ -240,6 +241,46 @@ def test_a_load_leaves_one_store_behind(deployment: Deployment) -> None:
     for role, folder in (("health", "people"), ("census", "registries")):
         load(deployment, role, deployment.home(role) / "people.csv")
         assert len(list((deployment.home(role) / folder).iterdir())) == 1
+
+
+def test_load_that_needs_longer_delays_does_not_come_into_force(tmp_path: Path) -> None:
+    """Delays come from what is declared when something is loaded, not from `init`: whoever declares more is told what it takes."""
+    deployment = make(tmp_path / "deployment", population=100, tick_ms=250)
+    health, census = deployment.home("health"), deployment.home("census")
+    loads = deployment.json("health", "status")["log_size"]
+    with deployment.node("census"):
+        declare(health, places=4_194_304)
+        refused = run_here("health", "load", "--home", health, "--json")
+        assert (refused.code, refused.error["code"]) == (4, "POLICY_TOO_NARROW")
+        assert "forward_delay_ms is 400" in refused.error["text"]
+        assert "--forward-delay-ms 839 --answer-delay-ms 839" in refused.error["hint"]
+        status = deployment.json("health", "status")
+        assert (status["log_size"], status["places"], status["policy"]) == (loads, 524_288, "")
+
+        declare(census, people=8_388_608)
+        refused = run_here("census", "load", "--home", census, "--json")
+        assert (refused.code, refused.error["code"]) == (3, "LOAD_REFUSED")
+        assert "answer_delay_ms is 400" in refused.error["text"]
+        assert "--answer-delay-ms 3356" in refused.error["hint"]
+        proposed = deployment.json("census", "policy", "propose", "--answer-delay-ms", "1000")
+        assert "8388608 people" in str(proposed["warnings"])
+        proposed = deployment.json("census", "policy", "propose", "--answer-delay-ms", "3356")
+        assert proposed["warnings"] == []
+
+        deployment.order_policy(forward_delay_ms=839, answer_delay_ms=3356)
+        assert deployment.json("census", "load")["linked"] > 0
+        loaded = deployment.json("health", "load")
+        assert (loaded["places"], loaded["least_delay_ms"], loaded["policy"]) == (4_194_304, 839, "")
+
+        # Adopted afterwards, and confirmed: the node refuses every question alike, and its operator sees why.
+        deployment.order_policy(forward_delay_ms=838)
+        assert "--forward-delay-ms 839" in deployment.json("health", "status")["policy"]
+        with deployment.node("health"):
+            answers = [deployment.ask(where) for where in ("age >= 0", "age > 120")]
+            assert [answer.error["code"] for answer in answers] == ["POLICY_TOO_NARROW"] * 2
+            assert answers[0].error == answers[1].error
+    # Nobody can be asked now: the load says so, and the serving node will look.
+    assert "PEER_UNAVAILABLE" in deployment.json("health", "load")["policy"]
 
 
 def test_french_is_asked_for_in_vain_where_nobody_is_left(deployment: Deployment, tmp_path: Path) -> None:

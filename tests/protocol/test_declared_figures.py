@@ -18,7 +18,7 @@ from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from census_node.config import LimitConfig as CensusLimits
 from census_node.service import CensusService
-from health_node import node as health_node
+from health_node import sampling
 from health_node.config import LimitConfig
 from health_node.node import HealthNode
 
@@ -60,13 +60,13 @@ def dear(pairs: int, end: str) -> str:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Every sample that is drawn, in order."""
     samples: list[object] = []
-    original = health_node.draw_sample
+    original = sampling.draw_sample
 
     def noting(*words: object) -> object:
         samples.append(words)
         return original(*words)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(health_node, "draw_sample", noting)
+    monkeypatch.setattr("health_node.node.draw_sample", noting)
     return samples
 
 

@@ -274,8 +274,8 @@ def test_store_that_is_removed_while_it_is_looked_up_is_not_missed(
     loads = iter(["before", in_force, in_force])
     monkeypatch.setattr(node, "_load_in_force", lambda: next(loads))
     monkeypatch.setattr(node, "_store", removed)
-    assert node._people() == PEOPLE
+    assert node._places() == PEOPLE
     # One that is missing although it is in force is.
     monkeypatch.setattr(node, "_load_in_force", lambda: "before")
     with pytest.raises(BrokerError, match=code):
-        node._people()
+        node._places()
