@@ -11,7 +11,7 @@ Loaded {loaded} people of {rows} rows; {without_card} have no health card, {reje
 Release {release} is in force. {places} places are declared, which need delays of {least_delay_ms} ms or more.
 Census policy: {policy}"""
 FITS = "fits the declared places."
-NOT_ASKED = "could not be asked for ({code}: {text})."
+NOT_ASKED = "could not be asked for ({code}): {text}"
 STATUS = """\
 Health node of {organisation}
   serving       {serving}

@@ -29,6 +29,9 @@ EXEMPT = {
     "census_node.ledger_book:verify_sample": "takes a sample that was read and compares its commitments",
     "census_node.opening:CensusHome.read": "gives a view of the log, which the journal's targets read",
     "census_node.node:CensusNode.read_registry": "LoadFolder.verify, then Registry.read",
+    "census_node.declared:verify_declared": "takes numbers",
+    "census_node.declared:verify_delays": "takes a policy that was read, and a number",
+    "health_node.node:verify_fits": "takes a policy that was read, and a number",
     "census_node.proposals:verify_unit": "takes a policy that was read, and a state",
 }
 

@@ -15,7 +15,7 @@ from broker_common.errors import BrokerError
 from broker_common.query.criteria import parse_condition
 from broker_common.storage.source_values import MISSING, Values
 from health_node.dictionary import HEALTH_DICTIONARY
-from health_node.people_store import People, PeopleStore, build_people_store
+from health_node.people_store import People, PeopleStore, build_people_store, read_figures
 
 __all__ = ["REFUSED", "build_store", "read_store"]
 
@@ -38,7 +38,10 @@ def build_store(path: Path) -> None:
 def read_store(path: Path) -> str:
     """`read`, or the code of the error; whatever else is wrong by its type and place."""
     try:
+        figures = read_figures(path)
         with PeopleStore(path, threads=1) as store:
+            if (store.size, store.places) != (figures.people, figures.places):
+                return "the figures are not those of the store"
             for where in ("age >= 3", "diagnosis = 'stroke' or not sex = 'male'"):
                 store.select(parse_condition(where, HEALTH_DICTIONARY))
     except BrokerError as error:

@@ -56,7 +56,7 @@ from census_node.submitted_ledger import Column, SubmittedLedger
 from census_node.unit_ledger import UnitLedger
 from census_node.units import Carry, Known, Names
 from health_node.loading import load_people
-from health_node.people_store import PeopleStore
+from health_node.people_store import PeopleStore, read_figures
 from researcher_node.seen import SeenCheckpoint
 
 __all__ = ["TARGETS"]
@@ -728,7 +728,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "people_store": Target(
         parse=_parse_people,
         check=_check_people,
-        covers=(PeopleStore,),
+        covers=(PeopleStore, read_figures),
         seeds=lambda: {"whole": b"", "short": b"x\0\x30\0", "pages": b"\0\0\x20\x08\xff\0\0\x30\x08\xff"},
         mutations=60,
         guided=False,

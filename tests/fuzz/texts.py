@@ -42,7 +42,7 @@ from broker_common.query.condition import Condition
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dates import parse_date
-from broker_common.query.normal_form import negate, verify_size
+from broker_common.query.normal_form import count_terms, negate, verify_size
 from broker_common.query.question import Question, parse_question, question_from_wire
 from broker_common.rpc.callers import by_fingerprint, verify_caller
 from broker_common.storage.home import Home
@@ -55,6 +55,7 @@ from health_node.config import HealthConfig
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.encoding import Encoding, Stored
 from health_node.loading import load_people
+from health_node.pricing import price, verify_affordable
 from researcher_node.asking import parse_fraction
 from researcher_node.config import ResearcherConfig
 from researcher_node.selection import parse_since, parse_until
@@ -75,6 +76,9 @@ def text_of(data: bytes) -> str:
 
 
 _FEW = 64
+
+
+_TICKING = make_policy(tick_ms=250, delay_ms=605)
 
 
 @cache
@@ -103,6 +107,14 @@ def verify_condition(condition: Condition) -> None:
     for each, found in zip((condition, negate(condition)), marks, strict=True):
         compile_condition(each, HEALTH_DICTIONARY).mark(_few_people(), found, Scratch(_FEW))
     require(bool((marks[0] ^ marks[1]).all()), "everybody is meant by a condition or by its negation")
+    require(
+        price(condition, 1, 2) == 2 * price(condition, 1, 1) > 2 * price(condition, 1_000_000, 1) > 0, "it has a price"
+    )
+    try:
+        verify_affordable(condition, 1, places=1, policy=_TICKING, work_per_second=1000)
+    except InvalidRequestError as error:
+        require(error.code == "CRITERIA_TOO_DEAR", "it is too dear, or is asked")
+        require(0 <= int(error.details["terms"]) < count_terms(condition), "fewer terms would do")
 
 
 def _check_condition(condition: Condition, data: bytes) -> None:
@@ -445,7 +457,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "criteria": Target(
         parse=lambda data: parse_condition(text_of(data), HEALTH_DICTIONARY),
         check=_check_condition,
-        covers=(parse_condition, parse_date, verify_size, condition_from_wire),
+        covers=(parse_condition, parse_date, verify_size, condition_from_wire, verify_affordable),
         seeds=_criteria_seeds,
         codes=CRITERIA_CODES | {"CRITERIA_SYNTAX"},
         words=(
