@@ -318,7 +318,9 @@ HOUSEHOLD_OF = "{people} or more people, up to scale {scale}"
 WARN_TICK_0 = "release tick 0 voids every fixed instant, so that timing can tell; for tests and benchmarks only"
 WARN_RETENTION = "an answer that is not collected within {retention} is removed; who has no inbox has to be quick"
 WARN_SAMPLES = "who was in a sample is erased {retention} after its charge: an audit on site has to come sooner"
-WARN_MAX_SAMPLE = "max_sample falls from {old} to {new}: a health node with more people refuses every question"
+WARN_MAX_SAMPLE = (
+    "max_sample falls from {old} to {new}: a health node that has declared more places refuses every question"
+)
 WARN_DELAY = "{name} is {value}, and the {declared} people that are declared for the registry need {least} or more"
 ADOPTED = {
     "serving": "Policy {policy_hash} is in force. Tickets quoted under the one before are refused, uncharged.",
@@ -350,7 +352,7 @@ SETTING_HELP = {
     "answer_delay_ms": "A charge is told this long after its header, at the next tick.",
     "quote_lifetime_ms": "How long a quote stands.",
     "open_quotes": "Open quotes per researcher.",
-    "max_sample": "People in one sample at most; never below the population.",
+    "max_sample": "People in one sample at most; never below a health agency's declared places.",
     "max_answers": "The service shuts down after so many answers; 0: no such end.",
     "answer_retention_ms": "How long an answer waits for its researcher.",
     "sample_retention_ms": "How long the people of a sample are kept for an audit on site.",

@@ -93,7 +93,7 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     quote_lifetime_ms: Annotated[int, Meta(ge=1_000, le=_MAX_DELAY_MS)]
     # Open quotes per researcher; the oldest gives way.
     open_quotes: Annotated[int, Meta(ge=1, le=10_000)]
-    # People in one sample at most. Never below the population: a refusal by size would tell the size.
+    # People in one sample at most. Never below a health agency's declared places: a refusal by size would tell the size.
     max_sample: Annotated[int, Meta(ge=1, le=2**32 - 1)]
     # How long a sealed answer waits for its researcher.
     answer_retention_ms: Annotated[int, Meta(ge=60_000, le=_MAX_RETENTION_MS)]

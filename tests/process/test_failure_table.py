@@ -20,6 +20,7 @@ from threading import Thread
 
 import pytest
 from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, run_here, wait_until
+from fakes.homes import set_limits
 from fakes.liars import END, LyingHealth, LyingResearcher
 from tripartite.v1 import condition_pb2, sample_pb2, ticket_pb2
 
@@ -340,6 +341,23 @@ def test_row_3_criteria_that_no_command_would_send(served: Watched, liars: Liars
         error = liars.researcher.submit(submission.SerializeToString())
         assert error is not None
         assert (error.code, error.details["column"]) == ("UNKNOWN_COLUMN", "shoe_size")
+
+
+# Many comparisons of single values, about everybody and about nobody.
+DEAR = " or ".join(f"(hospital_visits = {at} and emergency_visits in (1,3,5))" for at in range(40))
+
+
+def test_row_3_criteria_that_take_too_much_work(still: Watched) -> None:
+    """Refused by the node from their text, whoever matches, with a number of comparisons that does; nothing is charged."""
+    home = still.deployment.home("health")
+    # A slow machine, or everything would pass for so few places.
+    set_limits(home, work_per_second=600_000_000)
+    with still.deployment.node("census"), still.deployment.node("health"), still.harmless(logged="CRITERIA_TOO_DEAR"):
+        heard = [ask(still.deployment, where=f"{DEAR} or {end}") for end in ("age >= 0", "age > 130")]
+        for outcome in heard:
+            assert_says(outcome, 3, "CRITERIA_TOO_DEAR", "about 26 comparisons", "several questions")
+    assert heard[0].error == heard[1].error
+    set_limits(home, work_per_second=4_000_000_000)
 
 
 # --- row 4: questions and scales -----------------------------------------------------------------------------------------
