@@ -72,14 +72,14 @@ def load(home: Path, as_json: bool, max_rejected: int | None, release: str | Non
     rejected = report.rejected
     result = {
         "release": release,
-        "places": opened.config.places,
-        "least_delay_ms": least_delay_ms(opened.config.places),
-        "policy": problem,
         "rows": report.rows,
         "loaded": report.loaded,
         "without_card": report.without_card,
         "rejected": rejected.count,
         "rejections": [{"line": line, "reason": reason} for line, reason in rejected.first],
+        "places": opened.config.places,
+        "least_delay_ms": least_delay_ms(opened.config.places),
+        "policy": problem,
     }
     text = texts.LOADED.format_map(result | {"policy": problem or texts.FITS})
     left_out = rejections_text(rejected.first, rejected.count, rejected.counted_by)
