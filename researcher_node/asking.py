@@ -427,18 +427,14 @@ class Session(AbstractAsyncContextManager["Session"]):
                 self._answers.refuse(asked.query, error.code)
             raise
 
-    async def verify_open(self, asked: AskedQuestion) -> None:
-        """Return unless a new question like this one would be told that the service is shut down.
-
-        Raises:
-            RefusedError: SERVICE_SHUT_DOWN.
-        """
+    async def is_shut_down(self, asked: AskedQuestion) -> bool:
+        """Whether a new question like this one would be told that the service is shut down."""
         try:
             await self.quote(asked.question, Precision(asked.scale))
         except BrokerError as error:
             # Whatever else a new question would be told is not about this one.
-            if error.code == "SERVICE_SHUT_DOWN":
-                raise
+            return error.code == "SERVICE_SHUT_DOWN"
+        return False
 
     def has_taken(self, query: str) -> bool:
         """Whether the health node has said that it took the question."""

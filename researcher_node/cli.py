@@ -202,9 +202,9 @@ async def _ask_again(session: Session, asked: AskedQuestion, wait: float) -> Ask
     try:
         return await _wait_for(session, asked, wait)
     except (InvalidRequestError, RefusedError) as error:
-        # The refusal of a ticket may be an old one, and may advise to ask anew.
-        if error.ends_ticket:
-            await session.verify_open(asked)
+        # The refusal of a ticket may be an old one that advises to ask anew.
+        if error.ends_ticket and await session.is_shut_down(asked):
+            raise RefusedError("SERVICE_SHUT_DOWN") from error
         raise
 
 
