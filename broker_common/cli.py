@@ -308,7 +308,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and leave with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     # SECURITY: before anything is written. Whatever this process makes, or a library for it, is for its owner alone from the
-    # first byte: journals with their write-ahead logs, temporary files. What is meant for others is opened up by `durable`.
+    # first byte. What is to be handed on is opened up by `durable`.
     os.umask(0o077)
     # A command that is told to end may say so, and leaves nothing behind; serving nodes put handlers of their own here.
     signal.signal(signal.SIGTERM, _interrupt)
