@@ -1,5 +1,27 @@
-"""`python -m broker_common` is `tripartite`; `tripartite up` starts its children this way."""
+"""Where `tripartite` and `python -m broker_common` begin; `tripartite up` starts its children the second way."""
 
-from broker_common.cli import main
+import os
 
-main()
+from broker_common import interrupts
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the program."""
+    try:
+        interrupts.end_at_once()
+        try:
+            # Imported here: Ctrl-C must not meet it half way.
+            from broker_common.cli import main as run  # noqa: PLC0415
+
+            run()
+        finally:
+            interrupts.end_quietly()
+    except KeyboardInterrupt:
+        # A second Ctrl-C while the first one was answered.
+        os._exit(interrupts.INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -37,7 +37,7 @@ from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import system_clock
-from broker_common.storage.durable import replace_file
+from broker_common.storage.durable import SHARED_FILE, replace_file
 from broker_common.storage.home import Home, stated_role
 from broker_common.storage.keyring import Keyring
 from broker_common.storage.registration import IDENTIFIER, read_card
@@ -133,7 +133,8 @@ def card(home: Path, as_json: bool, to: Path | None) -> None:
     own = _open(home).own_card()
     content = own.signed.to_bytes()
     if to is not None:
-        replace_file(to, content + b"\n")
+        # Public, and made to be handed on.
+        replace_file(to, content + b"\n", mode=SHARED_FILE)
     result = {"fingerprint": own.fingerprint, "serial": own.card.serial, "card": content.decode()}
     text = texts.CARD_WRITTEN.format(file=to, **result) if to is not None else str(result["card"])
     emit(as_json, result, text)

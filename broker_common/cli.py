@@ -27,6 +27,7 @@ from typing import Any
 import click
 import structlog
 
+from broker_common import interrupts
 from broker_common.errors import BrokerError, ExitCode, InternalError, InvalidRequestError
 from broker_common.storage.linkage_keys import NextKey
 
@@ -35,6 +36,7 @@ __all__ = [
     "HostPort",
     "Progress",
     "ReleaseName",
+    "Whole",
     "emit",
     "emit_failing",
     "home_option",
@@ -54,14 +56,32 @@ __all__ = [
 
 _GROUP = "tripartite.commands"
 _SHOWN_REJECTIONS = 20
-_INTERRUPTED = 130
-# Of a release's name, which stands in tickets, logs and tables.
+# A release's name stands in tickets, logs and tables.
 _MAX_RELEASE_CHARACTERS = 64
+# Digits as they stand on a keyboard: `int` also reads those of other scripts, underscores and blanks.
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_SHOWN_CHARACTERS = 40
+_MOST_ROWS = 2**32 - 1
 _ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
 _MAX_PORT = 65_535
 _OF_A_DISK = frozenset({"STATE_UNKNOWN", "STORE_FAILED"})
 # A disk that is full, or broken, or mounted so that nobody may write.
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
+
+
+class Whole(click.IntRange):
+    """A whole number in plain digits, within bounds."""
+
+    def __init__(self, least: int, most: int) -> None:
+        super().__init__(least, most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not _WHOLE.fullmatch(str(value)):
+            self.fail(
+                f"{str(value)[:_SHOWN_CHARACTERS]!r} is not a whole number from {self.min} to {self.max}.", param, ctx
+            )
+        return super().convert(value, param, ctx)
+
 
 home_option = click.option(
     "--home",
@@ -74,7 +94,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 
 max_rejected_option = click.option(
     "--max-rejected",
-    type=click.IntRange(0),
+    type=Whole(0, _MOST_ROWS),
     help="Refuse the file if more rows than this are wrong. Otherwise: more than 100 and more than 1 percent.",
 )
 lifeline_option = click.option(
@@ -216,6 +236,14 @@ class _Roles(click.Group):
         del ctx
         return sorted(point.name for point in _points())
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        found = super().resolve_command(ctx, args)
+        # Its modules are imported: it may handle an interrupt itself now.
+        interrupts.leave_to_command()
+        return found
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
         for point in _points():
@@ -279,6 +307,9 @@ def program() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and leave with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    # SECURITY: before anything is written. Whatever this process makes, or a library for it, is for its owner alone from the
+    # first byte. What is to be handed on is opened up by `durable`.
+    os.umask(0o077)
     # A command that is told to end may say so, and leaves nothing behind; serving nodes put handlers of their own here.
     signal.signal(signal.SIGTERM, _interrupt)
     _log_to_stderr()
@@ -288,6 +319,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(words: list[str]) -> int:
     as_json = "--json" in words
     try:
+        _verify_text(words)
         result = program.main(words, prog_name="tripartite", standalone_mode=False)
     except click.UsageError as error:
         return _fail_usage(error, as_json)
@@ -300,6 +332,14 @@ def _run(words: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: a bug ends as INTERNAL, with its place for the operator
         return _fail(_unexpected(error), words)
     return int(result) if isinstance(result, int) else ExitCode.OK
+
+
+def _verify_text(words: Sequence[str]) -> None:
+    """Return only if every word is text: bytes that are none could be neither stored, sent nor shown."""
+    try:
+        "".join(words).encode()
+    except UnicodeEncodeError as error:
+        raise click.UsageError("An argument is not text in UTF-8.") from error
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -352,12 +392,12 @@ def _homes(words: Sequence[str]) -> list[str]:
 
 
 def _fail_interrupted(interrupt: BaseException, as_json: bool) -> int:
-    hint = interrupt.hint if isinstance(interrupt, CommandInterrupted) else "What it had not finished is not done."
+    hint = interrupt.hint if isinstance(interrupt, CommandInterrupted) else interrupts.HINT
     if as_json:
-        click.echo(json.dumps({"error": {"code": "INTERRUPTED", "text": "The command was interrupted.", "hint": hint}}))
+        click.echo(json.dumps({"error": {"code": "INTERRUPTED", "text": interrupts.TEXT, "hint": hint}}))
     else:
         click.echo(f"Interrupted. {hint}", err=True)
-    return _INTERRUPTED
+    return interrupts.INTERRUPTED
 
 
 def _fail_usage(error: click.UsageError, as_json: bool) -> int:

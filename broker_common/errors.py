@@ -462,7 +462,7 @@ REASONS: Mapping[str, Reason] = {
         "{file} is not a valid configuration: {problem}.",
         "Compare it with 'Settings' in deploy/README.md, or with a whole one in deploy/samples.",
     ),
-    "HOME_INVALID": Reason(InvalidRequestError, "{home} is not a {role} home: {problem}.", "{remedy}"),
+    "HOME_INVALID": Reason(InvalidRequestError, "{home} is no {role} home: {problem}.", "{remedy}"),
     "EXPORT_DIFFERS": Reason(
         InvalidRequestError,
         "{file} is not what an export of this home would write there.",

@@ -1,8 +1,9 @@
 """Admission: is this sample what it claims to be? Every check, in DESIGN's order, before anything may be charged.
 
-    1 ticket signature, researcher, project             4 HPKE: the frame key opens; slot and price are held
-    2 expiry, policy, release, linkage, scale, slot     5 frames: ascending, one last, padding zero
-    3 the sender's organisation                         6 manifest: signature, hashes, set commitment
+    1 ticket signature, researcher, project     4 HPKE: the frame key opens; slot and price are held
+    2 shutdown, expiry, policy, release,        5 frames: ascending, one last, padding zero
+      scale, slot, linkage                      6 manifest: signature, hashes, set commitment
+    3 the sender's organisation
 
 Steps 1 to 4 need the header alone: a ticket that they refuse never makes anybody draw a sample. A ticket that was charged
 before skips steps 1 and 2: it is good for ever, for its one answer, whoever has been revoked since. Nothing here looks
@@ -51,6 +52,8 @@ class Gate:
     # Name of the linkage chain in force.
     linkage: str
     now_ms: int
+    # Raises when the service has told that it is shut down.
+    verify_open: Callable[[], None]
     # Raises when the ticket's slot does not serve it.
     verify_slot: Callable[[VerifiedTicket], None]
     # True for the hash of a ticket that was charged before.
@@ -182,6 +185,8 @@ def _is_charged_or_in_force(ticket: VerifiedTicket, linkage: str, gate: Gate) ->
 
 
 def _verify_in_force(ticket: VerifiedTicket, gate: Gate) -> None:
+    # First: whatever else is wrong with the ticket, asking anew would not help.
+    gate.verify_open()
     ticket.verify_fresh(gate.now_ms)
     ticket.verify_policy(gate.policy.hash)
     ticket.verify_release(gate.census_release)

@@ -34,7 +34,16 @@ from census_node.linking import LinkedSample
 from census_node.outbox import Outbox, Pending
 from census_node.reservations import NOTHING_RESERVED, Reserved
 
-__all__ = ["Decided", "Kept", "LoadReplacedError", "charge", "decide", "quotable_answers", "verify_affordable"]
+__all__ = [
+    "Decided",
+    "Kept",
+    "LoadReplacedError",
+    "charge",
+    "decide",
+    "quotable_answers",
+    "verify_affordable",
+    "verify_open",
+]
 
 
 def verify_affordable(
@@ -52,8 +61,7 @@ def verify_affordable(
     """
     if state.policy is None:
         raise RefusedError("NOTHING_LOADED", what="policy", role="census")
-    if _is_seen_shut(state, lost):
-        raise RefusedError("SERVICE_SHUT_DOWN")
+    verify_open(state, lost=lost)
     if state.shut_down or not _admits(state, state.policy, scale, reserved):
         raise RefusedError("BUDGET_EXHAUSTED", scale=scale)
 
@@ -75,8 +83,7 @@ def quotable_answers(state: CensusState, policy: Policy, scale: int, *, lost: Co
     Raises:
         RefusedError: SERVICE_SHUT_DOWN or BUDGET_EXHAUSTED.
     """
-    if _is_seen_shut(state, lost):
-        raise RefusedError("SERVICE_SHUT_DOWN")
+    verify_open(state, lost=lost)
     # Charges whose answers can never be made will never be out; they are spent all the same.
     out = state.answers - len(state.unreleased) + len(lost)
     left = policy.max_answers - out if policy.max_answers else None
@@ -98,8 +105,16 @@ def _told_to_everybody(state: CensusState, lost: Collection[str]) -> int:
     return state.common_units - sum(charge.units for charge in untold if not charge.ledger)
 
 
-def _is_seen_shut(state: CensusState, lost: Collection[str]) -> bool:
-    return state.shutdown_reason == "operator" or (state.shut_down and set(state.unreleased) <= set(lost))
+def verify_open(state: CensusState, *, lost: Collection[str] = ()) -> None:
+    """Return only if no shutdown has been told.
+
+    SECURITY: one for want of budget is told when the answers before it are out: it would show when the last was charged.
+
+    Raises:
+        RefusedError: SERVICE_SHUT_DOWN.
+    """
+    if state.shutdown_reason == "operator" or (state.shut_down and set(state.unreleased) <= set(lost)):
+        raise RefusedError("SERVICE_SHUT_DOWN")
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from broker_common.tlog.note import parse_note
 from broker_common.values import Clock, Randomness
 from census_node.admission import AdmittedSample, Gate
 from census_node.answering import seal_answer
-from census_node.charging import Decided, Kept, LoadReplacedError, charge, decide, verify_affordable
+from census_node.charging import Decided, Kept, LoadReplacedError, charge, decide, verify_affordable, verify_open
 from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps, Step
 from census_node.ledgers import Decision
@@ -158,6 +158,7 @@ class CensusNode:
             census_release=now.census_release,
             linkage=now.linkage,
             now_ms=self.journal.now(),
+            verify_open=self._verify_open,
             verify_slot=self._verify_slot,
             is_charged=self._is_charged,
             reserve=self._reserve,
@@ -166,6 +167,10 @@ class CensusNode:
     def _is_charged(self, ticket_hash: str) -> bool:
         with self.journal.reading() as state:
             return ticket_hash in state.tickets
+
+    def _verify_open(self) -> None:
+        with self.journal.reading() as state:
+            verify_open(state, lost=self.lost)
 
     def _verify_slot(self, ticket: VerifiedTicket) -> None:
         if not self.slots.is_held(_slot_of(ticket), ticket.body.researcher_id, self.journal.now()):

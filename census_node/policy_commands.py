@@ -14,7 +14,7 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from broker_common.cli import emit, home_option, json_option
+from broker_common.cli import Whole, emit, home_option, json_option
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.policy import MAX_POLICY_BYTES, MAX_SCALE, MAX_SCALES, Accounting, Policy, Unit
 from broker_common.tlog.census_state import CensusState
@@ -104,12 +104,15 @@ class _Scales(click.ParamType[tuple[int, ...]]):
         return tuple(sorted(scales))
 
 
-def _within(setting: str) -> click.IntRange:
+def _within(setting: str) -> Whole:
     """What the policy's own type admits for a setting."""
     (field,) = (field for field in msgspec.structs.fields(Policy) if field.name == setting)
     limits = msgspec.inspect.type_info(field.type)
-    assert isinstance(limits, msgspec.inspect.IntType)  # noqa: S101 - options of this kind are made for numbers only
-    return click.IntRange(limits.ge, limits.le)
+    # Options of this kind are made for bounded numbers only.
+    assert isinstance(limits, msgspec.inspect.IntType)  # noqa: S101
+    assert limits.ge is not None  # noqa: S101
+    assert limits.le is not None  # noqa: S101
+    return Whole(limits.ge, limits.le)
 
 
 def _number_options(command: Callable[..., None]) -> Callable[..., None]:

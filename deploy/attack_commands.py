@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from broker_common.cli import emit, json_option, say
+from broker_common.cli import Whole, emit, json_option, say
 from broker_common.errors import ExitCode, InvalidRequestError
 from deploy.attacks import texts
 from deploy.attacks.arena import Accounting, Wish, opened
@@ -22,6 +22,7 @@ _ALL = "all"
 _POPULATION = 5_000
 _LEAST, _MOST = 500, 1_000_000
 _MOST_ROUNDS = 10_000
+_LARGEST_SEED = 2**32 - 1
 # A deployment that stands has its own.
 _OF_A_NEW_ONE = ("population", "accounting")
 
@@ -35,7 +36,7 @@ _OF_A_NEW_ONE = ("population", "accounting")
 )
 @click.option(
     "--population",
-    type=click.IntRange(_LEAST, _MOST),
+    type=Whole(_LEAST, _MOST),
     default=_POPULATION,
     show_default=True,
     help="People in the health data of a new deployment.",
@@ -49,10 +50,10 @@ _OF_A_NEW_ONE = ("population", "accounting")
 )
 @click.option(
     "--rounds",
-    type=click.IntRange(1, _MOST_ROUNDS),
+    type=Whole(1, _MOST_ROUNDS),
     help="How often the attack is made; usually what takes half a minute.",
 )
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Which people are attacked.")
+@click.option("--seed", type=Whole(0, _LARGEST_SEED), default=1, show_default=True, help="Which people are attacked.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Also draw it, into this PNG file.")
 @json_option
 @click.pass_context

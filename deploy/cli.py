@@ -8,7 +8,7 @@ from typing import get_args
 
 import click
 
-from broker_common.cli import Progress, emit, json_option, say
+from broker_common.cli import Progress, Whole, emit, json_option, say
 from broker_common.errors import ExitCode
 from broker_common.privacy.policy import Accounting
 from deploy import texts
@@ -21,18 +21,19 @@ __all__ = ["demo", "init", "up"]
 _SMALLEST = 10
 _LARGEST = 20_000_000
 _SMALLEST_DEMO = 10_000
+_LARGEST_SEED = 2**32 - 1
 
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
     "--population",
-    type=click.IntRange(_SMALLEST, _LARGEST),
+    type=Whole(_SMALLEST, _LARGEST),
     default=100_000,
     show_default=True,
     help="People in the health data.",
 )
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Which made-up people.")
+@click.option("--seed", type=Whole(0, _LARGEST_SEED), default=1, show_default=True, help="Which made-up people.")
 @click.option(
     "--accounting",
     type=click.Choice(get_args(Accounting)),
@@ -48,7 +49,7 @@ _SMALLEST_DEMO = 10_000
 )
 @click.option(
     "--release-tick-ms",
-    type=click.IntRange(0, 60_000),
+    type=Whole(0, 60_000),
     default=250,
     show_default=True,
     help="Answers leave on multiples of this; 0 means at once and is for tests.",
@@ -110,7 +111,7 @@ def up(directory: Path) -> int:
 @click.command()
 @click.option(
     "--population",
-    type=click.IntRange(_SMALLEST_DEMO, _LARGEST),
+    type=Whole(_SMALLEST_DEMO, _LARGEST),
     default=100_000,
     show_default=True,
     help="People in the health data.",

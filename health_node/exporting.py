@@ -39,7 +39,7 @@ def export_with_criteria(home: Path, folder: ExportFolder, report: Report) -> Ex
         exported = export_log(journal, folder, report)
         for question in kept:
             opened = _opened(question)
-            folder.put_final(opened.name, opened.to_bytes())
+            folder.put_secret(opened.name, opened.to_bytes())
         folder.flush()
     return ExportReport(exported.size, folder.written)
 

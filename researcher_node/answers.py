@@ -27,7 +27,7 @@ from tripartite.v1 import answer_pb2, ticket_pb2
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import VerifyKey
-from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
+from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.accounting import price_units
 from broker_common.query.answer import open_answer
 from broker_common.query.messages import parse_message
@@ -56,6 +56,7 @@ _COLUMNS: dict[str, type] = {
     "criteria": bytes,
     "criteria_nonce": bytes,
     "opening_key": str,
+    "accepted": int,
     "refused": str,
     "noisy_count": int,
     "charged": int,
@@ -106,6 +107,8 @@ class AskedQuestion:
     signed_ticket: bytes
     criteria: bytes
     criteria_nonce: bytes
+    # The health node has said that it took the question: it goes on by itself.
+    accepted: bool = False
     # Code of the refusal, empty if there was none.
     refused: str = ""
     noisy_count: int | None = None
@@ -189,6 +192,8 @@ class Answers:
         self._clock = clock
         self._lock = threading.Lock()
         with _store_errors():
+            # SECURITY: before SQLite makes it, and the log and index beside it, which take over its mode.
+            _make_private(path)
             connection = sqlite3.connect(
                 path, isolation_level=None, check_same_thread=False, timeout=_BUSY_TIMEOUT_SECONDS
             )
@@ -196,7 +201,6 @@ class Answers:
             for setting in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
                 self._db.execute(f"PRAGMA {setting}")
             self._make_table()
-            path.chmod(0o600)
 
     def _make_table(self) -> None:
         table = self._db.table("questions")
@@ -228,12 +232,17 @@ class Answers:
             "criteria": asked.criteria,
             "criteria_nonce": asked.criteria_nonce,
             "opening_key": opening_key.to_text(),
+            "accepted": 0,
             "refused": "",
             "checkpoint": "",
             "expired": 0,
         }
         with self._lock, _store_errors():
             self._db.execute(_PUT, row)
+
+    def accept(self, query: str) -> None:
+        """Remember that the health node has taken a question."""
+        self._settle(query, {"accepted": 1})
 
     def refuse(self, query: str, code: str) -> None:
         """Remember that a question was refused."""
@@ -393,6 +402,7 @@ def _asked(row: dict[str, Any]) -> AskedQuestion:
         signed_ticket=row["signed_ticket"],
         criteria=row["criteria"],
         criteria_nonce=row["criteria_nonce"],
+        accepted=bool(row["accepted"]),
         refused=row["refused"],
         noisy_count=row["noisy_count"],
         charged=row["charged"],
@@ -400,6 +410,13 @@ def _asked(row: dict[str, Any]) -> AskedQuestion:
         answered_ms=row["answered_ms"],
         expired=bool(row["expired"]),
     )
+
+
+def _make_private(path: Path) -> None:
+    try:
+        path.touch(mode=0o600)
+    except OSError as error:
+        raise InternalError("STORE_FAILED") from error
 
 
 @contextlib.contextmanager

@@ -12,10 +12,10 @@ census node. Neither hides what the other one brings.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -78,7 +78,7 @@ _STAGES = (
     health_service_pb2.STAGE_CHARGED,
     health_service_pb2.STAGE_RELEASED,
 )
-_SMALLEST_FRACTION = Decimal("0.000001")
+_PLAIN_NUMBER = re.compile(r"[0-9]{0,9}\.?[0-9]{1,18}")
 # The year 10000, which no date can name.
 _END_OF_TIME_MS = 253_402_300_800_000
 
@@ -151,6 +151,29 @@ class Party:
 
     role: Role
     address: str
+
+
+@dataclass(slots=True)
+class _Pauses:
+    """What happens between two tries to submit a question."""
+
+    on_busy: BusyHandler
+    on_away: Callable[[], None]
+    said_away: bool = False
+
+    def after(self, error: BrokerError) -> float | None:
+        """How long to wait after a try that failed; None where another would be no better."""
+        if error.code == "BUSY":
+            return _busy_seconds(error)
+        return _PAUSE_SECONDS if error.code == "PEER_UNAVAILABLE" else None
+
+    def tell(self, error: BrokerError, pause: float) -> None:
+        """Say why somebody waits; that a node is away, once."""
+        if error.code == "BUSY":
+            self.on_busy(pause)
+        elif not self.said_away:
+            self.said_away = True
+            self.on_away()
 
 
 class Session(AbstractAsyncContextManager["Session"]):
@@ -315,8 +338,12 @@ class Session(AbstractAsyncContextManager["Session"]):
         wait_seconds: float,
         on_stage: StageHandler,
         on_busy: BusyHandler = lambda _: None,
+        on_away: Callable[[], None] = lambda: None,
     ) -> AskedQuestion:
-        """Submit a prepared question, for the first time or again, and wait for its answer; a busy node is asked again.
+        """Submit a prepared question, for the first time or again, and wait for its answer.
+
+        A health node that is busy or away is asked again as long as there is time. SECURITY: one ticket is charged once,
+        however often it is submitted.
 
         Raises:
             RefusedError, InvalidRequestError: it was refused; nothing was charged.
@@ -333,19 +360,19 @@ class Session(AbstractAsyncContextManager["Session"]):
                 told.add(stage)
                 on_stage(stage)
 
-        answered = await self._submit_and_collect(asked, wait_seconds, tell, on_busy)
+        answered = await self._submit_and_collect(asked, wait_seconds, tell, _Pauses(on_busy, on_away))
         for stage in _STAGES:
             # The answer was faster than the word of it.
             tell(stage)
         return answered
 
     async def _submit_and_collect(
-        self, asked: AskedQuestion, wait_seconds: float, on_stage: StageHandler, on_busy: BusyHandler
+        self, asked: AskedQuestion, wait_seconds: float, on_stage: StageHandler, pauses: _Pauses
     ) -> AskedQuestion:
         deadline = asyncio.get_running_loop().time() + wait_seconds
         # Both from the start: the answer may be out already, and the health node may fall silent on the way.
         async with (
-            _beside(self._submit_patiently(asked, deadline, on_stage, on_busy)) as submitting,
+            _beside(self._submit_patiently(asked, deadline, on_stage, pauses)) as submitting,
             _beside(self.collect(asked.query, wait_seconds=wait_seconds)) as collecting,
         ):
             await asyncio.wait({submitting, collecting}, return_when=asyncio.FIRST_COMPLETED)
@@ -373,18 +400,45 @@ class Session(AbstractAsyncContextManager["Session"]):
             raise failure from None
 
     async def _submit_patiently(
-        self, asked: AskedQuestion, deadline: float, on_stage: StageHandler, on_busy: BusyHandler
+        self, asked: AskedQuestion, deadline: float, on_stage: StageHandler, pauses: _Pauses
     ) -> None:
-        """Submit; while the health node has too much in hand, again, as long as there is time."""
+        """Submit; while the health node has too much in hand, or is away, again, as long as there is time."""
         while True:
             try:
                 return await self._submit(asked, deadline, on_stage)
-            except RefusedError as error:
-                pause = _busy_seconds(error)
-                if error.code != "BUSY" or asyncio.get_running_loop().time() + pause > deadline:
+            except (RefusedError, PeerUnavailableError) as error:
+                pause = pauses.after(error)
+                if pause is None or asyncio.get_running_loop().time() + pause > deadline:
                     raise
-            on_busy(pause)
+                pauses.tell(error, pause)
             await asyncio.sleep(pause)
+
+    async def submit_again(self, asked: AskedQuestion) -> None:
+        """Have the health node take a question that it may never have heard of. It goes on alone; the answer comes later.
+
+        Raises:
+            RefusedError, InvalidRequestError: it was refused, or the node is busy.
+            PeerUnavailableError: the node is away; the question is as it was.
+        """
+        try:
+            await self._submit(asked, asyncio.get_running_loop().time(), lambda _: None)
+        except BrokerError as error:
+            if error.ends_ticket:
+                self._answers.refuse(asked.query, error.code)
+            raise
+
+    async def is_shut_down(self, asked: AskedQuestion) -> bool:
+        """Whether a new question like this one would be told that the service is shut down."""
+        try:
+            await self.quote(asked.question, Precision(asked.scale))
+        except BrokerError as error:
+            # Whatever else a new question would be told is not about this one.
+            return error.code == "SERVICE_SHUT_DOWN"
+        return False
+
+    def has_taken(self, query: str) -> bool:
+        """Whether the health node has said that it took the question."""
+        return self._answers.get(query).accepted
 
     async def _submit(self, asked: AskedQuestion, deadline: float, on_stage: StageHandler) -> None:
         """Follow the question through its stages until it is released or `deadline` passes.
@@ -406,6 +460,8 @@ class Session(AbstractAsyncContextManager["Session"]):
                     response = await call.read()
                 if not isinstance(response, health_service_pb2.SubmitResponse):
                     return
+                if not accepted:
+                    await asyncio.to_thread(self._answers.accept, asked.query)
                 accepted, until = True, deadline
                 on_stage(response.stage)
         except TimeoutError:
@@ -518,7 +574,7 @@ async def _beside(work: Coroutine[Any, Any, ResultT]) -> AsyncIterator[asyncio.T
             task.exception()
 
 
-def _busy_seconds(error: RefusedError) -> float:
+def _busy_seconds(error: BrokerError) -> float:
     """How long to leave a busy node alone: what it says, within reason."""
     shortest, longest = _BUSY_SECONDS
     said = error.details.get("retry_seconds", "")
@@ -537,15 +593,8 @@ def parse_fraction(text: str) -> int:
     Raises:
         InvalidRequestError: INVALID_VALUE.
     """
-    try:
-        fraction = Decimal(text)
-        # Before any integer is made of it: Decimal can hold numbers that would not fit into memory.
-        in_range = _SMALLEST_FRACTION <= fraction <= 1
-    except ArithmeticError:
-        in_range = False
-    # Decimal's own product would be rounded to its context's digits.
-    millionths = Fraction(fraction) * WHOLE_MILLIONTHS if in_range else Fraction(0)
-    if millionths < 1 or millionths.denominator != 1:
+    millionths = Fraction(text) * WHOLE_MILLIONTHS if _PLAIN_NUMBER.fullmatch(text) else Fraction(0)
+    if not 1 <= millionths <= WHOLE_MILLIONTHS or millionths.denominator != 1:
         raise InvalidRequestError(
             "INVALID_VALUE",
             name="--fraction",

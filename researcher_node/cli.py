@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import math
+import re
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +18,7 @@ from broker_common.card_commands import verify_card_role
 from broker_common.cli import (
     CommandInterrupted,
     HostPort,
+    Whole,
     emit,
     emit_failing,
     home_option,
@@ -27,8 +28,9 @@ from broker_common.cli import (
     ready_line,
     say,
 )
-from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
+from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.accounting import epsilon_text
+from broker_common.privacy.policy import MAX_SCALE
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
 from broker_common.storage.clock import system_clock
 from broker_common.storage.registration import IDENTIFIER, read_card
@@ -55,16 +57,19 @@ __all__ = ["commands"]
 
 
 class _Seconds(click.FloatRange):
-    """A range that does not admit "nan", which compares as neither above nor below."""
+    """A number in plain digits, within bounds: no "nan", which compares as neither above nor below, and no exponent."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        seconds = super().convert(value, param, ctx)
-        if math.isnan(seconds):
-            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
-        return seconds
+        if not _DECIMAL.fullmatch(str(value)):
+            self.fail(f"{str(value)[:40]!r} is not a number of seconds like 60 or 2.5.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
+_DECIMAL = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,9})?")
 _WAIT = _Seconds(0, 86_400)
+_SCALE = Whole(1, MAX_SCALE)
+_MARGIN = Whole(0, 1_000_000_000)
+_LAST = Whole(1, 1_000_000_000)
 
 
 @click.group()
@@ -101,8 +106,8 @@ def dictionary(home: Path, as_json: bool) -> None:
 @home_option
 @json_option
 @click.option("--count", "count", default="all", show_default=True, help=texts.COUNT_HELP)
-@click.option("--scale", type=click.IntRange(1), help=texts.SCALE_HELP)
-@click.option("--margin", "wanted_margin", type=click.IntRange(0), help=texts.MARGIN_HELP)
+@click.option("--scale", type=_SCALE, help=texts.SCALE_HELP)
+@click.option("--margin", "wanted_margin", type=_MARGIN, help=texts.MARGIN_HELP)
 def quote(home: Path, as_json: bool, count: str, scale: int | None, wanted_margin: int | None) -> None:
     """Price, margin of error, and how many such answers are left where that may be told. Charges nothing."""
     precision = _precision(scale, wanted_margin)
@@ -141,8 +146,8 @@ def quote(home: Path, as_json: bool, count: str, scale: int | None, wanted_margi
 @json_option
 @click.option("--where", help=texts.WHERE_HELP)
 @click.option("--count", "count", help=texts.COUNT_HELP)
-@click.option("--scale", type=click.IntRange(1), help=texts.SCALE_HELP)
-@click.option("--margin", "wanted_margin", type=click.IntRange(0), help=texts.MARGIN_HELP)
+@click.option("--scale", type=_SCALE, help=texts.SCALE_HELP)
+@click.option("--margin", "wanted_margin", type=_MARGIN, help=texts.MARGIN_HELP)
 @click.option("--fraction", default="1", show_default=True, help=texts.FRACTION_HELP)
 @click.option("--wait", type=_WAIT, default=60.0, show_default=True, help=texts.WAIT_HELP)
 @click.option("--project", help=texts.PROJECT_HELP)
@@ -169,7 +174,8 @@ def ask(
     opened = ResearcherHome(home)
     wanted = None
     if where is not None and count is not None:
-        study = project or opened.config.project
+        study = opened.config.project if project is None else project
+        _verify_name("--project", study)
         wanted = Wanted(where, count, precision, parse_fraction(fraction), study)
     with closing(opened.open_answers()) as store:
         asked = asyncio.run(_ask(opened, store, wanted, again, wait))
@@ -181,7 +187,7 @@ async def _ask(
 ) -> AskedQuestion:
     async with opened.session(store) as session:
         if wanted is None:
-            return await _wait_for(session, store.get(again or ""), wait)
+            return await _ask_again(session, store.get(again or ""), wait)
         try:
             return await _wait_for(session, await session.prepare(wanted), wait)
         except InvalidRequestError as error:
@@ -192,9 +198,25 @@ async def _ask(
             return await _wait_for(session, await session.prepare(wanted), wait)
 
 
+async def _ask_again(session: Session, asked: AskedQuestion, wait: float) -> AskedQuestion:
+    try:
+        return await _wait_for(session, asked, wait)
+    except (InvalidRequestError, RefusedError) as error:
+        # The refusal of a ticket may be an old one that advises to ask anew.
+        if error.ends_ticket and await session.is_shut_down(asked):
+            raise RefusedError("SERVICE_SHUT_DOWN") from error
+        raise
+
+
 async def _wait_for(session: Session, asked: AskedQuestion, wait: float) -> AskedQuestion:
     try:
-        return await session.ask(asked, wait_seconds=wait, on_stage=_say_stage, on_busy=_say_busy)
+        return await session.ask(
+            asked, wait_seconds=wait, on_stage=_say_stage, on_busy=_say_busy, on_away=lambda: say(texts.AWAY)
+        )
+    except PeerUnavailableError:
+        if not session.has_taken(asked.query):
+            say(texts.NOT_TAKEN.format(query=asked.query))
+        raise
     except asyncio.CancelledError:
         # Ctrl-C or SIGTERM. What the health node has taken goes on without us.
         raise CommandInterrupted(texts.INTERRUPTED.format(query=asked.query)) from None
@@ -208,7 +230,7 @@ async def _wait_for(session: Session, asked: AskedQuestion, wait: float) -> Aske
 @click.option("--project", help=texts.ONLY_PROJECT_HELP)
 @click.option("--since", metavar="TIME", help=texts.SINCE_HELP)
 @click.option("--until", metavar="TIME", help=texts.UNTIL_HELP)
-@click.option("--last", type=click.IntRange(1), help=texts.LAST_HELP)
+@click.option("--last", type=_LAST, help=texts.LAST_HELP)
 @click.option("--collect", is_flag=True, help=texts.COLLECT_HELP)
 @click.option("--check", is_flag=True, help=texts.CHECK_HELP)
 def answers(
@@ -254,7 +276,7 @@ def answers(
 
 
 async def _collect(opened: ResearcherHome, store: Answers, queries: Collection[str]) -> None:
-    """Fetch what is not answered; what is still not out, or will never be, is no failure.
+    """Fetch what is not answered, and submit again what nobody has taken; what is not out, or never will be, is no failure.
 
     An answer that does not hold keeps nobody from the others; it is the failure at the end.
     """
@@ -271,11 +293,24 @@ async def _collect(opened: ResearcherHome, store: Answers, queries: Collection[s
                     if error.code != "ANSWER_PENDING":
                         say(f"{asked.query}: {error.text}")
                     elif asked.state == "pending":
-                        say(texts.NOT_OUT.format(query=asked.query))
+                        await _submit_again(session, asked)
                     if error.code == "PEER_MISBEHAVED":
                         failure = failure or error
     if failure is not None:
         raise failure
+
+
+async def _submit_again(session: Session, asked: AskedQuestion) -> None:
+    """Submit a question whose answer is not out once more, if the health node may never have heard of it."""
+    if asked.accepted or asked.ticket_expires_ms <= system_clock():
+        say(texts.NOT_OUT.format(query=asked.query))
+        return
+    try:
+        await session.submit_again(asked)
+    except (InvalidRequestError, RefusedError, PeerUnavailableError) as error:
+        say(texts.NOT_SUBMITTED.format(query=asked.query, problem=error.text))
+    else:
+        say(texts.SUBMITTED.format(query=asked.query))
 
 
 async def _check(opened: ResearcherHome, store: Answers, queries: Collection[str]) -> Report:
@@ -332,8 +367,7 @@ def create(
         address=address,
     )
     for name, value in (("--id", researcher_id), ("--organisation", organisation), ("--project", project)):
-        if not IDENTIFIER.fullmatch(value):
-            raise InvalidRequestError("INVALID_VALUE", name=name, problem=f"is {value!r}", remedy=card_texts.NAME_RULE)
+        _verify_name(name, value)
     own = ResearcherHome.create(home, config).own_card()
     result = {"home": str(home), "researcher_id": researcher_id, "fingerprint": own.fingerprint}
     emit(as_json, result, texts.CREATED.format_map(result))
@@ -377,6 +411,13 @@ def _precision(scale: int | None, wanted_margin: int | None) -> Precision:
     if scale is not None and wanted_margin is not None:
         raise click.UsageError(texts.SCALE_OR_MARGIN)
     return Precision(scale, wanted_margin)
+
+
+def _verify_name(option: str, value: str) -> None:
+    if not IDENTIFIER.fullmatch(value):
+        raise InvalidRequestError(
+            "INVALID_VALUE", name=option, problem=f"is {value[:64]!r}", remedy=card_texts.NAME_RULE
+        )
 
 
 def _say_busy(seconds: float) -> None:

@@ -41,6 +41,10 @@ def answer_json(asked: AskedQuestion) -> dict[str, Any]:
         "epsilon": epsilon_text(asked.scale),
         "margin_95": margin(asked.scale),
         "question": asked.question,
+        "where": asked.where,
+        "fraction": _fraction(asked),
+        "project": asked.project,
+        "asked": instant(asked.asked_ms),
         "policy_hash": asked.policy_hash,
         "charged": asked.charged,
         "checkpoint": asked.checkpoint,
@@ -52,13 +56,11 @@ def answer_text(asked: AskedQuestion) -> str:
     result = answer_json(asked)
     text = texts.ANSWER.format(
         count=result["noisy_count"],
-        question=_question(asked),
-        where=asked.where,
         margin=result["margin_95"],
         scale=asked.scale,
         epsilon=result["epsilon"],
         charged=asked.charged,
-        query=asked.query,
+        **_described(asked),
     )
     return f"{text}\n{texts.NEGATIVE}" if result["noisy_count"] < 0 else text
 
@@ -71,7 +73,7 @@ def question_json(asked: AskedQuestion) -> dict[str, Any]:
         "state": asked.state,
         "where": asked.where,
         "question": asked.question,
-        "fraction": f"{Decimal(asked.fraction_millionths) / WHOLE_MILLIONTHS:f}",
+        "fraction": _fraction(asked),
         "scale": asked.scale,
         "epsilon": epsilon_text(asked.scale),
         "margin_95": margin(asked.scale),
@@ -91,9 +93,11 @@ def questions_text(questions: Sequence[AskedQuestion], now_ms: int) -> str:
     if len(questions) == 1:
         return _paragraph(questions[0], now_ms)
     rows = [texts.COLUMNS, *(_row(asked, now_ms) for asked in questions)]
+    if any(asked.fraction_millionths != WHOLE_MILLIONTHS for asked in questions):
+        rows = _with_column(rows, [texts.FRACTION_COLUMN, *map(_fraction, questions)])
     if len({asked.project for asked in questions}) > 1:
         projects = [texts.PROJECT_COLUMN, *(asked.project for asked in questions)]
-        rows = [(*row[:-1], project, row[-1]) for row, project in zip(rows, projects, strict=True)]
+        rows = _with_column(rows, projects)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     if any(_is_overdue(asked, now_ms) for asked in questions):
@@ -137,13 +141,16 @@ def _log_text(report: Report, seen: Path) -> str:
     return texts.LOG_HELD.format(size=report.size) if report.checkpoint else texts.LOG_EMPTY
 
 
+def _with_column(rows: Sequence[tuple[str, ...]], column: Sequence[str]) -> list[tuple[str, ...]]:
+    """The rows with one more column, before the last."""
+    return [(*row[:-1], cell, row[-1]) for row, cell in zip(rows, column, strict=True)]
+
+
 def _paragraph(asked: AskedQuestion, now_ms: int) -> str:
     if asked.state == "answered":
-        return f"{instant(asked.asked_ms)}\n{answer_text(asked)}"
+        return answer_text(asked)
     what = asked.refused if asked.state == "refused" else asked.state
-    text = texts.UNANSWERED.format(
-        asked=instant(asked.asked_ms), what=what, question=_question(asked), where=asked.where, query=asked.query
-    )
+    text = texts.UNANSWERED.format(what=what, **_described(asked))
     if asked.state == "refused":
         details = {"scale": str(asked.scale), "project": asked.project, "researcher": asked.researcher}
         error = error_for(asked.refused, details)
@@ -171,6 +178,22 @@ def _row(asked: AskedQuestion, now_ms: int) -> tuple[str, ...]:
 
 def _is_overdue(asked: AskedQuestion, now_ms: int) -> bool:
     return asked.state == "pending" and asked.ticket_expires_ms <= now_ms
+
+
+def _described(asked: AskedQuestion) -> dict[str, str]:
+    """What was asked, for the sentences about a question."""
+    return {
+        "question": _question(asked),
+        "where": asked.where,
+        "fraction": texts.EVERY_MATCH if asked.fraction_millionths == WHOLE_MILLIONTHS else _fraction(asked),
+        "project": asked.project,
+        "asked": instant(asked.asked_ms),
+        "query": asked.query,
+    }
+
+
+def _fraction(asked: AskedQuestion) -> str:
+    return f"{Decimal(asked.fraction_millionths) / WHOLE_MILLIONTHS:f}"
 
 
 def _question(asked: AskedQuestion) -> str:

@@ -13,23 +13,31 @@ STAGES = {
     health_service_pb2.STAGE_RELEASED: "The sealed answer is out.",
 }
 
+# A sampling fraction of 1.
+EVERY_MATCH = "1, everyone who matches"
 EVERYONE = "all linked people"
 ANSWER = """\
 Noisy count {count}: {question}
   among those with: {where}
-  noise    within {margin} either way, 19 times out of 20 (scale {scale}, epsilon {epsilon})
-  charged  {charged} units for this answer
-  query    {query}"""
+  fraction  {fraction}
+  noise     within {margin} either way, 19 times out of 20 (scale {scale}, epsilon {epsilon})
+  charged   {charged} units for this answer
+  project   {project}
+  asked     {asked}
+  query     {query}"""
 
 UNANSWERED = """\
-{asked}
 {what}: {question}
   among those with: {where}
-  query    {query}"""
+  fraction  {fraction}
+  project   {project}
+  asked     {asked}
+  query     {query}"""
 
 # Of a table with a line for each question.
 COLUMNS = ("asked", "state", "count", "question", "among those with", "query")
-# In front of the last one, where not all are of one study.
+# In front of the last one: where some were asked of a part of those who match, and where not all are of one study.
+FRACTION_COLUMN = "fraction"
 PROJECT_COLUMN = "project"
 OVERDUE_MARK = "*"
 OVERDUE = "its ticket has expired; if it was charged the answer still comes: 'ask --again' finds out"
@@ -66,7 +74,10 @@ SINCE_HELP = (
 )
 UNTIL_HELP = "Only questions asked up to the end of this day, or up to this instant."
 LAST_HELP = "Only the newest so many of what the other filters leave."
-COLLECT_HELP = "First fetch answers that have not arrived yet from the census node."
+COLLECT_HELP = (
+    "First fetch answers that have not arrived yet from the census node, and submit again what the health node never confirmed, "
+    "while its ticket is good: one ticket, one charge."
+)
 CHECK_HELP = "Check that what the receipts of these answers promise is still part of the census log."
 BROKEN_RECEIPTS = "{broken} of {all} receipts are not part of the log that the census node shows"
 NO_RECEIPT_YET = "there is no receipt yet"
@@ -88,10 +99,17 @@ WHERE_OR_AGAIN = "Give --where and --count, or --again with an earlier query id.
 AGAIN_AS_IT_WAS = "--again submits the ticket as it was signed: --scale, --margin, --fraction and --project cannot be changed any more."
 QUOTING_AGAIN = "The quote is no longer held; quoting again. Nothing was charged."
 INTERRUPTED = (
-    "If the health node has taken the question it goes on: 'tripartite researcher answers --collect {query}' "
-    "fetches its answer."
+    "If the health node has taken the question it goes on; if not, 'tripartite researcher answers --collect {query}' submits "
+    "it again while its ticket is good, and fetches its answer otherwise."
 )
-# A refusal is heard from the health node alone, and submitting again may charge: that is for the researcher to order.
+AWAY = "The health node does not answer; submitting again until the wait is over."
+NOT_TAKEN = (
+    "The health node has not confirmed query {query}. 'answers --collect', or 'ask --again {query}', submits the same ticket "
+    "again, which is charged once; a new question would be charged as well."
+)
+SUBMITTED = "{query}: submitted again, and the health node has taken it. Collect its answer in a moment."
+NOT_SUBMITTED = "{query}: its answer is not out, and it could not be submitted again. {problem}"
+# A refusal is heard from the health node alone, by whoever submits again.
 NOT_OUT = "{query}: its answer is not out. 'ask --again {query}' says what has become of the question."
 NONE_ASKED = "Nothing has been asked yet."
 NONE_SUCH = "No question that you have asked is like that."

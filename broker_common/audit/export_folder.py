@@ -12,7 +12,13 @@ from pathlib import Path
 
 from broker_common.audit import texts
 from broker_common.errors import InvalidRequestError
-from broker_common.storage.durable import sync_directory
+from broker_common.storage.durable import (
+    SHARED_FILE,
+    create_for_owner,
+    make_folder,
+    make_shared_folder,
+    sync_directory,
+)
 
 __all__ = ["ExportFolder"]
 
@@ -35,7 +41,7 @@ class ExportFolder:
         self.path = path
         self.written = 0
         self._touched = {path}
-        path.mkdir(parents=True, exist_ok=True)
+        make_shared_folder(path)
 
     def read(self, name: str) -> bytes | None:
         """What stands there under this name; None if nothing does."""
@@ -44,7 +50,7 @@ class ExportFolder:
         except FileNotFoundError:
             return None
 
-    def put_final(self, name: str, content: bytes) -> None:
+    def put_final(self, name: str, content: bytes, *, mode: int = SHARED_FILE) -> None:
         """Write what can never change, unless it is there already.
 
         Raises:
@@ -52,14 +58,24 @@ class ExportFolder:
         """
         there = self.read(name)
         if there is None:
-            self._write(name, content)
+            self._write(name, content, mode)
         elif there != content:
             raise InvalidRequestError("EXPORT_DIFFERS", file=str(self.path / name))
+
+    def put_secret(self, name: str, content: bytes) -> None:
+        """The same for what nobody but its owner may read, in a folder that nobody else enters."""
+        path = self.path / name
+        make_folder(path.parent)
+        # An earlier version left both open to others.
+        path.parent.chmod(0o700)
+        if path.exists():
+            path.chmod(0o600)
+        self.put_final(name, content, mode=0o600)
 
     def put(self, name: str, content: bytes) -> None:
         """Write what may have changed since, if it has."""
         if self.read(name) != content:
-            self._write(name, content)
+            self._write(name, content, SHARED_FILE)
 
     def flush(self) -> None:
         """Make everything so far durable under its name."""
@@ -79,12 +95,13 @@ class ExportFolder:
         if not any(path.parent.iterdir()):
             path.parent.rmdir()
 
-    def _write(self, name: str, content: bytes) -> None:
+    def _write(self, name: str, content: bytes, mode: int) -> None:
         path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_shared_folder(path.parent)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
-            with temporary.open("wb") as file:
+            with create_for_owner(temporary) as file:
+                os.fchmod(file.fileno(), mode)
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

@@ -13,15 +13,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["create_for_owner", "exclusive", "is_held", "make_folder", "replace_file", "replacing", "sync_directory"]
+__all__ = [
+    "SHARED_FILE",
+    "create_for_owner",
+    "exclusive",
+    "is_held",
+    "make_folder",
+    "make_shared_folder",
+    "replace_file",
+    "replacing",
+    "sync_directory",
+]
+
+# What the user lets others read, as it was before the program made itself stricter. Asking takes setting it for an instant.
+_USERS_UMASK = os.umask(0o077)
+os.umask(_USERS_UMASK)
+# The mode of a file that is to be handed on.
+SHARED_FILE = 0o666 & ~_USERS_UMASK
+_SHARED_FOLDER = 0o777 & ~_USERS_UMASK
 
 
-def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Durably make `path` hold `content`."""
-    with replacing(path) as temporary:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Durably make `path` hold `content`, for its owner alone unless `mode` says otherwise."""
+    with replacing(path) as temporary, create_for_owner(temporary) as file:
+        os.fchmod(file.fileno(), mode)
+        file.write(content)
 
 
 @contextmanager
@@ -83,6 +99,16 @@ def make_folder(path: Path) -> None:
         return
     # CRASH: without this a power cut could take the folder away, and with it files that were flushed inside it.
     sync_directory(path.parent)
+
+
+def make_shared_folder(path: Path) -> None:
+    """Make a folder that others may enter as far as the user lets them, and those above it, unless they are there."""
+    for folder in (*reversed(path.parents), path):
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        folder.chmod(_SHARED_FOLDER)
 
 
 def sync_directory(directory: Path) -> None:

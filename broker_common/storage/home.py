@@ -102,7 +102,7 @@ class Home:
                     "HOME_INVALID",
                     home=str(self.path),
                     role=self.role,
-                    problem=f"by its config.toml it is a {role} home",
+                    problem=f'its config.toml says role = "{role}"',
                     remedy=f"Give the {self.role} home with --home, or call 'tripartite {role} --help'.",
                 ) from error
             raise InvalidRequestError("CONFIG_INVALID", file=str(file), problem=str(error)) from error

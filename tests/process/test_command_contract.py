@@ -27,7 +27,8 @@ STATUS_KEYS = [
     *("people_charged", "people_exhausted", "log_size", "policy_hash"),
 ]
 ANSWER_KEYS = [
-    *("query_id", "noisy_count", "scale", "epsilon", "margin_95", "question", "policy_hash", "charged", "checkpoint"),
+    *("query_id", "noisy_count", "scale", "epsilon", "margin_95", "question", "where", "fraction", "project", "asked"),
+    *("policy_hash", "charged", "checkpoint"),
 ]
 AUDIT_KEYS = [
     *("verified", "entries", "answers", "problems", "worst_belief", "not_checked", "pending", "leakage", "logs"),

@@ -240,6 +240,44 @@ def test_until_a_shutdown_is_told_a_raised_cap_lets_no_sample_in(worlds: dict[st
     assert world.verify_log().charged_units == 2 * price_units(1)
 
 
+SPOILED: dict[str, Callable[[World], Order]] = {
+    "its slot was lost": lambda world: world.order(scale=1, slot=4711),
+    "it has expired": lambda world: world.order(scale=1, change=lambda body: setattr(body, "expires_ms", 1)),
+    "its policy is another one": lambda world: world.order(
+        scale=1, change=lambda body: setattr(body, "policy_hash", bytes(32))
+    ),
+    "its scale is not admitted": lambda world: world.order(scale=2),
+}
+
+
+@pytest.mark.parametrize("why", SPOILED)
+def test_after_a_shutdown_a_spoiled_ticket_is_refused_with_the_shutdown(worlds: dict[str, World], why: str) -> None:
+    """Whatever else is wrong with it: its own fault would advise to ask anew."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    world.answer(world.order(scale=1))
+    with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
+        world.admit(world.messages(world.sample(SPOILED[why](world))))
+
+
+@pytest.mark.parametrize("why", SPOILED)
+def test_a_spoiled_ticket_does_not_hear_of_a_shutdown_before_it_is_told(worlds: dict[str, World], why: str) -> None:
+    """Else whoever keeps sending worthless tickets would see when the last answer was charged."""
+    world = worlds["SERVICE_SHUT_DOWN"]
+    last, spoiled = world.order(scale=1), SPOILED[why](world)
+
+    def refusal() -> str:
+        with pytest.raises(BrokerError) as caught:
+            world.admit(world.messages(world.sample(spoiled)))
+        return caught.value.code
+
+    before = refusal()
+    world.charge(last)
+    assert world.verify_log().shut_down
+    assert refusal() == before != "SERVICE_SHUT_DOWN"
+    world.census.release(last.hash.hex())
+    assert refusal() == "SERVICE_SHUT_DOWN"
+
+
 def quotable(world: World, scale: int) -> int | None:
     """How many more answers at this scale a researcher is told of; None where that is not told."""
     with world.census.journal.reading() as state:

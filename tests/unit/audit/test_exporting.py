@@ -160,6 +160,25 @@ def test_the_notes_of_both_agencies_are_exported(journal: Journal[CensusState], 
     assert ((to / "cosigned").read_text(), (to / "witnessed").read_text()) == (ours, "theirs")
 
 
+@pytest.mark.parametrize("is_there", [False, True], ids=["new", "exported by an earlier version"])
+def test_a_secret_export_is_for_its_owner_alone(tmp_path: Path, *, is_there: bool) -> None:
+    """Whatever the umask, and also where an export of before stands open to everybody."""
+    folder, name = ExportFolder(tmp_path / "health"), "criteria/1.json"
+    before = os.umask(0)
+    try:
+        if is_there:
+            (folder.path / "criteria").mkdir(0o755)
+            (folder.path / name).write_bytes(b"{}")
+        folder.put_secret(name, b"{}")
+    finally:
+        os.umask(before)
+    assert (folder.path / name).read_bytes() == b"{}"
+    assert (folder.path / name).stat().st_mode & 0o777 == 0o600
+    assert (folder.path / "criteria").stat().st_mode & 0o777 == 0o700
+    with pytest.raises(InvalidRequestError, match="EXPORT_DIFFERS"):
+        folder.put_secret(name, b"[]")
+
+
 def test_a_home_is_no_folder_for_an_export(tmp_path: Path) -> None:
     """An export among keys would end up with them on a stick."""
     (tmp_path / "config.toml").write_text("")

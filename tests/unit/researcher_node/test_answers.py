@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -45,6 +46,21 @@ def stored_bytes(world: World) -> bytes:
 def code_of(error: pytest.ExceptionInfo[BrokerError]) -> str:
     """What went wrong."""
     return error.value.code
+
+
+# --- modes -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_stands_beside_the_store_is_for_its_owner_alone_from_the_first_open(world: World) -> None:
+    """Whatever the umask: write-ahead log and index take the store's mode over when it is opened, and keep it."""
+    before = os.umask(0)
+    try:
+        answers = world.open_answers()
+        world.remember(answers, world.order())
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in world.directory.glob("answers.db*")}
+    assert modes == dict.fromkeys(("answers.db", "answers.db-wal", "answers.db-shm"), 0o600)
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class Collecting:
         self.looked: list[str] = []
 
     def all(self) -> list[Any]:
-        return [SimpleNamespace(query=query, state="pending") for query in ("a", "b", "c")]
+        return [SimpleNamespace(query=query, state="pending", accepted=True) for query in ("a", "b", "c")]
 
     @contextlib.asynccontextmanager
     async def session(self, _store: object) -> AsyncIterator[Collecting]:

@@ -8,7 +8,7 @@ import pytest
 from tripartite.v1 import ticket_pb2
 
 from researcher_node.answers import AskedQuestion
-from researcher_node.listing import question_json, questions_text
+from researcher_node.listing import answer_json, answer_text, question_json, questions_text
 
 NOW_MS = 1_774_949_400_000  # 2026-03-31T09:30:00Z
 LATER_MS = NOW_MS + 600_000
@@ -24,7 +24,7 @@ def question(number: int = 1, *, expires_ms: int = LATER_MS, project: str = "stu
         "where": "age >= 65",
         "question": "mother_tongue = 'French'",
         "scale": 30,
-        "fraction_millionths": 250_000,
+        "fraction_millionths": 1_000_000,
         "policy_hash": "ab" * 32,
         "signed_ticket": ticket_pb2.SignedTicket(ticket=ticket).SerializeToString(),
         "criteria": b"",
@@ -38,7 +38,7 @@ ANSWERED: dict[str, Any] = {"noisy_count": -12, "charged": 559241, "checkpoint":
 
 def test_programs_are_told_everything() -> None:
     """One object a question; what is not there yet is null, never left out."""
-    pending = question_json(question())
+    pending = question_json(question(fraction_millionths=250_000))
     assert pending == {
         "query_id": f"{1:032x}",
         "asked": "2026-03-31T09:30:00+00:00",
@@ -58,7 +58,7 @@ def test_programs_are_told_everything() -> None:
         "answered": None,
         "ticket_expires": "2026-03-31T09:40:00+00:00",
     }
-    answered = question_json(question(**ANSWERED))
+    answered = question_json(question(fraction_millionths=250_000, **ANSWERED))
     assert answered == pending | {
         "state": "answered",
         "noisy_count": -12,
@@ -85,7 +85,7 @@ def test_one_question_is_told_in_full(changes: dict[str, Any], said: list[str]) 
     """With its criteria, however long, and its id."""
     where = "age in (" + ", ".join(map(str, range(50))) + ")"
     text = questions_text([question(where=where, **changes)], NOW_MS)
-    for words in [*said, where, f"query    {1:032x}"]:
+    for words in [*said, where, "1, everyone who matches", "study", "2026-03-31T09:30:00+00:00", f"query     {1:032x}"]:
         assert words in text
     assert OVERDUE not in text
 
@@ -103,6 +103,34 @@ def test_pending_question_whose_ticket_has_expired_says_so(expires_ms: int, over
     table = questions_text([asked, *ended], NOW_MS)
     assert (OVERDUE in table, "pending*" in table) == (overdue, overdue)
     assert "answered*" not in table
+
+
+def test_an_answer_says_of_whom_it_is() -> None:
+    """A count of a quarter of the people with these criteria, for one study, is not read as something else."""
+    asked = question(fraction_millionths=250_000, **ANSWERED)
+    result = answer_json(asked)
+    assert {key: result[key] for key in ("question", "where", "fraction", "project", "asked")} == {
+        "question": "mother_tongue = 'French'",
+        "where": "age >= 65",
+        "fraction": "0.25",
+        "project": "study",
+        "asked": "2026-03-31T09:30:00+00:00",
+    }
+    assert result.items() <= question_json(asked).items()
+    for line in (
+        "among those with: age >= 65",
+        "fraction  0.25",
+        "project   study",
+        "asked     2026-03-31T09:30:00+00:00",
+    ):
+        assert f"  {line}\n" in answer_text(asked)
+
+
+def test_table_names_the_fractions_where_somebody_was_left_out() -> None:
+    """And not where every line counts everyone who matches."""
+    table = questions_text([question(1), question(2, fraction_millionths=250_000)], NOW_MS).splitlines()
+    assert [line.split()[-2] for line in table] == ["fraction", "1", "0.25"]
+    assert "fraction" not in questions_text([question(1), question(2)], NOW_MS)
 
 
 def test_several_questions_are_a_line_each_in_columns() -> None:

@@ -105,7 +105,7 @@ def test_the_home_of_another_role_is_named(home: Home) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         home.load_config(Config)
     assert caught.value.code == "HOME_INVALID"
-    assert caught.value.text.endswith("by its config.toml it is a health home.")
+    assert caught.value.text.endswith('its config.toml says role = "health".')
     # A role that there is none of is a wrong setting.
     write(home, 'role = "bank"\norigin = "x"\n')
     assert "role" in problem(home)
