@@ -133,7 +133,7 @@ def status_text(facts: Facts, charges: Charges | None, alert_share: int) -> str:
         "param": odds_text(result["param"]),
         "release": facts.release or texts.STATUS_NOTHING_LOADED,
         "accounting": texts.STATUS_ACCOUNTING[policy.accounting].format(unit=policy.unit),
-        "unit": policy.unit,
+        "whom": texts.LIMITED[policy.unit],
     }
     parts = [texts.STATUS.format_map({**result, **named})]
     if charges is not None and policy.accounting == "strict":
@@ -235,7 +235,7 @@ def _spread_of(spread: Spread | None) -> dict[str, Any] | None:
 
 def report_text(report: BeliefReport, policy: Policy) -> str:
     """The report for people, section by section."""
-    sections = [_ceilings_text(report), _typical_text(report, policy)]
+    sections = [_ceilings_text(report, policy), _typical_text(report, policy)]
     if report.submitted is not None and report.persons is not None and report.households is not None:
         columns = {"submitted": report.submitted, "persons": report.persons, "households": report.households}
         sections += [_spread_text(report, policy, columns), _quantiles_text(columns)]
@@ -254,7 +254,7 @@ def band_names(report: BeliefReport) -> list[str]:
     return [texts.REPORT_AT_REST, *within, texts.REPORT_ABOVE.format(high=plain(report.bands[-1].high))]
 
 
-def _ceilings_text(report: BeliefReport) -> str:
+def _ceilings_text(report: BeliefReport, policy: Policy) -> str:
     rows = [
         texts.REPORT_CEILING.format(
             prior=plain(row.prior),
@@ -263,7 +263,7 @@ def _ceilings_text(report: BeliefReport) -> str:
         )
         for row in report.ceilings
     ]
-    return "\n".join([texts.REPORT_CEILINGS, *rows])
+    return "\n".join([texts.REPORT_CEILINGS.format(whom=texts.LIMITED[policy.unit]), *rows])
 
 
 def _typical_text(report: BeliefReport, policy: Policy) -> str:

@@ -163,7 +163,7 @@ def propose(home: Path, as_json: bool, source: Path | None, **settings: Any) -> 
     proposal = make_proposal(proposed, key)
     file = opened.proposals.write(proposed, proposal)
     result = _proposal_json(proposed, proposal, file, meaning)
-    emit(as_json, result, _proposal_text(result, meaning, home))
+    emit(as_json, result, _proposal_text(result, meaning, home, texts.LIMITED[proposed.unit]))
 
 
 def _document(source: Path) -> bytes:
@@ -188,11 +188,11 @@ def _proposal_json(proposed: Policy, proposal: Proposal, file: Path, meaning: Co
     }
 
 
-def _proposal_text(result: Mapping[str, Any], meaning: Consequences, home: Path) -> str:
+def _proposal_text(result: Mapping[str, Any], meaning: Consequences, home: Path, whom: str) -> str:
     parts = [
         texts.PROPOSAL.format_map(result),
         "\n".join(texts.CHANGE_ROW.format_map(row) for row in (texts.CHANGE_HEAD, *map(_row, meaning.changes))),
-        texts.CONSEQUENCES.format_map({**result, "param": odds_text(result["param"])}),
+        texts.CONSEQUENCES.format_map({**result, "param": odds_text(result["param"]), "whom": whom}),
         (texts.CHARGED_TO_ALL if meaning.answers_left is None else texts.ANSWERS_LEFT).format_map(
             {**result, "charged": meaning.charged_units}
         ),

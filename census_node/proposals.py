@@ -228,7 +228,7 @@ def _warnings(policy: Policy, state: CensusState) -> tuple[str, ...]:
 
 
 def _household_warnings(policy: Policy, state: CensusState) -> list[str]:
-    found = []
+    found = [texts.WARN_HOUSEHOLDS_MOVE]
     if state.answers and state.policy is not None and state.policy.unit != "household":
         found.append(texts.WARN_HOUSEHOLDS_START)
     # Larger scales cost less, so that the last one of a number of people is the largest.

@@ -26,6 +26,7 @@ __all__ = [
     "HOUSEHOLD_OF",
     "HOUSEHOLD_REMEDY",
     "HOUSEHOLD_STRICT",
+    "LIMITED",
     "LINKAGE_KEYS_NOT_THERE",
     "LOADED",
     "LOADING",
@@ -132,6 +133,7 @@ __all__ = [
     "UNIT_HELP",
     "WARNING",
     "WARN_CHARGED",
+    "WARN_HOUSEHOLDS_MOVE",
     "WARN_HOUSEHOLDS_START",
     "WARN_HOUSEHOLD_SIZE",
     "WARN_MAX_SAMPLE",
@@ -148,7 +150,7 @@ Loaded {linked} linked people of {rows} rows; {without_card} have no health card
 Census release {release} is in force."""
 STATUS = """\
 Census node: {state}
-  accounting      {accounting}, no belief about one {unit} above {max_belief} (odds move by at most {param})
+  accounting      {accounting}, no belief about {whom} above {max_belief} (odds move by at most {param})
   answers         {answers}
   charged         {worst_charged} units; no belief can have passed {worst_belief}
   log             {log_size} entries
@@ -172,10 +174,11 @@ STATUS_SHUT_BY = {
     "earlier": "because nothing fitted under the policy in force then",
     "operator": "by the operator",
 }
+LIMITED = {"person": "one person", "household": "one household that stays as it is"}
 COUNTED = {"submitted": "submitted pseudonyms", "person": "persons in the census", "household": "households"}
 STATUS_WARNING = "  warning         {sentence}"
 REPORT_CEILINGS = """\
-Ceilings of belief about one person: what nobody can have passed, whatever the answers said
+Ceilings of belief about {whom}: what nobody can have passed, whatever the answers said
   believed before   by now, for whoever was charged most    at the limit"""
 REPORT_CEILING = "  {prior:<18}{now:<40}{limit}"
 REPORT_FROM_TO = "{down} to {up}"
@@ -290,7 +293,7 @@ CHANGE_HEAD = {"setting": "", "old": "in force", "new": "proposed"}
 NO_VALUE = "nothing"
 CONSEQUENCES = """\
 Consequences
-  cap               {cap} units: no belief about one person above {max_belief} (odds move by at most {param})"""
+  cap               {cap} units: no belief about {whom} above {max_belief} (odds move by at most {param})"""
 ANSWERS_LEFT = """\
   charged so far    {charged} units
   answers left      {answers_left} at scale {scale}"""
@@ -311,7 +314,11 @@ CONFIRM_WORDS = ' --confirm --reason "WHY"'
 WARN_CHARGED = "what has been charged passes this cap already: the limit holds for no answer that was given before"
 WARN_HOUSEHOLDS_START = (
     "households start from all that their people were charged together: some may have nothing left at once, and nobody outside "
-    "is told; 'census status --report' says where they stand"
+    "is told; 'census status --report' says where they stand; the limit does not hold for households that were asked about before"
+)
+WARN_HOUSEHOLDS_MOVE = (
+    "the limit holds for people who are in one and the same household in every load: about somebody who moves, and about a "
+    "household that splits or that others join, more can be learned"
 )
 WARN_HOUSEHOLD_SIZE = "a household is never counted of which a sample holds {households}"
 HOUSEHOLD_OF = "{people} or more people, up to scale {scale}"

@@ -74,7 +74,7 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     format: Annotated[int, Meta(ge=2, le=2)] = 2
     # Who is charged for an answer: everyone (`strict`), or the people in its sample (`per_person`).
     accounting: Accounting
-    # Whose language one budget protects under `per_person`: a person's, or that of all who share a household.
+    # Whose language one budget protects under `per_person`: a person's, or that of all people of one household, who stay together.
     unit: Unit = "person"
     # No belief about one person, starting from 1/2, may pass this. Exact decimal.
     max_belief: Annotated[str, Meta(max_length=MAX_BELIEF_CHARS)]

@@ -17,7 +17,7 @@ on a real node.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, cached_property
@@ -65,6 +65,7 @@ __all__ = [
     "decided",
     "linked_of",
     "named",
+    "played",
     "pseudonyms",
     "rules",
     "subsets",
@@ -72,9 +73,11 @@ __all__ = [
 ]
 
 ORGANISATION = "health-on"
-CARDS = ("x1", "x2", "y", "z")
-"""Cards of a person x, who may have two; of y; and of z, whom the census may never have heard of."""
+CARDS = ("x1", "x2", "y", "z", "y2", "z2")
+"""Cards of a person x, who may have two; of y; and of z, whom the census may never have heard of. Some games need two of each."""
 KEY = LinkageKey(bytes(range(32)))
+# Noise slots of a service.
+_MOST_ANSWERS = 100
 _FRENCH = Question("mother_tongue", ("French",))
 
 Sample: TypeAlias = frozenset[str]
@@ -126,7 +129,7 @@ class Books(NamedTuple):
 def pseudonyms(relinks: int) -> dict[str, bytes]:
     """By card, after so many changes of the linkage key."""
     if not relinks:
-        return {card: bytes([64 * place]) + bytes(14) + bytes([place]) for place, card in enumerate(CARDS)}
+        return {card: bytes([32 * place]) + bytes(14) + bytes([place]) for place, card in enumerate(CARDS)}
     before = pseudonyms(relinks - 1)
     stepped = KEY.step(np.frombuffer(b"".join(before.values()), np.uint8).reshape(-1, 16))
     return {card: row.tobytes() for card, row in zip(before, stepped, strict=True)}
@@ -266,7 +269,7 @@ class Service:
     def begin(cls, policy: Policy) -> Service:
         """A service that has answered nothing."""
         state = logs.census_state()
-        for event in (*logs.beginning(), logs.adopted(policy), logs.loaded(), logs.slots()):
+        for event in (*logs.beginning(), logs.adopted(policy), logs.loaded(), logs.slots(count=_MOST_ANSWERS)):
             _take(state, event)
         return cls._known(state)
 
@@ -436,8 +439,6 @@ def worst(game: Game) -> Fraction:
         UnboundedError: there is no worst one.
     """
     found: dict[_Place, Fraction] = {}
-    persons, households = _counts(game.one, 0)
-    others = _counts(game.other, 0)
 
     def search(place: _Place) -> Fraction:
         if place not in found:
@@ -451,10 +452,24 @@ def worst(game: Game) -> Fraction:
             found[place] = best
         return found[place]
 
-    def side(counts: tuple[int, int]) -> Side:
-        return Side(Books((0,) * len(CARDS), (0,) * counts[0], (0,) * counts[1]))
+    return search(_beginning(game))
 
-    return search((Service.begin(game.policy), 0, side((persons, households)), side(others), game.most_commands))
+
+def played(game: Game, moves: Iterable[tuple[tuple[Sample, Sample], int] | None]) -> Fraction:
+    """The log-odds of one game, in nats: questions, each a sample in both worlds and a scale, and None for the next load."""
+    place, total = _beginning(game), Fraction(0)
+    for move in moves:
+        gain, place = _loaded(game, place) if move is None else _asked(game, place, *move)
+        total += gain
+    return total
+
+
+def _beginning(game: Game) -> _Place:
+    one, other = (
+        Side(Books((0,) * len(CARDS), (0,) * persons, (0,) * households))
+        for persons, households in (_counts(game.one, 0), _counts(game.other, 0))
+    )
+    return Service.begin(game.policy), 0, one, other, game.most_commands
 
 
 def _steps(game: Game, place: _Place) -> Iterator[tuple[Fraction, _Place]]:
@@ -466,20 +481,31 @@ def _steps(game: Game, place: _Place) -> Iterator[tuple[Fraction, _Place]]:
         if service.refusal(scale):
             # In both worlds alike: nothing that differs has been asked.
             continue
-        charged = service.charged(scale)
-        for sample, others in game.samples:
-            seen, one_after = mechanism.ask(service, game.one, at, one, sample, scale)
-            also, other_after = mechanism.ask(service, game.other, at, other, others, scale)
-            yield _gain(seen, also), (charged, at, one_after, other_after, commands)
+        for samples in game.samples:
+            yield _asked(game, place, samples, scale)
     if service.state.answers:
         yield _gain(mechanism.retry(service, one), mechanism.retry(service, other)), place
     if at + 1 < len(game.one.loads):
-        one_loaded, other_loaded = mechanism.load(game.one, at + 1, one), mechanism.load(game.other, at + 1, other)
-        yield Fraction(0), (service, at + 1, one_loaded, other_loaded, commands)
+        yield _loaded(game, place)
     for command in game.commands if commands else ():
         ordered = service.after(*command)
         if ordered is not None:
             yield Fraction(0), (ordered, at, one, other, commands - 1)
+
+
+def _asked(game: Game, place: _Place, samples: tuple[Sample, Sample], scale: int) -> tuple[Fraction, _Place]:
+    service, at, one, other, commands = place
+    seen, one_after = game.mechanism.ask(service, game.one, at, one, samples[0], scale)
+    also, other_after = game.mechanism.ask(service, game.other, at, other, samples[1], scale)
+    return _gain(seen, also), (service.charged(scale), at, one_after, other_after, commands)
+
+
+def _loaded(game: Game, place: _Place) -> tuple[Fraction, _Place]:
+    service, at, one, other, commands = place
+    one_loaded, other_loaded = (
+        game.mechanism.load(world, at + 1, side) for world, side in ((game.one, one), (game.other, other))
+    )
+    return Fraction(0), (service, at + 1, one_loaded, other_loaded, commands)
 
 
 def _policies(game: Game) -> list[Policy]:

@@ -1,9 +1,10 @@
 """The claims of ARGUMENT.md, and no more than they claim, in every game that can be played in very small worlds.
 
-Three people: x, who may have two cards, y, who shares x's household, and z, whom the census does not know. Two or three
+Three people: x, who may have two cards, y, who shares x's household, and z, whom the census may not know. Two or three
 scales, a cap that pays for one nat, four answers at most. All sequences of questions about all sets of cards are played, with
 retries, drops, loads and operator's orders wherever they fit (`fakes.small_worlds`, on the real ledgers and the real state of
-the service). The log-odds of the worst transcript is compared exactly with the largest charge that the cap admits.
+the service). The log-odds of the worst transcript is compared exactly with the largest charge that the cap admits. ARGUMENT.md
+names each game: one that reaches no more than one cap by what stands before the colon, another one by its name and figure.
 
 Mechanisms that look harmless and are not are played in the same games: each of them passes the bound.
 """
@@ -11,6 +12,7 @@ Mechanisms that look harmless and are not are played in the same games: each of 
 from __future__ import annotations
 
 import random  # noqa: TID251 - seeded games, no secret
+import re
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from fakes.registries import SALT
 from fakes.small_census import SmallCensus
 from fakes.small_worlds import (
     CARDS,
@@ -39,16 +42,23 @@ from fakes.small_worlds import (
     decided,
     linked_of,
     named,
+    played,
     pseudonyms,
     rules,
     subsets,
     worst,
 )
 
+from broker_common.crypto.linkage import LinkageChain
 from broker_common.privacy.accounting import UNITS_PER_NAT, cap_units, param_of, parse_max_belief, price_units
 from broker_common.privacy.policy import Policy
+from broker_common.query.question import Question
+from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledgers import Room
 from census_node.linked import NOBODY
+from census_node.loading import read_registry
+from census_node.units import Names
+from deploy.synthetic.cards import card_digits
 
 CAP = Fraction(1)
 HOUSEHOLD = rules(unit="household")
@@ -57,9 +67,11 @@ X1, X2, Y = Row("x1", 0, 0), Row("x2", 0, 0), Row("y", 1, 0)
 ONE_CARD: Load = (X1, Y)
 TWO_CARDS: Load = (X1, X2, Y)
 # Whatever HR chooses is the sample in both worlds.
-ALL_SETS = tuple((sample, sample) for sample in subsets(CARDS))
+ALL_SETS = tuple((sample, sample) for sample in subsets(("x1", "x2", "y", "z")))
 WITHOUT_Z = tuple((sample, sample) for sample in subsets(("x1", "x2", "y")))
 OF_ONE_CARD = tuple((sample, sample) for sample in subsets(("x1", "y", "z")))
+OF_TWO_CARDS = tuple((sample, sample) for sample in subsets(("x1", "x2")))
+OF_TWO_PEOPLE = tuple((sample, sample) for sample in subsets(("x1", "y")))
 
 
 def largest_charge(policy: Policy) -> Fraction:
@@ -125,77 +137,321 @@ def hr(name: str, one: World, other: World, caps: Any = 1, samples: Any = ALL_SE
     return Claim(f"HR, {name}", Game(one, other, samples, **more), Fraction(caps))
 
 
-def r_only(name: str, load: Load, samples: Any, caps: Any = 1, who: str = "x", **more: Any) -> Claim:
-    """A claim against researchers: health records are the secret."""
-    world = french(load, who=who)
-    return Claim(f"R-only, {name}", Game(world, world, samples, **more), Fraction(caps))
+def r_only(
+    name: str,
+    load: Load,
+    samples: Any,
+    caps: Any = 1,
+    who: str = "x",
+    then: tuple[Load, ...] = (),
+    there: World | None = None,
+    **more: Any,
+) -> Claim:
+    """A claim against researchers: health records are the secret. The census is the same `there`, unless said otherwise."""
+    world = french(load, *then, who=who)
+    return Claim(f"R-only, {name}", Game(world, there or world, samples, **more), Fraction(caps))
 
 
 THREE_SCALES = rules(scales=(1, 2, 3))
 # Its cap pays for a little less than a nat, so that rounding down counts.
 HAIR_LESS = rules(max_belief="0.7310", scales=(2, 3))
-MOVES: Load = (Row("x1", 2, 1), Y)
-MOVES_WITH_NEW_CARD: Load = (Row("x2", 0, 1), Y)
-BACK_WITH_NEW_ID: Load = (Row("x1", 2, 1), Y)
-Z_HOUSEHOLD: Load = (*TWO_CARDS, Row("z", 2, 1))
 LOWER = rules(max_belief="0.63")
 STRICT = rules(accounting="strict")
 STOP_AND_GO: tuple[tuple[Any, ...], ...] = (("shutdown",), ("reopen",))
+
+MOVES: Load = (Row("x1", 2, 1), Y)
+MOVES_WITH_NEW_CARD: Load = (Row("x2", 0, 1), Y)
+BACK_WITH_NEW_ID: Load = (Row("x1", 2, 1), Y)
+LIVES = {
+    "the linkage key changes": (TWO_CARDS, RELINK),
+    "moves, other id": (ONE_CARD, MOVES),
+    "moves, other card": (ONE_CARD, MOVES_WITH_NEW_CARD),
+    "leaves and comes back with another id": (ONE_CARD, (Y,), RELINK, BACK_WITH_NEW_ID),
+    "gets a second card": (ONE_CARD, TWO_CARDS),
+}
+HOUSEHOLD_MOVES = (ONE_CARD, (Row("x2", 0, 1), Row("z", 1, 1)))
+# The cards of the one load and the cards of the other.
+OF_WHO_MOVES = tuple((sample, sample) for cards in (("x1", "y"), ("x2", "z")) for sample in subsets(cards))
+
+# z lives alone.
+Z = Row("z", 2, 1)
+Z_ELSEWHERE: Load = (*ONE_CARD, Z)
+JOINS_Z = (Z_ELSEWHERE, (Row("x1", 0, 1), Y, Z))
 TWO_OF_ONE: Load = (X1, Row("x2", 2, 0), Y)
+PASSES_ON = {
+    "whose card is y's afterwards": (ONE_CARD, (Row("x1", 1, 0), Y)),
+    "whose other card is y's afterwards": (TWO_CARDS, (X1, Row("x2", 1, 0), Y)),
+    "who has another card, the first being y's": (ONE_CARD, (X2, Row("x1", 1, 0), Y)),
+    "whose id is z's afterwards": (ONE_CARD, (Row("z", 0, 0), Y)),
+}
+
+
+class Source(NamedTuple):
+    """Rows as a registry's source has them, in its order, and those of them that are loaded."""
+
+    rows: Load
+    loaded: Load
+
+
+_Y_WITH_X1, _Z_WITH_X2 = Row("x1", 1, 0, french=True), Row("x2", 2, 1, french=True)
+_FRENCH_Y, _FRENCH_Z = Y._replace(french=True), Z._replace(french=True)
+# x speaks English. Without x's rows another row with x's card is loaded.
+CARD_IN_Y_S_ROW = Source((X1, _Y_WITH_X1, _FRENCH_Y), (X1, _FRENCH_Y))
+CARD_Y_S_ALONE = Source((_Y_WITH_X1, _FRENCH_Y), (_Y_WITH_X1, _FRENCH_Y))
+CARDS_IN_TWO_ROWS = Source((X1, X2, _Y_WITH_X1, _Z_WITH_X2, _FRENCH_Y, _FRENCH_Z), (X1, X2, _FRENCH_Y, _FRENCH_Z))
+CARDS_THEIRS_ALONE = Source(
+    (_Y_WITH_X1, _Z_WITH_X2, _FRENCH_Y, _FRENCH_Z), (_Y_WITH_X1, _Z_WITH_X2, _FRENCH_Y, _FRENCH_Z)
+)
+# x's second row says the same as the first, or not.
+AGREES = Source(
+    (X1._replace(french=True), X2._replace(french=True), Y), (X1._replace(french=True), X2._replace(french=True), Y)
+)
+CONTRADICTS = Source((X1._replace(french=True), X2, Y), (X1._replace(french=True), Y))
+SOURCES = (CARD_IN_Y_S_ROW, CARD_Y_S_ALONE, CARDS_IN_TWO_ROWS, CARDS_THEIRS_ALONE, AGREES, CONTRADICTS)
+
+
+def adopting(*policies: Policy) -> tuple[tuple[Any, ...], ...]:
+    """Orders to change to these policies."""
+    return tuple(("adopt", policy) for policy in policies)
+
 
 BOUNDED = [
-    hr("one card", french(ONE_CARD), english(ONE_CARD), samples=OF_ONE_CARD, policy=THREE_SCALES),
-    hr("a cap that is no sum of prices", french(ONE_CARD), english(ONE_CARD), samples=OF_ONE_CARD, policy=HAIR_LESS),
-    hr("two cards", french(TWO_CARDS), english(TWO_CARDS)),
-    hr("x among French-speaking people", french(TWO_CARDS, who="xy"), french(TWO_CARDS, who="y")),
-    hr("x absent from the census", french(TWO_CARDS), without(english(TWO_CARDS), "x")),
-    hr("x absent, y French", french(TWO_CARDS, who="xy"), without(french(TWO_CARDS, who="y"), "x")),
-    hr("a budget per household, x", french(TWO_CARDS), english(TWO_CARDS), policy=HOUSEHOLD),
-    hr("a budget per household, all of it", french(TWO_CARDS, who="xy"), english(TWO_CARDS), policy=HOUSEHOLD),
-    hr("a budget per household, mixed", french(TWO_CARDS), french(TWO_CARDS, who="y"), policy=HOUSEHOLD),
-    hr("the household absent", french(TWO_CARDS, who="xy"), without(english(TWO_CARDS), "xy"), policy=HOUSEHOLD),
-    hr("stopped and reopened", french(TWO_CARDS), english(TWO_CARDS), samples=WITHOUT_Z, commands=STOP_AND_GO),
+    hr("strict: x's language", french(TWO_CARDS), english(TWO_CARDS), policy=STRICT),
+    hr("strict: x absent", french(TWO_CARDS), without(english(TWO_CARDS), "x"), policy=STRICT),
+    hr("languages: one card", french(ONE_CARD), english(ONE_CARD), samples=OF_ONE_CARD, policy=THREE_SCALES),
     hr(
-        "policies change",
+        "languages: a cap that is no sum of prices",
+        french(ONE_CARD),
+        english(ONE_CARD),
+        samples=OF_ONE_CARD,
+        policy=HAIR_LESS,
+    ),
+    hr("languages: two cards", french(TWO_CARDS), english(TWO_CARDS)),
+    hr("languages: x among French-speaking people", french(TWO_CARDS, who="xy"), french(TWO_CARDS, who="y")),
+    hr(
+        "languages: stopped and reopened",
         french(TWO_CARDS),
         english(TWO_CARDS),
         samples=WITHOUT_Z,
-        commands=tuple(("adopt", policy) for policy in (LOWER, STRICT, rules(), HOUSEHOLD)),
-    ),
-    *(
-        hr(name, french(*loads), english(*loads), policy=policy, samples=WITHOUT_Z)
-        for name, loads in {
-            "the linkage key changes": (TWO_CARDS, RELINK),
-            "moves, other id": (ONE_CARD, MOVES),
-            "moves, other card": (ONE_CARD, MOVES_WITH_NEW_CARD),
-            "leaves and comes back with another id": (ONE_CARD, (Y,), RELINK, BACK_WITH_NEW_ID),
-            "gets a second card": (ONE_CARD, TWO_CARDS),
-        }.items()
-        for policy in (rules(), HOUSEHOLD)
+        commands=STOP_AND_GO,
     ),
     hr(
-        "the household moves, with other cards",
-        french(ONE_CARD, (Row("x2", 0, 1), Row("z", 1, 1)), who="xyz"),
-        english(ONE_CARD, (Row("x2", 0, 1), Row("z", 1, 1))),
-        policy=HOUSEHOLD,
-        samples=tuple((sample, sample) for cards in (("x1", "y"), ("x2", "z")) for sample in subsets(cards)),
+        "languages: policies change",
+        french(TWO_CARDS),
+        english(TWO_CARDS),
+        samples=WITHOUT_Z,
+        commands=adopting(LOWER, STRICT, rules(), HOUSEHOLD),
     ),
-    r_only("x absent", TWO_CARDS, health(("x1", "x2"), others=("y", "z"), other=False)),
-    r_only("two records of somebody unknown to the census", (Y,), health(("x1",), others=("y", "z")), caps=0, who="xy"),
+    *(hr(f"languages: {name}", french(*loads), english(*loads), samples=WITHOUT_Z) for name, loads in LIVES.items()),
+    hr("absence: two cards", french(TWO_CARDS), without(english(TWO_CARDS), "x")),
+    hr("absence: y French", french(TWO_CARDS, who="xy"), without(french(TWO_CARDS, who="y"), "x")),
+    hr(
+        "absence: policies change, the unit does not",
+        french(ONE_CARD, who="xy"),
+        without(french(ONE_CARD, who="y"), "x"),
+        samples=OF_TWO_PEOPLE,
+        commands=adopting(LOWER, STRICT, rules()),
+    ),
+    *(
+        hr(f"absence: {name}", french(*loads, who="xy"), without(french(*loads, who="y"), "x"), samples=WITHOUT_Z)
+        for name, loads in LIVES.items()
+    ),
+    hr("a household's languages: one of its people", french(TWO_CARDS), english(TWO_CARDS), policy=HOUSEHOLD),
+    hr("a household's languages: all of them", french(TWO_CARDS, who="xy"), english(TWO_CARDS), policy=HOUSEHOLD),
+    hr("a household's languages: mixed", french(TWO_CARDS), french(TWO_CARDS, who="y"), policy=HOUSEHOLD),
+    hr(
+        "a household's languages: other cards, another id",
+        french(TWO_CARDS, (Row("x2", 2, 0), Y), who="xy"),
+        english(TWO_CARDS, (Row("x2", 2, 0), Y)),
+        policy=HOUSEHOLD,
+        samples=WITHOUT_Z,
+    ),
+    hr(
+        "a whole household's absence: two people",
+        french(TWO_CARDS, who="xy"),
+        without(english(TWO_CARDS), "xy"),
+        policy=HOUSEHOLD,
+    ),
+    hr(
+        "a whole household's absence: z elsewhere",
+        french(Z_ELSEWHERE, who="xyz"),
+        without(french(Z_ELSEWHERE, who="z"), "xy"),
+        policy=HOUSEHOLD,
+        samples=OF_ONE_CARD,
+    ),
+    *(
+        hr(f"movers: one, {name}", french(*loads), english(*loads), policy=HOUSEHOLD, samples=WITHOUT_Z)
+        for name, loads in LIVES.items()
+    ),
+    hr(
+        "movers: together, with other cards",
+        french(*HOUSEHOLD_MOVES, who="xyz"),
+        english(*HOUSEHOLD_MOVES),
+        policy=HOUSEHOLD,
+        samples=OF_WHO_MOVES,
+    ),
+    hr(
+        "movers: together, with other cards, or absent",
+        french(*HOUSEHOLD_MOVES, who="xyz"),
+        without(french(*HOUSEHOLD_MOVES), "xyz"),
+        policy=HOUSEHOLD,
+        samples=OF_WHO_MOVES,
+    ),
+    r_only("strict: two records of x", ONE_CARD, health(("x1",), others=("y", "z")), policy=STRICT),
+    r_only("a record: two cards", TWO_CARDS, health(("x1", "x2"), others=("y", "z"), other=False)),
     r_only(
-        "the household absent",
-        Z_HOUSEHOLD,
+        "a record: gets a second card", ONE_CARD, health(("x1", "x2"), others=("y",), other=False), then=(TWO_CARDS,)
+    ),
+    r_only(
+        "a record: absent from the census, too",
+        ONE_CARD,
+        health(("x1",), others=("y", "z"), other=False),
+        there=without(french(ONE_CARD, who="y"), "x"),
+        who="xy",
+    ),
+    r_only("a record: of somebody unknown to the census", (Y,), health(("x1",), others=("y", "z")), caps=0, who="xy"),
+    r_only(
+        "a whole household's records: z elsewhere",
+        (*TWO_CARDS, Z),
         health(("x1", "x2", "y"), others=("z",), other=False),
         policy=HOUSEHOLD,
         who="xyz",
     ),
 ]
-# What is not claimed: there is a game that gets this far, and none that gets further.
+# What is not claimed: there is a game that gets this far.
 UNCLAIMED = [
+    hr("two people", french(ONE_CARD, who="xy"), english(ONE_CARD), 2, samples=OF_ONE_CARD),
+    hr("taken for two people", french(TWO_OF_ONE), english(TWO_OF_ONE), 2),
+    hr(
+        "another card and another id in one load",
+        french(ONE_CARD, (Row("x2", 2, 0), Y)),
+        english(ONE_CARD, (Row("x2", 2, 0), Y)),
+        2,
+        samples=WITHOUT_Z,
+    ),
+    hr(
+        "another id and back, with the other card",
+        french(TWO_CARDS, (Row("x1", 2, 0),), (X2,)),
+        english(TWO_CARDS, (Row("x1", 2, 0),), (X2,)),
+        2,
+        samples=OF_TWO_CARDS,
+    ),
     r_only("two records of x", ONE_CARD, health(("x1",), others=("y", "z")), caps=2),
     r_only("two records of x with two cards", TWO_CARDS, health(("x1", "x2"), others=()), caps=2),
+    hr(
+        "x in the census from the first load on or from the second",
+        french(TWO_CARDS, TWO_CARDS),
+        World(((Y,), french(TWO_CARDS).loads[0])),
+        2,
+        samples=WITHOUT_Z,
+    ),
+    hr(
+        "a record at an honest agency or none, besides one that colludes",
+        french(ONE_CARD),
+        french(ONE_CARD),
+        2,
+        samples=(*health(("x1",), others=("y", "z"), other=False), *OF_ONE_CARD),
+    ),
+    *(
+        hr(
+            f"x absent, {name}",
+            french(*loads, who="xyz"),
+            # The id that was x's before is z's.
+            World(
+                tuple(
+                    tuple(row for row in load if row.person or row.card == "z")
+                    for load in french(*loads, who="xyz").loads
+                )
+            ),
+            caps,
+            samples=tuple((sample, sample) for sample in subsets(cards)),
+        )
+        for (name, loads), caps, cards in zip(
+            PASSES_ON.items(),
+            (2, Fraction(5, 2), Fraction(5, 2), 2),
+            (("x1", "x2", "y"), ("x1", "x2", "y"), ("x1", "x2", "y"), ("x1", "y", "z")),
+            strict=True,
+        )
+    ),
+    hr(
+        "x absent, whose card stands in a row of y's, too",
+        World((CARD_IN_Y_S_ROW.loaded,)),
+        World((CARD_Y_S_ALONE.loaded,)),
+        2,
+        samples=OF_TWO_PEOPLE,
+    ),
+    hr(
+        "x absent, whose cards stand in rows of y's and z's, too",
+        World((CARDS_IN_TWO_ROWS.loaded,)),
+        World((CARDS_THEIRS_ALONE.loaded,)),
+        4,
+    ),
+    hr(
+        "strict, x absent, whose cards stand in rows of y's and z's, too",
+        World((CARDS_IN_TWO_ROWS.loaded,)),
+        World((CARDS_THEIRS_ALONE.loaded,)),
+        2,
+        policy=STRICT,
+    ),
+    hr("x's rows contradict each other in one world", World((AGREES.loaded,)), World((CONTRADICTS.loaded,)), 2),
+    hr(
+        "x absent, a budget per household afterwards",
+        french(ONE_CARD, who="xy"),
+        without(french(ONE_CARD, who="y"), "x"),
+        2,
+        samples=OF_TWO_PEOPLE,
+        commands=adopting(HOUSEHOLD),
+    ),
+    *(
+        hr(
+            f"a household, {name}",
+            french(ONE_CARD, who="xy"),
+            english(ONE_CARD),
+            2,
+            OF_TWO_PEOPLE,
+            policy=one,
+            commands=adopting(other),
+        )
+        for name, one, other in (
+            ("a budget per person before", rules(), HOUSEHOLD),
+            ("a budget per person afterwards", HOUSEHOLD, rules()),
+            ("strict afterwards", HOUSEHOLD, STRICT),
+        )
+    ),
+    hr(
+        "a household that splits",
+        french(ONE_CARD, (Row("x1", 0, 1), Y), who="xy"),
+        english(ONE_CARD, (Row("x1", 0, 1), Y)),
+        2,
+        samples=OF_TWO_PEOPLE,
+        policy=HOUSEHOLD,
+    ),
+    hr(
+        "a household that splits in three",
+        french((X1, Y, Row("z", 2, 0)), (X1, Row("y", 1, 1), Row("z", 2, 2)), who="xyz"),
+        english((X1, Y, Row("z", 2, 0)), (X1, Row("y", 1, 1), Row("z", 2, 2))),
+        3,
+        samples=OF_ONE_CARD,
+        policy=HOUSEHOLD,
+    ),
+    hr(
+        "x moves, and then has another id and the first card",
+        french((X1,), (Row("x2", 0, 1),), (Row("x1", 2, 2),)),
+        english((X1,), (Row("x2", 0, 1),), (Row("x1", 2, 2),)),
+        2,
+        samples=OF_TWO_CARDS,
+        policy=HOUSEHOLD,
+    ),
+    hr(
+        "x alone absent, y staying",
+        french(ONE_CARD, who="xy"),
+        without(french(ONE_CARD, who="y"), "x"),
+        2,
+        samples=OF_ONE_CARD,
+        policy=HOUSEHOLD,
+    ),
     r_only(
-        "x absent, a budget per household",
+        "x alone absent, y staying",
         ONE_CARD,
         health(("x1",), others=("y",), other=False),
         caps=2,
@@ -203,30 +459,54 @@ UNCLAIMED = [
         policy=HOUSEHOLD,
     ),
     hr(
-        "x absent, a budget per household",
-        french(ONE_CARD, who="xy"),
-        without(french(ONE_CARD, who="y"), "x"),
+        "a household of one absent, which moves to z's",
+        french((X1, Z), (Row("x1", 0, 1), Z), who="xz"),
+        without(french((X1, Z), (Row("x1", 0, 1), Z), who="z"), "x"),
+        2,
+        samples=tuple((sample, sample) for sample in subsets(("x1", "z"))),
+        policy=HOUSEHOLD,
+    ),
+    r_only(
+        "a household of one absent, which moves to z's",
+        (X1, Z),
+        health(("x1",), others=("z",), other=False),
+        caps=2,
+        who="xz",
+        policy=HOUSEHOLD,
+        then=((Row("x1", 0, 1), Z),),
+    ),
+    hr(
+        "a household absent, whose id is z's afterwards",
+        french(Z_ELSEWHERE, (Row("z", 2, 0),), who="xyz"),
+        without(french(Z_ELSEWHERE, (Row("z", 2, 0),), who="z"), "xy"),
         2,
         samples=OF_ONE_CARD,
         policy=HOUSEHOLD,
     ),
-    hr("two people", french(ONE_CARD, who="xy"), english(ONE_CARD), 2, samples=OF_ONE_CARD),
-    hr("taken for two people", french(TWO_OF_ONE), english(TWO_OF_ONE), 2),
-    hr("a second row that contradicts", french(TWO_CARDS), french(ONE_CARD), 2),
     hr(
-        "x absent, whose card is y's afterwards",
-        french((X1, Y), (Row("x1", 1, 0), Y), who="xy"),
-        World((french((Y,), who="y").loads[0], french((Row("x1", 1, 0), Y), who="xy").loads[0])),
-        2,
-        samples=WITHOUT_Z,
+        "a household absent, of which x moves to z's",
+        french(*JOINS_Z, who="xyz"),
+        without(french(*JOINS_Z, who="z"), "xy"),
+        3,
+        samples=OF_ONE_CARD,
+        policy=HOUSEHOLD,
     ),
     hr(
-        "a household that was one person's each before",
-        french(ONE_CARD, who="xy"),
-        english(ONE_CARD),
-        2,
-        samples=WITHOUT_Z,
-        commands=(("adopt", HOUSEHOLD),),
+        "x alone absent, who moves from y's household to z's",
+        french(
+            *(
+                ((*load, X2._replace(household=load[0].household), Row("y2", 1, 0), Row("z2", 2, 1)))
+                for load in JOINS_Z
+            ),
+            who="xyz",
+        ),
+        without(french(*((*load, Row("y2", 1, 0), Row("z2", 2, 1)) for load in JOINS_Z), who="yz"), "x"),
+        4,
+        # The best game alone, since of all sets of six cards there are too many games.
+        samples=tuple(
+            (frozenset(sample), frozenset(sample)) for sample in (("x1", "y"), ("y2",), ("x2", "z"), ("z2",))
+        ),
+        policy=HOUSEHOLD,
     ),
 ]
 
@@ -238,6 +518,63 @@ def test_no_game_passes_the_bound_and_the_best_reaches_it(claim: Claim) -> None:
     reached = worst(claim.game)
     assert reached == claim.caps * largest
     assert reached * UNITS_PER_NAT <= claim.caps * cap_units(param_of(parse_max_belief(claim.game.policy.max_belief)))
+
+
+def test_somebody_who_moves_passes_the_cap_of_80_percent() -> None:
+    """After 41 questions about x, x moves to z's, and 41 are about z: log-odds of 41/15 = 2.733, and the cap is ln 4 = 1.386."""
+    at_80_percent = rules(max_belief="0.8", scales=(30,), max_answers=82, unit="household")
+    loads = ((X1, Z), (Row("x1", 0, 1), Z))
+    world = french(*loads, who="xz")
+    about_x, about_z = (((frozenset([card]), frozenset([card])), 30) for card in ("x1", "z"))
+    game = Game(world, without(world, "x"), (about_x[0], about_z[0]), policy=at_80_percent)
+    assert 41 * price_units(30) <= at_80_percent.cap < 42 * price_units(30)
+    assert played(game, [*[about_x] * 41, None, *[about_z] * 41]) == Fraction(41, 15)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_of_rows_with_one_card_or_one_id_the_registry_keeps_what_the_games_say(tmp_path: Path, source: Source) -> None:
+    """The first row with a card stays, and of one person's rows those that agree with the first: so x's row decides about y's."""
+    names = Names.none(SALT)
+    digits = dict(
+        zip(CARDS, ("".join(map(str, row)) for row in card_digits(np.arange(len(CARDS))).tolist()), strict=True)
+    )
+    spoken = {True: "French", False: "English"}
+    lines = [
+        ",".join([digits[row.card], f"p{row.person}", f"h{row.household}", spoken[row.french], "", "", ""])
+        for row in source.rows
+    ]
+    path = tmp_path / "people.csv"
+    header = ",".join(["health_card", "person_id", "household_id", *CENSUS_DICTIONARY.names])
+    path.write_text("\n".join([header, *lines, ""]), "utf-8")
+    linkage = LinkageChain([KEY])
+    loaded, names, _ = read_registry(path, "load", linkage, names, max_rejected=len(lines))
+    people = names.persons.tolist()
+    number = {row.person: people.index(names.of_persons([f"p{row.person}"])) for row in source.loaded}
+    pseudonyms_of = {card: linkage.pseudonym(digits[card]) for card in CARDS}
+    expected = {pseudonyms_of[row.card]: (number[row.person], row.french) for row in source.loaded}
+    question = Question("mother_tongue", ("French",))
+    found = {}
+    for pseudonym in pseudonyms_of.values():
+        rows, persons, _ = loaded.link(np.frombuffer(pseudonym, np.uint8).reshape(1, 16))
+        if persons[0] != NOBODY:
+            found[pseudonym] = (int(persons[0]), loaded.count(rows, question).reveal_to_mechanism() == 1)
+    assert found == expected
+
+
+# --- the argument ----------------------------------------------------------------------------------------------------
+
+ARGUMENT = (Path(__file__).parents[2] / "broker_common" / "privacy" / "ARGUMENT.md").read_text("utf-8")
+_GAME = re.compile(r"`((?:HR|R-only), [^`]+)`(?: \(([\d.]+)\))?")
+
+
+def test_the_argument_names_every_game_and_its_figure() -> None:
+    """By group those that reach one cap; each of the others with how many caps it reaches."""
+    named_there = dict(_GAME.findall(ARGUMENT.partition("## 2.")[0]))
+    assert {name for name, caps in named_there.items() if not caps} == {
+        claim.name.partition(":")[0] for claim in BOUNDED
+    }
+    figures = {name: Fraction(caps) for name, caps in named_there.items() if caps}
+    assert figures == {claim.name: claim.caps for claim in UNCLAIMED}
 
 
 def test_the_largest_charge_fills_the_cap() -> None:

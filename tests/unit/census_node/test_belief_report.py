@@ -131,7 +131,10 @@ def test_households_without_room_raise_the_alert_where_they_decide() -> None:
     text = status_said(ledgers, rules)
     assert has(text, "people 200 charged so far; nothing left: 0 submitted pseudonyms, 6 households")
     assert "more than 5 % of the households charged so far have nothing left (6 of 100)" in text
-    assert "per_person with a budget for each household, no belief about one household above 0.8" in text
+    assert (
+        "per_person with a budget for each household, no belief about one household that stays as it is above 0.8"
+        in text
+    )
     assert "alert" not in status_said(ledgers)
     assert status_of(facts(), ledgers)["people_exhausted"] == 0
 
