@@ -2,11 +2,11 @@
 
     1 ticket signature, researcher, project             4 HPKE: the frame key opens; slot and price are held
     2 expiry, policy, release, linkage, scale, slot     5 frames: ascending, one last, padding zero
-    3 the sender's organisation                         6 manifest: signature, hashes, set commitment
+    3 the sender's organisation                         6 manifest: signature, ticket, set commitment
 
-Steps 1 to 4 need the header alone: a ticket that they refuse never makes anybody draw a sample. A ticket that was charged
-before skips steps 1 and 2: it is good for ever, for its one answer, whoever has been revoked since. Nothing here looks
-anybody up in the census.
+Steps 1 to 4 need the header alone: a ticket that they refuse makes nobody send a sample. A ticket that was charged before
+skips steps 1 and 2: it is good for ever, for its one answer, whoever has been revoked since. Nothing here looks anybody up
+in the census.
 
 The rounds know no socket: a caller feeds header, frames and manifest as they come.
 """
@@ -106,7 +106,6 @@ class Admission:
             sample_info(self._ticket.hash, body.policy_hash, header.linkage),
             subject="frame key",
         )
-        self._encapsulation_hash = hash_bytes(header.sealed_frame_key)
         self._opener = FrameOpener(frame_key, max_people=_MOST_PEOPLE if charged else gate.policy.max_sample)
         # Last, so that whatever fails above holds nothing.
         gate.reserve(self._ticket)
@@ -136,8 +135,6 @@ class Admission:
         commitment = commit_set(self._opener.salt, self._ticket.hash, self._opener.set_hash)
         for subject, claimed, opened in (
             ("ticket", manifest.ticket_hash, self._ticket.hash),
-            ("frame key", manifest.encapsulation_hash, self._encapsulation_hash),
-            ("frames", manifest.ciphertext_hash, self._opener.ciphertext_hash),
             ("sample", manifest.set_commitment, commitment),
         ):
             verify_commitment(claimed, opened, subject=subject)
