@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,6 +28,7 @@ from grpc.aio import AioRpcError, Metadata
 from tripartite.v1 import census_service_pb2, health_service_pb2, policy_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.certificates import Identity
+from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import (
     BrokerError,
@@ -47,7 +49,8 @@ from census_node.node import CensusNode
 from census_node.samples import SampleFolder
 from census_node.service import CensusService
 from health_node.config import LimitConfig
-from health_node.node import HealthNode
+from health_node.forwarding import Sample
+from health_node.node import Accepted, HealthNode
 from health_node.service import HealthService, _Question, _Walk
 
 Requests = AsyncIterator[census_service_pb2.CountRequest]
@@ -490,6 +493,40 @@ async def test_census_node_checks_the_header_before_it_asks_for_the_sample(parti
     assert await submit(parties.health(link), order) == STAGES
     assert sent_before == [["header"]]
     assert link.calls[0].parts == ["header", "frame", "manifest"]
+
+
+BROKEN_WRITES: list[BrokerError] = [InternalError("STORE_FAILED"), StateUnknownError("STATE_UNKNOWN")]
+
+
+@pytest.mark.parametrize("broken", BROKEN_WRITES, ids=lambda error: error.code)
+async def test_no_byte_leaves_before_it_is_durable_that_the_sample_was_forwarded(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch, broken: BrokerError
+) -> None:
+    """Where the log cannot be written, or nobody knows whether it was, no call is even opened: nobody holds a sample unseen."""
+    order, link = parties.world.order(), parties.honest()
+
+    def fail(*_: object) -> NoReturn:
+        raise broken
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HealthNode, "log_forwarded", fail)
+        assert (await failure(parties.health(link, LimitConfig()), order)).code == broken.code
+    assert link.calls == []
+    assert parties.stop.error is broken
+    assert not parties.world.verify_health_log().tickets[order.hash.hex()].manifest
+
+
+async def test_our_log_names_the_sample_when_the_first_byte_of_it_leaves(parties: Parties) -> None:
+    """At the instant at which the call is opened the log's file holds the hash of the manifest that comes last."""
+    order, link, logged = parties.world.order(), parties.lying(), list[str]()
+
+    def opened(requests: Requests) -> Responses:
+        logged.append(parties.world.verify_health_log().tickets[order.hash.hex()].manifest)
+        return link.honestly(requests)
+
+    link.scripts.append(opened)
+    assert await submit(parties.health(link), order) == STAGES
+    assert logged == [hash_bytes(link.calls[0].sent[-1].manifest.manifest).hex()]
 
 
 # --- a census node that fails ----------------------------------------------------------------------------------------
@@ -955,6 +992,28 @@ async def test_sample_is_forwarded_no_earlier_than_its_delay(tmp_path: Path) -> 
         if response.stage == health_service_pb2.STAGE_FORWARDED:
             assert system_clock() >= start + 150
     world.close()
+
+
+async def test_cohorts_are_drawn_one_at_a_time(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many samples may be in memory, no cohort shares the machine with another one, whose size it would show."""
+    drawn, under_way, most = HealthService._drawn, set[str](), list[int]()
+
+    def drawing(service: HealthService, accepted: Accepted) -> tuple[Sample, sample_pb2.Manifest]:
+        under_way.add(accepted.ticket.hash.hex())
+        most.append(len(under_way))
+        # The first one goes on when the second one waits for it, or does not wait for it.
+        while len(most) == 1 and not service._drawing._waiters:
+            time.sleep(0.001)
+        try:
+            return drawn(service, accepted)
+        finally:
+            under_way.remove(accepted.ticket.hash.hex())
+
+    monkeypatch.setattr(HealthService, "_drawn", drawing)
+    service = parties.health()
+    asking = [submit(service, parties.world.order(name), name) for name in (RESEARCHER, OTHER_RESEARCHER)]
+    assert await asyncio.gather(*(asyncio.create_task(each) for each in asking)) == [STAGES] * 2
+    assert most == [1, 1]
 
 
 @pytest.mark.parametrize(("now_ms", "leaves_ms"), [(1_234, 1_400), (1_300, 1_400), (1_301, 1_500)])
