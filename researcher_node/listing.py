@@ -44,6 +44,7 @@ def answer_json(asked: AskedQuestion) -> dict[str, Any]:
         "policy_hash": asked.policy_hash,
         "charged": asked.charged,
         "checkpoint": asked.checkpoint,
+        "quoted_again": asked.quoted_again,
     }
 
 
@@ -60,6 +61,7 @@ def answer_text(asked: AskedQuestion) -> str:
         charged=asked.charged,
         query=asked.query,
     )
+    text += _quoted_again(asked)
     return f"{text}\n{texts.NEGATIVE}" if result["noisy_count"] < 0 else text
 
 
@@ -83,6 +85,7 @@ def question_json(asked: AskedQuestion) -> dict[str, Any]:
         "project": asked.project,
         "answered": None if asked.answered_ms is None else instant(asked.answered_ms),
         "ticket_expires": instant(asked.ticket_expires_ms),
+        "quoted_again": asked.quoted_again,
     }
 
 
@@ -144,6 +147,7 @@ def _paragraph(asked: AskedQuestion, now_ms: int) -> str:
     text = texts.UNANSWERED.format(
         asked=instant(asked.asked_ms), what=what, question=_question(asked), where=asked.where, query=asked.query
     )
+    text += _quoted_again(asked)
     if asked.state == "refused":
         details = {"scale": str(asked.scale), "project": asked.project, "researcher": asked.researcher}
         error = error_for(asked.refused, details)
@@ -167,6 +171,10 @@ def _row(asked: AskedQuestion, now_ms: int) -> tuple[str, ...]:
         _cut(asked.where),
         asked.query,
     )
+
+
+def _quoted_again(asked: AskedQuestion) -> str:
+    return f"\n{texts.QUOTED_AGAIN.format(count=asked.quoted_again)}" if asked.quoted_again else ""
 
 
 def _is_overdue(asked: AskedQuestion, now_ms: int) -> bool:
