@@ -125,7 +125,7 @@ CLOCK_AHEAD = (
 COUNTS_NOT_CHECKED = "The exact count inside each opening: it is the census agency's word until samples and registry are looked at on site."
 COUNTS_OF_SOME_NOT_CHECKED = "The exact count of {count} of {all} charged answers: there is no opening, no sample or no registry to count it again with."
 COUNTED_SETS_NOT_CHECKED = (
-    "Whether the set inside an opening is whom the ledgers of persons left to be counted: the noise follows from it, and a replay on "
+    "Whether the set inside an opening is whom the ledgers of persons left to be counted: the count follows from it, and a replay on "
     "site compares it."
 )
 LEDGERS_NOT_CHECKED = (
