@@ -2,12 +2,12 @@
 
     1 ticket signature, researcher, project     4 HPKE: the frame key opens; slot and price are held
     2 shutdown, expiry, policy, release,        5 frames: ascending, one last, padding zero
-      scale, slot, linkage                      6 manifest: signature, hashes, set commitment
+      scale, slot, linkage                      6 manifest: signature, ticket, set commitment
     3 the sender's organisation
 
-Steps 1 to 4 need the header alone: a ticket that they refuse never makes anybody draw a sample. A ticket that was charged
-before skips steps 1 and 2: it is good for ever, for its one answer, whoever has been revoked since. Nothing here looks
-anybody up in the census.
+Steps 1 to 4 need the header alone: a ticket that they refuse makes nobody send a sample. A ticket that was charged before
+skips steps 1 and 2: it is good for ever, for its one answer, whoever has been revoked since. Nothing here looks anybody up
+in the census.
 
 The rounds know no socket: a caller feeds header, frames and manifest as they come.
 """
@@ -109,7 +109,6 @@ class Admission:
             sample_info(self._ticket.hash, body.policy_hash, header.linkage),
             subject="frame key",
         )
-        self._encapsulation_hash = hash_bytes(header.sealed_frame_key)
         self._opener = FrameOpener(frame_key, max_people=_MOST_PEOPLE if charged else gate.policy.max_sample)
         # Last, so that whatever fails above holds nothing.
         gate.reserve(self._ticket)
@@ -139,8 +138,6 @@ class Admission:
         commitment = commit_set(self._opener.salt, self._ticket.hash, self._opener.set_hash)
         for subject, claimed, opened in (
             ("ticket", manifest.ticket_hash, self._ticket.hash),
-            ("frame key", manifest.encapsulation_hash, self._encapsulation_hash),
-            ("frames", manifest.ciphertext_hash, self._opener.ciphertext_hash),
             ("sample", manifest.set_commitment, commitment),
         ):
             verify_commitment(claimed, opened, subject=subject)

@@ -56,7 +56,7 @@ def seal_answer(
     seed = noise_seed(
         slot_secret,
         ticket_hash=ticket_hash,
-        submitted_set=pending.submitted_set,
+        set_commitment=bytes.fromhex(charge.submitted),
         scale=charge.scale,
     )
     with stage("counting"):

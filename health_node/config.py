@@ -51,10 +51,10 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     # Questions between their turn and their answer at the same time; the others wait in line. Not more than the census node's.
     max_queries: Annotated[int, Meta(ge=1, le=1024)] = 16
     # Samples that may be in memory at the same time, here and at the census node, each taken for as large as the population:
-    # 16 bytes a person here while it is sent, and 33 to 48 at the census node until its charge (`max_sample_bytes` there). For 15
-    # million people one takes 240 MB here and up to 720 MB there, and four take 960 MB here and up to 2.9 GB there.
-    # With ticks at most so many questions are charged from one telling of charges to the next: raise it where the tick is longer
-    # than the delay.
+    # 16 bytes a person here from its drawing to its charge, and 33 to 48 at the census node until its charge (`max_sample_bytes`
+    # there). For 15 million people one takes 240 MB here and up to 720 MB there, and four take 960 MB here and up to 2.9 GB there.
+    # With ticks at most so many questions are charged in the time of both delays and a tick. Cohorts are drawn one after the
+    # other: so many of them have to be ready within `forward_delay_ms` of the policy.
     max_samples: Annotated[int, Meta(ge=1, le=1024)] = 4
     # Questions that may wait in line; beyond them whoever has one in line is told to come back (BUSY).
     max_waiting: Annotated[int, Meta(ge=1, le=1_000_000)] = 1024
@@ -69,7 +69,7 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     # Threads that may work on one cohort.
     engine_threads: Annotated[int, Meta(ge=1, le=64)] = 2
     # What all `engine_threads` together do in a second for criteria, in passes over one person. Two threads on two idle cores
-    # do 20,000,000,000 and more; the default is a fifth of that, for a machine that does something else as well. Lower it for a
+    # do 20,000,000,000 and more; the default is a fifth of that: `max_samples` cohorts wait for each other, and a machine does something else as well. Lower it for a
     # slower machine or fewer threads: criteria that take longer than the policy's `forward_delay_ms` are refused by it.
     work_per_second: Annotated[int, Meta(ge=1_000_000, le=10**15)] = 4_000_000_000
 

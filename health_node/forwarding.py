@@ -1,6 +1,7 @@
-"""Handing one sample to the census node: sealed anew for every attempt, and what comes back is verified.
+"""Handing one sample to the census node: committed to once, sealed anew for every attempt, and what comes back is verified.
 
-The rounds: an `Attempt` makes what is sent, `verify_charged` checks what is claimed. Neither knows a socket.
+The rounds: `make_manifest` commits to the sample, an `Attempt` makes what is sent, `verify_charged` checks what is claimed.
+None of them knows a socket.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from itertools import chain, islice, repeat
 
 from tripartite.v1 import census_service_pb2, sample_pb2, ticket_pb2
 
-from broker_common.crypto.commitments import commit_set, hash_bytes
+from broker_common.crypto.commitments import commit_set
 from broker_common.crypto.frames import FrameSealer, SampleFrames
 from broker_common.crypto.pseudonyms import Pseudonyms
 from broker_common.crypto.sealing import SealingKey, sample_info
@@ -26,7 +27,16 @@ from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import NoteVerifier
 from broker_common.values import Randomness
 
-__all__ = ["Attempt", "HandedOver", "Sample", "Sender", "VerifiedCharge", "verify_charged"]
+__all__ = [
+    "Attempt",
+    "HandedOver",
+    "Sample",
+    "Sender",
+    "VerifiedCharge",
+    "make_manifest",
+    "sign_manifest",
+    "verify_charged",
+]
 
 # Frames that are sealed in one go: few at first, so that something is soon on its way, then enough to spare changes of thread.
 _BATCHES = (1, 2, 4, 8)
@@ -42,19 +52,18 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """What the health agency seals and signs one attempt with."""
+    """What the health agency seals one attempt with."""
 
     census_key: SealingKey
-    manifest_key: SigningKey
     randomness: Randomness
 
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """What our log says of a sample: whose it is, and the hex hash of the manifest of every attempt."""
+    """What our log says of a sample: whose it is, and the hex hash of its manifest."""
 
     organisation: str
-    manifests: frozenset[str]
+    manifest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +75,32 @@ class VerifiedCharge:
     checkpoint: str
 
 
+def make_manifest(ticket_hash: bytes, sample: Sample) -> sample_pb2.Manifest:
+    """What the health agency says of a ticket's sample, the same at every attempt."""
+    with stage("committing"):
+        commitment = commit_set(sample.set_salt, ticket_hash, sample.people.set_hash())
+    return sample_pb2.Manifest(ticket_hash=ticket_hash, set_commitment=commitment)
+
+
+def sign_manifest(manifest: bytes, key: SigningKey) -> sample_pb2.SignedManifest:
+    """A serialised manifest with the agency's signature."""
+    return sample_pb2.SignedManifest(manifest=manifest, signature=key.sign(manifest), key_id=key.key_id)
+
+
 class Attempt:
-    """What one attempt sends: header, frames, manifest, under a frame key that exists in this object only."""
+    """The header and the frames of one attempt, under a frame key that exists in this object only."""
 
     def __init__(
         self, ticket: VerifiedTicket, signed_ticket: ticket_pb2.SignedTicket, linkage: str, sender: Sender
     ) -> None:
-        self._ticket = ticket
         self._signed_ticket = signed_ticket
         self._linkage = linkage
-        self._sender = sender
         self._sealer = FrameSealer(sender.randomness)
         info = sample_info(ticket.hash, ticket.body.policy_hash, linkage)
         self._sealed_key = sender.census_key.seal(self._sealer.frame_key, info)
-        self._set_commitment = b""
 
     def header(self) -> census_service_pb2.CountRequest:
-        """The first message; needs no sample."""
+        """The first message."""
         return census_service_pb2.CountRequest(
             header=sample_pb2.SampleHeader(
                 ticket=self._signed_ticket, sealed_frame_key=self._sealed_key, linkage=self._linkage
@@ -90,12 +108,9 @@ class Attempt:
         )
 
     def frames(self, sample: Sample) -> Iterator[census_service_pb2.CountRequest]:
-        """The sample. Take all of them once, before the manifest."""
-        frames = SampleFrames(sample.people, sample.set_salt)
-        for index, last, plaintext in frames:
+        """The sample. Take all of them once."""
+        for index, last, plaintext in SampleFrames(sample.people, sample.set_salt):
             ciphertext = self._sealer.seal_frame(index, last, plaintext)
-            if last:
-                self._set_commitment = commit_set(sample.set_salt, self._ticket.hash, frames.set_hash)
             yield census_service_pb2.CountRequest(
                 frame=sample_pb2.SampleFrame(index=index, last=last, ciphertext=ciphertext)
             )
@@ -105,23 +120,6 @@ class Attempt:
         frames, sizes = self.frames(sample), chain(_BATCHES, repeat(_BATCHES[-1]))
         while batch := _sealed(frames, next(sizes)):
             yield batch
-
-    @property
-    def set_commitment(self) -> bytes:
-        """What the manifest says of the set: the same at every attempt. Known after the last frame."""
-        return self._set_commitment
-
-    def manifest(self) -> tuple[bytes, census_service_pb2.CountRequest]:
-        """The manifest's hash, for the log, and the last message."""
-        manifest = sample_pb2.Manifest(
-            ticket_hash=self._ticket.hash,
-            encapsulation_hash=hash_bytes(self._sealed_key),
-            ciphertext_hash=self._sealer.ciphertext_hash,
-            set_commitment=self._set_commitment,
-        ).SerializeToString(deterministic=True)
-        key = self._sender.manifest_key
-        signed = sample_pb2.SignedManifest(manifest=manifest, signature=key.sign(manifest), key_id=key.key_id)
-        return hash_bytes(manifest), census_service_pb2.CountRequest(manifest=signed)
 
 
 def _sealed(frames: Iterator[census_service_pb2.CountRequest], number: int) -> list[census_service_pb2.CountRequest]:
@@ -157,8 +155,8 @@ def verify_charged(
     # let the answer out without ours.
     if event.health != handed_over.organisation:
         raise _misbehaved("a charge in another health agency's name")
-    if event.manifest not in handed_over.manifests:
-        raise _misbehaved("a charge for a manifest that was never sent")
+    if event.manifest != handed_over.manifest:
+        raise _misbehaved("a charge for another manifest than the ticket's")
     if event.scale != ticket.body.scale:
         raise _misbehaved("a charge at another scale than the ticket's")
     if event.units != price_units(event.scale):

@@ -4,8 +4,8 @@ Researchers take turns: of whoever waits, the one who was served longest ago is 
 questions somebody has here, somebody else's single one waits for one of them at most.
 
 Two things are given out together and given back one after the other. A *sample place* is held while a sample may be in
-memory, here or at the census node: from before its header is sent until the charge is told. A *place* is held until the
-answer is out. Neither asks how large a sample is: whoever waited for less than the largest would learn sizes.
+memory, here or at the census node: from before it is drawn until the charge is told. A *place* is held until the answer
+is out. Neither asks how large a sample is: whoever waited for less than the largest would learn sizes.
 
 SECURITY: when a question's turn comes follows from when questions came, and from when others were told their charges and
 answers: instants of the policy. That an agency is busy shows, what it is busy with does not. The same holds of being turned

@@ -1,6 +1,9 @@
 """One running health node: its parts put together, and what becomes of one question, without gRPC.
 
-    accepted (durable) -> forwarded -> charged (proved by the census node) -> settled
+    accepted (durable) -> drawn -> forwarded (durable) -> charged (proved by the census node) -> settled
+
+SECURITY: nothing of a ticket leaves before `forwarded` is durable, with the manifest that commits to its sample. Whatever a
+census node does with a sample, the health agency's log shows that it was handed over.
 
 An accepted ticket is forwarded again, with the same sample, until the census node has charged or refused it: for
 `forward_deadline_ms`, then whenever it is submitted again, and after a restart. The census node sees to it that one ticket
@@ -12,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tripartite.v1 import condition_pb2, health_service_pb2, ticket_pb2
+from tripartite.v1 import condition_pb2, health_service_pb2, sample_pb2, ticket_pb2
 
-from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, verify_commitment
+from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, hash_bytes, verify_commitment
 from broker_common.crypto.sampling import SamplingKey
+from broker_common.crypto.signing import SigningKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError, error_for
 from broker_common.privacy.delays import too_short
 from broker_common.privacy.policy import Policy
@@ -27,11 +31,11 @@ from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.open_loads import OpenLoads
 from broker_common.storage.registration import own_card
-from broker_common.tlog.entries import Event, Forwarded, Refused, ReportedCharge, Settled, Submitted
+from broker_common.tlog.entries import Forwarded, Refused, ReportedCharge, Settled, Submitted
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
 from broker_common.values import Clock, Randomness
 from health_node.dictionary import HEALTH_DICTIONARY
-from health_node.forwarding import HandedOver, Sample, VerifiedCharge
+from health_node.forwarding import HandedOver, Sample, VerifiedCharge, sign_manifest
 from health_node.people_store import PeopleStore
 from health_node.pricing import verify_affordable
 from health_node.questions import KeptQuestion, Questions
@@ -233,15 +237,36 @@ class HealthNode:
 
     # --- what becomes of it ----------------------------------------------------------------------------------------
 
-    def log_attempt(self, ticket_hash: str, manifest_hash: bytes) -> None:
-        """Log that a sample is being handed over."""
-        self._log(Forwarded(ticket=ticket_hash, manifest=manifest_hash.hex()))
+    def log_forwarded(self, manifest: sample_pb2.Manifest, key: SigningKey) -> sample_pb2.SignedManifest:
+        """Durably log that the sample is about to be handed over, once for each ticket; gives the signed manifest.
+
+        Later attempts get the manifest that was signed first; a key that has replaced the first one signs it anew.
+
+        Raises:
+            InternalError: INTEGRITY, the sample is not the one that was committed to; nothing may be sent.
+        """
+        ticket_hash, document = manifest.ticket_hash.hex(), manifest.SerializeToString(deterministic=True)
+        with self.journal.transaction() as transaction:
+            questions = Questions(transaction.db)
+            if not transaction.state.tickets[ticket_hash].manifest:
+                signed = sign_manifest(document, key)
+                transaction.append(Forwarded(ticket=ticket_hash, manifest=hash_bytes(document).hex()))
+                questions.put_manifest(ticket_hash, signed.SerializeToString(deterministic=True))
+                return signed
+            kept = questions.get(ticket_hash)
+        assert kept is not None  # noqa: S101 - written when the ticket was accepted
+        try:
+            first = parse_message(sample_pb2.SignedManifest, kept.signed_manifest)
+        except InvalidRequestError as error:
+            raise InternalError("INTEGRITY", problem="the manifest of an open question is damaged") from error
+        if first.manifest != document:
+            raise InternalError("INTEGRITY", problem="a sample is not the one that its manifest commits to")
+        return first if first.key_id == key.key_id else sign_manifest(document, key)
 
     def handed_over(self, ticket_hash: str) -> HandedOver:
-        """What the log says of an open ticket's sample. The charge may be for any attempt, also one of before a start."""
+        """What the log says of an accepted ticket's sample."""
         with self.journal.reading() as state:
-            manifests = frozenset(state.open_tickets.get(ticket_hash, ()))
-            return HandedOver(own_card(state.membership).card.organisation, manifests)
+            return HandedOver(own_card(state.membership).card.organisation, state.tickets[ticket_hash].manifest)
 
     def log_charge(self, ticket_hash: str, charge: VerifiedCharge) -> None:
         """Log the census node's proof of its charge."""
@@ -253,7 +278,8 @@ class HealthNode:
 
     def log_settled(self, ticket_hash: str) -> None:
         """Log that the answer is out."""
-        self._log(Settled(ticket=ticket_hash))
+        with self.journal.transaction() as transaction:
+            transaction.append(Settled(ticket=ticket_hash))
 
     def log_refused(self, ticket_hash: str, code: str) -> None:
         """Log that the census node refused the ticket; a ticket it has charged cannot be refused any more."""
@@ -261,10 +287,6 @@ class HealthNode:
             ticket = transaction.state.tickets[ticket_hash]
             if ticket.is_open and not ticket.charged:
                 transaction.append(Refused(ticket=ticket_hash, code=code))
-
-    def _log(self, event: Event) -> None:
-        with self.journal.transaction() as transaction:
-            transaction.append(event)
 
 
 def _verify_not_refused(known: AcceptedTicket, ticket: VerifiedTicket) -> None:

@@ -1,4 +1,4 @@
-"""What stands beside the health node's log: for each accepted ticket, what its sample is drawn from, again and again.
+"""What stands beside the health node's log: for each accepted ticket, what its sample is drawn from, and its manifest.
 
 A sample is a function of load, criteria, fraction and sampling key, so that keeping criteria, load and the salt of the
 set commitment keeps the sample: a retry commits to the same set, or the census node would call the ticket reused.
@@ -28,6 +28,8 @@ class KeptQuestion:
     load: str
     # Public name of the key that the sample is drawn with.
     sampling_key: str
+    # Serialised SignedManifest; empty as long as nothing was sent.
+    signed_manifest: bytes = b""
 
     def __repr__(self) -> str:
         return f"KeptQuestion({self.ticket_hash}, <secret>)"
@@ -58,6 +60,7 @@ class Questions:
                 "set_salt": bytes,
                 "load": str,
                 "sampling_key": str,
+                "signed_manifest": bytes,
             },
             pk="ticket",
             if_not_exists=True,
@@ -65,6 +68,9 @@ class Questions:
 
     def put(self, question: KeptQuestion) -> None:
         self._db.execute(_PUT, [getattr(question, each.name) for each in fields(KeptQuestion)])
+
+    def put_manifest(self, ticket_hash: str, signed_manifest: bytes) -> None:
+        self._db.execute("update questions set signed_manifest = ? where ticket = ?", [signed_manifest, ticket_hash])
 
     def get(self, ticket_hash: str) -> KeptQuestion | None:
         row = self._db.execute(f"select {_COLUMNS} from questions where ticket = ?", [ticket_hash]).fetchone()  # noqa: S608 - names of our own

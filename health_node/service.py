@@ -1,21 +1,22 @@
 """The health node's RPCs: takes a question, walks it to the census node, and tells the researcher how far it is.
 
-What a researcher sees changes at fixed times only: the sample is forwarded a fixed delay after the question came,
-however large it is, and everything after that happens at the census node's ticks. No message carries a size.
-A question goes on to its end whatever becomes of the connection that brought it. It is durable before it waits for anything,
-then waits out its delay, then its turn (`line`).
+What a researcher sees changes at fixed times only. A question is durable before it waits for anything. It waits for a place
+for its sample (`line`); the sample is drawn and committed to; and a fixed delay after the question had its place, however
+large the sample is, it leaves. Everything after that happens at the census node's ticks. No message carries a size.
+A question goes on to its end whatever becomes of the connection that brought it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 import structlog
 from grpc.aio import AioRpcError, ServicerContext, StreamStreamCall
-from tripartite.v1 import census_service_pb2, health_service_pb2, health_service_pb2_grpc
+from tripartite.v1 import census_service_pb2, health_service_pb2, health_service_pb2_grpc, sample_pb2
 
 from broker_common.crypto.signing import SigningKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError
@@ -31,7 +32,7 @@ from health_node import texts
 from health_node.census_link import CensusLink, CensusNow, fetch_policy
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
-from health_node.forwarding import Attempt, Sender, verify_charged
+from health_node.forwarding import Attempt, Sample, Sender, make_manifest, verify_charged
 from health_node.line import Line, Spot
 from health_node.node import Accepted, HealthNode
 
@@ -91,6 +92,30 @@ class _Walk:
                 return
 
 
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A sample that may leave: our log says that it does."""
+
+    sample: Sample
+    set_commitment: bytes
+    manifest: sample_pb2.SignedManifest
+
+
+@dataclass(slots=True)
+class _Question:
+    """One accepted ticket on its way to the census node."""
+
+    accepted: Accepted
+    walk: _Walk
+    spot: Spot
+    # Of the time at which it was submitted; not known of a question that goes on after a start.
+    policy: Policy | None
+    # None as soon as it is not the submission that the delay counts from.
+    submitted_ms: int | None
+    # Kept for the next attempt until the charge is told.
+    ready: _Ready | None = None
+
+
 class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     """tripartite.v1.HealthService."""
 
@@ -115,6 +140,8 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         self._policy: Policy | None = None
         self._line = Line(limits)
         stop.on_stop(self._line.close)
+        # One cohort at a time: two at once would slow each other down by how large they are.
+        self._drawing = asyncio.Lock()
         self._walks: dict[str, _Walk] = {}
         # Tasks are held here because the event loop itself holds them weakly.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -136,9 +163,12 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         walk = self._walks.get(ticket.hash.hex())
         if walk is None:
             spot = self._line.join(ticket.body.researcher_id)
-            delay_ms = policy.forward_delay_ms if policy.release_tick_ms else 0
             walk = self._start(
-                ticket.hash.hex(), lambda: self._node.accept(request, ticket), spot, forward_ms=submitted_ms + delay_ms
+                ticket.hash.hex(),
+                lambda: self._node.accept(request, ticket),
+                spot,
+                policy=policy,
+                submitted_ms=submitted_ms,
             )
         async for reached in walk.watch():
             yield health_service_pb2.SubmitResponse(stage=reached)
@@ -172,34 +202,45 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             researcher = await asyncio.to_thread(self._node.researcher_of, ticket_hash)
             if ticket_hash not in self._walks:
                 spot = self._line.join(researcher, recovered=True)
-                self._start(ticket_hash, partial(self._node.resume, ticket_hash), spot, forward_ms=self._node.clock())
+                self._start(ticket_hash, partial(self._node.resume, ticket_hash), spot)
 
     async def drain(self) -> None:
         """Before a stop: let questions whose turn has come get to their end. What waits has been told to end, and is durable."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_DRAIN_SECONDS)
 
-    def _start(self, ticket_hash: str, accept: Callable[[], Accepted], spot: Spot, *, forward_ms: int) -> _Walk:
+    def _start(
+        self,
+        ticket_hash: str,
+        accept: Callable[[], Accepted],
+        spot: Spot,
+        *,
+        policy: Policy | None = None,
+        submitted_ms: int | None = None,
+    ) -> _Walk:
         """Start the walk of a ticket. It is known at once: two retries cannot walk twice."""
         walk = self._walks[ticket_hash] = _Walk()
-        task = asyncio.create_task(self._bring_to_end(ticket_hash, accept, walk, spot, forward_ms))
+        task = asyncio.create_task(self._bring_to_end(ticket_hash, accept, walk, spot, policy, submitted_ms))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return walk
 
     async def _bring_to_end(
-        self, ticket_hash: str, accept: Callable[[], Accepted], walk: _Walk, spot: Spot, forward_ms: int
+        self,
+        ticket_hash: str,
+        accept: Callable[[], Accepted],
+        walk: _Walk,
+        spot: Spot,
+        policy: Policy | None,
+        submitted_ms: int | None,
     ) -> None:
         error: BrokerError | None = None
         try:
             accepted = await asyncio.to_thread(accept)
             await walk.reach(health_service_pb2.STAGE_ACCEPTED)
-            await self._sleep_until(forward_ms)
             if not accepted.settled:
                 with recording(self._report_stages):
-                    await self._wait_for_turn(spot)
-                    await walk.reach(health_service_pb2.STAGE_FORWARDED)
-                    await self._forward(accepted, walk, spot)
+                    await self._forward(_Question(accepted, walk, spot, policy, submitted_ms))
             for passed in (
                 health_service_pb2.STAGE_FORWARDED,
                 health_service_pb2.STAGE_CHARGED,
@@ -218,26 +259,57 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             spot.leave()
             await walk.end(error)
 
-    async def _wait_for_turn(self, spot: Spot) -> None:
-        """Return when a sample may be sent.
+    async def _make_ready(self, question: _Question) -> None:
+        """Draw the sample and commit to it; return at the instant at which it may leave, with its manifest in our log."""
+        policy, leave_ms = await self._place(question)
+        async with self._drawing:
+            sample, manifest = await asyncio.to_thread(self._drawn, question.accepted)
+        await self._wait_to_leave(policy, leave_ms)
+        key = await self._node.journal.glance(self._manifest_key)
+        # SECURITY: durable before the first byte leaves, and once for each ticket: nobody holds any of a sample that our log
+        # does not name.
+        signed = await asyncio.to_thread(self._node.log_forwarded, manifest, key)
+        question.ready = _Ready(sample, manifest.set_commitment, signed)
 
-        SECURITY: who has waited goes on a fixed part of a tick later, not as soon as somebody else's charge or answer was told:
-        the milliseconds that its telling took would be a clock for what the nodes were doing.
+    async def _place(self, question: _Question) -> tuple[Policy, int]:
+        """Wait for a sample place; gives the policy that times the question, and when its sample leaves.
+
+        SECURITY: a delay after the question came. A question that had to wait leaves a delay after it got its place, on a grid,
+        not at the millisecond at which somebody else's charge was told: that would be a clock for what the nodes were doing.
         """
-        if await spot.sample_place() and self._policy is not None and self._policy.release_tick_ms:
-            grid_ms = max(1, self._policy.release_tick_ms // _PARTS_OF_A_TICK)
-            await self._sleep_until(-(-self._node.clock() // grid_ms) * grid_ms)
+        had_to_wait = await question.spot.sample_place()
+        submitted_ms, question.submitted_ms = question.submitted_ms, None
+        if question.policy is None:
+            question.policy = self._policy = await self._retrying(lambda: self._knowing_cards(self._fetch_policy))
+        policy = question.policy
+        if submitted_ms is not None and not had_to_wait:
+            return policy, submitted_ms + policy.forward_delay_ms
+        grid_ms = max(1, policy.release_tick_ms // _PARTS_OF_A_TICK)
+        return policy, _next_multiple(grid_ms, self._node.clock() + policy.forward_delay_ms)
 
-    async def _sleep_until(self, instant_ms: int) -> None:
-        await self._line.pause(max(0, instant_ms - self._node.clock()) / 1000)
+    def _drawn(self, accepted: Accepted) -> tuple[Sample, sample_pb2.Manifest]:
+        sample = self._node.sample(accepted)
+        return sample, make_manifest(accepted.ticket.hash, sample)
 
-    async def _forward(self, accepted: Accepted, walk: _Walk, spot: Spot) -> None:
+    async def _wait_to_leave(self, policy: Policy, leave_ms: int) -> None:
+        """Return at the given instant, or, when that has passed, at the next tick; at once without ticks."""
+        if not policy.release_tick_ms:
+            return
+        now_ms = self._node.clock()
+        if now_ms > leave_ms:
+            _log.warning(texts.LATE, remedy=texts.LATE_REMEDY)
+            leave_ms = _next_multiple(policy.release_tick_ms, now_ms)
+        await self._line.pause(max(0, leave_ms - now_ms) / 1000)
+
+    async def _forward(self, question: _Question) -> None:
         """Hand the sample over until it is charged and released, or refused."""
         try:
-            await self._retrying(lambda: self._knowing_cards(lambda: self._attempt(accepted, walk, spot)))
+            # Outside the deadline of attempts: a question may wait for long until it is drawn.
+            await self._make_ready(question)
+            await self._retrying(lambda: self._knowing_cards(lambda: self._attempt(question)))
         except BrokerError as error:
             if error.ends_ticket:
-                await asyncio.to_thread(self._node.log_refused, accepted.ticket.hash.hex(), error.code)
+                await asyncio.to_thread(self._node.log_refused, question.accepted.ticket.hash.hex(), error.code)
             raise _for_researcher(error) from error
 
     async def _retrying(self, attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
@@ -268,18 +340,20 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             _log.warning(texts.DISAGREED, code=error.code)
         return await attempt()
 
-    async def _attempt(self, accepted: Accepted, walk: _Walk, spot: Spot) -> None:
+    async def _attempt(self, question: _Question) -> None:
         """One attempt: header, word to proceed, sample, charge, release.
 
-        The sample is drawn only when the census node has accepted the header, so that a ticket which it refuses makes
-        no work that could show in anybody's waiting.
+        The sample is drawn before the header leaves, also for a ticket that the census node then refuses: a header at a fixed
+        instant needs a sample that is ready. What that costs is bounded by what its researcher may ask anyway.
         """
-        # Held already, unless an attempt broke off between charge and release.
-        await spot.sample_place()
+        if question.ready is None:
+            # The attempt before broke off between charge and release.
+            await self._make_ready(question)
+        await question.walk.reach(health_service_pb2.STAGE_FORWARDED)
         census = await self._census.now()
         call = census.stub.Count(timeout=self._limits.attempt_deadline_ms / 1000)
         try:
-            await self._exchange(call, census, accepted, walk, spot)
+            await self._exchange(call, census, question)
         except AioRpcError as error:
             raise broker_error(error, "census") from error
         except asyncio.InvalidStateError as error:
@@ -287,30 +361,38 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         finally:
             call.cancel()
 
-    async def _exchange(self, call: CountCall, census: CensusNow, accepted: Accepted, walk: _Walk, spot: Spot) -> None:
-        ticket_hash = accepted.ticket.hash.hex()
-        manifest_key = await self._node.journal.glance(self._manifest_key)
-        sender = Sender(census.sealing_key, manifest_key, self._randomness)
+    async def _exchange(self, call: CountCall, census: CensusNow, question: _Question) -> None:
+        accepted, ready = question.accepted, question.ready
+        assert ready is not None  # noqa: S101 - `_attempt` made it
+        ticket_hash, set_commitment = accepted.ticket.hash.hex(), ready.set_commitment
+        sender = Sender(census.sealing_key, self._randomness)
         attempt = await asyncio.to_thread(Attempt, accepted.ticket, accepted.signed_ticket, accepted.linkage, sender)
         await _write(call, attempt.header())
         await _expect(call, "proceed")
-        # Its people are kept by nothing else: they are needed no more, and the answer may be long in coming.
-        await _send(call, attempt.batches(await asyncio.to_thread(self._node.sample, accepted)))
-        manifest_hash, manifest = attempt.manifest()
-        await asyncio.to_thread(self._node.log_attempt, ticket_hash, manifest_hash)
-        await _write(call, manifest)
+        await _send(call, attempt.batches(ready.sample))
+        # SECURITY: last. The noise follows from the manifest and the slot's secret: before the sample, it would tell the
+        # census node the noise while it can still refuse the header.
+        await _write(call, census_service_pb2.CountRequest(manifest=ready.manifest))
         await call.done_writing()
         charged = (await _expect(call, "charged")).charged
+        # The people are needed no more, and the answer may be long in coming.
+        question.ready = None
+        del ready
         # SECURITY: now, at an instant of the policy, and not as soon as the sample is out of memory, which tells its size.
-        spot.give_back_sample_place()
+        question.spot.give_back_sample_place()
         handed_over = await self._node.journal.glance(self._node.handed_over, ticket_hash)
         charge = verify_charged(
-            charged, accepted.ticket, attempt.set_commitment, handed_over=handed_over, census_log=census.log
+            charged, accepted.ticket, set_commitment, handed_over=handed_over, census_log=census.log
         )
         await asyncio.to_thread(self._node.log_charge, ticket_hash, charge)
-        await walk.reach(health_service_pb2.STAGE_CHARGED)
+        await question.walk.reach(health_service_pb2.STAGE_CHARGED)
         await _expect(call, "released")
         await asyncio.to_thread(self._node.log_settled, ticket_hash)
+
+
+def _next_multiple(step_ms: int, not_before_ms: int) -> int:
+    """The first multiple of the step that is not before the given time."""
+    return -(-not_before_ms // step_ms) * step_ms
 
 
 def _for_researcher(error: BrokerError) -> BrokerError:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["DISAGREE", "DISAGREED", "DISAGREE_REMEDY", "FITS", "LOADED", "NOT_ASKED", "READY", "RELINKED", "STATUS"]
+__all__ = [
+    "DISAGREE",
+    "DISAGREED",
+    "DISAGREE_REMEDY",
+    "FITS",
+    "LATE",
+    "LATE_REMEDY",
+    "LOADED",
+    "NOT_ASKED",
+    "READY",
+    "RELINKED",
+    "STATUS",
+]
 
 READY = "health node ready on {address}"
 LOADING = "Loading health data"
@@ -34,4 +46,6 @@ DISAGREE = "the agencies do not agree on a key"
 DISAGREE_REMEDY = (
     "compare 'keys list' of both homes; hand over the newer card ('keys card') and let the other agency 'register' it"
 )
+LATE = "a sample was not ready at its instant; it leaves at a later tick, and how much later may show its size"
+LATE_REMEDY = "a longer forward_delay_ms in the policy, or a faster machine"
 DISAGREED = "a key was not known between the agencies; cards have been exchanged, trying again"

@@ -65,6 +65,7 @@ _COLUMNS: dict[str, type] = {
     "answer_salt": bytes,
     "answered_ms": int,
     "expired": int,
+    "quoted_again": int,
 }
 
 
@@ -118,6 +119,8 @@ class AskedQuestion:
     answered_ms: int | None = None
     # The census node had the answer, kept it until its retention ended, and has it no more.
     expired: bool = False
+    # Quotes for the same question that the census node refused before this one.
+    quoted_again: int = 0
 
     def __repr__(self) -> str:
         return f"AskedQuestion({self.query})"
@@ -236,6 +239,7 @@ class Answers:
             "refused": "",
             "checkpoint": "",
             "expired": 0,
+            "quoted_again": asked.quoted_again,
         }
         with self._lock, _store_errors():
             self._db.execute(_PUT, row)
@@ -409,6 +413,8 @@ def _asked(row: dict[str, Any]) -> AskedQuestion:
         checkpoint=row["checkpoint"],
         answered_ms=row["answered_ms"],
         expired=bool(row["expired"]),
+        # Nothing was recorded of it by an earlier version.
+        quoted_again=row["quoted_again"] or 0,
     )
 
 

@@ -290,8 +290,10 @@ class Session(AbstractAsyncContextManager["Session"]):
 
     # --- a question ------------------------------------------------------------------------------------------------
 
-    async def prepare(self, wanted: Wanted) -> AskedQuestion:
+    async def prepare(self, wanted: Wanted, *, quoted_again: int = 0) -> AskedQuestion:
         """Read, quote, sign and remember a question; nothing has been sent to the health node yet.
+
+        `quoted_again` is how many quotes for the same question the census node refused before.
 
         Raises:
             InvalidRequestError, RefusedError: what is wrong with the question, or with asking it now.
@@ -327,6 +329,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             signed_ticket=sign_ticket(body, self._ticket_key()).SerializeToString(deterministic=True),
             criteria=condition.to_wire().SerializeToString(deterministic=True),
             criteria_nonce=nonce,
+            quoted_again=quoted_again,
         )
         self._answers.put(asked, opening_key)
         return asked

@@ -70,6 +70,8 @@ _WAIT = _Seconds(0, 86_400)
 _SCALE = Whole(1, MAX_SCALE)
 _MARGIN = Whole(0, 1_000_000_000)
 _LAST = Whole(1, 1_000_000_000)
+# SECURITY: each further quote is another draw of the noise for a census node that refuses what it does not like.
+_MOST_QUOTES_AGAIN = 1
 
 
 @click.group()
@@ -188,14 +190,15 @@ async def _ask(
     async with opened.session(store) as session:
         if wanted is None:
             return await _ask_again(session, store.get(again or ""), wait)
-        try:
-            return await _wait_for(session, await session.prepare(wanted), wait)
-        except InvalidRequestError as error:
-            if error.code != "SLOT_UNUSABLE":
-                raise
-            # The census node was restarted between quote and sample. Nothing was charged: quote again, once.
+        for quoted_again in range(_MOST_QUOTES_AGAIN):
+            try:
+                return await _wait_for(session, await session.prepare(wanted, quoted_again=quoted_again), wait)
+            except InvalidRequestError as error:
+                if error.code != "SLOT_UNUSABLE":
+                    raise
+            # Usually the census node was restarted between quote and sample. Nothing was charged.
             say(texts.QUOTING_AGAIN)
-            return await _wait_for(session, await session.prepare(wanted), wait)
+        return await _wait_for(session, await session.prepare(wanted, quoted_again=_MOST_QUOTES_AGAIN), wait)
 
 
 async def _ask_again(session: Session, asked: AskedQuestion, wait: float) -> AskedQuestion:

@@ -48,6 +48,7 @@ def answer_json(asked: AskedQuestion) -> dict[str, Any]:
         "policy_hash": asked.policy_hash,
         "charged": asked.charged,
         "checkpoint": asked.checkpoint,
+        "quoted_again": asked.quoted_again,
     }
 
 
@@ -62,6 +63,7 @@ def answer_text(asked: AskedQuestion) -> str:
         charged=asked.charged,
         **_described(asked),
     )
+    text += _quoted_again(asked)
     return f"{text}\n{texts.NEGATIVE}" if result["noisy_count"] < 0 else text
 
 
@@ -85,6 +87,7 @@ def question_json(asked: AskedQuestion) -> dict[str, Any]:
         "project": asked.project,
         "answered": None if asked.answered_ms is None else instant(asked.answered_ms),
         "ticket_expires": instant(asked.ticket_expires_ms),
+        "quoted_again": asked.quoted_again,
     }
 
 
@@ -150,7 +153,7 @@ def _paragraph(asked: AskedQuestion, now_ms: int) -> str:
     if asked.state == "answered":
         return answer_text(asked)
     what = asked.refused if asked.state == "refused" else asked.state
-    text = texts.UNANSWERED.format(what=what, **_described(asked))
+    text = texts.UNANSWERED.format(what=what, **_described(asked)) + _quoted_again(asked)
     if asked.state == "refused":
         details = {"scale": str(asked.scale), "project": asked.project, "researcher": asked.researcher}
         error = error_for(asked.refused, details)
@@ -174,6 +177,10 @@ def _row(asked: AskedQuestion, now_ms: int) -> tuple[str, ...]:
         _cut(asked.where),
         asked.query,
     )
+
+
+def _quoted_again(asked: AskedQuestion) -> str:
+    return f"\n{texts.QUOTED_AGAIN.format(count=asked.quoted_again)}" if asked.quoted_again else ""
 
 
 def _is_overdue(asked: AskedQuestion, now_ms: int) -> bool:

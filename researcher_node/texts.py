@@ -97,7 +97,11 @@ CARD_OF_WITNESS = "{problem} Cosignatures are checked with the card that is know
 
 WHERE_OR_AGAIN = "Give --where and --count, or --again with an earlier query id."
 AGAIN_AS_IT_WAS = "--again submits the ticket as it was signed: --scale, --margin, --fraction and --project cannot be changed any more."
-QUOTING_AGAIN = "The quote is no longer held; quoting again. Nothing was charged."
+QUOTING_AGAIN = (
+    "The census node does not hold the quote any more; quoting again. Nothing was charged. That happens after a restart of the "
+    "census node; if it happens often, tell the auditor."
+)
+QUOTED_AGAIN = "  quotes   {count} before this one that the census node did not hold any more"
 INTERRUPTED = (
     "If the health node has taken the question it goes on; if not, 'tripartite researcher answers --collect {query}' submits "
     "it again while its ticket is good, and fetches its answer otherwise."

@@ -19,7 +19,7 @@ from broker_common.audit import texts
 from broker_common.audit.census_log import CensusLog
 from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import Part
-from broker_common.audit.health_log import HealthLog, Sent
+from broker_common.audit.health_log import HealthLog, Uncharged
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.key_state import KeyState
 from broker_common.audit.leakage import Leakage, leakage_of
@@ -55,8 +55,8 @@ class Audited:
     criteria: int = 0
     # Answers whose noise was computed again; None where no openings were looked at.
     noise: int | None = None
-    # Tickets whose sample was sent and that were never charged; None where that cannot be told.
-    uncharged_samples: int | None = None
+    # Tickets that were forwarded and never charged; None where that cannot be told.
+    uncharged: Uncharged | None = None
     # What private stores showed; None where nobody looked into any.
     on_site: OnSite | None = None
 
@@ -138,7 +138,7 @@ def _replay(
             findings,
         )
         stack.callback(health_audit.close)
-        health = HealthLog(health_audit, spill.mapping(msgspec.msgpack.encode, _decoder(Sent)), census, findings)
+        health = HealthLog(health_audit, spill.mapping(msgspec.msgpack.encode, _decoder(int)), census, findings)
         health_audit.read(report, others=is_criteria, take=health.take)
         health_audit.verify_signed(home)
         logs["health"] = health_audit
@@ -189,7 +189,7 @@ def _replay(
         receipts.charged,
         criteria,
         noise,
-        None if health is None else health.uncharged_samples,
+        None if health is None else health.uncharged,
         on_site,
     )
 

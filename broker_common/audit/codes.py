@@ -63,6 +63,7 @@ REPLAY: Final[Mapping[str, str]] = {
     "EXPIRED_EARLY": "an answer is removed before its time",
     "TICKET_REPEATED": "a ticket is accepted twice",
     "LOAD": "a ticket is accepted on another load than the one in force",
+    "FORWARDED_TWICE": "a ticket has two manifests",
     "CHARGE_WITHOUT_SAMPLE": "a charge is reported for a ticket without a sample",
     "SETTLED_WITHOUT_CHARGE": "a ticket is settled before it is charged",
     "REFUSED_AFTER_CHARGE": "a charged ticket is refused",

@@ -79,8 +79,8 @@ def _holds(opening: Opening, census: CensusLog, charged: ChargedTicket, findings
         ("load", opening.load, charge.load),
     ]
     if not charge.ledger:
-        # SECURITY: the noise follows from both sets. A set of the census agency's own choosing could be chosen for it. Where
-        # persons are charged the two differ by whom the ledgers dropped, which is looked at on site.
+        # SECURITY: the count follows from this set. One of the census agency's own choosing could be chosen to suit the noise.
+        # Where persons are charged the two differ by whom the ledgers dropped, which is looked at on site.
         figures.append(("set that was counted", opening.active_set, opening.submitted_set))
     differing = [what for what, said, done in figures if said != done]
     if differing:

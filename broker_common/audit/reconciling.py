@@ -11,7 +11,7 @@ from collections import Counter
 
 from broker_common.audit.census_log import CensusLog
 from broker_common.audit.findings import Findings
-from broker_common.audit.health_log import HealthLog, Sent
+from broker_common.audit.health_log import HealthLog
 from broker_common.audit.log_files import Report
 from broker_common.audit.spilled import SpilledMapping
 from broker_common.tlog.census_state import ChargedTicket
@@ -71,7 +71,7 @@ class Reconciling:
             self._findings.wait("WITNESSED", "census")
         else:
             self._findings.wait("CHARGED", "census")
-        settled_at = self._sent(ticket).settled_at
+        settled_at = None if self._health is None else self._health.settled_at.get(ticket)
         if settled_at is not None and not charged.answer and self._census.audit.is_complete:
             if settled_at < self._witnessed_size:
                 # One of them lies, and nothing here says which: a settlement names no proof of the release.
@@ -87,8 +87,7 @@ class Reconciling:
 
     def _compare_sample(self, health: HealthLog, ticket: str, charged: ChargedTicket) -> None:
         accepted = health.audit.state.tickets.get(ticket)
-        sent = self._sent(ticket)
-        if accepted is None or not sent.has_charged:
+        if accepted is None or accepted.manifest != charged.charge.manifest:
             if charged.index >= health.seen_size:
                 self._findings.wait("UNSEEN", "health")
             elif health.audit.is_complete:
@@ -108,9 +107,6 @@ class Reconciling:
         theirs = health.audit.state.linkages.get(submission.load)
         if theirs != self._census.audit.state.linkages.get(charge.load):
             self._findings.problem("LINKAGE_DIFFERS", "census", charged.index, f"query {charge.query}")
-
-    def _sent(self, ticket: str) -> Sent:
-        return Sent() if self._health is None else self._health.sent.get(ticket, Sent())
 
 
 def _where(charged: ChargedTicket) -> str:

@@ -8,6 +8,7 @@ from broker_common.audit import texts
 from broker_common.audit.audit import Audited
 from broker_common.audit.codes import PENDING
 from broker_common.audit.findings import Problem
+from broker_common.audit.health_log import Uncharged
 from broker_common.audit.leakage import Leakage
 from broker_common.audit.on_site import OnSite
 from broker_common.privacy.accounting import param_of, parse_max_belief
@@ -19,7 +20,7 @@ __all__ = ["report_json", "report_text"]
 def report_json(audited: Audited) -> dict[str, Any]:
     """The object that `--json` prints."""
     findings = audited.findings
-    leakage = audited.leakage
+    leakage, uncharged = audited.leakage, audited.uncharged
     report = {
         "verified": not findings.count,
         "entries": sum(audited.entries.values()),
@@ -39,7 +40,16 @@ def report_json(audited: Audited) -> dict[str, Any]:
         "tickets_shown": audited.tickets,
         "criteria_opened": audited.criteria,
         "noise_proved": audited.noise,
-        "uncharged_samples": audited.uncharged_samples,
+        "uncharged_samples": None if uncharged is None else uncharged.count,
+        "refusals": None
+        if uncharged is None
+        else [
+            {"researcher": researcher, "code": code, "count": count}
+            for (researcher, code), count in sorted(uncharged.refused.items())
+        ],
+        "unanswered": None
+        if uncharged is None
+        else [{"researcher": researcher, "count": count} for researcher, count in sorted(uncharged.unanswered.items())],
         "problems_in_all": findings.count,
     }
     return report if audited.on_site is None else report | {"on_site": _on_site_json(audited.on_site)}
@@ -88,6 +98,20 @@ def _leakage_text(leakage: Leakage) -> str:
     return text.format_map(_leakage_json(leakage) | {"worst_belief": _worst_belief(leakage)})
 
 
+def _uncharged_text(uncharged: Uncharged) -> list[str]:
+    refused, unanswered = sum(uncharged.refused.values()), sum(uncharged.unanswered.values())
+    lines = [texts.SAMPLES.format(count=uncharged.count, refused=refused, unanswered=unanswered)]
+    lines += [
+        texts.REFUSALS.format(count=count, researcher=researcher, code=code)
+        for (researcher, code), count in sorted(uncharged.refused.items())
+    ]
+    lines += [
+        texts.UNANSWERED.format(count=count, researcher=researcher)
+        for researcher, count in sorted(uncharged.unanswered.items())
+    ]
+    return lines
+
+
 def report_text(audited: Audited) -> str:
     """The page for people."""
     findings = audited.findings
@@ -100,8 +124,8 @@ def report_text(audited: Audited) -> str:
                 _leakage_json(audited.leakage) | {"tickets": audited.tickets, "leakage": _leakage_text(audited.leakage)}
             )
         )
-    if audited.uncharged_samples is not None:
-        lines.append(texts.SAMPLES.format(count=audited.uncharged_samples))
+    if audited.uncharged is not None:
+        lines += _uncharged_text(audited.uncharged)
     if audited.on_site is not None:
         lines.append(_on_site_text(audited.on_site))
     if audited.noise is not None:

@@ -54,10 +54,12 @@ __all__ = [
     "PROBLEM_WORD",
     "READING_RECEIPTS",
     "RECONCILING",
+    "REFUSALS",
     "SAMPLES",
     "SEVERAL_CARDS",
     "TICKETS_NOT_CHECKED",
     "TO_HELP",
+    "UNANSWERED",
     "UNKNOWN_ANSWER_KEYS",
     "UNKNOWN_RESEARCHERS",
     "VERDICT_FAILED",
@@ -123,7 +125,7 @@ CLOCK_AHEAD = (
 COUNTS_NOT_CHECKED = "The exact count inside each opening: it is the census agency's word until samples and registry are looked at on site."
 COUNTS_OF_SOME_NOT_CHECKED = "The exact count of {count} of {all} charged answers: there is no opening, no sample or no registry to count it again with."
 COUNTED_SETS_NOT_CHECKED = (
-    "Whether the set inside an opening is whom the ledgers of persons left to be counted: the noise follows from it, and a replay on "
+    "Whether the set inside an opening is whom the ledgers of persons left to be counted: the count follows from it, and a replay on "
     "site compares it."
 )
 LEDGERS_NOT_CHECKED = (
@@ -146,7 +148,9 @@ LEAKAGE_CLAIMED = (
     "at most {worst_units} of {cap} units of 2^-24 nat on anybody; no belief about anybody can have passed {worst_belief} "
     "({max_belief} allowed), as the census agency claims"
 )
-SAMPLES = "  samples    {count} handed over and never charged"
+SAMPLES = "  samples    {count} handed over and never charged: {refused} refused, {unanswered} without a word of the census node"
+REFUSALS = "             {count} of {researcher} refused with {code}"
+UNANSWERED = "             {count} of {researcher} without a word"
 NOISE = "  noise      of {noise} answers computed again from what the log had committed to, and the same"
 ON_SITE = (
     "  on site    {charges_checked} charges decided again person by person, {charges_erased} erased; nobody was charged more than "

@@ -139,17 +139,18 @@ def verify_commitment(claimed: bytes, opened: bytes, *, subject: str) -> None:
         raise InvalidRequestError("COMMITMENT_MISMATCH", subject=subject)
 
 
-def noise_seed(slot_secret: SlotSecret, *, ticket_hash: bytes, submitted_set: bytes, scale: int) -> bytes:
+def noise_seed(slot_secret: SlotSecret, *, ticket_hash: bytes, set_commitment: bytes, scale: int) -> bytes:
     """The seed of one answer's noise: the slot's secret, and what others than the census agency have fixed.
 
-    SECURITY: nothing in it may be the census agency's to choose once it knows the sample. The id of a load would be: it
-    could load again under one id after the other until it likes the noise; and the active set, which nobody else knows.
+    SECURITY: the census agency can neither choose nor foresee it. The set commitment has a salt of the health agency's that
+    arrives with the sample; the set's own hash would be known from an earlier sample of the same criteria. The id of a load
+    and the active set are the census agency's to choose.
     """
     return _commit(
-        b"tripartite/noise/v1\0",
+        b"tripartite/noise/v2\0",
         slot_secret.expose(),
         ticket_hash,
-        submitted_set,
+        set_commitment,
         scale.to_bytes(8, "big"),
         b"count",
     )

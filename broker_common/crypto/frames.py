@@ -45,14 +45,13 @@ _RETRY_SECONDS = 1
 
 
 class SampleFrames:
-    """The plaintexts of one sample. To be iterated over once; the hash of the set is known then."""
+    """The plaintexts of one sample."""
 
     def __init__(self, people: Pseudonyms, salt: bytes) -> None:
         if len(salt) != SALT_BYTES:
             raise ValueError(f"a salt has {SALT_BYTES} bytes")
         self._people = people
         self._header = _MAGIC + len(people).to_bytes(8, "big") + salt + bytes(_HEADER_BYTES - 16 - SALT_BYTES)
-        self._set = hashlib.sha256(SET_DOMAIN)
 
     def __iter__(self) -> Iterator[tuple[int, bool, memoryview]]:
         """Index, last flag and `FRAME_BYTES` of plaintext, which the next frame is written over."""
@@ -65,16 +64,10 @@ class SampleFrames:
             people = room[: len(self._people) - read]
             self._people.copy_into(read, people)
             read += len(people)
-            self._set.update(people.data)
             # SECURITY: what is left over of the frame before would be people who stand behind the last one.
             room[len(people) :] = 0
             yield index, index == frames - 1, plaintext.data
             body = plaintext
-
-    @property
-    def set_hash(self) -> bytes:
-        """The same as `hash_set` of everybody in the frames so far."""
-        return self._set.digest()
 
 
 class FrameSealer:
@@ -83,19 +76,11 @@ class FrameSealer:
     def __init__(self, randomness: Randomness) -> None:
         self.frame_key = randomness(FRAME_KEY_BYTES)
         self._cipher = AESGCM(self.frame_key)
-        self._ciphertexts = hashlib.sha256()
 
     def seal_frame(self, index: int, last: bool, plaintext: bytes | memoryview) -> bytes:
         """Ciphertext and tag of the next frame. Call it once per frame, in order."""
         # Not into a buffer of ours: a message takes `bytes` and nothing else, which would be one more copy.
-        ciphertext = self._cipher.encrypt(_nonce(index, last), plaintext, None)
-        self._ciphertexts.update(ciphertext)
-        return ciphertext
-
-    @property
-    def ciphertext_hash(self) -> bytes:
-        """SHA-256 over all ciphertexts so far."""
-        return self._ciphertexts.digest()
+        return self._cipher.encrypt(_nonce(index, last), plaintext, None)
 
 
 class FrameOpener:
@@ -113,7 +98,6 @@ class FrameOpener:
             raise InvalidRequestError("BAD_FRAMES", problem="the frame key has the wrong length")
         self._cipher = AESGCM(frame_key)
         self._max_people = max_people
-        self._ciphertexts = hashlib.sha256()
         self._set = hashlib.sha256(SET_DOMAIN)
         self._next_index = 0
         self._seen_last = False
@@ -136,7 +120,6 @@ class FrameOpener:
         if len(ciphertext) != FRAME_BYTES + TAG_BYTES:
             raise _bad("a frame has the wrong length")
         body = self._decrypted(index, last, ciphertext)
-        self._ciphertexts.update(ciphertext)
         self._next_index += 1
         self._seen_last = last
         people = self._take(body)
@@ -164,11 +147,6 @@ class FrameOpener:
     def pseudonyms(self) -> npt.NDArray[np.uint8]:
         """Everything handed out so far, as one (n, 16) array."""
         return self._people(0, self._read)
-
-    @property
-    def ciphertext_hash(self) -> bytes:
-        """SHA-256 over all ciphertexts so far."""
-        return self._ciphertexts.digest()
 
     @property
     def set_hash(self) -> bytes:

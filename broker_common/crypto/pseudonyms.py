@@ -6,13 +6,20 @@ the reader's, so that a million people are never copied whole.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from broker_common.crypto.commitments import SET_DOMAIN
+from broker_common.values import PSEUDONYM_BYTES
+
 __all__ = ["Pseudonyms"]
+
+# People read at once when a whole set is hashed.
+_PEOPLE_AT_ONCE = 16_384
 
 
 class Pseudonyms:
@@ -30,6 +37,16 @@ class Pseudonyms:
         """Fill an (n, 16) array with the people from place `start` on."""
         # Every row is one of the table's; "raise", the default, would copy everything once more to be sure beforehand.
         np.take(self._table, self._rows[start : start + len(people)], axis=0, out=people, mode="clip")
+
+    def set_hash(self) -> bytes:
+        """The same as `hash_set` of everybody."""
+        digest = hashlib.sha256(SET_DOMAIN)
+        buffer = np.empty((min(_PEOPLE_AT_ONCE, len(self)), PSEUDONYM_BYTES), np.uint8)
+        for start in range(0, len(self), _PEOPLE_AT_ONCE):
+            people = buffer[: len(self) - start]
+            self.copy_into(start, people)
+            digest.update(people.data)
+        return digest.digest()
 
     def part(self, start: int, stop: int) -> Self:
         """Those from place `start` to before `stop`."""

@@ -3,8 +3,8 @@
     {"active_salt":"...","active_set":"...","count":41,"format":1,"load":"...","secret":"...","slot":7,"submitted_salt":"...",
      "submitted_set":"...","ticket":"..."}
 
-The noise of an answer is a function of the slot's secret and of what was charged, and the log has committed to all of it
-before anybody could know the count. Whoever opens one learns an exact count and nobody's name: the holder of the oversight
+The noise of an answer is a function of the slot's secret and of what the charge says: ticket, set commitment and scale. The
+log has committed to all of it before anybody could know the count. Whoever opens one learns an exact count and nobody's name: the holder of the oversight
 key is trusted with that, and says so to the census agency. Every opening has one length, whatever the count.
 """
 
@@ -88,7 +88,7 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         seed = noise_seed(
             self._slot_secret,
             ticket_hash=ticket_hash,
-            submitted_set=bytes.fromhex(self.submitted_set),
+            set_commitment=bytes.fromhex(self.submitted),
             scale=scale,
         )
         noisy = add_noise(ExactCount(self.count), scale, NoiseStream(seed))

@@ -82,7 +82,8 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_answers: Annotated[int, Meta(ge=0, le=2**32 - 1)] = 0
     # Noise scales that may be asked for, ascending.
     scales: Annotated[tuple[_Scale, ...], Meta(min_length=1, max_length=MAX_SCALES)]
-    # The health node opens Count this long after Submit, whatever the cohort.
+    # The health node opens Count this long after Submit, or after the question had a place for its sample, whatever the cohort.
+    # So long it has to draw it, and others that had their places at the same time.
     forward_delay_ms: _Milliseconds
     # The census node says `charged` at the first tick at least this long after Count's header. Half of it is for the
     # sample to arrive, half for the work.

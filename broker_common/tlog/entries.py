@@ -230,7 +230,7 @@ class Submitted(Struct, tag="submitted", frozen=True, forbid_unknown_fields=True
 
 
 class Forwarded(Struct, tag="forwarded", frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Health: an attempt to hand the sample over; its manifest names ciphertexts and set commitment."""
+    """Health: a sample is about to be handed over, for the first time; the manifest of every attempt commits to its set."""
 
     ticket: _Hash
     manifest: _Hash

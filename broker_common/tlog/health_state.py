@@ -1,7 +1,7 @@
 """What the health node's log means: which tickets were accepted, forwarded, charged, settled or refused.
 
-Invariants: a ticket is accepted once and stands for one criteria commitment; nothing is forwarded, charged or settled
-that was not accepted; a settled or refused ticket is closed.
+Invariants: a ticket is accepted once and stands for one criteria commitment, and has one manifest; nothing is forwarded,
+charged or settled that was not accepted; a settled or refused ticket is closed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class AcceptedTicket:
     """One ticket and how far it has come."""
 
     submission: Submitted
-    attempts: int = 0
+    # Hash of the manifest of its sample; empty as long as nothing was sent.
+    manifest: str = ""
     charged: bool = False
     settled: bool = False
     refused: str = ""
@@ -56,9 +57,8 @@ class HealthState(StoreState):
         """`tickets` and `ticket_of_query`, both empty, are where to keep what grows with the log, if not in memory."""
         super().__init__(identity_key)
         self.tickets: MutableMapping[str, AcceptedTicket] = {} if tickets is None else tickets
-        # Accepted and neither settled nor refused: the manifest of every attempt to hand the sample over. Ordered, and small
-        # however old the log is.
-        self.open_tickets: dict[str, list[str]] = {}
+        # Accepted and neither settled nor refused, oldest first; small however old the log is.
+        self.open_tickets: dict[str, None] = {}
         self._ticket_of_query: MutableMapping[str, str] = {} if ticket_of_query is None else ticket_of_query
 
     def ticket_of_query(self, query: str) -> str | None:
@@ -85,15 +85,15 @@ class HealthState(StoreState):
                     "the researcher is not registered",
                 )
                 self.tickets[event.ticket] = AcceptedTicket(event)
-                self.open_tickets[event.ticket] = []
+                self.open_tickets[event.ticket] = None
                 self._ticket_of_query[event.query] = event.ticket
             case Forwarded():
                 ticket = self._open_ticket(entry, event.ticket)
-                self.tickets[event.ticket] = replace(ticket, attempts=ticket.attempts + 1)
-                self.open_tickets[event.ticket].append(event.manifest)
+                self._require(entry, not ticket.manifest, "FORWARDED_TWICE", "the ticket has a manifest")
+                self.tickets[event.ticket] = replace(ticket, manifest=event.manifest)
             case ReportedCharge():
                 ticket = self._open_ticket(entry, event.ticket)
-                self._require(entry, ticket.attempts > 0, "CHARGE_WITHOUT_SAMPLE", "no sample was forwarded")
+                self._require(entry, ticket.manifest != "", "CHARGE_WITHOUT_SAMPLE", "no sample was forwarded")
                 self.tickets[event.ticket] = replace(ticket, charged=True)
             case Settled():
                 ticket = self._open_ticket(entry, event.ticket)

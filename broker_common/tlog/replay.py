@@ -18,7 +18,7 @@ from broker_common.tlog.membership import Membership
 
 __all__ = ["FORMAT_VERSION", "LogState", "ReplayError", "replay"]
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 StateT = TypeVar("StateT", bound="LogState")
 
 

@@ -1128,6 +1128,13 @@ def _() -> Exports:
     return finished(history, asked)
 
 
+@damage("two_manifests_for_one_ticket", ("FORWARDED_TWICE", "health", 11))
+def _() -> Exports:
+    history, asked = begun()
+    history.forward(asked, manifest=logs.hash_of(5000))
+    return history.exports()
+
+
 @damage("other_criteria_than_the_ticket", ("TICKET_DIFFERS", "health", None))
 def _() -> Exports:
     history = honest()

@@ -373,7 +373,7 @@ class Question:
     """One accepted ticket."""
 
     submission: Json
-    manifests: set[str] = field(default_factory=set)
+    manifest: str = ""
     # Where the census log has its charge; -1 until that is proved.
     charged_at: int = -1
     settled: bool = False
@@ -409,9 +409,10 @@ def read_health(entries: Sequence[Json]) -> HealthLedger:
         _require(not question.settled and not question.refused, "after its end", entry)
         match event["type"]:
             case "forwarded":
-                question.manifests.add(event["manifest"])
+                _require(not question.manifest, "one ticket has two manifests", entry)
+                question.manifest = event["manifest"]
             case "reported_charge":
-                _require(question.manifests, "charged before a sample was forwarded", entry)
+                _require(question.manifest, "charged before a sample was forwarded", entry)
                 question.charged_at = event["log_index"]
             case "settled":
                 _require(question.charged_at >= 0, "settled before it was charged", entry)
@@ -433,9 +434,7 @@ def verify_agreement(census: CensusLedger, health: HealthLedger) -> None:
         charge, submission = answer.charge, question.submission
         for name in ("query", "researcher"):
             _require(charge[name] == submission[name], f"ticket {ticket[:8]}: the logs disagree about the {name}")
-        _require(
-            charge["manifest"] in question.manifests, f"ticket {ticket[:8]}: charged for a sample that nobody sent"
-        )
+        _require(charge["manifest"] == question.manifest, f"ticket {ticket[:8]}: charged for a sample that nobody sent")
     for ticket, question in health.questions.items():
         charged = census.answers.get(ticket)
         if question.charged_at >= 0:

@@ -29,7 +29,7 @@ from broker_common.query.messages import parse_message
 from broker_common.query.ticket import VerifiedTicket, sign_ticket
 from broker_common.rpc.status import broker_error
 from broker_common.storage.clock import system_clock
-from health_node.forwarding import Attempt, Sample, Sender
+from health_node.forwarding import Attempt, Sample, Sender, make_manifest, sign_manifest
 from health_node.opening import HealthHome
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
@@ -127,15 +127,16 @@ class LyingHealth:
         signed = asked.ticket_message
         ticket = VerifiedTicket(parse_message(ticket_pb2.Ticket, signed.ticket), signed.ticket)
         manifest_key = key or self._home.keyring.signing(self._own_card, Purpose.MANIFEST, system_clock())
-        sender = Sender(census_key or self._census.sealing_key(system_clock()), manifest_key, os.urandom)
+        sender = Sender(census_key or self._census.sealing_key(system_clock()), os.urandom)
         drawn = np.frombuffer(os.urandom(16 * people), dtype="V16")
         pseudonyms = np.sort(np.concatenate([drawn, drawn[:1]]) if twice else drawn, kind="stable")
         pseudonyms = pseudonyms.view(np.uint8).reshape(-1, 16)
         salt = os.urandom(SALT_BYTES)
         sample = Sample(gathered(pseudonyms), salt)
         attempt = Attempt(ticket, signed, linkage or self.linkage, sender)
-        frames = list(attempt.frames(sample))
-        messages = [attempt.header(), *frames, attempt.manifest()[1]]
+        manifest = make_manifest(ticket.hash, sample).SerializeToString(deterministic=True)
+        last = census_service_pb2.CountRequest(manifest=sign_manifest(manifest, manifest_key))
+        messages = [attempt.header(), *attempt.frames(sample), last]
         return [message.SerializeToString() for message in messages]
 
     def count(self, parts: Sequence[bytes]) -> BrokerError | None:

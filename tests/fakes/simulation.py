@@ -34,7 +34,7 @@ import broker_common.storage.journal as journal_module
 import census_node.opening
 import health_node.opening
 import researcher_node.opening
-from broker_common.crypto.commitments import hash_active, noise_seed
+from broker_common.crypto.commitments import commit_set, hash_active, noise_seed
 from broker_common.crypto.linkage import LinkageChain
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.errors import BrokerError
@@ -471,7 +471,7 @@ class Simulation:
             seed = noise_seed(
                 slot_secret,
                 ticket_hash=bytes.fromhex(row["ticket"]),
-                submitted_set=row["submitted_set"],
+                set_commitment=commit_set(row["submitted_salt"], bytes.fromhex(row["ticket"]), row["submitted_set"]),
                 scale=body.scale,
             )
             question = question_from_wire(body.question, CENSUS_DICTIONARY)

@@ -85,7 +85,7 @@ from census_node.units import Carry, Known
 from health_node import node as health_loads
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
-from health_node.forwarding import Attempt, Sample, Sender
+from health_node.forwarding import Attempt, Sample, Sender, make_manifest, sign_manifest
 from health_node.node import HealthNode, SamplingKeys
 from health_node.people_store import People, build_people_store
 from health_node.questions import Questions
@@ -625,7 +625,7 @@ class World:
 
     @property
     def sender(self) -> Sender:
-        return Sender(self.secrets.sample.sealing_key, self.secrets.manifest, os.urandom)
+        return Sender(self.secrets.sample.sealing_key, os.urandom)
 
     # --- orders and samples ----------------------------------------------------------------------------------------
 
@@ -701,12 +701,17 @@ class World:
         return OrderedSample(order, Sample(gathered(chosen), salt))
 
     def messages(
-        self, ordered: OrderedSample, sender: Sender | None = None, linkage: str = ""
+        self, ordered: OrderedSample, manifest_key: SigningKey | None = None, linkage: str = ""
     ) -> list[census_service_pb2.CountRequest]:
         """One attempt to hand a sample over: header, frames, manifest."""
-        attempt = Attempt(ordered.order.verified, ordered.order.signed, linkage or self.linkage, sender or self.sender)
-        frames = list(attempt.frames(ordered.sample))
-        return [attempt.header(), *frames, attempt.manifest()[1]]
+        attempt = Attempt(ordered.order.verified, ordered.order.signed, linkage or self.linkage, self.sender)
+        manifest = make_manifest(ordered.order.hash, ordered.sample).SerializeToString(deterministic=True)
+        signed = sign_manifest(manifest, manifest_key or self.secrets.manifest)
+        return [
+            attempt.header(),
+            *attempt.frames(ordered.sample),
+            census_service_pb2.CountRequest(manifest=signed),
+        ]
 
     def by_hand(
         self,
@@ -739,18 +744,12 @@ class World:
             )
         manifest = sample_pb2.Manifest(
             ticket_hash=order.hash,
-            encapsulation_hash=hash_bytes(sealed_key),
-            ciphertext_hash=sealer.ciphertext_hash,
             set_commitment=commit_set(salt, order.hash, hash_set(people.tobytes())),
         )
         change(manifest)
         signed = manifest.SerializeToString(deterministic=True)
-        signer = key or self.secrets.manifest
-        requests.append(
-            census_service_pb2.CountRequest(
-                manifest=sample_pb2.SignedManifest(manifest=signed, signature=signer.sign(signed), key_id=signer.key_id)
-            )
-        )
+        signed_manifest = sign_manifest(signed, key or self.secrets.manifest)
+        requests.append(census_service_pb2.CountRequest(manifest=signed_manifest))
         return requests
 
     # --- a query's walk at the census node, without its service ----------------------------------------------------

@@ -232,7 +232,7 @@ def _parse_sample(data: bytes) -> AdmittedSample:
         frame = parse_message(sample_pb2.SampleFrame, rest)
     admission = Admission(header, HEALTH, _GATE)
     admission.add_frame(frame)
-    manifest = rest if part == b"m" else _manifest(ticket_hash, header.sealed_frame_key, sealer.ciphertext_hash)
+    manifest = rest if part == b"m" else _manifest(ticket_hash)
     signed_manifest = sample_pb2.SignedManifest(
         manifest=manifest, signature=_MANIFEST.sign(manifest), key_id=_MANIFEST.key_id
     )
@@ -241,11 +241,9 @@ def _parse_sample(data: bytes) -> AdmittedSample:
     return admission.finish(signed_manifest)
 
 
-def _manifest(ticket_hash: bytes, sealed_key: bytes, ciphertext_hash: bytes) -> bytes:
+def _manifest(ticket_hash: bytes) -> bytes:
     return sample_pb2.Manifest(
         ticket_hash=ticket_hash,
-        encapsulation_hash=hash_bytes(sealed_key),
-        ciphertext_hash=ciphertext_hash,
         set_commitment=commit_set(_SALT, ticket_hash, hash_set(_PEOPLE.tobytes())),
     ).SerializeToString(deterministic=True)
 
@@ -325,7 +323,7 @@ def _parse_charge(data: bytes) -> VerifiedCharge:
     if part == b"c":
         charged = parse_message(sample_pb2.Charged, rest)
     ticket = VerifiedTicket(_body(), _honest_ticket().ticket)
-    handed_over = HandedOver(HEALTH.organisation, frozenset({bytes(32).hex()}))
+    handed_over = HandedOver(HEALTH.organisation, bytes(32).hex())
     return verify_charged(charged, ticket, _set_commitment(), handed_over=handed_over, census_log=_NOTES.verifier)
 
 

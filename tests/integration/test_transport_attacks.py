@@ -174,19 +174,14 @@ async def test_peers_with_equal_subjects_are_refused_at_start(loopback: Loopback
 async def test_two_health_agencies_send_each_its_own_samples(loopback: Loopback) -> None:
     """Both are recognised, each by its certificate; a sample that the other one signed is refused."""
     world = loopback.world
-    other_sender = type(world.sender)(
-        world.secrets.sample.sealing_key, world.secrets.other_manifest, world.sender.randomness
-    )
-    for identity, sender, wrong in (
-        (HEALTH, world.sender, other_sender),
-        (OTHER_HEALTH, other_sender, world.sender),
-    ):
+    own, other = world.secrets.manifest, world.secrets.other_manifest
+    for identity, key, wrong in ((HEALTH, own, other), (OTHER_HEALTH, other, own)):
         order = world.order()
         async with loopback.channel(identity, "census") as channel:
             with world.unchanged(), pytest.raises(InvalidRequestError) as caught:
                 await hand_over(channel, world.messages(world.sample(order), wrong))
             assert caught.value.code == "UNKNOWN_KEY"
-            heard = await hand_over(channel, world.messages(world.sample(order), sender))
+            heard = await hand_over(channel, world.messages(world.sample(order), key))
         assert heard == ["proceed", "charged", "released"]
         assert world.charges()[-1].health == identity.organisation
 

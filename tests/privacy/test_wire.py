@@ -351,9 +351,8 @@ class Attempt:
             signed = parts[-1].manifest
             manifest = sample_pb2.Manifest.FromString(signed.manifest)
             self.set_commitment = manifest.set_commitment
-            self.common += [manifest.ticket_hash, manifest.set_commitment]
+            self.common += [manifest.ticket_hash, manifest.set_commitment, signed.signature]
             self.key = signed.key_id
-            self.own += [manifest.encapsulation_hash, manifest.ciphertext_hash, signed.signature]
 
     def windows(self) -> set[bytes]:
         """Every 16 bytes that the attempt does not share with others of its ticket."""

@@ -170,8 +170,9 @@ def test_everything_that_happened_holds_and_the_noise_of_every_answer_is_proved(
     assert report["noise_proved"] == ANSWERS - 1
     assert report["criteria_opened"] == ANSWERS + 1
     assert report["tickets_shown"] == ANSWERS
-    # The refused one was refused by its ticket alone.
-    assert report["uncharged_samples"] == 0
+    # Its header alone was sent, and that stands in the health log.
+    assert (report["uncharged_samples"], report["unanswered"]) == (1, [])
+    assert [(each["code"], each["count"]) for each in report["refusals"]] == [("SLOT_UNUSABLE", 1)]
     pending = {(each["code"], each["log"]): each["count"] for each in report["pending"]}
     assert pending.pop(("RELEASED", "census")) == 1
     assert not {code for code, _ in pending} - {"ENTRIES"}

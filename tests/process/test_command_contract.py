@@ -28,11 +28,12 @@ STATUS_KEYS = [
 ]
 ANSWER_KEYS = [
     *("query_id", "noisy_count", "scale", "epsilon", "margin_95", "question", "where", "fraction", "project", "asked"),
-    *("policy_hash", "charged", "checkpoint"),
+    *("policy_hash", "charged", "checkpoint", "quoted_again"),
 ]
 AUDIT_KEYS = [
     *("verified", "entries", "answers", "problems", "worst_belief", "not_checked", "pending", "leakage", "logs"),
-    *("tickets_shown", "criteria_opened", "noise_proved", "uncharged_samples", "problems_in_all"),
+    *("tickets_shown", "criteria_opened", "noise_proved", "uncharged_samples", "refusals", "unanswered"),
+    "problems_in_all",
 ]
 SENIORS = "age >= 65"
 

@@ -476,6 +476,9 @@ def test_row_5_and_9_census_dies_in_the_middle(still: Watched, step: str, when: 
             assert outcome.result["question"] == FRENCH
             # Before the charge the quote died with the node, which is said, and quoted anew.
             assert ("quoting again. Nothing was charged" in outcome.stderr) == (step != "charged")
+            assert outcome.result["quoted_again"] == (step != "charged")
+            *_, kept = deployment.json("researcher", "answers")["answers"]
+            assert kept["quoted_again"] == outcome.result["quoted_again"]
             assert charged(deployment) == before + 1
             with still.harmless():
                 pass

@@ -5,7 +5,6 @@ Counted is what SQLite does, never how long it takes.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from fakes.world import RESEARCHER, Order, World, charge_and_answer, make_policy
 
 from broker_common.storage.journal import Journal
 from census_node.node import CensusNode
-from health_node.forwarding import VerifiedCharge
+from health_node.forwarding import VerifiedCharge, make_manifest
 from health_node.node import HealthNode
 
 # Of the log or of the ledgers' history: one row and more for every answer there ever was.
@@ -86,9 +85,8 @@ def ask_health(world: World, node: HealthNode, order: Order) -> None:
     """One question at the health node, from its submission to its end."""
     ticket = order.hash.hex()
     accepted = node.accept(order.submission, node.verify(order.submission, RESEARCHER, world.policy))
-    node.sample(accepted)
-    node.log_attempt(ticket, os.urandom(32))
-    assert node.handed_over(ticket).manifests
+    node.log_forwarded(make_manifest(order.hash, node.sample(accepted)), world.secrets.manifest)
+    assert node.handed_over(ticket).manifest
     node.log_charge(ticket, VerifiedCharge(1, world.census.journal.checkpoint()))
     node.log_settled(ticket)
 

@@ -6,7 +6,7 @@ The liar here holds every key of the census agency and writes whatever log it li
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -58,11 +58,10 @@ def charge_of(world: World, order: Order, sample: OrderedSample) -> Charged:
     return world.charges()[-1]
 
 
-def believe(
-    world: World, message: sample_pb2.Charged, sample: OrderedSample, manifests: Sequence[str] = ()
-) -> VerifiedCharge:
-    """What an honest health node makes of the message, which has sent these manifests beside the one that was charged."""
-    handed_over = HandedOver(HEALTH.organisation, frozenset([*manifests, *(each.manifest for each in world.charges())]))
+def believe(world: World, message: sample_pb2.Charged, sample: OrderedSample, manifest: str = "") -> VerifiedCharge:
+    """What an honest health node makes of the message, which has sent this manifest, or else the one that was charged."""
+    charged = [each.manifest for each in world.charges() if each.ticket == sample.order.hash.hex()]
+    handed_over = HandedOver(HEALTH.organisation, manifest or "".join(charged))
     return verify_charged(
         message,
         sample.order.verified,
@@ -112,12 +111,15 @@ def test_charge_of_something_else_is_found_out(world: World, what: str) -> None:
     assert caught.value.code == "PEER_MISBEHAVED"
 
 
-def test_charge_for_any_attempt_is_believed(world: World) -> None:
-    """The census node may have charged an attempt that ended before its word came through: its retry is answered with it."""
+def test_charge_is_held_against_the_manifest_in_our_log(world: World) -> None:
+    """Of one ticket there is one manifest: a charge for another one is found out, whoever signed that."""
     order = world.order()
     sample = world.sample(order)
-    forged = forge(world, structs.replace(charge_of(world, order, sample), manifest=OTHER_HASH))
-    assert believe(world, forged.message, sample, [OTHER_HASH]).log_index == 2
+    charge = charge_of(world, order, sample)
+    forged = forge(world, structs.replace(charge, manifest=OTHER_HASH))
+    assert believe(world, forged.message, sample, OTHER_HASH).log_index == 2
+    with pytest.raises(PeerUnavailableError, match="PEER_MISBEHAVED"):
+        believe(world, forged.message, sample, charge.manifest)
 
 
 def test_of_a_charge_the_census_logs_own_lines_are_kept(world: World) -> None:

@@ -264,8 +264,7 @@ async def test_agency_that_takes_all_its_places_keeps_no_other_out(world: World,
     """Places are each agency's own: another one's sample is taken while this one is told to come back."""
     service = CensusService(world.census, LimitConfig(max_queries=1), stop)
     await service._places[OTHER_HEALTH.organisation].acquire()
-    sender = type(world.sender)(world.secrets.sample.sealing_key, world.secrets.other_manifest, world.sender.randomness)
-    other = stream(world.messages(world.sample(world.order()), sender))
+    other = stream(world.messages(world.sample(world.order()), world.secrets.other_manifest))
     with pytest.raises(BrokerError, match="BUSY"):
         _ = [response async for response in count(service, other, OTHER_HEALTH)]
     assert await hand_over(service, world.messages(world.sample(world.order()))) == EVENTS

@@ -5,7 +5,6 @@ Dying is abandoning the node and starting another one on a copy of the bytes tha
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,13 +12,13 @@ import pytest
 from fakes.samples import commitment_of
 from fakes.world import RESEARCHER, Order, OrderedSample, World, charge_and_answer, make_policy
 
-from broker_common.crypto.commitments import SALT_BYTES, hash_bytes
+from broker_common.crypto.commitments import hash_bytes
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price_units
 from broker_common.tlog.entries import Delivered, Released
 from census_node.charging import charge
 from census_node.outbox import Outbox
-from health_node.forwarding import Sample, VerifiedCharge
+from health_node.forwarding import Sample, VerifiedCharge, make_manifest
 from health_node.node import Accepted, HealthNode
 
 
@@ -220,9 +219,10 @@ def hand_over(world: World, order: Order, sample: Sample) -> VerifiedCharge:
     return VerifiedCharge(proved.index, proved.note)
 
 
-def forward(health: HealthNode, accepted: Accepted) -> None:
-    """Log an attempt."""
-    health.log_attempt(accepted.ticket.hash.hex(), hash_bytes(os.urandom(SALT_BYTES)))
+def forward(world: World, health: HealthNode, accepted: Accepted) -> None:
+    """Log what precedes an attempt."""
+    manifest = make_manifest(accepted.ticket.hash, health.sample(accepted))
+    health.log_forwarded(manifest, world.secrets.manifest)
 
 
 @pytest.mark.parametrize("died_after", ["accepted", "forwarded", "charged", "reported"])
@@ -233,7 +233,7 @@ def test_health_node_dies_on_the_way(world: World, died_after: str) -> None:
     accepted = accept(world, health, order)
     before = health.sample(accepted)
     if died_after != "accepted":
-        forward(health, accepted)
+        forward(world, health, accepted)
     if died_after in {"charged", "reported"}:
         charge = hand_over(world, order, before)
         if died_after == "reported":
@@ -243,7 +243,7 @@ def test_health_node_dies_on_the_way(world: World, died_after: str) -> None:
     again = health.sample(accepted)
     assert commitment_of(again, order.hash) == commitment_of(before, order.hash)
     assert accepted.signed_ticket == order.signed
-    forward(health, accepted)
+    forward(world, health, accepted)
     health.log_charge(ticket, hand_over(world, order, again))
     health.log_settled(ticket)
     state = world.verify_health_log()
@@ -258,7 +258,7 @@ def test_settled_ticket_is_not_forwarded_again(world: World) -> None:
     """Submitting a settled ticket again finds it settled, also after a restart."""
     health, order = world.open_health(), world.order()
     accepted = accept(world, health, order)
-    forward(health, accepted)
+    forward(world, health, accepted)
     health.log_charge(order.hash.hex(), hand_over(world, order, health.sample(accepted)))
     health.log_settled(order.hash.hex())
     for restarted in (health, world.crash_health()):
@@ -272,7 +272,7 @@ def test_ticket_that_expired_during_the_outage_is_forwarded_again(world: World, 
     accepted = accept(world, health, order)
     before = health.sample(accepted)
     if charged:
-        forward(health, accepted)
+        forward(world, health, accepted)
         hand_over(world, order, before)
     charged_at = len(world.entries()) - 1
     world.clock.now_ms = order.body.expires_ms
@@ -302,20 +302,20 @@ def test_refused_ticket_stays_refused(world: World) -> None:
     """What the census node refused is closed; the same ticket again is not forwarded and hears the same refusal."""
     health, order = world.open_health(), world.order()
     accepted = accept(world, health, order)
-    forward(health, accepted)
+    forward(world, health, accepted)
     health.log_refused(order.hash.hex(), "SLOT_UNUSABLE")
     health = world.crash_health()
     assert health.unfinished() == []
     with pytest.raises(InvalidRequestError, match="SLOT_UNUSABLE"):
         accept(world, health, order)
-    assert world.verify_health_log().tickets[order.hash.hex()].attempts == 1
+    assert world.verify_health_log().tickets[order.hash.hex()].manifest
 
 
 def test_charged_ticket_is_never_logged_as_refused(world: World) -> None:
     """Once the census node has proved a charge, a later refusal of a retry does not close the ticket."""
     health, order = world.open_health(), world.order()
     accepted = accept(world, health, order)
-    forward(health, accepted)
+    forward(world, health, accepted)
     health.log_charge(order.hash.hex(), hand_over(world, order, health.sample(accepted)))
     health.log_refused(order.hash.hex(), "POLICY_MISMATCH")
     assert world.crash_health().unfinished() == [order.hash.hex()]

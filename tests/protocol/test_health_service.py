@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,8 +28,8 @@ from grpc.aio import AioRpcError, Metadata
 from tripartite.v1 import census_service_pb2, health_service_pb2, policy_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.certificates import Identity
+from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.linkage import LinkageKey
-from broker_common.crypto.pseudonyms import Pseudonyms
 from broker_common.errors import (
     BrokerError,
     InternalError,
@@ -37,7 +38,6 @@ from broker_common.errors import (
     RefusedError,
     StateUnknownError,
 )
-from broker_common.query.condition import Condition
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
@@ -51,8 +51,7 @@ from census_node.service import CensusService
 from health_node.config import LimitConfig
 from health_node.forwarding import Sample
 from health_node.node import Accepted, HealthNode
-from health_node.people_store import PeopleStore
-from health_node.service import HealthService
+from health_node.service import HealthService, _Question, _Walk
 
 Requests = AsyncIterator[census_service_pb2.CountRequest]
 Responses = AsyncIterator[census_service_pb2.CountResponse]
@@ -361,25 +360,6 @@ async def test_policy_that_its_agency_did_not_sign_is_not_obeyed(
 # --- a ticket that its header condemns -------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the health node did with anybody's record: which of its samples it drew, which of its people it selected."""
-    seen: list[str] = []
-    sample, select = HealthNode.sample, PeopleStore.select
-
-    def drawing(node: HealthNode, accepted: Accepted) -> Sample:
-        seen.append("drew")
-        return sample(node, accepted)
-
-    def selecting(store: PeopleStore, condition: Condition) -> Pseudonyms:
-        seen.append("selected")
-        return select(store, condition)
-
-    monkeypatch.setattr(HealthNode, "sample", drawing)
-    monkeypatch.setattr(PeopleStore, "select", selecting)
-    return seen
-
-
 def ask_for(variable: str, value: str) -> Callable[[World], Order]:
     """An order with another question than any that is offered."""
 
@@ -463,8 +443,8 @@ CONDEMNED: dict[str, tuple[Callable[[World], Order], str]] = {
 
 
 @pytest.mark.parametrize("why", CONDEMNED)
-async def test_ticket_that_its_header_condemns_makes_no_sample(parties: Parties, drawn: list[str], why: str) -> None:
-    """Refused for free, as often as one likes, such a ticket never makes anybody's record be touched or sent."""
+async def test_ticket_that_its_header_condemns_sends_no_sample(parties: Parties, why: str) -> None:
+    """Nothing of the sample leaves, however often such a ticket comes, and our log shows that it was forwarded once."""
     make, code = CONDEMNED[why]
     world, link = parties.world, parties.honest()
     order, service = make(world), parties.health(link)
@@ -473,12 +453,12 @@ async def test_ticket_that_its_header_condemns_makes_no_sample(parties: Parties,
     assert [error.code for error in errors] == [code, code]
     # A verdict on the ticket is kept and not asked for again.
     assert [call.parts for call in link.calls] == [["header"]] * (1 if errors[0].ends_ticket else 2)
-    assert drawn == []
     ticket = world.verify_health_log().tickets[order.hash.hex()]
-    assert (ticket.refused, ticket.attempts) == (code if errors[0].ends_ticket else "", 0)
+    assert ticket.refused == (code if errors[0].ends_ticket else "")
+    assert ticket.manifest
 
 
-async def test_ticket_that_expires_on_its_way_makes_no_sample(parties: Parties, drawn: list[str]) -> None:
+async def test_ticket_that_expires_on_its_way_sends_no_sample(parties: Parties) -> None:
     """Accepted in time and handed over too late, a ticket is refused by the census node at its header."""
     world, order = parties.world, parties.world.order()
     assert (await failure(parties.health(parties.lying(gone)), order)).code == "PEER_UNAVAILABLE"
@@ -486,24 +466,20 @@ async def test_ticket_that_expires_on_its_way_makes_no_sample(parties: Parties, 
     link = parties.honest()
     assert (await failure(parties.health(link), order)).code == "TICKET_EXPIRED"
     assert [call.parts for call in link.calls] == [["header"]]
-    assert drawn == []
 
 
 @pytest.mark.parametrize("why", ["gone", "busy", "hung up", "lied"])
-async def test_sample_is_drawn_for_a_census_node_that_asks_for_it_only(
-    parties: Parties, drawn: list[str], why: str
-) -> None:
-    """Whatever else happens before the census node says that it will take the sample, none is drawn."""
+async def test_sample_is_sent_to_a_census_node_that_asks_for_it_only(parties: Parties, why: str) -> None:
+    """Whatever else happens before the census node says that it will take the sample, none is sent."""
     link = parties.lying({"gone": gone, "busy": busy, "hung up": hang_up, "lied": charge_at_once}[why])
     order = parties.world.order()
     await failure(parties.health(link), order)
-    assert drawn == []
+    assert [set(call.parts) - {"header"} for call in link.calls] == [set()]
     assert await submit(parties.health(), order) == STAGES
-    assert drawn == ["drew", "selected"]
 
 
-async def test_census_node_checks_the_header_before_it_asks_for_the_sample(parties: Parties, drawn: list[str]) -> None:
-    """On the wire: the header alone, then the word to proceed, then frames and manifest."""
+async def test_census_node_checks_the_header_before_it_asks_for_the_sample(parties: Parties) -> None:
+    """On the wire: the header alone, then the word to proceed, then frames, and the manifest last."""
     link, order = parties.lying(), parties.world.order()
     sent_before: list[list[str]] = []
 
@@ -511,13 +487,46 @@ async def test_census_node_checks_the_header_before_it_asks_for_the_sample(parti
         async for response in link.honestly(requests):
             if response.HasField("proceed"):
                 sent_before.append(link.calls[0].parts)
-                assert drawn == []
             yield response
 
     link.scripts.append(watched)
     assert await submit(parties.health(link), order) == STAGES
     assert sent_before == [["header"]]
     assert link.calls[0].parts == ["header", "frame", "manifest"]
+
+
+BROKEN_WRITES: list[BrokerError] = [InternalError("STORE_FAILED"), StateUnknownError("STATE_UNKNOWN")]
+
+
+@pytest.mark.parametrize("broken", BROKEN_WRITES, ids=lambda error: error.code)
+async def test_no_byte_leaves_before_it_is_durable_that_the_sample_was_forwarded(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch, broken: BrokerError
+) -> None:
+    """Where the log cannot be written, or nobody knows whether it was, no call is even opened: nobody holds a sample unseen."""
+    order, link = parties.world.order(), parties.honest()
+
+    def fail(*_: object) -> NoReturn:
+        raise broken
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HealthNode, "log_forwarded", fail)
+        assert (await failure(parties.health(link, LimitConfig()), order)).code == broken.code
+    assert link.calls == []
+    assert parties.stop.error is broken
+    assert not parties.world.verify_health_log().tickets[order.hash.hex()].manifest
+
+
+async def test_our_log_names_the_sample_when_the_first_byte_of_it_leaves(parties: Parties) -> None:
+    """At the instant at which the call is opened the log's file holds the hash of the manifest that comes last."""
+    order, link, logged = parties.world.order(), parties.lying(), list[str]()
+
+    def opened(requests: Requests) -> Responses:
+        logged.append(parties.world.verify_health_log().tickets[order.hash.hex()].manifest)
+        return link.honestly(requests)
+
+    link.scripts.append(opened)
+    assert await submit(parties.health(link), order) == STAGES
+    assert logged == [hash_bytes(link.calls[0].sent[-1].manifest.manifest).hex()]
 
 
 # --- a census node that fails ----------------------------------------------------------------------------------------
@@ -631,10 +640,12 @@ async def test_connection_lost_after_the_charge_is_no_second_charge(parties: Par
     link.scripts.extend([lost_after_the_charge, link.honestly])
     assert await submit(parties.health(link, LimitConfig()), order) == STAGES
     assert len(world.charges()) == 1
-    state = world.verify_health_log()
-    assert state.tickets[order.hash.hex()].attempts == 2
-    manifests = {entry.event.manifest for entry in world.health_entries() if isinstance(entry.event, Forwarded)}
-    assert len(manifests) == 2
+    # Sealed anew, under the same signed manifest, which our log names once.
+    first, second = ([part.SerializeToString() for part in call.sent] for call in link.calls)
+    assert first[-1] == second[-1]
+    assert not set(first[:-1]) & set(second[:-1])
+    (forwarded,) = (entry.event for entry in world.health_entries() if isinstance(entry.event, Forwarded))
+    assert forwarded.manifest == world.charges()[0].manifest
 
 
 BETWEEN_AGENCIES = [
@@ -888,7 +899,6 @@ async def test_question_that_ended_before_its_turn_is_not_forwarded_again(partie
     assert parties.stop.error is None
     state = world.verify_health_log()
     assert not state.open_tickets
-    assert [state.tickets[order.hash.hex()].attempts for order in orders] == [1, 1]
     assert len(world.charges()) == 2
 
 
@@ -984,26 +994,52 @@ async def test_sample_is_forwarded_no_earlier_than_its_delay(tmp_path: Path) -> 
     world.close()
 
 
-@pytest.mark.parametrize(("now_ms", "pause"), [(1_234, 0.066), (1_300, 0.0), (1_301, 0.099)])
+async def test_cohorts_are_drawn_one_at_a_time(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many samples may be in memory, no cohort shares the machine with another one, whose size it would show."""
+    drawn, under_way, most = HealthService._drawn, set[str](), list[int]()
+
+    def drawing(service: HealthService, accepted: Accepted) -> tuple[Sample, sample_pb2.Manifest]:
+        under_way.add(accepted.ticket.hash.hex())
+        most.append(len(under_way))
+        # The first one goes on when the second one waits for it, or does not wait for it.
+        while len(most) == 1 and not service._drawing._waiters:
+            time.sleep(0.001)
+        try:
+            return drawn(service, accepted)
+        finally:
+            under_way.remove(accepted.ticket.hash.hex())
+
+    monkeypatch.setattr(HealthService, "_drawn", drawing)
+    service = parties.health()
+    asking = [submit(service, parties.world.order(name), name) for name in (RESEARCHER, OTHER_RESEARCHER)]
+    assert await asyncio.gather(*(asyncio.create_task(each) for each in asking)) == [STAGES] * 2
+    assert most == [1, 1]
+
+
+@pytest.mark.parametrize(("now_ms", "leaves_ms"), [(1_234, 1_400), (1_300, 1_400), (1_301, 1_500)])
 async def test_turn_comes_on_the_grid_and_not_when_somebody_was_told(
-    parties: Parties, monkeypatch: pytest.MonkeyPatch, now_ms: int, pause: float
+    parties: Parties, now_ms: int, leaves_ms: int
 ) -> None:
-    """Who waited goes on at a quarter of a tick, not at the millisecond of another charge; who did not goes on at once."""
-    service, pauses = parties.health(limits=LimitConfig(max_samples=1)), []
-
-    async def noted(seconds: float) -> None:
-        pauses.append(seconds)
-
-    monkeypatch.setattr(service._line, "pause", noted)
-    service._policy, parties.node.clock = make_policy(tick_ms=400, delay_ms=100), lambda: now_ms
-    first, second = (service._line.join(name) for name in ("a", "b"))
-    await service._wait_for_turn(first)
-    assert pauses == []
-    waiting = asyncio.create_task(service._wait_for_turn(second))
-    await asyncio.sleep(0)
-    first.give_back_sample_place()
-    await waiting
-    assert pauses == [pause]
+    """Who waited goes on at a quarter of a tick, not at the millisecond of another charge; who did not, a delay after asking."""
+    service, policy = parties.health(limits=LimitConfig(max_samples=1)), make_policy(tick_ms=400, delay_ms=100)
+    parties.node.clock = lambda: now_ms
+    order = parties.world.order()
+    accepted = parties.node.accept(
+        order.submission, parties.node.verify(order.submission, RESEARCHER, parties.world.policy)
+    )
+    first, second, resumed = (
+        _Question(accepted, _Walk(), service._line.join(name), policy, came)
+        for name, came in (("a", 1_111), ("b", 1_112), ("c", None))
+    )
+    assert await service._place(first) == (policy, 1_211)
+    for before, after in ((first, second), (second, resumed)):
+        waiting = asyncio.create_task(service._place(after))
+        await asyncio.sleep(0)
+        before.spot.give_back_sample_place()
+        assert await waiting == (policy, leaves_ms)
+    # Its sample place again, after the line broke between charge and release.
+    resumed.spot.give_back_sample_place()
+    assert await service._place(first) == (policy, leaves_ms)
 
 
 @pytest.mark.parametrize(

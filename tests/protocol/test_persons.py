@@ -185,8 +185,7 @@ def test_a_million_strangers_take_all_the_room_and_then_everything_is_refused_al
     assert kept_files(world) == named_files(world)
     # Another agency has room of its own.
     order = world.order()
-    sender = world.sender.__class__(world.secrets.sample.sealing_key, world.secrets.other_manifest, world.randomness)
-    messages = world.messages(world.sample(order), sender)
+    messages = world.messages(world.sample(order), world.secrets.other_manifest)
     charge_and_answer(world.census, world.admit(messages, OTHER_HEALTH))
     assert ledgers(world).introduced == {"health-agency": 1_000_000, "other-health-agency": 400}
     world.close()

@@ -20,6 +20,7 @@ import pytest
 from fakes.links import NO_CONTEXT, InMemoryCensus, health_service
 from fakes.timed_loop import LoopClock, TimedLoop
 from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, World, make_policy
+from structlog.testing import capture_logs
 from tripartite.v1 import health_service_pb2
 
 import census_node.answering
@@ -32,16 +33,18 @@ from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
-from broker_common.tlog.entries import Forwarded, parse_entry
+from broker_common.tlog.entries import parse_entry
 from census_node.admission import Admission
 from census_node.config import LimitConfig as CensusLimits
 from census_node.ledgers import Ledgers
 from census_node.linking import Linking
 from census_node.samples import SampleFolder
 from census_node.service import CensusService
+from health_node import texts
 from health_node.config import LimitConfig
 from health_node.line import Spot
 from health_node.node import HealthNode
+from health_node.service import HealthService
 
 pytestmark = pytest.mark.statistical
 
@@ -132,10 +135,8 @@ def observe(tmp_path: Path, costs: Costs, limits: LimitConfig, policy: Policy = 
             for journal in (world.census.journal, node.journal):
                 entries = (parse_entry(row) for (row,) in journal.db.execute("select entry from entries"))
                 for entry in entries:
-                    # Logged when a sample is sent, in a log that nobody but its agency and auditors read.
-                    if not isinstance(entry.event, Forwarded):
-                        kind = type(entry.event).__name__
-                        seen.append((entry.time_ms - clock.now_ms, f"entry of {journal.state.role}", kind))
+                    kind = type(entry.event).__name__
+                    seen.append((entry.time_ms - clock.now_ms, f"entry of {journal.state.role}", kind))
         finally:
             world.close()
             loop.close()
@@ -171,6 +172,11 @@ def forwarded(seen: list[Seen]) -> list[int]:
     return [instant_ms for instant_ms, _, what in seen if what == "STAGE_FORWARDED"]
 
 
+def entries_of_forwarding(seen: list[Seen]) -> list[int]:
+    """When the health log says so."""
+    return [instant_ms for instant_ms, _, what in seen if what == "Forwarded"]
+
+
 @pytest.mark.parametrize("limits", LIMITS)
 def test_nobody_in_line_sees_how_large_the_samples_ahead_are(tmp_path: Path, limits: str) -> None:
     """Stages and entries of all questions, one's own and others', are at the same milliseconds in every world."""
@@ -178,8 +184,37 @@ def test_nobody_in_line_sees_how_large_the_samples_ahead_are(tmp_path: Path, lim
     assert sum(what == "STAGE_RELEASED" for _, _, what in expected) == len(QUESTIONS)
     # Some have waited for others: without a line all would have gone on a delay after they came.
     assert forwarded(expected)[-1] > QUESTIONS[-1][1] + DELAY_MS + TICK_MS
+    assert entries_of_forwarding(expected) == forwarded(expected)
     for number, (name, costs) in enumerate(WORLDS.items()):
         assert observe(tmp_path / str(number), costs, LIMITS[limits]) == expected, name
+
+
+def test_a_header_that_left_when_its_sample_was_drawn_would_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same comparison finds a header that does not wait for its instant."""
+
+    async def at_once(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(HealthService, "_wait_to_leave", at_once)
+    told = [observe(tmp_path / name, costs, LIMITS["one sample"]) for name, costs in {"tiny": TINY, **WORLDS}.items()]
+    assert len({tuple(forwarded(seen)) for seen in told}) > 1
+
+
+def test_a_sample_that_is_late_leaves_at_a_whole_tick_and_its_operator_hears_of_it(tmp_path: Path) -> None:
+    """A machine that is too slow tells which tick it missed, and not by how much; the log names no size and no criteria."""
+    first = forwarded(observe(tmp_path / "in time", TINY, LIMITS["one sample"]))[0]
+    assert first == QUESTIONS[0][1] + DELAY_MS
+    for took_ms in (1_001, 1_117, 1_390):
+        with capture_logs() as said:
+            seen = observe(tmp_path / str(took_ms), {"sample": took_ms}, LIMITS["one sample"])
+        late = forwarded(seen)[0]
+        assert (late % TICK_MS, late) == (0, -(-(QUESTIONS[0][1] + took_ms) // TICK_MS) * TICK_MS)
+        assert entries_of_forwarding(seen) == forwarded(seen)
+        warnings = [each for each in said if each["event"] == texts.LATE]
+        assert warnings
+        assert all(set(each) == {"event", "log_level", "remedy"} for each in warnings)
 
 
 def test_a_line_that_moved_when_work_ended_would_show_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

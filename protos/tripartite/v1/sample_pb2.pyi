@@ -84,33 +84,29 @@ Global___SampleFrame: _TypeAlias = SampleFrame  # noqa: Y015
 
 @_typing.final
 class Manifest(_message.Message):
-    """What the health agency vouches for. Signatures cover the exact bytes carried in SignedManifest."""
+    """What the health agency vouches for: one manifest for each ticket, the same at every attempt. Its hash is in the health
+    agency's log before anything of the sample is sent. Signatures cover the exact bytes carried in SignedManifest.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TICKET_HASH_FIELD_NUMBER: _builtins.int
-    ENCAPSULATION_HASH_FIELD_NUMBER: _builtins.int
-    CIPHERTEXT_HASH_FIELD_NUMBER: _builtins.int
     SET_COMMITMENT_FIELD_NUMBER: _builtins.int
     ticket_hash: _builtins.bytes
     """SHA-256 of the exact ticket bytes."""
-    encapsulation_hash: _builtins.bytes
-    """SHA-256 of sealed_frame_key."""
-    ciphertext_hash: _builtins.bytes
-    """SHA-256 over all ciphertexts in order."""
     set_commitment: _builtins.bytes
-    """Salted commitment to the set of pseudonyms; its salt travels inside the sealed frames."""
+    """Commitment to the set of pseudonyms. The health agency draws its salt anew for every ticket; the salt travels inside the
+    sealed frames. The noise of the answer follows from this commitment, so it comes after the sample and never before.
+    """
     def __init__(
         self,
         *,
         ticket_hash: _builtins.bytes = ...,
-        encapsulation_hash: _builtins.bytes = ...,
-        ciphertext_hash: _builtins.bytes = ...,
         set_commitment: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ciphertext_hash", b"ciphertext_hash", "encapsulation_hash", b"encapsulation_hash", "set_commitment", b"set_commitment", "ticket_hash", b"ticket_hash"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["set_commitment", b"set_commitment", "ticket_hash", b"ticket_hash"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -148,8 +144,8 @@ Global___SignedManifest: _TypeAlias = SignedManifest  # noqa: Y015
 
 @_typing.final
 class Proceed(_message.Message):
-    """The header is accepted: the health node may draw the sample and send it. Depends on the ticket, the policy and the
-    total charged only, so that a ticket that would be refused never makes anybody draw a sample.
+    """The header is accepted: the health node may send the sample. Depends on the ticket, the policy and the total charged only,
+    so that nothing of a sample is sent for a ticket that its header condemns.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -321,23 +321,36 @@ def test_what_is_under_way_is_pending_and_no_problem(home: AuditorHome) -> None:
 
 
 def test_samples_that_were_never_charged_are_counted(home: AuditorHome) -> None:
-    """A census node that computes and then throws the question away leaves this: counted, and no problem by itself."""
+    """A census node that throws questions away leaves this: by researcher and code, and no problem by itself."""
     history = honest()
-    assert report_json(replayed(history.exports(), home))["uncharged_samples"] == 0
-    refused, unsent, waiting = history.order(), history.order(), history.order()
-    for asked in (refused, unsent, waiting):
+    report = report_json(replayed(history.exports(), home))
+    assert (report["uncharged_samples"], report["refusals"], report["unanswered"]) == (0, [], [])
+    waiting, *refused, strange, unsent = (history.order() for _ in range(5))
+    for asked in (*refused, strange, unsent, waiting):
         history.submit(asked)
-    for asked in (refused, refused, waiting):
+    for asked in (*refused, strange, waiting):
         history.forward(asked)
-    assert report_json(replayed(history.exports(), home))["uncharged_samples"] == 2
-    for asked in (refused, unsent):
-        history.write_health(Refused(ticket=asked.hash, code="BUDGET_EXHAUSTED"))
+    report = report_json(replayed(history.exports(), home))
+    assert (report["uncharged_samples"], report["refusals"]) == (4, [])
+    assert report["unanswered"] == [{"researcher": "alice", "count": 4}]
+    for asked in (*refused, unsent):
+        history.write_health(Refused(ticket=asked.hash, code="SLOT_UNUSABLE"))
+    history.write_health(Refused(ticket=strange.hash, code="x" * 4096))
     audited = replayed(history.exports(), home)
     assert codes(audited) == []
-    assert report_json(audited)["uncharged_samples"] == 2
-    assert "2 handed over and never charged" in report_text(audited)
+    report, text = report_json(audited), report_text(audited)
+    assert report["uncharged_samples"] == 4
+    assert report["refusals"] == [
+        {"researcher": "alice", "code": "SLOT_UNUSABLE", "count": 2},
+        {"researcher": "alice", "code": "UNKNOWN", "count": 1},
+    ]
+    assert report["unanswered"] == [{"researcher": "alice", "count": 1}]
+    assert "4 handed over and never charged: 3 refused, 1 without a word of the census node" in text
+    assert "2 of alice refused with SLOT_UNUSABLE" in text
+    assert "1 of alice without a word" in text
     history.charge(waiting)
-    assert report_json(replayed(history.exports(), home))["uncharged_samples"] == 1
+    report = report_json(replayed(history.exports(), home))
+    assert (report["uncharged_samples"], report["unanswered"]) == (3, [])
 
 
 def test_without_all_of_both_logs_uncharged_samples_are_not_counted(home: AuditorHome) -> None:
@@ -389,23 +402,17 @@ def test_without_receipts_their_absence_is_said(home: AuditorHome) -> None:
     assert any("2 of 2 charged questions" in text for text in audited.findings.not_checked)
 
 
-def test_attempts_after_the_charge_do_not_push_its_sample_out(home: AuditorHome) -> None:
-    """However often a health agency says afterwards that it sent something else: it had sent what was charged."""
-    history = honest(1)
-    asked = history.order()
-    history.submit(asked)
-    history.forward(asked)
-    history.charge(asked)
-    for number in range(5000, 5100):
-        history.forward(asked, manifest=logs.hash_of(number))
-    history.report_charge(asked)
-    history.cosign()
-    history.release(asked)
-    history.deliver(asked)
-    history.settle(asked)
-    history.receive(asked)
-    history.cosign()
-    assert codes(replayed(history.exports(), home)) == []
+def test_a_second_manifest_for_a_ticket_is_found(home: AuditorHome) -> None:
+    """Whichever of them was charged: a health agency vouches for one sample of a ticket."""
+    for charged_first in (True, False):
+        history = honest(1)
+        asked = history.order()
+        history.submit(asked)
+        history.forward(asked)
+        if charged_first:
+            history.charge(asked)
+        history.forward(asked, manifest=logs.hash_of(5000))
+        assert "FORWARDED_TWICE" in codes(replayed(history.exports(), home))
 
 
 @pytest.mark.parametrize(

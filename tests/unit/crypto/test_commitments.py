@@ -34,7 +34,7 @@ OTHER_SALT = bytes(32)
 SECRET, OTHER_SECRET = SlotSecret(SALT), SlotSecret(OTHER_SALT)
 SEED: dict[str, Any] = {
     "ticket_hash": b"t" * 32,
-    "submitted_set": b"s" * 32,
+    "set_commitment": b"s" * 32,
     "scale": 30,
 }
 
@@ -54,7 +54,7 @@ def test_commitments_are_the_published_formulas() -> None:
     for count, written in ((0, b"0"), (-17, b"-17"), (12_345, b"12345"), (-(10**30), b"-1" + b"0" * 30)):
         assert commit_answer(SALT, b"t", count) == by_hand(b"tripartite/commit-answer/v1\0", SALT, b"t", written)
     assert noise_seed(SECRET, **SEED) == by_hand(
-        b"tripartite/noise/v1\0",
+        b"tripartite/noise/v2\0",
         SALT,
         b"t" * 32,
         b"s" * 32,
@@ -111,9 +111,9 @@ def test_every_part_is_bound() -> None:
     "change",
     [
         {"ticket_hash": b"T" * 32},
-        {"submitted_set": b"S" * 32},
+        {"set_commitment": b"S" * 32},
         {"scale": 31},
-        {"submitted_set": b"t" * 32, "ticket_hash": b"s" * 32},
+        {"set_commitment": b"t" * 32, "ticket_hash": b"s" * 32},
     ],
 )
 def test_the_noise_depends_on_all_that_others_have_fixed(change: dict[str, Any]) -> None:

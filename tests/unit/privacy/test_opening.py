@@ -42,7 +42,9 @@ def test_round_trip_has_one_length(key: OpeningKey, count: int) -> None:
 def test_everything_that_was_fixed_before_follows_from_it() -> None:
     """Slot, sets and receipt: computed here a second time, by hand."""
     opening, ticket = make(), bytes.fromhex(TICKET)
-    seed = noise_seed(SECRET, ticket_hash=ticket, submitted_set=SUBMITTED[1], scale=30)
+    seed = noise_seed(
+        SECRET, ticket_hash=ticket, set_commitment=commit_set(SUBMITTED[0], ticket, SUBMITTED[1]), scale=30
+    )
     noisy = add_noise(ExactCount(41), 30, NoiseStream(seed)).value
     assert opening.slot_commitment == commit_slot(SECRET, 7).hex()
     assert opening.submitted == commit_set(SUBMITTED[0], ticket, SUBMITTED[1]).hex()

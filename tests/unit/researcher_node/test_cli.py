@@ -12,8 +12,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from broker_common.errors import BrokerError, PeerUnavailableError
-from researcher_node.cli import _collect, commands
+from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
+from researcher_node import cli, texts
+from researcher_node.cli import _ask, _collect, commands
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,62 @@ def test_ticket_that_is_submitted_again_cannot_be_changed(tmp_path: Path, option
     error = CliRunner().invoke(commands, words, standalone_mode=False).exception
     assert isinstance(error, click.UsageError)
     assert option[0] in error.message
+
+
+class Asking:
+    """A home, its store and its session in one; so many quotes are refused before one is taken."""
+
+    def __init__(self, refused: int, code: str = "SLOT_UNUSABLE") -> None:
+        self._refused = refused
+        self._code = code
+        self.prepared: list[int] = []
+
+    @contextlib.asynccontextmanager
+    async def session(self, _store: object) -> AsyncIterator[Asking]:
+        yield self
+
+    async def prepare(self, _wanted: object, *, quoted_again: int) -> int:
+        self.prepared.append(quoted_again)
+        return quoted_again
+
+    async def ask(self, asked: int, **_: object) -> int:
+        if len(self.prepared) <= self._refused:
+            raise InvalidRequestError(self._code)
+        return asked
+
+
+async def ask(said: Asking) -> object:
+    """`ask`, with a new question."""
+    home: Any = said
+    return await _ask(home, home, home, None, 1.0)
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+async def test_quote_that_is_not_held_any_more_is_made_again_and_said(
+    refused: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing was charged; the question that is answered says how many quotes went before it."""
+    said = Asking(refused)
+    assert await ask(said) == refused
+    assert said.prepared == list(range(refused + 1))
+    assert capsys.readouterr().err.count(texts.QUOTING_AGAIN) == refused
+
+
+async def test_a_census_node_that_goes_on_refusing_gets_no_further_draws(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each quote is another draw of the noise for it: after the limit the refusal is told, and every quote before was said."""
+    said = Asking(refused=100)
+    with pytest.raises(InvalidRequestError, match="SLOT_UNUSABLE"):
+        await ask(said)
+    assert len(said.prepared) == 1 + cli._MOST_QUOTES_AGAIN
+    assert capsys.readouterr().err.count(texts.QUOTING_AGAIN) == cli._MOST_QUOTES_AGAIN
+
+
+async def test_other_refusals_are_not_quoted_again() -> None:
+    """What is wrong with the question itself stays wrong."""
+    said = Asking(1, "UNKNOWN_PROJECT")
+    with pytest.raises(InvalidRequestError, match="UNKNOWN_PROJECT"):
+        await ask(said)
+    assert said.prepared == [0]
 
 
 class Collecting:

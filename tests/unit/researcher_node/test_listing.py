@@ -57,6 +57,7 @@ def test_programs_are_told_everything() -> None:
         "project": "study",
         "answered": None,
         "ticket_expires": "2026-03-31T09:40:00+00:00",
+        "quoted_again": 0,
     }
     answered = question_json(question(fraction_millionths=250_000, **ANSWERED))
     assert answered == pending | {
@@ -78,6 +79,8 @@ def test_programs_are_told_everything() -> None:
             ["BUDGET_EXHAUSTED: mother_tongue = 'French'", "at scale 30.", "A larger scale costs less"],
         ),
         ({"expired": True}, ["expired: mother_tongue = 'French'", "has removed it"]),
+        ({"quoted_again": 1}, ["1 before this one that the census node did not hold any more"]),
+        (ANSWERED | {"quoted_again": 2}, ["2 before this one that the census node did not hold any more"]),
         (ANSWERED, ["Noisy count -12: mother_tongue = 'French'", "within 90 either way", "few or none"]),
     ],
 )

@@ -129,6 +129,8 @@ BREACHES = [
     Breach("QUERY_REUSED", ACCEPTED, submitted(2, query=f"{1:032x}")),
     *(Breach("UNKNOWN_TICKET", READY, event) for event in (FORWARD, CHARGE, SETTLED, REFUSED)),
     *(Breach("TICKET_CLOSED", after, event) for after in CLOSINGS for event in (FORWARD, CHARGE, SETTLED, REFUSED)),
+    Breach("FORWARDED_TWICE", FORWARDED, FORWARD),
+    Breach("FORWARDED_TWICE", CHARGED, FORWARD),
     Breach("CHARGE_WITHOUT_SAMPLE", ACCEPTED, CHARGE),
     Breach("SETTLED_WITHOUT_CHARGE", FORWARDED, SETTLED),
     Breach("REFUSED_AFTER_CHARGE", CHARGED, REFUSED),
@@ -152,7 +154,7 @@ def test_every_rule_has_a_breach() -> None:
         if isinstance(constant, str) and constant.isupper()
     }
     assert codes <= {breach.code for breach in BREACHES}
-    assert len(codes) == 14
+    assert len(codes) == 15
 
 
 def test_a_health_log_names_no_policy() -> None:
@@ -170,16 +172,15 @@ def test_time_never_runs_backwards() -> None:
 
 
 def test_the_life_of_a_ticket() -> None:
-    """Accepted, tried twice, charged, settled: open until the end, and known for ever."""
-    state = state_after(*FORWARDED, FORWARD)
-    assert state.tickets[TICKET].attempts == 2
+    """Accepted, forwarded, charged, settled: open until the end, and known for ever."""
+    state = state_after(*FORWARDED)
+    assert state.tickets[TICKET].manifest == FORWARD.manifest
     assert state.tickets[TICKET].is_open
     assert list(state.open_tickets) == [TICKET]
     assert state.ticket_of_query(f"{1:032x}") == TICKET
     assert state.ticket_of_query(f"{2:032x}") is None
     state.apply(entry_after(state, CHARGE))
     assert state.tickets[TICKET].charged
-    state.apply(entry_after(state, FORWARD))
     state.apply(entry_after(state, SETTLED))
     assert state.tickets[TICKET].settled
     assert not state.tickets[TICKET].is_open
@@ -200,7 +201,6 @@ def test_a_charged_ticket_stays_open_until_its_answer_is_out() -> None:
     state = state_after(*CHARGED, loaded("load2"))
     assert refusal(state, entry_after(state, REFUSED)) == "REFUSED_AFTER_CHARGE"
     assert list(state.open_tickets) == [TICKET]
-    state.apply(entry_after(state, FORWARD))
     state.apply(entry_after(state, SETTLED))
     assert not state.open_tickets
 
