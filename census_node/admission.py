@@ -1,8 +1,9 @@
 """Admission: is this sample what it claims to be? Every check, in DESIGN's order, before anything may be charged.
 
     1 ticket signature, researcher, project             4 HPKE: the frame key opens; slot and price are held
-    2 expiry, policy, release, linkage, scale, slot     5 frames: ascending, one last, padding zero
-    3 the sender's organisation                         6 manifest: signature, hashes, set commitment
+    2 expiry, policy, release, dictionary, scale,       5 frames: ascending, one last, padding zero
+      slot, linkage, question                           6 manifest: signature, hashes, set commitment
+    3 the sender's organisation
 
 Steps 1 to 4 need the header alone: a ticket that they refuse never makes anybody draw a sample. A ticket that was charged
 before skips steps 1 and 2: it is good for ever, for its one answer, whoever has been revoked since. Nothing here looks
@@ -51,6 +52,8 @@ class Gate:
     # Name of the linkage chain in force.
     linkage: str
     now_ms: int
+    # Raises when the registry in force was loaded under another dictionary.
+    verify_dictionary: Callable[[], None]
     # Raises when the ticket's slot does not serve it.
     verify_slot: Callable[[VerifiedTicket], None]
     # True for the hash of a ticket that was charged before.
@@ -90,8 +93,8 @@ class Admission:
             self._ticket = verify_ticket(header.ticket, researchers=gate.researchers, caller=None)
         # 2
         body = self._ticket.body
-        self._question = question_from_wire(body.question, CENSUS_DICTIONARY)
         charged = _is_charged_or_in_force(self._ticket, header.linkage, gate)
+        self._question = _question(self._ticket, charged=charged)
         self._linkage = header.linkage
         # 3
         manifest_keys = gate.manifest_keys.get(sender.organisation)
@@ -181,10 +184,21 @@ def _is_charged_or_in_force(ticket: VerifiedTicket, linkage: str, gate: Gate) ->
     return False
 
 
+def _question(ticket: VerifiedTicket, *, charged: bool) -> Question:
+    try:
+        return question_from_wire(ticket.body.question, CENSUS_DICTIONARY)
+    except InvalidRequestError as error:
+        if charged:
+            # It was good when it was charged: whoever is told otherwise would log that it never was.
+            raise RefusedError("DICTIONARY_CHANGED", role="census") from error
+        raise
+
+
 def _verify_in_force(ticket: VerifiedTicket, gate: Gate) -> None:
     ticket.verify_fresh(gate.now_ms)
     ticket.verify_policy(gate.policy.hash)
     ticket.verify_release(gate.census_release)
+    gate.verify_dictionary()
     scale = ticket.body.scale
     if scale not in gate.policy.scales:
         raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(gate.policy.scales))

@@ -120,6 +120,7 @@ def status(home: Path, as_json: bool) -> None:
     with opened.journal() as journal:
         people = _people_in_force(opened, journal)
         with journal.reading() as state:
+            dictionary = state.dictionaries.get(state.load, "")
             result = {
                 "organisation": opened.config.organisation,
                 "serving": opened.home.is_served,
@@ -128,9 +129,13 @@ def status(home: Path, as_json: bool) -> None:
                 "open": len(state.open_tickets),
                 "log_size": state.size,
                 "people": people,
+                "linkage": state.linkage,
+                "dictionary": dictionary,
+                "dictionary_changed": dictionary not in {"", HEALTH_DICTIONARY.hash.hex()},
             }
     shown = result | {"serving": "yes" if result["serving"] else "no"}
-    emit(as_json, result, texts.STATUS.format_map(shown))
+    warning = [texts.STATUS_WARNING] if result["dictionary_changed"] else []
+    emit(as_json, result, "\n".join([texts.STATUS.format_map(shown), *warning]))
 
 
 def _people_in_force(opened: HealthHome, journal: Journal[HealthState]) -> int:

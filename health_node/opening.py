@@ -31,6 +31,7 @@ from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.health_state import HealthState
 from health_node.census_link import CensusLink
 from health_node.config import HealthConfig
+from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.loading import LoadReport, load_people
 from health_node.node import HealthNode, SamplingKeys, forget_old_loads
 from health_node.questions import Questions
@@ -83,7 +84,7 @@ class HealthHome(AgencyHome[HealthState]):
                 in_force = state.linkage
             linkage = self.linkage_keys.chain(in_force)
             report = load_people(source, self.loads.file(load), linkage, progress=progress, max_rejected=max_rejected)
-            self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
+            self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom, dictionary=HEALTH_DICTIONARY)
             forget_old_loads(journal, self.loads)
         return report
 

@@ -2,7 +2,7 @@
 
     8 bytes    "tripPPL1"
     8 bytes    number of people, big-endian
-    32 bytes   SHA-256 of what the dictionary says of the columns
+    32 bytes   the hash of the dictionary
     16 bytes   each pseudonym, strictly ascending
     1, 2, 4 or 8 bytes, little-endian, for each person, column by column in the dictionary's order (`encoding`)
     32 bytes   SHA-256 of everything before
@@ -16,7 +16,6 @@ What criteria mean for a block of people is left to `cohort`; whether the file i
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -76,7 +75,7 @@ def build_people_store(path: Path, people: People, dictionary: Dictionary = HEAL
     try:
         with create_for_owner(path) as file:
             writer = _Writer(file)
-            writer.write(_MAGIC + people.size.to_bytes(_COUNT_BYTES, "big") + _digest(dictionary))
+            writer.write(_MAGIC + people.size.to_bytes(_COUNT_BYTES, "big") + dictionary.hash)
             writer.align()
             for piece in _pseudonyms(people):
                 writer.write(piece.data)
@@ -151,7 +150,8 @@ class PeopleStore:
         """`threads` work on one cohort.
 
         Raises:
-            RefusedError: NOTHING_LOADED, there is no file, or one of another dictionary.
+            RefusedError: NOTHING_LOADED, there is no file; DICTIONARY_CHANGED.
+            InvalidRequestError: DICTIONARY_UNUSABLE.
             InternalError: INTEGRITY.
         """
         self._dictionary = dictionary
@@ -238,13 +238,18 @@ class PeopleStore:
 def count_people(path: Path, dictionary: Dictionary = HEALTH_DICTIONARY) -> int:
     """How many people the store at `path` says that it holds: nothing else of it is read.
 
+    One of another dictionary says it too; only whether it has the length that follows from it is not known then.
+
     Raises:
         RefusedError: NOTHING_LOADED.
         InternalError: INTEGRITY.
     """
     with _reading(path), path.open("rb") as file:
         header, size = file.read(_HEADER_BYTES), path.stat().st_size
-    return _Layout.of(header, size, dictionary).people
+    try:
+        return _Layout.of(header, size, dictionary).people
+    except RefusedError:
+        return _people_in(header)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,14 +265,14 @@ class _Layout:
         """Of a file with this header, if it is a store of this dictionary.
 
         Raises:
-            RefusedError: NOTHING_LOADED.
+            RefusedError: DICTIONARY_CHANGED.
             InternalError: INTEGRITY.
         """
         if file_size < _HEADER_BYTES + HASH_BYTES or not header.startswith(_MAGIC):
             raise _damaged()
-        if header[-HASH_BYTES:] != _digest(dictionary):
-            raise RefusedError("NOTHING_LOADED", what="health data under the present dictionary", role="health")
-        people = int.from_bytes(header[len(_MAGIC) :][:_COUNT_BYTES], "big")
+        if header[-HASH_BYTES:] != dictionary.hash:
+            raise RefusedError("DICTIONARY_CHANGED", role="health")
+        people = _people_in(header)
         pseudonyms = _aligned(_HEADER_BYTES)
         end, columns = pseudonyms + people * PSEUDONYM_BYTES, {}
         for column in dictionary.columns:
@@ -282,13 +287,8 @@ def _aligned(offset: int) -> int:
     return offset + -offset % _ALIGNED
 
 
-def _digest(dictionary: Dictionary) -> bytes:
-    """What the stored numbers mean: names, types, limits and code lists, but no labels or descriptions."""
-    layout = [
-        [column.name, column.type.name, column.multi_valued, column.minimum, column.maximum, column.values]
-        for column in dictionary.columns
-    ]
-    return hashlib.sha256(json.dumps(layout).encode("ascii")).digest()
+def _people_in(header: bytes) -> int:
+    return int.from_bytes(header[len(_MAGIC) :][:_COUNT_BYTES], "big")
 
 
 def _verify_ascending(people: NDArray[np.uint8], before: NDArray[np.uint8] | None) -> None:

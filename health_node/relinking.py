@@ -44,6 +44,7 @@ def relink_people(
         loads,
         keys,
         source,
+        dictionary=HEALTH_DICTIONARY,
         write_store=write_store,
         forget_old_loads=lambda: forget_old_loads(journal, loads),
         randomness=randomness,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["DISAGREE", "DISAGREED", "DISAGREE_REMEDY", "LOADED", "READY", "RELINKED", "STATUS"]
+__all__ = ["DISAGREE", "DISAGREED", "DISAGREE_REMEDY", "LOADED", "READY", "RELINKED", "STATUS", "STATUS_WARNING"]
 
 READY = "health node ready on {address}"
 LOADING = "Loading health data"
@@ -13,15 +13,19 @@ STATUS = """\
 Health node of {organisation}
   serving       {serving}
   release       {release}
+  linkage       {linkage}
   people        {people}
   questions     {tickets} taken, {open} on their way
   log           {log_size} entries"""
+STATUS_WARNING = """\
+  warning       the data in force was loaded under another dictionary than this program's, so that no question is taken: load
+                its source again with 'tripartite health load', or, if a newer program has loaded it, use that one"""
 RELINKING = "Changing the linkage key"
 RELINKED = """\
 The linkage key is changed: {people} people have new pseudonyms. Chain {linkage} is in force, {previous} was before.
 Unless the census agency has this chain already: bring it {file}, out of band, and let it run
   tripartite census relink --home HOME --key-file FILE
-Until both have changed, questions are refused and nothing is charged."""
+Until chain {linkage} is in force at both agencies, questions are refused and nothing is charged: compare the names."""
 RELEASE_HELP = "A name for this extract of the health data; by default the name in force."
 
 # Of the node's log.

@@ -28,7 +28,7 @@ class NextKey:
 
     # Make one, unless the file holds one that is not in use yet.
     new: bool = False
-    # What came from the other agency: its whole key file, or the new key's line alone.
+    # The other agency's key file, whole.
     file: Path | None = None
 
 
@@ -70,7 +70,7 @@ class LinkageKeys:
             if wanted.keys[: len(held.keys)] != held.keys:
                 # Dropping it silently could drop what the other agency has taken already.
                 _refuse(
-                    "its file holds another key that is not in use yet",
+                    "the key file here holds another key, which is not in use yet",
                     "If the other agency does not use that key either, remove the last line of the file, then try again.",
                 )
         elif held != chain:
@@ -86,17 +86,23 @@ class LinkageKeys:
 
 
 def _continued(chain: LinkageChain, given: LinkageChain) -> LinkageChain:
-    """The chain with what `given` adds: a whole chain that begins with this one, or one key."""
-    if given.keys[-1] in chain.keys:
+    """`given`, if it begins with the chain in force here and adds something to it.
+
+    SECURITY: a key that is added to another chain leads to names that the other agency has for nobody, now and ever after.
+    """
+    shared = min(len(chain.keys), len(given.keys))
+    if given.keys[:shared] != chain.keys[:shared]:
         _refuse(
-            "the last key of the file given is in force already, or was before", "Take the other agency's newest key."
+            f"the file given holds chain {given.chain_id}, which does not go on from chain {chain.chain_id}, in force here",
+            "Take the other agency's key file as it is, with all its lines. If its chain has begun or gone on with other keys, see "
+            "'When the two chains differ' in deploy/README.md.",
         )
-    if len(given.keys) == 1:
-        return chain.with_key(given.keys[0])
-    if given.keys[: len(chain.keys)] != chain.keys:
+    if len(given.keys) == len(chain.keys):
+        _refuse(f"chain {chain.chain_id} is in force here already", "Nothing is left to do at this agency.")
+    if len(given.keys) < len(chain.keys):
         _refuse(
-            "the file given does not go on from the keys in force here",
-            "Compare the names of the chains with the other agency.",
+            f"the file given ends with chain {given.chain_id}, and here chain {chain.chain_id}, which goes on from it, is in force",
+            "Bring the other agency the key file of this one, and let it run 'relink --key-file FILE'.",
         )
     return given
 
@@ -109,7 +115,7 @@ def _read(path: Path) -> LinkageChain:
         _refuse(f"{path} cannot be read ({error.strerror})", "Check the path and the permissions.")
     except ValueError:
         # SECURITY: whatever it holds instead may be a key all the same, and is not quoted.
-        _refuse(f"{path} does not hold linkage keys, one a line", "Take the other agency's key file as it is.")
+        _refuse(f"{path} does not hold linkage keys, one a line", "Take the other agency's key file as it is, with all its lines.")
 
 
 def _refuse(problem: str, remedy: str) -> NoReturn:

@@ -516,7 +516,15 @@ class World:
         write_registry(registry, loads.file(registry.load), known.former_after(registry.cards))
         carry = Carry.between(known, registry.cards, registry.person_count, registry.household_count)
         with_entry = self.book(journal).put_load(carry)
-        loads.put_in_force(journal, registry.load, release, self.linkage, os.urandom, with_entry=with_entry)
+        loads.put_in_force(
+            journal,
+            registry.load,
+            release,
+            self.linkage,
+            os.urandom,
+            dictionary=CENSUS_DICTIONARY,
+            with_entry=with_entry,
+        )
 
     def crash_census(self) -> CensusNode:
         """Kill the census node here and now: another one starts on a copy of the bytes that its files hold."""
@@ -560,7 +568,7 @@ class World:
         journal = self._health_journal(create=create)
         if create:
             self._introduce(journal, HEALTH, CENSUS, OWNER, OTHER)
-            loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom)
+            loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom, dictionary=HEALTH_DICTIONARY)
             self._write_keys(self.health_folder)
         known, party = self.known(journal), self.parties[HEALTH]
         return HealthNode(
@@ -598,7 +606,7 @@ class World:
         journal = self._health_journal()
         with loads.loading(os.urandom) as load:
             build_people_store(loads.file(load), self._health_records(people))
-            loads.put_in_force(journal, load, release, self.linkage, os.urandom)
+            loads.put_in_force(journal, load, release, self.linkage, os.urandom, dictionary=HEALTH_DICTIONARY)
         health_loads.forget_old_loads(journal, loads)
         journal.close()
         return load

@@ -202,6 +202,7 @@ _GATE = Gate(
     census_release=RELEASE,
     linkage=_LINKAGE,
     now_ms=NOW_MS,
+    verify_dictionary=lambda: None,
     verify_slot=lambda _: None,
     is_charged=lambda _: False,
     reserve=lambda _: None,

@@ -667,7 +667,8 @@ TARGETS: Mapping[str, Target[Any]] = {
         check=_check_registry,
         covers=(Registry.read,),
         seeds=_registry_seeds,
-        codes=frozenset({"INTEGRITY"}),
+        # Whether the file is the one that was loaded is asked before.
+        codes=frozenset({"DICTIONARY_CHANGED", "INTEGRITY"}),
         mutations=500,
         max_bytes=8192,
         words=(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY", b"'shape': (", b"'<u8'", b"'O'", b"9**9"),

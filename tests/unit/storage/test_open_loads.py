@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes.clock import FakeClock
-from fakes.logs import HEALTH, SIGNER, chain_of, root
+from fakes.logs import DICTIONARY, HEALTH, SIGNER, chain_of, root
 from fakes.randomness import SeededRandomness
 from structlog.testing import capture_logs
 
@@ -63,7 +63,7 @@ class Node:
 
     def put(self, load: str) -> None:
         """Put it in force."""
-        self.loads.put_in_force(self.journal, load, "2021", LINKAGE, SeededRandomness(load))
+        self.loads.put_in_force(self.journal, load, "2021", LINKAGE, SeededRandomness(load), dictionary=DICTIONARY)
 
     def store(self, load: str) -> bytes:
         """As a question asks for it."""

@@ -10,13 +10,14 @@ from typing import NoReturn
 import numpy as np
 import pytest
 from fakes.clock import FakeClock
-from fakes.logs import HEALTH, SIGNER, root
+from fakes.logs import DICTIONARY, HEALTH, SIGNER, root
 from fakes.randomness import SeededRandomness
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
+from broker_common.query.dictionary import Dictionary
 from broker_common.storage import relinking
 from broker_common.storage.durable import replacing
 from broker_common.storage.home import Home
@@ -84,13 +85,14 @@ class Agency:
     loads: LoadFolder
     keys: LinkageKeys
     written: list[Sequence[LinkageKey]] = field(default_factory=list)
+    dictionary: Dictionary = DICTIONARY
 
     def load(self, content: str = "people\n", chain: LinkageChain = FIRST, seed: str = "load") -> str:
         """Load a store."""
         randomness = SeededRandomness(seed)
         with self.loads.loading(randomness) as load:
             self.loads.file(load).write_text(content)
-            self.loads.put_in_force(self.journal, load, RELEASE, chain.chain_id, randomness)
+            self.loads.put_in_force(self.journal, load, RELEASE, chain.chain_id, randomness, dictionary=DICTIONARY)
         return load
 
     def relink(self, source: NextKey | None = None, seed: str = "relink") -> RelinkReport:
@@ -100,6 +102,7 @@ class Agency:
             self.loads,
             self.keys,
             NextKey(new=True) if source is None else source,
+            dictionary=self.dictionary,
             write_store=self.write_store,
             forget_old_loads=self.forget,
             randomness=SeededRandomness(seed),
@@ -301,7 +304,9 @@ def test_a_load_that_a_change_overtook_does_not_slip_in(agency: Agency) -> None:
     other.file("0123456789abcdef").write_text("late people\n")
     size = agency.state.size
     with pytest.raises(InvalidRequestError) as caught:
-        other.put_in_force(agency.journal, "0123456789abcdef", RELEASE, FIRST.chain_id, SeededRandomness("late"))
+        other.put_in_force(
+            agency.journal, "0123456789abcdef", RELEASE, FIRST.chain_id, SeededRandomness("late"), dictionary=DICTIONARY
+        )
     assert caught.value.code == "LOAD_REFUSED"
     assert "linkage key was changed" in caught.value.text
     assert "again" in caught.value.hint
