@@ -115,7 +115,10 @@ def _read(path: Path) -> LinkageChain:
         _refuse(f"{path} cannot be read ({error.strerror})", "Check the path and the permissions.")
     except ValueError:
         # SECURITY: whatever it holds instead may be a key all the same, and is not quoted.
-        _refuse(f"{path} does not hold linkage keys, one a line", "Take the other agency's key file as it is, with all its lines.")
+        _refuse(
+            f"{path} does not hold linkage keys, one a line",
+            "Take the other agency's key file as it is, with all its lines.",
+        )
 
 
 def _refuse(problem: str, remedy: str) -> NoReturn:

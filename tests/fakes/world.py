@@ -942,7 +942,8 @@ def make_policy(  # the tests' policy: everything at once, unless a test is abou
 def next_key_of(folder: Path, role: str, key: LinkageKey) -> Iterator[tuple[LinkageKeys, NextKey]]:
     """The keys of a home, and `key` as the other agency's key file brings it."""
     file = folder / "brought.key"
-    file.write_text(LinkageChain([key]).to_text())
+    held = LinkageChain.parse_text((folder / "keys" / "linkage.key").read_text())
+    file.write_text(held.with_key(key).to_text())
     yield LinkageKeys(Home(folder, role), "file:keys/linkage.key"), NextKey(file=file)
     file.unlink()
 

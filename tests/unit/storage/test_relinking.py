@@ -10,6 +10,7 @@ from typing import NoReturn
 import numpy as np
 import pytest
 from fakes.clock import FakeClock
+from fakes.dictionaries import CHANGES
 from fakes.logs import DICTIONARY, HEALTH, SIGNER, root
 from fakes.randomness import SeededRandomness
 from hypothesis import given
@@ -26,6 +27,7 @@ from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.relinking import RelinkReport, rekey, relink
 from broker_common.tlog.health_state import HealthState
+from census_node.dictionary import CENSUS_DICTIONARY
 
 A, B, C = (LinkageKey(bytes([number]) * 32) for number in range(3))
 FIRST = LinkageChain([A])
@@ -229,6 +231,16 @@ def test_a_store_that_was_tampered_with_gets_no_new_commitment(agency: Agency) -
     agency.relink()
 
 
+def test_a_store_of_another_dictionary_is_not_copied(agency: Agency) -> None:
+    """Its numbers would come out under a dictionary that they were never loaded under; the key file stays as it is."""
+    agency.dictionary = CHANGES["renamed"](CENSUS_DICTIONARY)
+    assert refusal(agency).code == "DICTIONARY_CHANGED"
+    assert agency.held == FIRST
+    agency.dictionary = DICTIONARY
+    agency.relink(seed="again")
+    assert set(agency.state.dictionaries.values()) == {DICTIONARY.hash.hex()}
+
+
 def test_one_change_or_load_at_a_time(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a load is under way the key is not changed, and the other way round."""
     with agency.loads.loading(SeededRandomness("other")):
@@ -291,7 +303,7 @@ def test_death_after_the_last_step_leaves_nothing_that_stays(agency: Agency, mon
     assert agency.state.linkage == agency.held.chain_id
     assert len(agency.files) == 2
     (agency.path / "stick").write_text(agency.held.to_text())
-    with pytest.raises(InvalidRequestError, match="in force already"):
+    with pytest.raises(InvalidRequestError, match="in force here already"):
         agency.relink(NextKey(file=agency.path / "stick"))
     assert agency.files == {f"{agency.state.load}.txt"}
 

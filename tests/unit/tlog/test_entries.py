@@ -102,7 +102,10 @@ EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
             confirmation_key_id=maybe_texts,
         ),
     ),
-    Loaded: ("loaded", st.builds(Loaded, load=texts, release=texts, linkage=chains, dictionary=hashes, commitment=hashes)),
+    Loaded: (
+        "loaded",
+        st.builds(Loaded, load=texts, release=texts, linkage=chains, dictionary=hashes, commitment=hashes),
+    ),
     Relinked: ("relinked", st.builds(Relinked, load=texts, previous=chains, linkage=chains, commitment=hashes)),
     Slots: (
         "slots",
