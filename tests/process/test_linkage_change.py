@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from fakes.deployment import FRENCH, Deployment, Outcome, make, persons, run, run_here
 
+from broker_common.crypto.linkage import LinkageChain
 from broker_common.errors import BrokerError
 
 pytestmark = pytest.mark.process
@@ -116,6 +118,38 @@ def test_key_in_force_is_not_taken_again(deployment: Deployment, role: str) -> N
     assert relink(deployment, role, "--new-key", "--key-file", "x").code == 2
     assert key_file(deployment, role).read_bytes() == held
     assert deployment.events(role) == log
+
+
+def foreign_files(deployment: Deployment, role: str) -> dict[str, str]:
+    """Key files that are not the other agency's way on from here, by what is wrong with them."""
+    stranger = f"secret linkage {base64.b64encode(bytes(32)).decode()}\n"
+    own = key_file(deployment, role).read_text()
+    begun_elsewhere = "".join([stranger, *own.splitlines(keepends=True)[1:], stranger.replace("AAAA", "BAAA", 1)])
+    return {"one line of another chain": stranger, "another first key": begun_elsewhere}
+
+
+@pytest.mark.parametrize("role", ["health", "census"])
+def test_a_foreign_key_file_does_not_part_the_two_chains_for_ever(deployment: Deployment, role: str) -> None:
+    """Refused with the names of both chains and the way out; keys and log are as they were, and questions are answered."""
+    held, log, name = key_file(deployment, role).read_bytes(), deployment.events(role), chain(deployment, role)
+    for what, content in foreign_files(deployment, role).items():
+        stick = deployment.directory / "stick"
+        stick.write_text(content)
+        outcome = relink(deployment, role, "--key-file", stick)
+        assert (outcome.code, outcome.error["code"]) == (3, "RELINK_REFUSED"), what
+        assert name in outcome.error["text"]
+        assert LinkageChain.parse_text(content).chain_id in outcome.error["text"]
+        assert "When the two chains differ" in outcome.error["hint"]
+    assert key_file(deployment, role).read_bytes() == held
+    assert deployment.events(role) == log
+    verify_count(deployment)
+
+
+def test_both_agencies_say_which_chain_is_in_force(deployment: Deployment) -> None:
+    """So that two operators can compare over the telephone, before and after a change."""
+    assert deployment.json("health", "status")["linkage"] == chain(deployment, "health")
+    for role in OTHER:
+        assert chain(deployment, role) in deployment.run(role, "status").stdout
 
 
 @pytest.mark.parametrize("role", ["health", "census"])
