@@ -35,7 +35,7 @@ from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.loading import LoadReport, load_people
 from health_node.node import HealthNode, SamplingKeys, forget_old_loads
 from health_node.questions import Questions
-from health_node.relinking import relink_people
+from health_node.relinking import relink_people, reload_people
 from health_node.service import HealthService
 from health_node.witness import CensusWitness
 
@@ -99,6 +99,22 @@ class HealthHome(AgencyHome[HealthState]):
                 os.urandom,
                 engine_threads=self.config.limits.engine_threads,
                 progress=progress,
+            )
+
+    def reload(
+        self, people: Path, source: NextKey, *, progress: Progress | None = None, max_rejected: int | None = None
+    ) -> tuple[RelinkReport, LoadReport]:
+        """Take the census agency's whole chain of linkage keys, and load the people again under it."""
+        with self.journal() as journal:
+            return reload_people(
+                journal,
+                self.loads,
+                self.linkage_keys,
+                source,
+                people,
+                os.urandom,
+                progress=progress,
+                max_rejected=max_rejected,
             )
 
     async def serve(self, on_ready: Callable[[str], None]) -> None:

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["DISAGREE", "DISAGREED", "DISAGREE_REMEDY", "LOADED", "READY", "RELINKED", "STATUS", "STATUS_WARNING"]
+__all__ = [
+    "DISAGREE",
+    "DISAGREED",
+    "DISAGREE_REMEDY",
+    "LOADED",
+    "READY",
+    "RELINKED",
+    "RELOAD_HELP",
+    "RELOAD_NEW",
+    "STATUS",
+    "STATUS_WARNING",
+]
 
 READY = "health node ready on {address}"
 LOADING = "Loading health data"
@@ -26,6 +37,11 @@ The linkage key is changed: {people} people have new pseudonyms. Chain {linkage}
 Unless the census agency has this chain already: bring it {file}, out of band, and let it run
   tripartite census relink --home HOME --key-file FILE
 Until chain {linkage} is in force at both agencies, questions are refused and nothing is charged: compare the names."""
+RELOAD_HELP = (
+    "Where the two chains differ: take the census agency's whole key file (--key-file, or the one that is in its place already), "
+    "and load this source again under it."
+)
+RELOAD_NEW = "--new-key and --reload cannot be combined: with --reload the keys are the census agency's."
 RELEASE_HELP = "A name for this extract of the health data; by default the name in force."
 
 # Of the node's log.

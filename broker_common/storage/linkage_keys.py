@@ -1,11 +1,13 @@
 """The linkage keys of a home: one file, one line a key, oldest first. The log says which of them are in use.
 
 The file may hold keys that nothing uses yet: a new key is in it, durably, before the first pseudonym is made with it. So
-what the log names must be the beginning of the file, and only that is used. A key is never taken out of the file here.
+what the log names must be the beginning of the file, and only that is used. A key is taken out of the file only where a
+whole other chain takes its place (`other_chain`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -57,6 +59,31 @@ class LinkageKeys:
         except ValueError as error:
             raise InvalidRequestError("LINKAGE_KEY_MISSING", reference=self.reference, chain=in_force) from error
 
+    def other_chain(self, former: Collection[str], source: NextKey) -> LinkageChain:
+        """The whole chain that is to take the place of the one in force without going on from it; nothing is written.
+
+        Raises:
+            InvalidRequestError: SECRET_MISSING; RELINK_REFUSED, it is among the `former` ones, which have been in force.
+        """
+        held = self.home.read_key(self.reference, LinkageChain.parse_text)
+        wanted = held if source.file is None else _read(source.file)
+        if wanted.chain_id in former:
+            _refuse(
+                f"chain {wanted.chain_id} is in force here, or was before, and no chain comes back",
+                "Take the census agency's newest key file. If this is it, let that agency make a new key ('tripartite census relink "
+                "--new-key'), then take its file.",
+            )
+        return wanted
+
+    def hold(self, chain: LinkageChain) -> None:
+        """Durably make the home's file hold this chain.
+
+        Raises:
+            InvalidRequestError: INVALID_VALUE, the reference leads to no file.
+        """
+        if self.home.read_key(self.reference, LinkageChain.parse_text) != chain:
+            self.home.replace_key(self.reference, f"{chain.to_text()}\n")
+
     def next_chain(self, in_force: str, source: NextKey, randomness: Randomness) -> LinkageChain:
         """The chain that is to follow the one in force; the home's file holds it, durably.
 
@@ -79,9 +106,8 @@ class LinkageKeys:
             wanted = chain.with_key(LinkageKey(randomness(_KEY_BYTES)))
         else:
             _refuse("there is no new key", "Make one with --new-key, or take the other agency's with --key-file.")
-        if wanted != held:
-            # CRASH: a key that the log does not name is not used; the next attempt finds it and goes on with it.
-            self.home.replace_key(self.reference, f"{wanted.to_text()}\n")
+        # CRASH: a key that the log does not name is not used; the next attempt finds it and goes on with it.
+        self.hold(wanted)
         return wanted
 
 

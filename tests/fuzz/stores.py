@@ -268,6 +268,7 @@ def _load_file(**changed: Any) -> bytes:
         "high": halves[:, 0],
         "low": halves[:, 1],
         **{name: np.arange(4, dtype=np.uint8) for name in CENSUS_DICTIONARY.names},
+        "dictionary.hash": np.frombuffer(CENSUS_DICTIONARY.hash, np.uint8),
         "counts": np.array([3, 2], np.uint64),
         **made_names(3, 2).columns(),
         "former_high": halves[:, 0] + np.uint64(1),
@@ -308,6 +309,8 @@ def _registry_seeds() -> dict[str, bytes]:
         # Columns that could not be used in the file.
         "bad places": _load_file(save=np.savez),
         "bad compression": _load_file(save=np.savez_compressed),
+        "bad dictionary": _load_file(**{"dictionary.hash": np.zeros(32, np.uint8)}),
+        "bad length of a hash": _load_file(**{"dictionary.hash": np.zeros(31, np.uint8)}),
         "bad type": _load_file(high=strings),
         "bad shape": _load_file(high=short),
         "bad unit": _load_file(persons=np.array([0, 1, 3, 0], np.uint32)),

@@ -112,11 +112,11 @@ def test_a_load_puts_it_right_and_an_audit_on_site_accuses_nobody(deployment: De
             assert run_here("audit", "export", *words, "--json").code == 0
     census = deployment.home("census")
     visit = ("--on-site", census, "--openings", census / "openings")
-    words = ("audit", "replay", handed_in, "--home", deployment.home("auditor"), "--json", *visit)
-    by_the_other = run_here(*words).result
+    replay = ("audit", "replay", handed_in, "--home", deployment.home("auditor"), "--json", *visit)
+    by_the_other = run_here(*replay).result
     assert (by_the_other["verified"], by_the_other["problems"]) == (True, [])
     assert any("another dictionary" in sentence for sentence in by_the_other["not_checked"])
-    by_theirs = redefined("reordered", *words).result
+    by_theirs = redefined("reordered", *replay).result
     assert (by_theirs["verified"], by_theirs["problems"]) == (True, [])
     assert not any("another dictionary" in sentence for sentence in by_theirs["not_checked"])
 
