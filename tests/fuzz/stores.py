@@ -309,8 +309,6 @@ def _registry_seeds() -> dict[str, bytes]:
         # Columns that could not be used in the file.
         "bad places": _load_file(save=np.savez),
         "bad compression": _load_file(save=np.savez_compressed),
-        "bad dictionary": _load_file(**{"dictionary.hash": np.zeros(32, np.uint8)}),
-        "bad length of a hash": _load_file(**{"dictionary.hash": np.zeros(31, np.uint8)}),
         "bad type": _load_file(high=strings),
         "bad shape": _load_file(high=short),
         "bad unit": _load_file(persons=np.array([0, 1, 3, 0], np.uint32)),
@@ -669,7 +667,11 @@ TARGETS: Mapping[str, Target[Any]] = {
         parse=_parse_registry,
         check=_check_registry,
         covers=(Registry.read,),
-        seeds=_registry_seeds,
+        seeds=lambda: {
+            **_registry_seeds(),
+            "bad dictionary": _load_file(**{"dictionary.hash": np.zeros(32, np.uint8)}),
+            "bad length of a hash": _load_file(**{"dictionary.hash": np.zeros(31, np.uint8)}),
+        },
         # Whether the file is the one that was loaded is asked before.
         codes=frozenset({"DICTIONARY_CHANGED", "INTEGRITY"}),
         mutations=500,
