@@ -141,11 +141,11 @@ def linkage_key_options(command: Callable[..., None]) -> Callable[..., None]:
             raise click.UsageError("--new-key and --key-file cannot be combined.", click.get_current_context())
         command(source=NextKey(new=new_key, file=key_file), **others)
 
-    new = click.option("--new-key", is_flag=True, help="Make the new key here, for the other agency to take.")
+    new = click.option("--new-key", is_flag=True, help="Make the new key here, at one of the two agencies only.")
     file = click.option(
         "--key-file",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="Take the new key from the other agency's key file.",
+        help="Take the new key that the other agency made: its whole key file.",
     )
     return new(file(with_source))
 

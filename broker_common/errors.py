@@ -434,6 +434,12 @@ REASONS: Mapping[str, Reason] = {
     "NOTHING_LOADED": Reason(
         RefusedError, "No {what} has been loaded.", "The operator loads it with 'tripartite {role} load'."
     ),
+    "DICTIONARY_CHANGED": Reason(
+        RefusedError,
+        "The {role} agency's data was loaded under another dictionary than the one that its program has now.",
+        "Nothing was charged. Its operator loads the data again from its source ('tripartite {role} load'); if a newer program "
+        "has loaded it, its operator starts the node again instead, under that program.",
+    ),
     "LOADING": Reason(RefusedError, "Another load is under way in this home.", "Wait for it to end, then try again."),
     "POLICY_TOO_NARROW": Reason(
         RefusedError,
@@ -446,6 +452,12 @@ REASONS: Mapping[str, Reason] = {
     ),
     "RELINK_REFUSED": Reason(
         InvalidRequestError, "The linkage key was not changed: {problem}.", "{remedy} The key before is still in force."
+    ),
+    "AUDIT_FIRST": Reason(
+        RefusedError,
+        "The linkage key was not changed: samples of charges are kept, and after the change no audit on site can compare their "
+        "people with the registry that they were charged on.",
+        "Let the auditor come first ('tripartite audit replay DIR --home AUDITOR --on-site CENSUS_HOME'), then give --audited.",
     ),
     "ALREADY_RUNNING": Reason(
         RefusedError, "Another process already serves {home}.", "Stop it first, or use another --home."
@@ -462,7 +474,12 @@ REASONS: Mapping[str, Reason] = {
         "{file} is not a valid configuration: {problem}.",
         "Compare it with 'Settings' in deploy/README.md, or with a whole one in deploy/samples.",
     ),
-    "HOME_INVALID": Reason(InvalidRequestError, "{home} is no {role} home: {problem}.", "{remedy}"),
+    "DICTIONARY_UNUSABLE": Reason(
+        InvalidRequestError,
+        "Data cannot be stored under this dictionary: column '{column}' {problem}.",
+        "Change that column in the dictionary of this program. What was loaded before is still in force.",
+    ),
+    "HOME_INVALID": Reason(InvalidRequestError, "{home} cannot be used as the {role} home: {problem}.", "{remedy}"),
     "EXPORT_DIFFERS": Reason(
         InvalidRequestError,
         "{file} is not what an export of this home would write there.",
@@ -545,7 +562,8 @@ REASONS: Mapping[str, Reason] = {
     ),
     "SAMPLE_LOST": Reason(
         InternalError,
-        "The sample or the noise secret of a charged question is lost or damaged, so that its answer can never be made.",
+        "The answer to a charged question cannot be made: its sample, its noise secret or its load is lost or damaged, or was "
+        "loaded under another dictionary.",
         "The charge stands. Ask again: a new question gets a new ticket.",
     ),
     "STORE_FAILED": Reason(

@@ -1,8 +1,8 @@
 """Admission: is this sample what it claims to be? Every check, in DESIGN's order, before anything may be charged.
 
-    1 ticket signature, researcher, project     4 HPKE: the frame key opens; slot and price are held
-    2 shutdown, expiry, policy, release,        5 frames: ascending, one last, padding zero
-      scale, slot, linkage                      6 manifest: signature, ticket, set commitment
+    1 ticket signature, researcher, project      4 HPKE: the frame key opens; slot and price are held
+    2 shutdown, expiry, policy, release,         5 frames: ascending, one last, padding zero
+      dictionary, scale, slot, linkage, question  6 manifest: signature, ticket, set commitment
     3 the sender's organisation
 
 Steps 1 to 4 need the header alone: a ticket that they refuse makes nobody send a sample. A ticket that was charged before
@@ -54,6 +54,8 @@ class Gate:
     now_ms: int
     # Raises when the service has told that it is shut down.
     verify_open: Callable[[], None]
+    # Raises when the registry in force was loaded under another dictionary.
+    verify_dictionary: Callable[[], None]
     # Raises when the ticket's slot does not serve it.
     verify_slot: Callable[[VerifiedTicket], None]
     # True for the hash of a ticket that was charged before.
@@ -93,8 +95,8 @@ class Admission:
             self._ticket = verify_ticket(header.ticket, researchers=gate.researchers, caller=None)
         # 2
         body = self._ticket.body
-        self._question = question_from_wire(body.question, CENSUS_DICTIONARY)
         charged = _is_charged_or_in_force(self._ticket, header.linkage, gate)
+        self._question = _question(self._ticket, charged=charged)
         self._linkage = header.linkage
         # 3
         manifest_keys = gate.manifest_keys.get(sender.organisation)
@@ -181,12 +183,23 @@ def _is_charged_or_in_force(ticket: VerifiedTicket, linkage: str, gate: Gate) ->
     return False
 
 
+def _question(ticket: VerifiedTicket, *, charged: bool) -> Question:
+    try:
+        return question_from_wire(ticket.body.question, CENSUS_DICTIONARY)
+    except InvalidRequestError as error:
+        if charged:
+            # It was good when it was charged: whoever is told otherwise would log that it never was.
+            raise RefusedError("DICTIONARY_CHANGED", role="census") from error
+        raise
+
+
 def _verify_in_force(ticket: VerifiedTicket, gate: Gate) -> None:
     # First: whatever else is wrong with the ticket, asking anew would not help.
     gate.verify_open()
     ticket.verify_fresh(gate.now_ms)
     ticket.verify_policy(gate.policy.hash)
     ticket.verify_release(gate.census_release)
+    gate.verify_dictionary()
     scale = ticket.body.scale
     if scale not in gate.policy.scales:
         raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(gate.policy.scales))

@@ -32,6 +32,7 @@ from broker_common.privacy.report import (
 )
 from broker_common.tlog.census_state import CensusState
 from census_node import texts
+from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.policy_commands import number, odds_text, policy_in_force
 
 __all__ = [
@@ -64,6 +65,10 @@ class Facts:
     units: int
     log_size: int
     release: str
+    # Name of the linkage chain in force; empty before the first load.
+    linkage: str
+    # Whether the registry in force was loaded under another dictionary than this program's.
+    dictionary_changed: bool
     shut_down: bool
     # Why, as `texts.STATUS_SHUT_BY` names it.
     shutdown_reason: str
@@ -85,6 +90,8 @@ def facts_of(state: CensusState) -> Facts:
         units=state.charged_units if strict else state.charged_units - state.common_units,
         log_size=state.size,
         release=state.release,
+        linkage=state.linkage,
+        dictionary_changed=state.dictionaries.get(state.load) not in {None, CENSUS_DICTIONARY.hash.hex()},
         shut_down=state.shut_down,
         shutdown_reason=_shutdown_reason(state, policy),
         shutdown_note=state.shutdown_note,
@@ -132,6 +139,7 @@ def status_text(facts: Facts, charges: Charges | None, alert_share: int) -> str:
     named = {
         "param": odds_text(result["param"]),
         "release": facts.release or texts.STATUS_NOTHING_LOADED,
+        "linkage": facts.linkage or texts.STATUS_NOTHING_LOADED,
         "accounting": texts.STATUS_ACCOUNTING[policy.accounting].format(unit=policy.unit),
         "whom": texts.LIMITED[policy.unit],
     }
@@ -144,6 +152,8 @@ def status_text(facts: Facts, charges: Charges | None, alert_share: int) -> str:
         parts.append(_shut_text(facts))
     if result["worst_charged"] > policy.cap:
         parts.append(texts.STATUS_WARNING.format(sentence=texts.WARN_CHARGED))
+    if facts.dictionary_changed:
+        parts.append(texts.STATUS_WARNING.format(sentence=texts.WARN_DICTIONARY))
     return "\n".join(parts)
 
 

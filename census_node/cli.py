@@ -20,9 +20,11 @@ from broker_common.cli import (
     max_rejected_option,
     ready_line,
     rejections_text,
+    say,
 )
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import SigningKey
+from broker_common.errors import RefusedError
 from broker_common.heap import share_one_heap
 from broker_common.privacy.report import make_report
 from broker_common.storage.durable import replace_file
@@ -88,13 +90,19 @@ commands.add_command(revoke_command(CensusHome, _PEERS))
 @home_option
 @json_option
 @linkage_key_options
-def relink(home: Path, as_json: bool, source: NextKey) -> None:
+@click.option("--audited", is_flag=True, help=texts.AUDITED_HELP)
+def relink(home: Path, as_json: bool, source: NextKey, audited: bool) -> None:
     """Change the key that links records across the agencies.
 
     One agency makes the new key, the other takes its key file. Both do this, in any order and with the nodes up or down;
-    until both have, questions are refused and nothing is charged. What was charged before is still answered.
+    until both have, questions are refused and nothing is charged. What was charged before is still answered. Let the
+    auditor come on site before: samples that are kept cannot be compared with their registry afterwards.
     """
     opened = CensusHome(home)
+    kept = opened.samples_kept()
+    if kept and not audited:
+        say(texts.SAMPLES_KEPT.format(count=kept))
+        raise RefusedError("AUDIT_FIRST")
     report = opened.relink(source, progress=Progress(texts.RELINKING))
     result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
     emit(as_json, result, texts.RELINKED.format_map({**result, "file": opened.linkage_keys.place}))
@@ -125,6 +133,8 @@ def status(home: Path, as_json: bool, report: bool, plot: Path | None) -> None:
     charges = opened.charges()
     facts = opened.read(facts_of)
     result = status_of(facts, charges)
+    if as_json and facts.dictionary_changed:
+        say(texts.WARN_DICTIONARY)
     parts = [status_text(facts, charges, opened.config.alert_exhausted_share)]
     if report:
         found = make_report(

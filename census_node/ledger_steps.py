@@ -137,6 +137,11 @@ class LedgerSteps:
         step = next(self._steps("where kind = 'charge' and file != '' order by place limit 1"), None)
         return None if step is None else step.place
 
+    @property
+    def charges_kept(self) -> int:
+        """Of how many charges the membership is kept."""
+        return self._number("select count(*) as number from ledger_steps where kind = 'charge' and file != ''")
+
     # --- steps -----------------------------------------------------------------------------------------------------
 
     def digest_at(self, place: int) -> bytes:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from broker_common.crypto.linkage import LinkageChain, parse_health_cards
 from broker_common.errors import InvalidRequestError
+from broker_common.query.dictionary import Column, ColumnType
 from broker_common.storage.source import (
     Chunk,
     Progress,
@@ -66,7 +67,7 @@ def read_registry(
     """The registry that the source describes. Units that `names` knows keep their numbers; new ones are added to them.
 
     Raises:
-        InvalidRequestError: LOAD_REFUSED.
+        InvalidRequestError: LOAD_REFUSED, DICTIONARY_UNUSABLE.
     """
     incoming = _Incoming(linkage, names)
     source = open_source(source_path, (_CARD, _PERSON, _HOUSEHOLD), CENSUS_DICTIONARY.columns)
@@ -128,7 +129,7 @@ class _Incoming:
         self.without_card = 0
         self._linkage = linkage
         self._names = names
-        self._readers = {column.name: ColumnReader(column) for column in CENSUS_DICTIONARY.columns}
+        self._readers = {column.name: _reader(column) for column in CENSUS_DICTIONARY.columns}
         self._pseudonyms: GrowingArray[np.uint64] = GrowingArray(np.dtype(">u8"))
         self._persons: GrowingArray[np.bytes_] = GrowingArray(NAME)
         self._households: GrowingArray[np.bytes_] = GrowingArray(NAME)
@@ -220,6 +221,22 @@ class _Incoming:
                 self.rejected.add(line, reason)
         self.without_card = int(np.count_nonzero(~has_card & ~repeats))
         return np.flatnonzero(has_card & ~contradicts)
+
+
+def _reader(column: Column) -> ColumnReader:
+    """Reads a language variable, of which a byte is kept for each card.
+
+    Raises:
+        InvalidRequestError: DICTIONARY_UNUSABLE.
+    """
+    problem = ""
+    if column.type is not ColumnType.CODE or column.multi_valued:
+        problem = "is no language variable, which has one code a person"
+    elif len(column.codes) > NO_VALUE:
+        problem = f"has {len(column.codes)} codes; a language variable can have {NO_VALUE}"
+    if problem:
+        raise InvalidRequestError("DICTIONARY_UNUSABLE", column=column.name, problem=problem)
+    return ColumnReader(column)
 
 
 def _wrong_ids(chunk: Chunk) -> dict[int, str]:

@@ -23,13 +23,13 @@ from broker_common.crypto.base64_text import parse_base64
 from broker_common.crypto.commitments import SlotSecret, commit_slot, hash_active, hash_bytes
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import SigningKey, VerifyKey
-from broker_common.errors import InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
+from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
 from broker_common.query.ticket import Researcher, VerifiedTicket
 from broker_common.stages import stage
 from broker_common.storage.journal import Checkpointed, Journal
-from broker_common.storage.loads import LoadFolder
+from broker_common.storage.loads import LoadFolder, verify_dictionary
 from broker_common.storage.open_loads import OpenLoads
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Delivered, Expired, Released, Slots, encode_entry
@@ -38,6 +38,7 @@ from broker_common.values import Clock, Randomness
 from census_node.admission import AdmittedSample, Gate
 from census_node.answering import seal_answer
 from census_node.charging import Decided, Kept, LoadReplacedError, charge, decide, verify_affordable, verify_open
+from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps, Step
 from census_node.ledgers import Decision
@@ -136,6 +137,15 @@ class CensusNode:
             raise RefusedError("NOTHING_LOADED", what="registry", role="census")
         return InForce(policy, release, linkage)
 
+    def verify_dictionary(self) -> None:
+        """Return only if the registry in force was loaded under the dictionary that questions are read with.
+
+        Raises:
+            RefusedError: DICTIONARY_CHANGED.
+        """
+        with self.journal.reading() as state:
+            verify_dictionary(state, state.load, CENSUS_DICTIONARY)
+
     def signed_policy(self) -> policy_pb2.SignedPolicy:
         """The policy in force with the agency's signature, as it was adopted."""
         with self.journal.reading() as state:
@@ -159,6 +169,7 @@ class CensusNode:
             linkage=now.linkage,
             now_ms=self.journal.now(),
             verify_open=self._verify_open,
+            verify_dictionary=self.verify_dictionary,
             verify_slot=self._verify_slot,
             is_charged=self._is_charged,
             reserve=self._reserve,
@@ -453,8 +464,8 @@ class CensusNode:
 
         No sample may arrive meanwhile: what no charge names is swept away, and every noise slot that is left is void.
 
-        A charge whose answer cannot be made, because its sample or registry is gone, stays unanswered, for the operator
-        to see; it does not keep the others from their answers.
+        A charge whose answer cannot be made, because its sample or registry is gone or because its registry was loaded under
+        another dictionary, stays unanswered, for the operator to see; it does not keep the others from their answers.
         """
         with self.journal.reading():
             pending = Outbox(self.journal.db).all_pending()
@@ -464,8 +475,8 @@ class CensusNode:
         for ticket_hash, _, _ in pending:
             try:
                 self.answer(ticket_hash)
-            except InternalError as error:
-                if error.code not in {"INTEGRITY", "SAMPLE_LOST"}:
+            except BrokerError as error:
+                if error.code not in {"DICTIONARY_CHANGED", "INTEGRITY", "SAMPLE_LOST"}:
                     raise
                 _log.error("a charged answer cannot be made", ticket=ticket_hash, problem=error.text)
                 self.lost.add(ticket_hash)

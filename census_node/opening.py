@@ -38,6 +38,7 @@ from broker_common.tlog.census_state import CensusState
 from census_node.config import CensusConfig
 from census_node.declared import verify_declared, verify_delays
 from census_node.delivery import Courier
+from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps
 from census_node.loading import LoadReport, read_registry
@@ -178,7 +179,15 @@ class CensusHome(AgencyHome[CensusState]):
             registry.write(self.loads.file(load), names, known.former_after(registry.cards))
             carry = Carry.between(known, registry.cards, registry.person_count, registry.household_count)
             with_entry = self._book(journal).put_load(carry)
-            self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom, with_entry=with_entry)
+            self.loads.put_in_force(
+                journal,
+                load,
+                release,
+                linkage.chain_id,
+                os.urandom,
+                dictionary=CENSUS_DICTIONARY,
+                with_entry=with_entry,
+            )
             forget_old_loads(journal, self.loads)
         return report
 
@@ -187,6 +196,11 @@ class CensusHome(AgencyHome[CensusState]):
         with self.journal() as journal:
             book = self._book(journal)
             return relink_registry(journal, self.loads, book, self.linkage_keys, source, os.urandom, progress=progress)
+
+    def samples_kept(self) -> int:
+        """Of how many charges the sample is kept for an audit on site."""
+        with self.journal() as journal, journal.reading():
+            return LedgerSteps(journal.db).charges_kept
 
     def after_rotation(self, purpose: str) -> None:
         """The policy in force is signed again by a new policy key: the one before will not be honoured for ever."""

@@ -8,8 +8,9 @@ nobody asks for nothing is in memory. There it has 8 bytes for its units, a bit 
 the directory (`pseudonyms`). A row's number is its name in a charge, so an answer can only ever be counted on the load it was
 charged on.
 
-On disk a load is one file, written whole and never changed (`broker_common.storage.loads`). It also holds what the next
-load has to know of units; a serving node leaves that unread.
+On disk a load is one file, written whole and never changed (`broker_common.storage.loads`). It also holds the hash of the
+dictionary that its values were read under, and what the next load has to know of units; a serving node leaves the latter
+unread.
 """
 
 from __future__ import annotations
@@ -21,20 +22,23 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from broker_common.errors import RefusedError
 from broker_common.query.question import Question
 from broker_common.storage.relinking import Rekeyed
-from broker_common.values import ExactCount
-from census_node.columns import reading_columns, write_columns
+from broker_common.values import HASH_BYTES, ExactCount
+from census_node.columns import StoredColumns, reading_columns, write_columns
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.linked import NOBODY
 from census_node.pseudonyms import Index
 from census_node.units import Cards, Names, stored_counts
 
-__all__ = ["NO_VALUE", "Registry"]
+__all__ = ["NO_VALUE", "Registry", "dictionary_hash"]
 
 # The byte of a person who gave no answer: counted in `all`, in no value.
 NO_VALUE = 255
 _VALUE = np.dtype(np.uint8)
+# What the file calls the hash of its dictionary; no language variable has a dot in its name.
+_DICTIONARY = "dictionary.hash"
 Numbers = npt.NDArray[np.uint32]
 _HALF = np.uint64(32)
 
@@ -163,6 +167,7 @@ class Registry:
             {
                 **self.cards.columns(),
                 **self.columns,
+                _DICTIONARY: np.frombuffer(CENSUS_DICTIONARY.hash, np.uint8),
                 "counts": counts,
                 **names.columns(),
                 **former.columns("former_"),
@@ -174,12 +179,21 @@ class Registry:
         """Read a stored load.
 
         Raises:
+            RefusedError: DICTIONARY_CHANGED.
             InternalError: INTEGRITY, the file is missing or damaged.
         """
         with reading_columns(path, f"the registry of load {load}") as stored:
+            if dictionary_hash(stored) != CENSUS_DICTIONARY.hash:
+                # SECURITY: a stored number would be counted as another value than the one that was loaded.
+                raise RefusedError("DICTIONARY_CHANGED", role="census")
             cards = Cards.of_columns(stored)
             columns = {name: stored.mapped(name, _VALUE, cards.size) for name in CENSUS_DICTIONARY.names}
             return cls(load, cards.high, cards.low, columns, cards.persons, cards.households, *stored_counts(stored))
+
+
+def dictionary_hash(stored: StoredColumns) -> bytes:
+    """The hash of the dictionary that a stored load was read under."""
+    return stored.column(_DICTIONARY, _VALUE, HASH_BYTES).tobytes()
 
 
 def _has_others(persons: npt.NDArray[np.uint32], person_count: int) -> npt.NDArray[np.uint8]:

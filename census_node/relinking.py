@@ -16,6 +16,7 @@ from broker_common.storage.relinking import RelinkReport, rekey, relink
 from broker_common.storage.source import Progress
 from broker_common.tlog.census_state import CensusState
 from broker_common.values import Randomness
+from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger_book import LedgerBook
 from census_node.node import forget_old_loads
 from census_node.registry import Registry
@@ -52,6 +53,7 @@ def relink_registry(
             loads,
             keys,
             source,
+            dictionary=CENSUS_DICTIONARY,
             write_store=write_store,
             alongside=ledgers,
             forget_old_loads=lambda: forget_old_loads(journal, loads),

@@ -172,6 +172,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         with self._node.journal.reading() as state:
             # Said before anything is said of the question: nothing will be answered any more.
             quotable_answers(state, now.policy, now.policy.scales[-1], lost=self._node.lost)
+        self._node.verify_dictionary()
         question_from_wire(request.question, CENSUS_DICTIONARY)
         policy, scale = now.policy, request.scale
         if scale not in policy.scales:

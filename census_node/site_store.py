@@ -38,6 +38,7 @@ from census_node.config import CensusConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger_steps import Step, StepKind
 from census_node.linked import NOBODY
+from census_node.registry import dictionary_hash
 from census_node.site_accounts import Accounts, Members, Names, as_names
 from census_node.units import HALF, UNIT, Carry, stored_counts
 
@@ -62,6 +63,8 @@ class Load:
 
     path: Path
     load: str
+    # Hash of the dictionary that its languages were read under.
+    dictionary: str
     names: Names
     persons: npt.NDArray[np.uint32]
     households: npt.NDArray[np.uint32]
@@ -81,8 +84,13 @@ class Load:
         homes[self.persons] = self.households
         return homes
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether the dictionary of this program says what its languages mean."""
+        return self.dictionary == CENSUS_DICTIONARY.hash.hex()
+
     def count(self, names: Names, question: Question) -> ExactCount:
-        """How many distinct persons of these pseudonyms the question is about."""
+        """How many distinct persons of these pseudonyms the question is about; asked of a load that is readable."""
         rows, known = self._rows(names)
         rows = rows[known]
         if question.variable is not None:
@@ -224,11 +232,11 @@ class SiteStore:
             raise DamagedError
         return carry
 
-    def load(self, load: str, commitment: str) -> Load | None:
+    def load(self, load: str, commitment: str, dictionary: str) -> Load | None:
         """A load; None if its file is not there any more.
 
         Raises:
-            DamagedError: it is not the one that the log commits to.
+            DamagedError: it is not the one that the log commits to, or not one of the dictionary that the log names.
         """
         path = self._loads.file(load)
         if Path(load).name != load or not path.is_file():
@@ -241,6 +249,8 @@ class SiteStore:
                 high, low = stored.column("high", HALF), stored.column("low", HALF)
                 persons, households = stored.column("persons", UNIT), stored.column("households", UNIT)
                 counts = stored_counts(stored)
+                if dictionary_hash(stored).hex() != dictionary:
+                    raise DamagedError
                 if any(len(units) != len(high) for units in (low, persons, households)):
                     raise DamagedError
         except InternalError as error:
@@ -251,7 +261,7 @@ class SiteStore:
             int(each.max(initial=0)) >= max(count, 1) for each, count in units
         ):
             raise DamagedError
-        return Load(path, load, names, persons, households, *counts)
+        return Load(path, load, dictionary, names, persons, households, *counts)
 
     def linkage_steps(self, previous: str, linkage: str) -> tuple[LinkageKey, ...] | None:
         """The keys that lead from one linkage chain to the next; None if they are not at hand."""

@@ -8,6 +8,7 @@ __all__ = [
     "ADOPTED",
     "ADOPT_WITH",
     "ANSWERS_LEFT",
+    "AUDITED_HELP",
     "CHANGE_HEAD",
     "CHANGE_ROW",
     "CHARGED_TO_ALL",
@@ -20,6 +21,7 @@ __all__ = [
     "CONSEQUENCES",
     "COULD_REOPEN",
     "COUNTED",
+    "COUNTS_NOT_CHECKED",
     "FROM_HELP",
     "FROM_REMEDY",
     "HOUSEHOLD_BUDGET",
@@ -107,6 +109,7 @@ __all__ = [
     "REPORT_TYPICAL_ROW",
     "REPORT_TYPICAL_TOO_MANY",
     "ROW",
+    "SAMPLES_KEPT",
     "SCALES_FORM",
     "SCALES_HELP",
     "SCALES_RANGE",
@@ -133,6 +136,7 @@ __all__ = [
     "UNIT_HELP",
     "WARNING",
     "WARN_CHARGED",
+    "WARN_DICTIONARY",
     "WARN_HOUSEHOLDS_MOVE",
     "WARN_HOUSEHOLDS_START",
     "WARN_HOUSEHOLD_SIZE",
@@ -155,6 +159,7 @@ Census node: {state}
   charged         {worst_charged} units; no belief can have passed {worst_belief}
   log             {log_size} entries
   release         {release}
+  linkage         {linkage}
   policy          {policy_hash}"""
 STATUS_NOTHING_LOADED = "nothing is loaded"
 STATUS_ACCOUNTING = {"strict": "strict", "per_person": "per_person with a budget for each {unit}"}
@@ -275,12 +280,14 @@ ACCOUNTING = {
 }
 NO_END = "no end"
 SHUT_DOWN = "The service is shut down. Answers charged before still go out."
+AUDITED_HELP = "Change the key although samples are kept: the auditor has been on site, or need not come."
+SAMPLES_KEPT = "The samples of {count} charges are kept; after the change they cannot be compared with their registry."
 RELINKING = "Changing the linkage key"
 RELINKED = """\
 The linkage key is changed: {people} people have new pseudonyms. Chain {linkage} is in force, {previous} was before.
 Unless the health agency has this chain already: bring it {file}, out of band, and let it run
   tripartite health relink --home HOME --key-file FILE
-Until both have changed, questions are refused and nothing is charged."""
+Until chain {linkage} is in force at both agencies, questions are refused and nothing is charged: compare the names."""
 SHUT_DOWN_BEFORE = "The service was shut down already. Nothing was changed, and the reason given now is not logged."
 REOPENED = "The service answers again. What was charged before goes on counting."
 
@@ -312,6 +319,10 @@ Nothing is in force or logged yet. To put it in force:
   tripartite census policy adopt {hash} --home {home}{confirm}"""
 CONFIRM_WORDS = ' --confirm --reason "WHY"'
 WARN_CHARGED = "what has been charged passes this cap already: the limit holds for no answer that was given before"
+WARN_DICTIONARY = (
+    "the registry in force was loaded under another dictionary than this program's, so that no question is answered: load its "
+    "source again with 'tripartite census load', or, if a newer program has loaded it, use that one"
+)
 WARN_HOUSEHOLDS_START = (
     "households start from all that their people were charged together: some may have nothing left at once, and nobody outside "
     "is told; 'census status --report' says where they stand; the limit does not hold for households that were asked about before"
@@ -382,6 +393,10 @@ CHARGES_NOT_DECIDED = (
 )
 UNITS_NOT_CHECKED = (
     "The census units of the samples of {count} charges: the load that they were charged on is not kept any more."
+)
+COUNTS_NOT_CHECKED = (
+    "The exact counts of {count} charges: their load was made under another dictionary than that of this program, and is not read "
+    "with this one."
 )
 CARRIES_NOT_CHECKED = (
     "Whether {count} loads took over all charges of the ones before, or not of everybody: such a load is not kept any more, or "

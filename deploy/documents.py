@@ -171,7 +171,9 @@ _EXAMPLE_SIGNER = NoteSigner("census.example/tripartite", (SigningKey(Purpose.LO
 
 def _example_entries() -> list[bytes]:
     opened = Opened(origin=_EXAMPLE_SIGNER.name, role="census", format=FORMAT_VERSION)
-    loaded = Loaded(load="6f1d0c7be29a4458", release="2011", linkage="5d0f6a1c9e3b7248", commitment="ab" * 32)
+    loaded = Loaded(
+        load="6f1d0c7be29a4458", release="2011", linkage="5d0f6a1c9e3b7248", dictionary="cd" * 32, commitment="ab" * 32
+    )
     events: tuple[Event, ...] = (opened, loaded)
     return [
         encode_entry(Entry(sequence=sequence, time_ms=1_763_458_236_000 + sequence, policy="", event=event))

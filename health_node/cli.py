@@ -107,16 +107,24 @@ commands.add_command(revoke_command(HealthHome, _PEERS))
 @home_option
 @json_option
 @linkage_key_options
-def relink(home: Path, as_json: bool, source: NextKey) -> None:
+@click.option("--reload", "people", type=click.Path(path_type=Path, dir_okay=False), help=texts.RELOAD_HELP)
+def relink(home: Path, as_json: bool, source: NextKey, people: Path | None) -> None:
     """Change the key that links records across the agencies.
 
     One agency makes the new key, the other takes its key file. Both do this, in any order and with the nodes up or down;
     until both have, questions are refused and nothing is charged. What was charged before is still answered.
     """
+    if people is not None and source.new:
+        raise click.UsageError(texts.RELOAD_NEW, click.get_current_context())
     opened = HealthHome(home)
-    report = opened.relink(source, progress=Progress(texts.RELINKING))
+    if people is None:
+        report, left_out = opened.relink(source, progress=Progress(texts.RELINKING)), ""
+    else:
+        report, loaded = opened.reload(people, source, progress=Progress(texts.LOADING))
+        left_out = rejections_text(loaded.rejected.first, loaded.rejected.count, loaded.rejected.counted_by)
     result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
-    emit(as_json, result, texts.RELINKED.format_map({**result, "file": opened.linkage_keys.place}))
+    text = texts.RELINKED.format_map({**result, "file": opened.linkage_keys.place})
+    emit(as_json, result, "\n".join(filter(None, [text, left_out])))
 
 
 @commands.command()
@@ -140,6 +148,7 @@ def status(home: Path, as_json: bool) -> None:
         figures = _figures_in_force(opened, journal)
         policy = _policy_fits(opened, figures.places)
         with journal.reading() as state:
+            dictionary = state.dictionaries.get(state.load, "")
             result = {
                 "organisation": opened.config.organisation,
                 "serving": opened.home.is_served,
@@ -151,9 +160,13 @@ def status(home: Path, as_json: bool) -> None:
                 "places": figures.places,
                 "least_delay_ms": least_delay_ms(figures.places),
                 "policy": policy,
+                "linkage": state.linkage,
+                "dictionary": dictionary,
+                "dictionary_changed": dictionary not in {"", HEALTH_DICTIONARY.hash.hex()},
             }
     shown = result | {"serving": "yes" if result["serving"] else "no", "policy": policy or texts.FITS}
-    emit(as_json, result, texts.STATUS.format_map(shown))
+    warning = [texts.STATUS_WARNING] if result["dictionary_changed"] else []
+    emit(as_json, result, "\n".join([texts.STATUS.format_map(shown), *warning]))
 
 
 def _policy_fits(opened: HealthHome, places: int) -> str:

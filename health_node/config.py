@@ -69,8 +69,9 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     # Threads that may work on one cohort.
     engine_threads: Annotated[int, Meta(ge=1, le=64)] = 2
     # What all `engine_threads` together do in a second for criteria, in passes over one person. Two threads on two idle cores
-    # do 20,000,000,000 and more; the default is a fifth of that: `max_samples` cohorts wait for each other, and a machine does something else as well. Lower it for a
-    # slower machine or fewer threads: criteria that take longer than the policy's `forward_delay_ms` are refused by it.
+    # do 20,000,000,000 and more. The default is a fifth of that: up to `max_samples` cohorts wait for each other, and a machine
+    # does something else as well. Lower it for a slower machine, fewer threads or more samples: criteria that take longer than
+    # the policy's `forward_delay_ms` are refused by it.
     work_per_second: Annotated[int, Meta(ge=1_000_000, le=10**15)] = 4_000_000_000
 
 

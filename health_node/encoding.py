@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from broker_common.query.condition import Literal
 from broker_common.query.dictionary import Column, ColumnType
-from broker_common.storage.source_values import MISSING, Values
+from broker_common.storage.source_values import MISSING, Values, verify_storable
 
 __all__ = ["Encoding", "Stored", "StoredType"]
 
@@ -47,6 +47,12 @@ class Encoding:
 
     @classmethod
     def of(cls, column: Column) -> Self:
+        """How a column is kept.
+
+        Raises:
+            InvalidRequestError: DICTIONARY_UNUSABLE.
+        """
+        verify_storable(column)
         if column.multi_valued:
             top, shift = (1 << len(column.codes)) - 1, 0
         elif column.type is ColumnType.DATE:

@@ -28,7 +28,7 @@ from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.messages import parse_message
 from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
 from broker_common.storage.journal import Journal
-from broker_common.storage.loads import LoadFolder
+from broker_common.storage.loads import LoadFolder, verify_dictionary
 from broker_common.storage.open_loads import OpenLoads
 from broker_common.storage.registration import own_card
 from broker_common.tlog.entries import Forwarded, Refused, ReportedCharge, Settled, Submitted
@@ -95,7 +95,7 @@ class HealthNode:
     # --- taking a question -----------------------------------------------------------------------------------------
 
     def verify(self, request: health_service_pb2.SubmitRequest, caller: str, policy: Policy) -> VerifiedTicket:
-        """Every check of a question that needs no record: ticket, policy, criteria, commitment, price, in this order.
+        """Every check of a question that needs no record: ticket, dictionary, policy, criteria, commitment, price, in this order.
 
         SECURITY: of the load only the places are looked at that were declared for it, never how many people it holds.
 
@@ -105,6 +105,8 @@ class HealthNode:
         ticket = verify_ticket(request.ticket, researchers=self._researchers(), caller=caller)
         with self.journal.reading() as state:
             known = ticket.hash.hex() in state.tickets
+            if state.load and not known:
+                verify_dictionary(state, state.load, HEALTH_DICTIONARY)
         places = None
         # A ticket that was accepted once goes on to its end, whatever has expired or changed meanwhile.
         if not known:
@@ -205,10 +207,15 @@ class HealthNode:
     # --- its sample ------------------------------------------------------------------------------------------------
 
     def sample(self, accepted: Accepted) -> Sample:
-        """The ticket's sample, drawn from the load it was accepted on."""
-        with self.journal.reading():
+        """The ticket's sample, drawn from the load it was accepted on.
+
+        Raises:
+            RefusedError: DICTIONARY_CHANGED, the load means another thing by its numbers than the present dictionary.
+        """
+        with self.journal.reading() as state:
             kept = Questions(self.journal.db).get(accepted.ticket.hash.hex())
-        assert kept is not None  # noqa: S101 - written when the ticket was accepted
+            assert kept is not None  # noqa: S101 - written when the ticket was accepted
+            verify_dictionary(state, kept.load, HEALTH_DICTIONARY)
         condition = condition_from_wire(parse_message(condition_pb2.Condition, kept.criteria), HEALTH_DICTIONARY)
         ticket = accepted.ticket
         key = self._sampling.named(kept.sampling_key)

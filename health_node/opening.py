@@ -32,10 +32,11 @@ from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.health_state import HealthState
 from health_node.census_link import CensusLink, fetch_policy
 from health_node.config import HealthConfig
+from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.loading import LoadReport, load_people
 from health_node.node import HealthNode, SamplingKeys, forget_old_loads, verify_fits
 from health_node.questions import Questions
-from health_node.relinking import relink_people
+from health_node.relinking import relink_people, reload_people
 from health_node.service import HealthService
 from health_node.witness import CensusWitness
 
@@ -103,7 +104,7 @@ class HealthHome(AgencyHome[HealthState]):
                 progress=progress,
                 max_rejected=max_rejected,
             )
-            self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom)
+            self.loads.put_in_force(journal, load, release, linkage.chain_id, os.urandom, dictionary=HEALTH_DICTIONARY)
             forget_old_loads(journal, self.loads)
         return report
 
@@ -131,6 +132,23 @@ class HealthHome(AgencyHome[HealthState]):
                 os.urandom,
                 engine_threads=self.config.limits.engine_threads,
                 progress=progress,
+            )
+
+    def reload(
+        self, people: Path, source: NextKey, *, progress: Progress | None = None, max_rejected: int | None = None
+    ) -> tuple[RelinkReport, LoadReport]:
+        """Take the census agency's whole chain of linkage keys, and load the people again under it."""
+        with self.journal() as journal:
+            return reload_people(
+                journal,
+                self.loads,
+                self.linkage_keys,
+                source,
+                people,
+                os.urandom,
+                places=self.config.places,
+                progress=progress,
+                max_rejected=max_rejected,
             )
 
     async def serve(self, on_ready: Callable[[str], None]) -> None:

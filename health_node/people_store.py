@@ -3,7 +3,7 @@
     8 bytes    "tripPPL1"
     8 bytes    number of people, big-endian
     8 bytes    places declared for them, the same number or more, big-endian
-    32 bytes   SHA-256 of what the dictionary says of the columns
+    32 bytes   the hash of the dictionary
     16 bytes   each pseudonym, strictly ascending
     1, 2, 4 or 8 bytes, little-endian, for each person, column by column in the dictionary's order (`encoding`)
     32 bytes   SHA-256 of everything before
@@ -17,7 +17,6 @@ What criteria mean for a block of people is left to `cohort`; whether the file i
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -89,7 +88,7 @@ def build_people_store(path: Path, people: People, dictionary: Dictionary = HEAL
         with create_for_owner(path) as file:
             writer = _Writer(file)
             counts = b"".join(count.to_bytes(_COUNT_BYTES, "big") for count in (people.size, places))
-            writer.write(_MAGIC + counts + _digest(dictionary))
+            writer.write(_MAGIC + counts + dictionary.hash)
             writer.align()
             for piece in _pseudonyms(people):
                 writer.write(piece.data)
@@ -166,7 +165,8 @@ class PeopleStore:
         """`threads` work on one cohort.
 
         Raises:
-            RefusedError: NOTHING_LOADED, there is no file, or one of another dictionary.
+            RefusedError: NOTHING_LOADED, there is no file; DICTIONARY_CHANGED.
+            InvalidRequestError: DICTIONARY_UNUSABLE.
             InternalError: INTEGRITY.
         """
         self._dictionary = dictionary
@@ -260,13 +260,18 @@ class PeopleStore:
 def read_figures(path: Path, dictionary: Dictionary = HEALTH_DICTIONARY) -> Figures:
     """What the store at `path` says of its size: nothing else of it is read.
 
+    One of another dictionary says it too; only whether it has the length that follows from it is not known then.
+
     Raises:
         RefusedError: NOTHING_LOADED.
         InternalError: INTEGRITY.
     """
     with _reading(path), path.open("rb") as file:
         header, size = file.read(_HEADER_BYTES), path.stat().st_size
-    return _Layout.of(header, size, dictionary).figures
+    try:
+        return _Layout.of(header, size, dictionary).figures
+    except RefusedError:
+        return _figures_in(header)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,36 +287,32 @@ class _Layout:
         """Of a file with this header, if it is a store of this dictionary.
 
         Raises:
-            RefusedError: NOTHING_LOADED.
+            RefusedError: DICTIONARY_CHANGED.
             InternalError: INTEGRITY.
         """
         if file_size < _HEADER_BYTES + HASH_BYTES or not header.startswith(_MAGIC):
             raise _damaged()
-        if header[-HASH_BYTES:] != _digest(dictionary):
-            raise RefusedError("NOTHING_LOADED", what="health data under the present dictionary", role="health")
-        counts = header[len(_MAGIC) :]
-        people, places = (int.from_bytes(counts[at:][:_COUNT_BYTES], "big") for at in (0, _COUNT_BYTES))
+        if header[-HASH_BYTES:] != dictionary.hash:
+            raise RefusedError("DICTIONARY_CHANGED", role="health")
+        figures = _figures_in(header)
+        people = figures.people
         pseudonyms = _aligned(_HEADER_BYTES)
         end, columns = pseudonyms + people * PSEUDONYM_BYTES, {}
         for column in dictionary.columns:
             columns[column.name] = _aligned(end)
             end = columns[column.name] + people * Encoding.of(column).kind.itemsize
-        if end + HASH_BYTES != file_size or people > places:
+        if end + HASH_BYTES != file_size or people > figures.places:
             raise _damaged()
-        return cls(Figures(people, places), pseudonyms, columns)
+        return cls(figures, pseudonyms, columns)
 
 
 def _aligned(offset: int) -> int:
     return offset + -offset % _ALIGNED
 
 
-def _digest(dictionary: Dictionary) -> bytes:
-    """What the stored numbers mean: names, types, limits and code lists, but no labels or descriptions."""
-    layout = [
-        [column.name, column.type.name, column.multi_valued, column.minimum, column.maximum, column.values]
-        for column in dictionary.columns
-    ]
-    return hashlib.sha256(json.dumps(layout).encode("ascii")).digest()
+def _figures_in(header: bytes) -> Figures:
+    counts = header[len(_MAGIC) :]
+    return Figures(*(int.from_bytes(counts[at:][:_COUNT_BYTES], "big") for at in (0, _COUNT_BYTES)))
 
 
 def _verify_ascending(people: NDArray[np.uint8], before: NDArray[np.uint8] | None) -> None:

@@ -1,22 +1,29 @@
-"""Changing the linkage key at the health agency: the people in force, sorted anew under their next pseudonyms."""
+"""Changing the linkage key at the health agency: the people in force, sorted anew under their next pseudonyms.
+
+Pseudonyms of one chain lead to no other one. Where the chains of the two agencies have come apart, the health agency, whose
+pseudonyms carry no charges, takes the census agency's whole chain and loads its people again (`reload_people`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from broker_common.crypto.linkage import LinkageKey
+from broker_common.errors import RefusedError
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
-from broker_common.storage.loads import LoadFolder
+from broker_common.storage.loads import LoadFolder, verify_dictionary
 from broker_common.storage.relinking import RelinkReport, rekey, relink
 from broker_common.storage.source import Progress
 from broker_common.tlog.health_state import HealthState
 from broker_common.values import Randomness
 from health_node.dictionary import HEALTH_DICTIONARY
+from health_node.loading import LoadReport, load_people
 from health_node.node import forget_old_loads
 from health_node.people_store import People, PeopleStore, replace_people_store
 
-__all__ = ["relink_people"]
+__all__ = ["relink_people", "reload_people"]
 
 
 def relink_people(
@@ -45,7 +52,45 @@ def relink_people(
         loads,
         keys,
         source,
+        dictionary=HEALTH_DICTIONARY,
         write_store=write_store,
         forget_old_loads=lambda: forget_old_loads(journal, loads),
         randomness=randomness,
     )
+
+
+def reload_people(
+    journal: Journal[HealthState],
+    loads: LoadFolder,
+    keys: LinkageKeys,
+    source: NextKey,
+    people: Path,
+    randomness: Randomness,
+    *,
+    places: int,
+    progress: Progress | None = None,
+    max_rejected: int | None = None,
+) -> tuple[RelinkReport, LoadReport]:
+    """Put the census agency's whole chain in force, with the people of the release in force from their source.
+
+    Raises:
+        RefusedError: NOTHING_LOADED, LOADING; DICTIONARY_CHANGED, which a load under the present chain puts right.
+        InvalidRequestError: SECRET_MISSING, RELINK_REFUSED, LOAD_REFUSED, INVALID_VALUE.
+        InternalError: STORE_FAILED.
+    """
+    with loads.loading(randomness) as load:
+        forget_old_loads(journal, loads)
+        with journal.reading() as state:
+            replaced, previous, former = state.load, state.linkage, set(state.linkages.values())
+        if not replaced:
+            raise RefusedError("NOTHING_LOADED", what="store of people", role="health")
+        verify_dictionary(state, replaced, HEALTH_DICTIONARY)
+        chain = keys.other_chain(former, source)
+        report = load_people(
+            people, loads.file(load), chain, places=places, progress=progress, max_rejected=max_rejected
+        )
+        # CRASH: keys that the log does not name: nothing is loaded under them before this command is given again.
+        keys.hold(chain)
+        loads.put_relinked_in_force(journal, load, replaced=replaced, linkage=chain.chain_id, randomness=randomness)
+        forget_old_loads(journal, loads)
+    return RelinkReport(chain.chain_id, previous, load, report.loaded), report

@@ -13,7 +13,10 @@ __all__ = [
     "NOT_ASKED",
     "READY",
     "RELINKED",
+    "RELOAD_HELP",
+    "RELOAD_NEW",
     "STATUS",
+    "STATUS_WARNING",
 ]
 
 READY = "health node ready on {address}"
@@ -28,17 +31,26 @@ STATUS = """\
 Health node of {organisation}
   serving       {serving}
   release       {release}
+  linkage       {linkage}
   people        {people}
   places        {places} declared, which need delays of {least_delay_ms} ms or more
   policy        {policy}
   questions     {tickets} taken, {open} on their way
   log           {log_size} entries"""
+STATUS_WARNING = """\
+  warning       the data in force was loaded under another dictionary than this program's, so that no question is taken: load
+                its source again with 'tripartite health load', or, if a newer program has loaded it, use that one"""
 RELINKING = "Changing the linkage key"
 RELINKED = """\
 The linkage key is changed: {people} people have new pseudonyms. Chain {linkage} is in force, {previous} was before.
 Unless the census agency has this chain already: bring it {file}, out of band, and let it run
   tripartite census relink --home HOME --key-file FILE
-Until both have changed, questions are refused and nothing is charged."""
+Until chain {linkage} is in force at both agencies, questions are refused and nothing is charged: compare the names."""
+RELOAD_HELP = (
+    "Where the two chains differ: take the census agency's whole key file (--key-file, or the one that is in its place already), "
+    "and load this source again under it."
+)
+RELOAD_NEW = "--new-key and --reload cannot be combined: with --reload the keys are the census agency's."
 RELEASE_HELP = "A name for this extract of the health data; by default the name in force."
 
 # Of the node's log.

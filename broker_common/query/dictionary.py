@@ -9,6 +9,8 @@ What a column means for a store (index, bit mask) is left to the node.
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +34,7 @@ MAX_SHOWN_CHARACTERS = 40
 MAX_LISTED = 12
 NEAREST = 3
 
+_HASH_DOMAIN = b"tripartite/dictionary/v1\0"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 # Words of the condition language: as column names they could not be written down.
 _RESERVED = frozenset({"all", "and", "between", "date", "false", "in", "is", "like", "not", "null", "or", "true"})
@@ -116,6 +119,18 @@ class Dictionary:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._by_name)
+
+    @property
+    def hash(self) -> bytes:
+        """What stored values mean under this dictionary: names, types, limits and codes in their order (FORMAT.md).
+
+        Labels and descriptions are left out, so that they may be mended without loading the data again.
+        """
+        meaning = [
+            [column.name, column.type.name.lower(), column.multi_valued, column.minimum, column.maximum, column.values]
+            for column in self.columns
+        ]
+        return hashlib.sha256(_HASH_DOMAIN + json.dumps(meaning, separators=(",", ":")).encode("ascii")).digest()
 
     def find(self, name: str) -> Column | None:
         return self._by_name.get(name)

@@ -1,11 +1,13 @@
 """The linkage keys of a home: one file, one line a key, oldest first. The log says which of them are in use.
 
 The file may hold keys that nothing uses yet: a new key is in it, durably, before the first pseudonym is made with it. So
-what the log names must be the beginning of the file, and only that is used. A key is never taken out of the file here.
+what the log names must be the beginning of the file, and only that is used. A key is taken out of the file only where a
+whole other chain takes its place (`other_chain`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -28,7 +30,7 @@ class NextKey:
 
     # Make one, unless the file holds one that is not in use yet.
     new: bool = False
-    # What came from the other agency: its whole key file, or the new key's line alone.
+    # The other agency's key file, whole.
     file: Path | None = None
 
 
@@ -57,6 +59,31 @@ class LinkageKeys:
         except ValueError as error:
             raise InvalidRequestError("LINKAGE_KEY_MISSING", reference=self.reference, chain=in_force) from error
 
+    def other_chain(self, former: Collection[str], source: NextKey) -> LinkageChain:
+        """The whole chain that is to take the place of the one in force without going on from it; nothing is written.
+
+        Raises:
+            InvalidRequestError: SECRET_MISSING; RELINK_REFUSED, it is among the `former` ones, which have been in force.
+        """
+        held = self.home.read_key(self.reference, LinkageChain.parse_text)
+        wanted = held if source.file is None else _read(source.file)
+        if wanted.chain_id in former:
+            _refuse(
+                f"chain {wanted.chain_id} is in force here, or was before, and no chain comes back",
+                "Take the census agency's newest key file. If this is it, let that agency make a new key ('tripartite census relink "
+                "--new-key'), then take its file.",
+            )
+        return wanted
+
+    def hold(self, chain: LinkageChain) -> None:
+        """Durably make the home's file hold this chain.
+
+        Raises:
+            InvalidRequestError: INVALID_VALUE, the reference leads to no file.
+        """
+        if self.home.read_key(self.reference, LinkageChain.parse_text) != chain:
+            self.home.replace_key(self.reference, f"{chain.to_text()}\n")
+
     def next_chain(self, in_force: str, source: NextKey, randomness: Randomness) -> LinkageChain:
         """The chain that is to follow the one in force; the home's file holds it, durably.
 
@@ -70,7 +97,7 @@ class LinkageKeys:
             if wanted.keys[: len(held.keys)] != held.keys:
                 # Dropping it silently could drop what the other agency has taken already.
                 _refuse(
-                    "its file holds another key that is not in use yet",
+                    "the key file here holds another key, which is not in use yet",
                     "If the other agency does not use that key either, remove the last line of the file, then try again.",
                 )
         elif held != chain:
@@ -79,24 +106,29 @@ class LinkageKeys:
             wanted = chain.with_key(LinkageKey(randomness(_KEY_BYTES)))
         else:
             _refuse("there is no new key", "Make one with --new-key, or take the other agency's with --key-file.")
-        if wanted != held:
-            # CRASH: a key that the log does not name is not used; the next attempt finds it and goes on with it.
-            self.home.replace_key(self.reference, f"{wanted.to_text()}\n")
+        # CRASH: a key that the log does not name is not used; the next attempt finds it and goes on with it.
+        self.hold(wanted)
         return wanted
 
 
 def _continued(chain: LinkageChain, given: LinkageChain) -> LinkageChain:
-    """The chain with what `given` adds: a whole chain that begins with this one, or one key."""
-    if given.keys[-1] in chain.keys:
+    """`given`, if it begins with the chain in force here and adds something to it.
+
+    SECURITY: a key that is added to another chain leads to names that the other agency has for nobody, now and ever after.
+    """
+    shared = min(len(chain.keys), len(given.keys))
+    if given.keys[:shared] != chain.keys[:shared]:
         _refuse(
-            "the last key of the file given is in force already, or was before", "Take the other agency's newest key."
+            f"the file given holds chain {given.chain_id}, which does not go on from chain {chain.chain_id}, in force here",
+            "Take the other agency's key file as it is, with all its lines. If its chain has begun or gone on with other keys, see "
+            "'When the two chains differ' in deploy/README.md.",
         )
-    if len(given.keys) == 1:
-        return chain.with_key(given.keys[0])
-    if given.keys[: len(chain.keys)] != chain.keys:
+    if len(given.keys) == len(chain.keys):
+        _refuse(f"chain {chain.chain_id} is in force here already", "Nothing is left to do at this agency.")
+    if len(given.keys) < len(chain.keys):
         _refuse(
-            "the file given does not go on from the keys in force here",
-            "Compare the names of the chains with the other agency.",
+            f"the file given ends with chain {given.chain_id}, and here chain {chain.chain_id}, which goes on from it, is in force",
+            "Bring the other agency the key file of this one, and let it run 'relink --key-file FILE'.",
         )
     return given
 
@@ -109,7 +141,10 @@ def _read(path: Path) -> LinkageChain:
         _refuse(f"{path} cannot be read ({error.strerror})", "Check the path and the permissions.")
     except ValueError:
         # SECURITY: whatever it holds instead may be a key all the same, and is not quoted.
-        _refuse(f"{path} does not hold linkage keys, one a line", "Take the other agency's key file as it is.")
+        _refuse(
+            f"{path} does not hold linkage keys, one a line",
+            "Take the other agency's key file as it is, with all its lines.",
+        )
 
 
 def _refuse(problem: str, remedy: str) -> NoReturn:

@@ -18,13 +18,14 @@ from sqlite_utils import Database
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_load
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
+from broker_common.query.dictionary import Dictionary
 from broker_common.storage.durable import exclusive, is_held, make_folder
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.entries import Entry, Loaded, Relinked
 from broker_common.tlog.store_state import StoreState
 from broker_common.values import Randomness
 
-__all__ = ["Alongside", "LoadFolder", "Stamp", "StoreStateT", "WithEntry"]
+__all__ = ["Alongside", "LoadFolder", "Stamp", "StoreStateT", "WithEntry", "verify_dictionary"]
 
 _ID_BYTES = 8
 _CHUNK_BYTES = 1 << 20
@@ -93,9 +94,12 @@ class LoadFolder:
         linkage: str,
         randomness: Randomness,
         *,
+        dictionary: Dictionary,
         with_entry: WithEntry[StoreStateT] | None = None,
     ) -> None:
         """Log that the written load, whose pseudonyms come from chain `linkage`, replaces the one before.
+
+        `dictionary` is the one that its values were read under.
 
         Raises:
             InvalidRequestError: LOAD_REFUSED, the linkage key was changed meanwhile.
@@ -107,7 +111,15 @@ class LoadFolder:
                     "LOAD_REFUSED", problem="the linkage key was changed while it was read", remedy="Load it again."
                 )
             # CRASH: a file that the log does not name is swept away by `forget_except`.
-            entry = transaction.append(Loaded(load=load, release=release, linkage=linkage, commitment=commitment))
+            entry = transaction.append(
+                Loaded(
+                    load=load,
+                    release=release,
+                    linkage=linkage,
+                    dictionary=dictionary.hash.hex(),
+                    commitment=commitment,
+                )
+            )
             transaction.db.table("loads").insert({"load": load, "salt": salt})
             if with_entry is not None:
                 with_entry(transaction, entry)
@@ -225,6 +237,18 @@ class LoadFolder:
         except OSError as error:
             raise _unreadable(load, error) from error
         return digest.digest()
+
+
+def verify_dictionary(state: StoreState, load: str, dictionary: Dictionary) -> None:
+    """Return only if a load's values mean what `dictionary` says.
+
+    SECURITY: under another dictionary a stored number may stand for another code: French would be counted as English.
+
+    Raises:
+        RefusedError: DICTIONARY_CHANGED.
+    """
+    if state.dictionaries[load] != dictionary.hash.hex():
+        raise RefusedError("DICTIONARY_CHANGED", role=state.role)
 
 
 def _unreadable(load: str, error: OSError) -> InternalError:

@@ -18,10 +18,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from broker_common.errors import InvalidRequestError
 from broker_common.query.dates import parse_date
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, ColumnType
 
-__all__ = ["MAX_MULTI_VALUED_CODES", "MISSING", "ColumnReader", "Values"]
+__all__ = ["MAX_MULTI_VALUED_CODES", "MISSING", "ColumnReader", "Values", "verify_storable"]
 
 Values: TypeAlias = NDArray[np.int32] | NDArray[np.uint64]
 
@@ -40,10 +41,12 @@ class ColumnReader:
     """Reads one column of a source."""
 
     def __init__(self, column: Column) -> None:
-        if column.multi_valued and len(column.codes) > MAX_MULTI_VALUED_CODES:
-            raise ValueError(f"column {column.name} has more than {MAX_MULTI_VALUED_CODES} codes for a bit mask")
-        if column.minimum <= MISSING or column.maximum > _LARGEST_INTEGER:
-            raise ValueError(f"column {column.name} admits numbers of more than 32 bits")
+        """Read this column.
+
+        Raises:
+            InvalidRequestError: DICTIONARY_UNUSABLE.
+        """
+        verify_storable(column)
         self._column = column
 
     def read(self, texts: Sequence[str]) -> tuple[Values, dict[int, str]]:
@@ -99,6 +102,21 @@ class ColumnReader:
         if not self._column.minimum <= number <= self._column.maximum:
             raise ValueError(f"is not between {self._column.minimum} and {self._column.maximum}")
         return number
+
+
+def verify_storable(column: Column) -> None:
+    """Return only if every value of a column has a number of its own.
+
+    Raises:
+        InvalidRequestError: DICTIONARY_UNUSABLE.
+    """
+    problem = ""
+    if column.multi_valued and len(column.codes) > MAX_MULTI_VALUED_CODES:
+        problem = f"has {len(column.codes)} codes; a column of several values can have {MAX_MULTI_VALUED_CODES}"
+    elif column.minimum <= MISSING or column.maximum > _LARGEST_INTEGER:
+        problem = "admits numbers of more than 32 bits"
+    if problem:
+        raise InvalidRequestError("DICTIONARY_UNUSABLE", column=column.name, problem=problem)
 
 
 def _date(text: str) -> date:

@@ -123,19 +123,22 @@ class Adopted(Struct, tag="adopted", frozen=True, forbid_unknown_fields=True, kw
 class Loaded(Struct, tag="loaded", frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Both: a store was loaded and replaced the one before. `commitment` fixes its content without telling it.
 
-    `linkage` names the chain of linkage keys that its pseudonyms come from.
+    `linkage` names the chain of linkage keys that its pseudonyms come from, `dictionary` is the hash of the dictionary that
+    gives its values their meaning.
     """
 
     load: _Text
     release: _Text
     linkage: _Linkage
+    dictionary: _Hash
     commitment: _Hash
 
 
 class Relinked(Struct, tag="relinked", frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Both: the linkage key was changed, and a store of the same people and release replaced the one before.
 
-    Its pseudonyms come from chain `linkage`, those of the store before from chain `previous`.
+    Its pseudonyms come from chain `linkage`, those of the store before from chain `previous`. Its dictionary is that of the
+    store before.
     """
 
     load: _Text

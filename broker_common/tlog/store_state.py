@@ -1,4 +1,4 @@
-"""What both nodes' logs say of stores of people: which one is in force, and which linkage chain its pseudonyms come from.
+"""What both nodes' logs say of stores of people: which one is in force, its linkage chain, and its dictionary.
 
 Invariants: a load is put in force once; one chain is in force at a time, is replaced only by a change of the linkage key
 that names it, and never comes back. Pseudonyms of different chains name nobody in common, so that whoever compares two
@@ -26,6 +26,7 @@ class StoreState(LogState):
         # Of every load there ever was: questions under way may need an older one.
         self.commitments: dict[str, str] = {}
         self.linkages: dict[str, str] = {}
+        self.dictionaries: dict[str, str] = {}
 
     def _replace_store(self, entry: Entry, event: Loaded | Relinked) -> None:
         self._require(entry, event.load not in self.commitments, "LOAD_REPEATED", "a load is put in force once")
@@ -36,7 +37,7 @@ class StoreState(LogState):
                 "LINKAGE",
                 "another linkage chain than this load's is in force",
             )
-            self.release = event.release
+            self.release, dictionary = event.release, event.dictionary
         else:
             self._require(
                 entry, event.previous == self.linkage, "LINKAGE_PREVIOUS", "another linkage chain is in force"
@@ -47,6 +48,8 @@ class StoreState(LogState):
                 "LINKAGE_REPEATED",
                 "a linkage chain is put in force once",
             )
+            dictionary = self.dictionaries[self.load]
         self.load, self.linkage = event.load, event.linkage
         self.commitments[event.load] = event.commitment
         self.linkages[event.load] = event.linkage
+        self.dictionaries[event.load] = dictionary

@@ -13,6 +13,7 @@ from broker_common.crypto.certificates import Identity
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.privacy.accounting import price_units
 from broker_common.privacy.policy import Policy
+from broker_common.query.dictionary import Column, ColumnType, Dictionary
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import (
@@ -38,6 +39,7 @@ from broker_common.tlog.replay import FORMAT_VERSION, LogState
 __all__ = [
     "ALICE",
     "CENSUS",
+    "DICTIONARY",
     "HEALTH",
     "HEALTH_ORIGIN",
     "LOG_KEY",
@@ -73,6 +75,8 @@ __all__ = [
 ]
 
 ORIGIN = "census.test/log"
+# What the data of these logs was loaded under.
+DICTIONARY = Dictionary((Column(name="age", type=ColumnType.INTEGER, description="Age.", maximum=130),))
 HEALTH_ORIGIN = "health.test/log"
 POLICY_KEY = SigningKey(Purpose.POLICY, bytes(range(32)))
 LOG_KEY = SigningKey(Purpose.LOG, bytes(range(1, 33)))
@@ -202,7 +206,13 @@ def reopened(state: CensusState, note: str = "the drill is over", key: SigningKe
 
 def loaded(load: str = "load1", **changes: Any) -> Loaded:
     """A load that replaces the one before."""
-    fields = {"load": load, "release": "2021", "linkage": chain_of(1), "commitment": hash_of(1)}
+    fields = {
+        "load": load,
+        "release": "2021",
+        "linkage": chain_of(1),
+        "dictionary": DICTIONARY.hash.hex(),
+        "commitment": hash_of(1),
+    }
     return Loaded(**fields | changes)
 
 

@@ -365,7 +365,7 @@ class _Life:
         between = self._deployment.both("researcher", "ask", "--where", ONE_PERSON, "--count", FRENCH)
         assert between.error["code"] == "LINKAGE_MISMATCH"
         key = self._deployment.home("health") / "keys" / "linkage.key"
-        assert self._deployment.run_here("census", "relink", "--key-file", key).code == 0
+        assert self._deployment.run_here("census", "relink", "--key-file", key, "--audited").code == 0
         self._ask("many, relinked", MarkedPeople.large_cohort, FRENCH)
         self.recorded.snapshots.take("with new pseudonyms")
 

@@ -30,6 +30,7 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Charged, Entry, Event, Loaded, Relinked
 from broker_common.values import ExactCount
 from census_node import on_site
+from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledgers import digest_after
 from census_node.registry import Registry
 from census_node.snapshots import SnapshotFolder
@@ -98,7 +99,15 @@ class SiteWorld(World):
             counts = (registry.person_count, registry.household_count)
             carry = Carry.between(known, registry.cards, *counts) if between is None else between(known, registry)
             book = self.census.book.put_load(carry)
-            loads.put_in_force(self.census.journal, load, RELEASE, self.linkage, os.urandom, with_entry=book)
+            loads.put_in_force(
+                self.census.journal,
+                load,
+                RELEASE,
+                self.linkage,
+                os.urandom,
+                dictionary=CENSUS_DICTIONARY,
+                with_entry=book,
+            )
         loads.forget_except({load})
         return load
 

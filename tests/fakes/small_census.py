@@ -58,7 +58,15 @@ class SmallCensus(World):
             registry.write(loads.file(load), names, known.former_after(registry.cards))
             carry = Carry.between(known, registry.cards, registry.person_count, registry.household_count)
             with_entry = self.census.book.put_load(carry)
-            loads.put_in_force(journal, load, "2011", self.linkage, self.randomness, with_entry=with_entry)
+            loads.put_in_force(
+                journal,
+                load,
+                "2011",
+                self.linkage,
+                self.randomness,
+                dictionary=CENSUS_DICTIONARY,
+                with_entry=with_entry,
+            )
 
     def follow(self, key: LinkageKey) -> None:
         """Change the linkage key here; cards stay in their places."""

@@ -520,7 +520,15 @@ class World:
         write_registry(registry, loads.file(registry.load), known.former_after(registry.cards))
         carry = Carry.between(known, registry.cards, registry.person_count, registry.household_count)
         with_entry = self.book(journal).put_load(carry)
-        loads.put_in_force(journal, registry.load, release, self.linkage, os.urandom, with_entry=with_entry)
+        loads.put_in_force(
+            journal,
+            registry.load,
+            release,
+            self.linkage,
+            os.urandom,
+            dictionary=CENSUS_DICTIONARY,
+            with_entry=with_entry,
+        )
 
     def crash_census(self) -> CensusNode:
         """Kill the census node here and now: another one starts on a copy of the bytes that its files hold."""
@@ -564,7 +572,7 @@ class World:
         journal = self._health_journal(create=create)
         if create:
             self._introduce(journal, HEALTH, CENSUS, OWNER, OTHER)
-            loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom)
+            loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom, dictionary=HEALTH_DICTIONARY)
             self._write_keys(self.health_folder)
         known, party = self.known(journal), self.parties[HEALTH]
         return HealthNode(
@@ -603,7 +611,7 @@ class World:
         journal = self._health_journal()
         with loads.loading(os.urandom) as load:
             build_people_store(loads.file(load), self._health_records(people), places=self.places)
-            loads.put_in_force(journal, load, release, self.linkage, os.urandom)
+            loads.put_in_force(journal, load, release, self.linkage, os.urandom, dictionary=HEALTH_DICTIONARY)
         health_loads.forget_old_loads(journal, loads)
         journal.close()
         return load
@@ -938,7 +946,8 @@ def make_policy(  # the tests' policy: everything at once, unless a test is abou
 def next_key_of(folder: Path, role: str, key: LinkageKey) -> Iterator[tuple[LinkageKeys, NextKey]]:
     """The keys of a home, and `key` as the other agency's key file brings it."""
     file = folder / "brought.key"
-    file.write_text(LinkageChain([key]).to_text())
+    held = LinkageChain.parse_text((folder / "keys" / "linkage.key").read_text())
+    file.write_text(held.with_key(key).to_text())
     yield LinkageKeys(Home(folder, role), "file:keys/linkage.key"), NextKey(file=file)
     file.unlink()
 

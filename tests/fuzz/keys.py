@@ -102,7 +102,7 @@ def _next_seeds() -> dict[str, bytes]:
     held = joined(text(_FIRST, _SECOND))
     waiting = joined(text(_FIRST, _SECOND, _THIRD))
     return {
-        "one key": held + text(_THIRD),
+        "bad one key": held + text(_THIRD),
         "whole file": held + text(_FIRST, _SECOND, _THIRD, _FOURTH),
         "waiting": waiting,
         "waiting and given": waiting + text(_FIRST, _SECOND, _THIRD, _FOURTH),

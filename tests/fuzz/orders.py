@@ -203,6 +203,7 @@ _GATE = Gate(
     linkage=_LINKAGE,
     now_ms=NOW_MS,
     verify_open=lambda: None,
+    verify_dictionary=lambda: None,
     verify_slot=lambda _: None,
     is_charged=lambda _: False,
     reserve=lambda _: None,

@@ -20,7 +20,7 @@ from health_node.people_store import People, PeopleStore, build_people_store, re
 __all__ = ["REFUSED", "build_store", "read_store"]
 
 # Damage, or a store that names another dictionary.
-REFUSED = ("INTEGRITY", "NOTHING_LOADED")
+REFUSED = ("INTEGRITY", "DICTIONARY_CHANGED")
 _PEOPLE = 50
 
 

@@ -268,6 +268,7 @@ def _load_file(**changed: Any) -> bytes:
         "high": halves[:, 0],
         "low": halves[:, 1],
         **{name: np.arange(4, dtype=np.uint8) for name in CENSUS_DICTIONARY.names},
+        "dictionary.hash": np.frombuffer(CENSUS_DICTIONARY.hash, np.uint8),
         "counts": np.array([3, 2], np.uint64),
         **made_names(3, 2).columns(),
         "former_high": halves[:, 0] + np.uint64(1),
@@ -666,8 +667,13 @@ TARGETS: Mapping[str, Target[Any]] = {
         parse=_parse_registry,
         check=_check_registry,
         covers=(Registry.read,),
-        seeds=_registry_seeds,
-        codes=frozenset({"INTEGRITY"}),
+        seeds=lambda: {
+            **_registry_seeds(),
+            "bad dictionary": _load_file(**{"dictionary.hash": np.zeros(32, np.uint8)}),
+            "bad length of a hash": _load_file(**{"dictionary.hash": np.zeros(31, np.uint8)}),
+        },
+        # Whether the file is the one that was loaded is asked before.
+        codes=frozenset({"DICTIONARY_CHANGED", "INTEGRITY"}),
         mutations=500,
         max_bytes=8192,
         words=(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY", b"'shape': (", b"'<u8'", b"'O'", b"9**9"),

@@ -251,7 +251,7 @@ def test_a_shutdown_by_the_operator_is_durable_and_can_be_repeated(tmp_path: Pat
 def test_health_status_counts_people_and_questions(served: Deployment, stopped: Deployment) -> None:
     """`health status --json` works with the node up and down."""
     keys = ["organisation", "serving", "release", "tickets", "open", "log_size", "people", "places"]
-    keys += ["least_delay_ms", "policy"]
+    keys += ["least_delay_ms", "policy", "linkage", "dictionary", "dictionary_changed"]
     up, down = served.run("health", "status", "--json").result, stopped.json("health", "status")
     assert list(up) == list(down) == keys
     assert (up["serving"], down["serving"]) == (True, False)

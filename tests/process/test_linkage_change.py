@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,10 @@ from typing import Any
 import pytest
 from fakes.deployment import FRENCH, Deployment, Outcome, make, persons, run, run_here
 
+from broker_common.crypto.linkage import LinkageChain
 from broker_common.errors import BrokerError
+from broker_common.storage.linkage_keys import NextKey
+from health_node.opening import HealthHome
 
 pytestmark = pytest.mark.process
 
@@ -116,6 +120,80 @@ def test_key_in_force_is_not_taken_again(deployment: Deployment, role: str) -> N
     assert relink(deployment, role, "--new-key", "--key-file", "x").code == 2
     assert key_file(deployment, role).read_bytes() == held
     assert deployment.events(role) == log
+
+
+def foreign_files(deployment: Deployment, role: str) -> dict[str, str]:
+    """Key files that are not the other agency's way on from here, by what is wrong with them."""
+    stranger = f"secret linkage {base64.b64encode(bytes(32)).decode()}\n"
+    own = key_file(deployment, role).read_text()
+    begun_elsewhere = "".join([stranger, *own.splitlines(keepends=True)[1:], stranger.replace("AAAA", "BAAA", 1)])
+    return {"one line of another chain": stranger, "another first key": begun_elsewhere}
+
+
+@pytest.mark.parametrize("role", ["health", "census"])
+def test_a_foreign_key_file_does_not_part_the_two_chains_for_ever(deployment: Deployment, role: str) -> None:
+    """Refused with the names of both chains and the way out; keys and log are as they were, and questions are answered."""
+    held, log, name = key_file(deployment, role).read_bytes(), deployment.events(role), chain(deployment, role)
+    for what, content in foreign_files(deployment, role).items():
+        stick = deployment.directory / "stick"
+        stick.write_text(content)
+        outcome = relink(deployment, role, "--key-file", stick)
+        assert (outcome.code, outcome.error["code"]) == (3, "RELINK_REFUSED"), what
+        assert name in outcome.error["text"]
+        assert LinkageChain.parse_text(content).chain_id in outcome.error["text"]
+        assert "When the two chains differ" in outcome.error["hint"]
+    assert key_file(deployment, role).read_bytes() == held
+    assert deployment.events(role) == log
+    verify_count(deployment)
+
+
+@pytest.mark.parametrize("parted", ["began with different keys", "both made a key"])
+def test_chains_that_have_come_apart_are_mended_at_the_health_agency(tmp_path: Path, parted: str) -> None:
+    """Homes of two `init`s, or two new keys: the health agency takes the census agency's file, loads again, and people link."""
+    deployment = make(tmp_path / "deployment", "--max-belief", MAX_BELIEF, population=POPULATION)
+    people = deployment.home("health") / "people.csv"
+    if parted == "both made a key":
+        with deployment.node("census"), deployment.node("health"):
+            verify_count(deployment, FRENCH)
+        for role in OTHER:
+            assert relink(deployment, role, "--new-key").code == 0
+    else:
+        other = make(tmp_path / "other", population=POPULATION)
+        key_file(deployment, "health").write_bytes(key_file(other, "health").read_bytes())
+        stranger = LinkageChain.parse_text(key_file(other, "health").read_text())
+        HealthHome(deployment.home("health")).reload(people, NextKey())
+        assert chain(deployment, "health") == stranger.chain_id
+        # Its own first chain, which this home has had by the way it was made, does not come back.
+        back = relink(deployment, "health", "--key-file", key_file(deployment, "census"), "--reload", people)
+        assert back.error["code"] == "RELINK_REFUSED"
+        assert "census relink --new-key" in back.error["hint"]
+        assert relink(deployment, "census", "--new-key").code == 0
+    with deployment.node("census"), deployment.node("health"):
+        verify_refused(deployment)
+        for role, giver in OTHER.items():
+            refused = relink(deployment, role, "--key-file", key_file(deployment, giver))
+            assert refused.error["code"] == "RELINK_REFUSED"
+        census = key_file(deployment, "census")
+        # A source that cannot be loaded leaves everything as it was.
+        before = key_file(deployment, "health").read_bytes(), deployment.events("health")
+        wrong = relink(deployment, "health", "--key-file", census, "--reload", deployment.home("census") / "people.csv")
+        assert wrong.error["code"] == "LOAD_REFUSED"
+        assert (key_file(deployment, "health").read_bytes(), deployment.events("health")) == before
+        mended = relink(deployment, "health", "--key-file", census, "--reload", people).result
+        assert mended["linkage"] == chain(deployment, "census") == chain(deployment, "health")
+        assert key_file(deployment, "health").read_bytes() == census.read_bytes()
+        verify_count(deployment, FRENCH)
+        again = relink(deployment, "health", "--key-file", census, "--reload", people)
+        assert again.error["code"] == "RELINK_REFUSED"
+        assert relink(deployment, "health", "--new-key", "--reload", people).code == 2
+        deployment.verify_ledger()
+
+
+def test_both_agencies_say_which_chain_is_in_force(deployment: Deployment) -> None:
+    """So that two operators can compare over the telephone, before and after a change."""
+    assert deployment.json("health", "status")["linkage"] == chain(deployment, "health")
+    for role in OTHER:
+        assert chain(deployment, role) in deployment.run(role, "status").stdout
 
 
 @pytest.mark.parametrize("role", ["health", "census"])

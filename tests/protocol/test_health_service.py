@@ -45,6 +45,7 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import revoke
 from broker_common.tlog.entries import Forwarded
 from census_node.config import LimitConfig as CensusLimits
+from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode
 from census_node.samples import SampleFolder
 from census_node.service import CensusService
@@ -759,7 +760,7 @@ async def test_charge_is_found_again_after_a_night(parties: Parties) -> None:
     world.clock.advance(30 * 86_400_000)
     loads = LoadFolder(world.census_folder / "registries", ".npz")
     write_registry(world.make_registry("f" * 16), loads.file("f" * 16))
-    loads.put_in_force(world.census.journal, "f" * 16, "2016", world.linkage, os.urandom)
+    loads.put_in_force(world.census.journal, "f" * 16, "2016", world.linkage, os.urandom, dictionary=CENSUS_DICTIONARY)
     world.adopt(make_policy(max_belief="0.7", scales=(20,)))
     service = parties.health(node=world.crash_health())
     assert await submit(service, order) == STAGES

@@ -17,6 +17,7 @@ from broker_common.errors import BrokerError
 from broker_common.storage.journal import Checkpointed
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Charged, Released
+from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode
 from census_node.slots import Slot
 
@@ -197,7 +198,7 @@ def reload_census(world: World) -> None:
     """The operator loads another census, under another release."""
     loads = LoadFolder(world.census_folder / "registries", ".npz")
     write_registry(world.make_registry("f" * 16), loads.file("f" * 16))
-    loads.put_in_force(world.census.journal, "f" * 16, "2016", world.linkage, os.urandom)
+    loads.put_in_force(world.census.journal, "f" * 16, "2016", world.linkage, os.urandom, dictionary=CENSUS_DICTIONARY)
 
 
 def change_linkage_key(world: World) -> None:

@@ -58,6 +58,8 @@ def facts(rules: Policy = PER_PERSON, *, answers: int = 100, **changes: Any) -> 
         "units": answers * PRICE,
         "log_size": 7,
         "release": "2011",
+        "linkage": "0123456789abcdef",
+        "dictionary_changed": False,
         "shut_down": False,
         "shutdown_reason": "",
         "shutdown_note": "",

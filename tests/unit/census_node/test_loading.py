@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
+from broker_common.errors import InvalidRequestError
+from broker_common.query.dictionary import Code, Dictionary
 from broker_common.query.question import EVERYONE, Question
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.loading import LoadReport, read_registry
-from census_node.registry import Registry
+from census_node.registry import NO_VALUE, Registry
 from deploy.synthetic.cards import card_digits
 
 LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
@@ -187,3 +190,41 @@ def test_every_row_is_judged_like_by_a_plain_loop(rows: list[Row], tmp_path_fact
     assert sorted(registry.persons[people].tolist()) == list(range(registry.person_count))
     assert set(people.tolist()) <= set(asked.tolist())
     assert registry.several_cards == (len(owners) > registry.person_count)
+
+
+# --- dictionaries that do not fit a byte -----------------------------------------------------------------------------
+
+
+def variable(codes: int, **changes: Any) -> Dictionary:
+    """The census's variables, of which the first has so many codes."""
+    first, *others = CENSUS_DICTIONARY.columns
+    listed = tuple(Code(f"tongue {number}", "A tongue.") for number in range(codes))
+    return Dictionary((replace(first, codes=listed, **changes), *others))
+
+
+def test_the_256th_value_of_a_variable_is_not_counted_as_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte a card, and one number for nobody's: with 255 values each has its own, a longer list is refused at once."""
+    monkeypatch.setattr("census_node.loading.CENSUS_DICTIONARY", variable(255))
+    rows = [
+        Row(CARDS[0], "a", mother_tongue="tongue 0"),
+        Row(CARDS[1], "b", mother_tongue="tongue 254"),
+        Row(CARDS[2], "c", mother_tongue=""),
+    ]
+    registry, _ = load(tmp_path, rows)
+    values = registry.columns["mother_tongue"][[rows_of(registry, card)[0] for card in CARDS[:3]]]
+    assert values.tolist() == [0, 254, NO_VALUE]
+    monkeypatch.setattr("census_node.loading.CENSUS_DICTIONARY", variable(257))
+    with pytest.raises(InvalidRequestError) as caught:
+        load(tmp_path, rows)
+    assert caught.value.code == "DICTIONARY_UNUSABLE"
+    assert "'mother_tongue' has 257 codes; a language variable can have 255" in caught.value.text
+
+
+def test_a_variable_of_several_values_is_refused_at_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person is counted in one value of each variable."""
+    monkeypatch.setattr("census_node.loading.CENSUS_DICTIONARY", variable(4, multi_valued=True))
+    with pytest.raises(InvalidRequestError, match="one code a person") as caught:
+        load(tmp_path, [])
+    assert caught.value.code == "DICTIONARY_UNUSABLE"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from fakes.dictionaries import CHANGES, put_in_place
 from fakes.site import DAY_MS, LIES, Site, SiteWorld, erased, live, looked_at, lowered, rows
 from fakes.world import make_policy, verify_stored_log
 
@@ -24,9 +25,12 @@ from broker_common.audit.openings import OpenedOnSite
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price_units
+from broker_common.query.dictionary import Dictionary
 from broker_common.storage.relinking import Rekeyed
+from broker_common.tlog.entries import Loaded
 from broker_common.values import ExactCount
 from census_node import texts
+from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledgers import Decision, Ledgers
 from census_node.linked import NOBODY
 from census_node.oversight import Oversight
@@ -506,6 +510,37 @@ def test_every_opened_count_is_counted_again(world: SiteWorld, monkeypatch: pyte
     seen, findings = looked_at(site, states=opened.states)
     assert [(problem.code, problem.entry) for problem in findings.problems] == [("COUNT_WRONG", site.entry("c3"))]
     assert not re.search("[0-9]", findings.problems[0].text)
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_counts_of_another_dictionary_accuse_nobody(
+    world: SiteWorld, monkeypatch: pytest.MonkeyPatch, change: Callable[[Dictionary], Dictionary]
+) -> None:
+    """An auditor's program with another dictionary says how many counts it cannot read, and checks everything else."""
+    opened = overseen(world)
+    world.ask(slice(0, 100), scale=1)
+    world.ask(slice(50, 400), scale=1)
+    site = site_of(world)
+    put_in_place("CENSUS_DICTIONARY", change(CENSUS_DICTIONARY), monkeypatch.setattr)
+    seen, findings = looked_at(site, states=opened.states)
+    assert findings.problems == []
+    assert (seen.counts_checked, seen.charges_checked, seen.is_proved) == (0, 2, True)
+    assert texts.COUNTS_NOT_CHECKED.format(count=2) in findings.not_checked
+    # Nothing is said of counts that nobody has opened.
+    _, findings = looked_at(site)
+    assert not any("dictionary" in sentence for sentence in findings.not_checked)
+
+
+def test_a_load_that_names_another_dictionary_than_the_log_is_found(
+    world: SiteWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or an agency could have its counts left unread: the file that the log commits to tells its dictionary too."""
+    with monkeypatch.context() as patch:
+        patch.setattr("broker_common.storage.loads.Loaded", lambda **words: Loaded(**words | {"dictionary": "ab" * 32}))
+        load = world.reload()
+    site = site_of(world)
+    (entry,) = [each.sequence for each in site.entries if isinstance(each.event, Loaded) and each.event.load == load]
+    assert ("REGISTRY_WRONG", entry) in found(site)
 
 
 # --- nothing is written ----------------------------------------------------------------------------------------------

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from fakes.dictionaries import CHANGES, put_in_place
 from fakes.disk import limited_files
 from fakes.registries import made_registry, write_registry
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_common.crypto.linkage import LinkageKey
-from broker_common.errors import InternalError
+from broker_common.errors import InternalError, RefusedError
+from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import EVERYONE, Question
 from broker_common.storage.relinking import rekey
 from census_node.dictionary import CENSUS_DICTIONARY
@@ -199,6 +202,19 @@ def test_a_registry_survives_its_file(world: list[bytes], tmp_path_factory: pyte
     assert again.longest_run == registry.longest_run
     assert all(np.array_equal(again.columns[name], registry.columns[name]) for name in CENSUS_DICTIONARY.names)
     assert [path.name for path in file.parent.iterdir()] == ["load1.npz"]
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_registry_of_another_dictionary_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Dictionary], Dictionary]
+) -> None:
+    """Whatever the log says: the file itself tells under which dictionary its numbers were made."""
+    file = tmp_path / "load1.npz"
+    write_registry(registry_of([bytes(16)]), file)
+    put_in_place("CENSUS_DICTIONARY", change(CENSUS_DICTIONARY), monkeypatch.setattr)
+    with pytest.raises(RefusedError) as caught:
+        Registry.read(file, "load1")
+    assert caught.value.code == "DICTIONARY_CHANGED"
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "rubbish", "pickle", "another archive"])

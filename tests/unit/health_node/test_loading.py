@@ -12,6 +12,7 @@ from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_
 from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.criteria import parse_condition
+from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from deploy.synthetic.population import write_sources
 from health_node import people_store
 from health_node.dictionary import HEALTH_DICTIONARY
@@ -272,3 +273,33 @@ def test_synthetic_source_loads_fully(tmp_path: Path) -> None:
     assert reported[-1] == (size, size)
     old = selected(tmp_path, "age >= 65 and procedure = 'angioplasty'")
     assert 0 < len(old) < rows // 10
+
+
+def procedures(codes: int, *, multi_valued: bool) -> Dictionary:
+    """One column of so many codes."""
+    listed = tuple(Code(f"p{number}", "A procedure.") for number in range(codes))
+    return Dictionary(
+        (Column(name="procedure", type=ColumnType.CODE, description="P.", multi_valued=multi_valued, codes=listed),)
+    )
+
+
+@pytest.mark.parametrize(("codes", "multi_valued"), [(64, True), (255, False), (256, False), (20_000, False)])
+def test_the_longest_code_lists_that_fit_are_loaded_and_found(tmp_path: Path, codes: int, multi_valued: bool) -> None:
+    """The first and the last code are two, whatever type they are stored in."""
+    dictionary, last = procedures(codes, multi_valued=multi_valued), codes - 1
+    source, store = tmp_path / "people.csv", tmp_path / "store.people"
+    source.write_text(f"health_card,procedure\n{card(1)},p0\n{card(2)},p{last}\n{card(3)},\n", encoding="utf-8")
+    load_people(source, store, KEY, dictionary=dictionary)
+    with PeopleStore(store, dictionary) as opened:
+        found = [
+            everybody(opened.select(parse_condition(f"procedure = 'p{at}'", dictionary))).tobytes() for at in (0, last)
+        ]
+    assert found == [KEY.pseudonym(card(1)), KEY.pseudonym(card(2))]
+
+
+def test_the_65th_code_of_a_column_of_several_values_is_refused_by_name(tmp_path: Path) -> None:
+    """Before the file is read, with the column, its codes and the limit; it was an error that nobody had foreseen."""
+    with pytest.raises(InvalidRequestError) as caught:
+        load_people(tmp_path / "none.csv", tmp_path / "store.people", KEY, dictionary=procedures(65, multi_valued=True))
+    assert caught.value.code == "DICTIONARY_UNUSABLE"
+    assert "'procedure' has 65 codes; a column of several values can have 64" in caught.value.text

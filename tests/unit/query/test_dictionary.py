@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 
 import pytest
+from fakes.dictionaries import CHANGES, relabelled
 from tripartite.v1 import dictionary_pb2
 
 from broker_common.errors import InvalidRequestError
@@ -108,3 +110,42 @@ def test_values_keep_the_published_order() -> None:
     """A code's position, which stores rely on, is its place in the published list."""
     sex = HEALTH_DICTIONARY.column("sex")
     assert [sex.positions[value] for value in sex.values] == list(range(len(sex.codes)))
+
+
+# --- what a load is bound to -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dictionary", [HEALTH_DICTIONARY, CENSUS_DICTIONARY], ids=["health", "census"])
+def test_every_change_of_what_a_stored_number_means_changes_the_hash(dictionary: Dictionary) -> None:
+    """Codes and their order, names, types, limits, several values or one, the order of columns; labels do not."""
+    hashes = {change(dictionary).hash for change in CHANGES.values()}
+    assert len(hashes) == len(CHANGES)
+    assert dictionary.hash not in hashes
+    assert relabelled(dictionary).hash == dictionary.hash == Dictionary.from_wire(dictionary.to_wire()).hash
+
+
+def test_no_two_columns_have_one_hash() -> None:
+    """Each field counts."""
+    codes = (Code("a", "A"), Code("b", "B"))
+    columns = [
+        column(),
+        column("years"),
+        column(minimum=1),
+        column(maximum=131),
+        column(type=ColumnType.DATE, maximum=0),
+        column(type=ColumnType.CODE, maximum=0, codes=codes),
+        column(type=ColumnType.CODE, maximum=0, codes=codes[::-1]),
+        column(type=ColumnType.CODE, maximum=0, codes=codes, multi_valued=True),
+    ]
+    dictionaries = [Dictionary((each,)) for each in columns]
+    dictionaries += [Dictionary((column(), column("years"))), Dictionary((column("years"), column()))]
+    assert len({dictionary.hash for dictionary in dictionaries}) == len(dictionaries)
+
+
+def test_the_hash_of_a_dictionary_is_the_one_that_the_format_page_tells() -> None:
+    """Worked out by hand from FORMAT.md, so that an auditor can do the same."""
+    french = Column(
+        name="tongue", type=ColumnType.CODE, description="Any.", codes=(Code("Français", "F"), Code("b", "B"))
+    )
+    told = b'tripartite/dictionary/v1\0[["tongue","code",false,0,0,["Fran\\u00e7ais","b"]],["age","integer",false,0,130,[]]]'
+    assert Dictionary((french, column())).hash == hashlib.sha256(told).digest()

@@ -145,7 +145,7 @@ def older_checkpoint(quote: Quote, log: ShownLog) -> None:
 
 def other_entry(quote: Quote, log: ShownLog) -> None:
     """Properly proved: an entry that is no batch of slots."""
-    index = log.log(Loaded(load="x", release="2011", linkage="0" * 16, commitment="00" * 32))
+    index = log.log(Loaded(load="x", release="2011", linkage="0" * 16, dictionary="00" * 32, commitment="00" * 32))
     other = log.quote(index, quote.noise_slot.number)
     quote.CopyFrom(other)
 

@@ -114,25 +114,37 @@ def test_an_attempt_that_died_is_gone_on_with(home: Path) -> None:
     """The key that the first attempt made is taken by the second one, however it is asked for; no third key comes of it."""
     keys = holding(home, A)
     chain = keys.next_chain(chain_id(A), NEW, SeededRandomness())
-    for source in (NEW, HELD, brought(home, *chain.keys), brought(home, chain.keys[1])):
+    for source in (NEW, HELD, brought(home, *chain.keys)):
         assert keys.next_chain(chain_id(A), source, SeededRandomness("other")) == chain
         assert held(home) == chain.keys
 
 
-@pytest.mark.parametrize("file", [(B,), (A, B), (A, B, C)])
+@pytest.mark.parametrize("file", [(A, B), (A, B, C)])
 def test_the_other_agencys_key_file_is_taken(home: Path, file: tuple[LinkageKey, ...]) -> None:
-    """The new key's line alone, the whole file, or a file that is two changes ahead."""
+    """The whole file, also one that is two changes ahead."""
     chain = holding(home, A).next_chain(chain_id(A), brought(home, *file), os.urandom)
-    assert held(home) == chain.keys == (A, B, C)[: max(2, len(file))]
+    assert held(home) == chain.keys == file
+
+
+@pytest.mark.parametrize("file", [(B,), (C,), (B, A), (B, C), (C, A, B)])
+def test_a_foreign_key_file_is_not_added_to_our_chain(home: Path, file: tuple[LinkageKey, ...]) -> None:
+    """One line or several: no chain that begins with other keys is ever the other agency's, whatever is done later."""
+    keys = holding(home, A)
+    error = refusal(lambda: keys.next_chain(chain_id(A), brought(home, *file), os.urandom))
+    assert error.code == "RELINK_REFUSED"
+    assert chain_id(A) in error.text
+    assert chain_id(*file) in error.text
+    assert "'When the two chains differ' in deploy/README.md" in error.hint
+    assert held(home) == (A,)
 
 
 @pytest.mark.parametrize(
     ("file", "problem"),
     [
-        ((B,), "in force already"),
-        ((A, B), "in force already"),
-        ((A,), "in force already"),
-        ((B, A), "in force already"),
+        ((B,), "does not go on from"),
+        ((A, B), "in force here already"),
+        ((A,), "which goes on from it, is in force"),
+        ((B, A), "does not go on from"),
         ((A, C, D), "does not go on from"),
         ((A, C), "does not go on from"),
         ((C, D), "does not go on from"),
@@ -141,7 +153,7 @@ def test_the_other_agencys_key_file_is_taken(home: Path, file: tuple[LinkageKey,
 def test_a_key_file_that_does_not_go_on_from_ours_is_refused(
     home: Path, file: tuple[LinkageKey, ...], problem: str
 ) -> None:
-    """An old file, our own file, or the file of somebody who changed to another key before: nothing is changed."""
+    """An old file, our own file, a line of it, or the file of somebody who changed to another key before: nothing is changed."""
     keys = holding(home, A, B)
     error = refusal(lambda: keys.next_chain(chain_id(A, B), brought(home, *file), os.urandom))
     assert error.code == "RELINK_REFUSED"
@@ -185,7 +197,7 @@ def test_keys_outside_the_home_are_the_operators_to_change(home: Path, monkeypat
     keys = LinkageKeys(Home(home, "health"), "env:LINKAGE")
     monkeypatch.setenv("LINKAGE", LinkageChain([A]).to_text())
     assert keys.place == "env:LINKAGE"
-    for source in (NEW, brought(home, B)):
+    for source in (NEW, brought(home, A, B)):
         assert refusal(lambda: keys.next_chain(chain_id(A), source, os.urandom)).code == "INVALID_VALUE"  # noqa: B023 - called at once
     monkeypatch.setenv("LINKAGE", LinkageChain([A, B]).to_text())
     assert keys.next_chain(chain_id(A), HELD, os.urandom).keys == (A, B)
@@ -197,7 +209,7 @@ def test_a_link_to_the_key_file_stays_a_link(home: Path, tmp_path_factory: pytes
     volume.write_text(LinkageChain([A]).to_text())
     (home / "keys" / "linkage.key").symlink_to(volume)
     keys = LinkageKeys(Home(home, "health"), "file:keys/linkage.key")
-    keys.next_chain(chain_id(A), brought(home, B), os.urandom)
+    keys.next_chain(chain_id(A), brought(home, A, B), os.urandom)
     assert (home / "keys" / "linkage.key").is_symlink()
     assert LinkageChain.parse_text(volume.read_text()).keys == (A, B)
 
@@ -207,6 +219,6 @@ def test_what_a_killed_attempt_left_of_a_key_is_swept_away(home: Path) -> None:
     keys = holding(home, A)
     left = home / "keys" / ".linkage.key.4711.part"
     left.write_text(LinkageChain([A, D]).to_text())
-    keys.next_chain(chain_id(A), brought(home, B), os.urandom)
+    keys.next_chain(chain_id(A), brought(home, A, B), os.urandom)
     assert not left.exists()
     assert held(home) == (A, B)

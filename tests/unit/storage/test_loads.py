@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes.clock import FakeClock
-from fakes.logs import HEALTH, SIGNER, chain_of, root
+from fakes.logs import DICTIONARY, HEALTH, SIGNER, chain_of, root
 from fakes.randomness import SeededRandomness
 
 from broker_common.crypto.commitments import commit_load, hash_bytes
@@ -49,7 +49,7 @@ def put(folder: LoadFolder, journal: Journal[HealthState], seed: str = "load", c
     randomness = SeededRandomness(seed)
     with folder.loading(randomness) as load:
         folder.file(load).write_bytes(content)
-        folder.put_in_force(journal, load, "2021", LINKAGE, randomness)
+        folder.put_in_force(journal, load, "2021", LINKAGE, randomness, dictionary=DICTIONARY)
     return load
 
 
@@ -171,7 +171,9 @@ def test_what_goes_with_a_load_stands_and_falls_with_its_entry(
                     alongside=ThirdTime(with_entry),
                 )
             else:
-                folder.put_in_force(journal, load, "2021", LINKAGE, randomness, with_entry=with_entry)
+                folder.put_in_force(
+                    journal, load, "2021", LINKAGE, randomness, dictionary=DICTIONARY, with_entry=with_entry
+                )
         return load
 
     def fail(transaction: Transaction[HealthState], entry: Entry) -> None:
@@ -200,7 +202,7 @@ def test_what_goes_with_a_load_stands_and_falls_with_its_entry(
 def test_a_load_that_was_never_written_is_not_put_in_force(folder: LoadFolder, journal: Journal[HealthState]) -> None:
     """No entry is made for a file that is not there."""
     with folder.loading(SeededRandomness()) as load, pytest.raises(InternalError):
-        folder.put_in_force(journal, load, "2021", LINKAGE, SeededRandomness())
+        folder.put_in_force(journal, load, "2021", LINKAGE, SeededRandomness(), dictionary=DICTIONARY)
     with journal.reading() as state:
         assert state.load == ""
     assert not list(journal.db.query("select * from loads"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes.clock import FakeClock
-from fakes.logs import HEALTH, SIGNER, chain_of, root
+from fakes.logs import DICTIONARY, HEALTH, SIGNER, chain_of, root
 from fakes.randomness import SeededRandomness
 from structlog.testing import capture_logs
 
@@ -63,7 +63,7 @@ class Node:
 
     def put(self, load: str) -> None:
         """Put it in force."""
-        self.loads.put_in_force(self.journal, load, "2021", LINKAGE, SeededRandomness(load))
+        self.loads.put_in_force(self.journal, load, "2021", LINKAGE, SeededRandomness(load), dictionary=DICTIONARY)
 
     def store(self, load: str) -> bytes:
         """As a question asks for it."""
@@ -250,6 +250,19 @@ def test_load_that_cannot_be_read_ahead_is_said_once_and_stops_nobody(node: Node
         node.put(following)
     node.failing.clear()
     assert node.store(following) == b"second"
+
+
+def test_load_of_another_dictionary_does_not_stop_the_node(node: Node) -> None:
+    """Or whoever starts it again and again would never have it hand out what was charged; the operator is told once."""
+    load = node.journal.state.load
+    node.failing[load] = RefusedError("DICTIONARY_CHANGED", role="health")
+    with capture_logs() as said:
+        node.open.prepare()
+        node.open.look_ahead()
+    assert [(line["log_level"], line["load"]) for line in said] == [("error", load)]
+    assert "tripartite health load" in said[0]["remedy"]
+    with pytest.raises(RefusedError):
+        node.store(load)
 
 
 def test_file_that_is_changed_between_hash_and_reading_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

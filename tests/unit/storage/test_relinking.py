@@ -10,13 +10,15 @@ from typing import NoReturn
 import numpy as np
 import pytest
 from fakes.clock import FakeClock
-from fakes.logs import HEALTH, SIGNER, root
+from fakes.dictionaries import CHANGES
+from fakes.logs import DICTIONARY, HEALTH, SIGNER, root
 from fakes.randomness import SeededRandomness
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
+from broker_common.query.dictionary import Dictionary
 from broker_common.storage import relinking
 from broker_common.storage.durable import replacing
 from broker_common.storage.home import Home
@@ -25,6 +27,7 @@ from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.relinking import RelinkReport, rekey, relink
 from broker_common.tlog.health_state import HealthState
+from census_node.dictionary import CENSUS_DICTIONARY
 
 A, B, C = (LinkageKey(bytes([number]) * 32) for number in range(3))
 FIRST = LinkageChain([A])
@@ -84,13 +87,14 @@ class Agency:
     loads: LoadFolder
     keys: LinkageKeys
     written: list[Sequence[LinkageKey]] = field(default_factory=list)
+    dictionary: Dictionary = DICTIONARY
 
     def load(self, content: str = "people\n", chain: LinkageChain = FIRST, seed: str = "load") -> str:
         """Load a store."""
         randomness = SeededRandomness(seed)
         with self.loads.loading(randomness) as load:
             self.loads.file(load).write_text(content)
-            self.loads.put_in_force(self.journal, load, RELEASE, chain.chain_id, randomness)
+            self.loads.put_in_force(self.journal, load, RELEASE, chain.chain_id, randomness, dictionary=DICTIONARY)
         return load
 
     def relink(self, source: NextKey | None = None, seed: str = "relink") -> RelinkReport:
@@ -100,6 +104,7 @@ class Agency:
             self.loads,
             self.keys,
             NextKey(new=True) if source is None else source,
+            dictionary=self.dictionary,
             write_store=self.write_store,
             forget_old_loads=self.forget,
             randomness=SeededRandomness(seed),
@@ -226,6 +231,16 @@ def test_a_store_that_was_tampered_with_gets_no_new_commitment(agency: Agency) -
     agency.relink()
 
 
+def test_a_store_of_another_dictionary_is_not_copied(agency: Agency) -> None:
+    """Its numbers would come out under a dictionary that they were never loaded under; the key file stays as it is."""
+    agency.dictionary = CHANGES["renamed"](CENSUS_DICTIONARY)
+    assert refusal(agency).code == "DICTIONARY_CHANGED"
+    assert agency.held == FIRST
+    agency.dictionary = DICTIONARY
+    agency.relink(seed="again")
+    assert set(agency.state.dictionaries.values()) == {DICTIONARY.hash.hex()}
+
+
 def test_one_change_or_load_at_a_time(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a load is under way the key is not changed, and the other way round."""
     with agency.loads.loading(SeededRandomness("other")):
@@ -288,7 +303,7 @@ def test_death_after_the_last_step_leaves_nothing_that_stays(agency: Agency, mon
     assert agency.state.linkage == agency.held.chain_id
     assert len(agency.files) == 2
     (agency.path / "stick").write_text(agency.held.to_text())
-    with pytest.raises(InvalidRequestError, match="in force already"):
+    with pytest.raises(InvalidRequestError, match="in force here already"):
         agency.relink(NextKey(file=agency.path / "stick"))
     assert agency.files == {f"{agency.state.load}.txt"}
 
@@ -301,7 +316,9 @@ def test_a_load_that_a_change_overtook_does_not_slip_in(agency: Agency) -> None:
     other.file("0123456789abcdef").write_text("late people\n")
     size = agency.state.size
     with pytest.raises(InvalidRequestError) as caught:
-        other.put_in_force(agency.journal, "0123456789abcdef", RELEASE, FIRST.chain_id, SeededRandomness("late"))
+        other.put_in_force(
+            agency.journal, "0123456789abcdef", RELEASE, FIRST.chain_id, SeededRandomness("late"), dictionary=DICTIONARY
+        )
     assert caught.value.code == "LOAD_REFUSED"
     assert "linkage key was changed" in caught.value.text
     assert "again" in caught.value.hint

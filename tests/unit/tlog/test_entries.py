@@ -102,7 +102,10 @@ EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
             confirmation_key_id=maybe_texts,
         ),
     ),
-    Loaded: ("loaded", st.builds(Loaded, load=texts, release=texts, linkage=chains, commitment=hashes)),
+    Loaded: (
+        "loaded",
+        st.builds(Loaded, load=texts, release=texts, linkage=chains, dictionary=hashes, commitment=hashes),
+    ),
     Relinked: ("relinked", st.builds(Relinked, load=texts, previous=chains, linkage=chains, commitment=hashes)),
     Slots: (
         "slots",
@@ -326,6 +329,7 @@ UNREADABLE: dict[str, Event] = {
     "ticket in capitals": submitted(1, ticket="AB" * 32),
     "empty load": loaded(""),
     "load of no linkage chain": loaded(linkage=""),
+    "load of no dictionary": loaded(dictionary=""),
     "linkage chain in capitals": loaded(linkage="AB" * 8),
     "linkage key changed from nothing": relinked(previous=""),
     "endless origin": opened(origin="x" * 5000),

@@ -1,0 +1,56 @@
+"""Other dictionaries: what a node's program may have after its data was loaded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
+
+__all__ = ["CHANGES", "put_in_place", "relabelled"]
+
+
+def _each(change: Callable[[Column], Column]) -> Callable[[Dictionary], Dictionary]:
+    """A change of every column with codes."""
+
+    def changed(dictionary: Dictionary) -> Dictionary:
+        columns = (change(column) if column.type is ColumnType.CODE else column for column in dictionary.columns)
+        return Dictionary(tuple(columns))
+
+    return changed
+
+
+def _renamed(column: Column) -> Column:
+    first, *others = column.codes
+    return replace(column, codes=(Code(f"{first.value} again", first.label), *others))
+
+
+# What a number of the data stands for changes: wholly, for the first code, for those behind a new one, for one that is new.
+CHANGES: Final[dict[str, Callable[[Dictionary], Dictionary]]] = {
+    "reordered": _each(lambda column: replace(column, codes=column.codes[::-1])),
+    "renamed": _each(_renamed),
+    "put_in_front": _each(lambda column: replace(column, codes=(Code("new", "New"), *column.codes))),
+    "added_behind": _each(lambda column: replace(column, codes=(*column.codes, Code("new", "New")))),
+}
+
+
+def relabelled(dictionary: Dictionary) -> Dictionary:
+    """Nothing changes but what people read."""
+
+    def changed(column: Column) -> Column:
+        codes = tuple(Code(code.value, f"{code.label}!") for code in column.codes)
+        return replace(column, codes=codes, description="Mended.")
+
+    return Dictionary(tuple(map(changed, dictionary.columns)))
+
+
+def put_in_place(name: str, dictionary: Dictionary, put: Callable[[object, str, Dictionary], object]) -> None:
+    """Let every module that has read a node's dictionary under `name` read this one, the fakes' loads among them.
+
+    `put` is `setattr`, or one that is undone later.
+    """
+    for module in list(sys.modules.values()):
+        if module.__name__.partition(".")[0] in {"census_node", "fakes", "health_node"} and hasattr(module, name):
+            put(module, name, dictionary)
