@@ -1,7 +1,7 @@
 """The whole of an audit, offline: three parts that were handed in, and the auditor's own home.
 
 1. the census log, 2. the health log, each by itself (`log_audit`), 3. what each agency saw of the other's log, 4. receipts;
-on replay: 5. opened criteria and openings, 6. both logs ticket by ticket (`reconciling`), 7. on site: an
+on replay: 5. opened criteria and openings, 6. both logs ticket by ticket (`reconciling`), and the notes beside them (`implied`), 7. on site: an
 agency's private stores, by a check that the caller brings (`on_site`), 8. leakage, from the fold or as it was proved on site.
 Nothing that is handed in is believed; everything that it says is signed, recomputed, or a problem.
 """
@@ -21,6 +21,7 @@ from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import Part
 from broker_common.audit.health_log import HealthLog, Sent
 from broker_common.audit.home import AuditorHome
+from broker_common.audit.implied import ImpliedNotes, Quotes
 from broker_common.audit.key_state import KeyState
 from broker_common.audit.leakage import Leakage, leakage_of
 from broker_common.audit.log_audit import ANYBODY, LogAudit
@@ -121,7 +122,8 @@ def _replay(
         trust,
         findings,
     )
-    census = CensusLog(census_audit, spill.mapping(msgspec.msgpack.encode, _decoder(int)), findings)
+    released_at, delivered_at = (spill.mapping(msgspec.msgpack.encode, _decoder(int)) for _ in range(2))
+    census = CensusLog(census_audit, released_at, delivered_at, findings)
     stack.callback(census.close)
     census_audit.read(report, take=census.take)
     census_audit.verify_signed(home)
@@ -151,7 +153,9 @@ def _replay(
         # A witness that cosigns is at work.
         census.was_at_work(1000 * max(seen["health"].times.values()))
     # 4
-    receipts = Receipts(census, health, spill.mapping(str.encode, bytes.decode), findings)
+    witnessed_size = seen["health"].checkpoint.size if "health" in seen else 0
+    quotes = Quotes(home.agency("health"), witnessed_size)
+    receipts = Receipts(census, health, spill.mapping(str.encode, bytes.decode), quotes, findings)
     if "researcher" in parts:
         receipts.read(parts["researcher"], report(texts.READING_RECEIPTS))
         receipts.finish()
@@ -163,7 +167,8 @@ def _replay(
         census,
         health,
         agency=home.agency("health"),
-        witnessed_size=seen["health"].checkpoint.size if "health" in seen else 0,
+        witnessed_size=witnessed_size,
+        implied=ImpliedNotes(census, health, seen, quotes, findings),
         findings=findings,
     ).compare(charged, report(texts.RECONCILING))
     if census_audit.ahead_at is not None:

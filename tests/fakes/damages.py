@@ -1083,7 +1083,7 @@ def _() -> Exports:
 # --- the health agency lies ------------------------------------------------------------------------------------------
 
 
-@damage("health_tail_truncated", ("LOG_BEHIND", "health", None))
+@damage("health_tail_truncated", ("LOG_BEHIND", "health", None), ("NOTE_WITHHELD", "", None))
 def _() -> Exports:
     history = honest()
     exports = history.exports()
