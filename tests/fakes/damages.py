@@ -1181,6 +1181,38 @@ def _() -> Exports:
     return exports
 
 
+# --- somebody leaves a note out ---------------------------------------------------------------------------------------
+
+
+def without_note(role: str, name: str, log: str) -> None:
+    """Two exports of three answers: without a note, and with a genuine one from before the last two of them."""
+
+    def deleted() -> Exports:
+        exports = honest(3).exports()
+        del exports[role][name]
+        return exports
+
+    def older() -> Exports:
+        history = History().begin()
+        history.answer()
+        before = history.exports()[role][name]
+        for _ in range(2):
+            history.answer()
+        history.cosign()
+        exports = history.exports()
+        exports[role][name] = before
+        return exports
+
+    damage(f"{role}_{name}_deleted", ("NOTE_WITHHELD", log, None))(deleted)
+    damage(f"{role}_{name}_of_before", ("NOTE_WITHHELD", log, None))(older)
+
+
+without_note("census", COSIGNED, "census")
+without_note("census", WITNESSED, "")
+without_note("health", COSIGNED, "")
+without_note("health", WITNESSED, "health")
+
+
 # --- the researcher lies ---------------------------------------------------------------------------------------------
 
 
