@@ -21,7 +21,7 @@ from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import Part
 from broker_common.audit.health_log import HealthLog, Sent
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.implied import ImpliedNotes, Quotes
+from broker_common.audit.implied import ImpliedNotes, Quotes, Steps
 from broker_common.audit.key_state import KeyState
 from broker_common.audit.leakage import Leakage, leakage_of
 from broker_common.audit.log_audit import ANYBODY, LogAudit
@@ -122,12 +122,15 @@ def _replay(
         trust,
         findings,
     )
-    released_at, delivered_at = (spill.mapping(msgspec.msgpack.encode, _decoder(int)) for _ in range(2))
+    released_at, delivered_at, submitted_at, sent_at = (
+        spill.mapping(msgspec.msgpack.encode, _decoder(int)) for _ in range(4)
+    )
     census = CensusLog(census_audit, released_at, delivered_at, findings)
     stack.callback(census.close)
     census_audit.read(report, take=census.take)
     census_audit.verify_signed(home)
     logs: dict[str, LogAudit[Any]] = {"census": census_audit}
+    steps = Steps(census, submitted_at, sent_at)
     # 2
     health: HealthLog | None = None
     if "health" in parts:
@@ -141,7 +144,7 @@ def _replay(
         )
         stack.callback(health_audit.close)
         health = HealthLog(health_audit, spill.mapping(msgspec.msgpack.encode, _decoder(Sent)), census, findings)
-        health_audit.read(report, others=is_criteria, take=health.take)
+        health_audit.read(report, others=is_criteria, take=_each(steps.take, health.take))
         health_audit.verify_signed(home)
         logs["health"] = health_audit
     # 3
@@ -154,7 +157,7 @@ def _replay(
         census.was_at_work(1000 * max(seen["health"].times.values()))
     # 4
     witnessed_size = seen["health"].checkpoint.size if "health" in seen else 0
-    quotes = Quotes(home.agency("health"), witnessed_size)
+    quotes = Quotes(home.agency("health"), steps, witnessed_size)
     receipts = Receipts(census, health, spill.mapping(str.encode, bytes.decode), quotes, findings)
     if "researcher" in parts:
         receipts.read(parts["researcher"], report(texts.READING_RECEIPTS))
@@ -168,7 +171,7 @@ def _replay(
         health,
         agency=home.agency("health"),
         witnessed_size=witnessed_size,
-        implied=ImpliedNotes(census, health, seen, quotes, findings),
+        implied=ImpliedNotes(census, health, steps, seen, quotes, findings),
         findings=findings,
     ).compare(charged, report(texts.RECONCILING))
     if census_audit.ahead_at is not None:
@@ -294,6 +297,14 @@ def _say_not_checked(
 
 def _decoder(kind: type[Any]) -> Callable[[bytes], Any]:
     return msgspec.msgpack.Decoder(kind).decode
+
+
+def _each(*listeners: Callable[[Entry], None]) -> Callable[[Entry], None]:
+    def take(entry: Entry) -> None:
+        for listener in listeners:
+            listener(entry)
+
+    return take
 
 
 def _none(_: str) -> bool:

@@ -12,7 +12,7 @@ from broker_common.audit.census_log import CensusLog
 from broker_common.audit.findings import Findings
 from broker_common.audit.log_audit import LogAudit
 from broker_common.audit.notes import NoteError
-from broker_common.tlog.entries import Entry, Forwarded, Refused, ReportedCharge, Settled, Submitted
+from broker_common.tlog.entries import Entry, Forwarded, Refused, ReportedCharge, Settled
 from broker_common.tlog.health_state import HealthState
 
 __all__ = ["HealthLog", "Sent"]
@@ -22,10 +22,8 @@ __all__ = ["HealthLog", "Sent"]
 class Sent:
     """What a health log says of one ticket's way."""
 
-    # The entry that says that the ticket was accepted.
-    submitted_at: int | None = None
-    # The one that says that the sample was handed over that the census log charges for, in whichever attempt.
-    sent_at: int | None = None
+    # Whether the sample that the census log charges for was handed over, in whichever attempt.
+    has_charged: bool = False
     # The entry that says that the answer is out.
     settled_at: int | None = None
 
@@ -42,8 +40,6 @@ class HealthLog:
         self.seen_size = 0
         # And of the newest checkpoint that it says that it has cosigned.
         self.cosigned_size = 0
-        # And when the census node last told it that an answer is out, by the entry of that release.
-        self.settled_size = 0
         # Tickets that were refused after a sample was sent, and that the census log does not charge.
         self._refused_samples = 0
         self._census = census
@@ -52,17 +48,14 @@ class HealthLog:
     def take(self, entry: Entry) -> None:
         """Take in an entry that keeps the rules of the log."""
         match entry.event:
-            case Submitted(ticket=ticket):
-                self.sent[ticket] = Sent(submitted_at=entry.sequence)
             case Forwarded(ticket=ticket, manifest=manifest):
                 charged = self._census.audit.state.tickets.get(ticket)
                 if charged is not None and charged.charge.manifest == manifest:
-                    self.sent[ticket] = replace(self.sent.get(ticket, Sent()), sent_at=entry.sequence)
+                    self.sent[ticket] = replace(self.sent.get(ticket, Sent()), has_charged=True)
             case ReportedCharge():
                 self._take_report(entry, entry.event)
             case Settled(ticket=ticket):
                 self.sent[ticket] = replace(self.sent.get(ticket, Sent()), settled_at=entry.sequence)
-                self.settled_size = max(self.settled_size, self._census.released_at.get(ticket, -1) + 1)
             case Refused(ticket=ticket):
                 if ticket in self._census.audit.state.tickets:
                     self._findings.problem("REFUSED_BUT_CHARGED", "health", entry.sequence)

@@ -13,40 +13,69 @@ each as of one instant, in any order. So a note is asked for only if its own par
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, MutableMapping
 
 from broker_common.audit.census_log import CensusLog
 from broker_common.audit.findings import Findings
-from broker_common.audit.health_log import HealthLog, Sent
+from broker_common.audit.health_log import HealthLog
 from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.audit.notes import CheckedNote
 from broker_common.tlog.census_state import ChargedTicket
+from broker_common.tlog.entries import Entry, Forwarded, Settled, Submitted
 
-__all__ = ["ImpliedNotes", "Quotes"]
+__all__ = ["ImpliedNotes", "Quotes", "Steps"]
 
 
-@dataclass(slots=True)
+class Steps:
+    """Where the health log says that tickets were accepted and sent, and which releases it has heard of."""
+
+    def __init__(
+        self, census: CensusLog, submitted_at: MutableMapping[str, int], sent_at: MutableMapping[str, int]
+    ) -> None:
+        """The mappings, both empty, are where to keep what grows with the log: entries, by ticket."""
+        self.submitted_at = submitted_at
+        # Of the sample that the census log charges for.
+        self.sent_at = sent_at
+        # How long the census log was when the health node last heard that an answer is out.
+        self.settled_size = 0
+        self._census = census
+
+    def take(self, entry: Entry) -> None:
+        """Take in an entry of the health log; the census log was read."""
+        match entry.event:
+            case Submitted(ticket=ticket):
+                self.submitted_at[ticket] = entry.sequence
+            case Forwarded(ticket=ticket, manifest=manifest):
+                charged = self._census.audit.state.tickets.get(ticket)
+                if charged is not None and charged.charge.manifest == manifest:
+                    self.sent_at[ticket] = entry.sequence
+            case Settled(ticket=ticket):
+                self.settled_size = max(self.settled_size, self._census.released_at.get(ticket, -1) + 1)
+            case _:
+                pass
+
+
 class Quotes:
     """The largest checkpoints that tickets name."""
 
-    # Whose health log it is, and how much of it the census node shows to have cosigned.
-    agency: str
-    health_seen: int
-    # Of those that the census node had quoted before it was exported: by any agency, and by this one.
-    known: int = 0
-    known_theirs: int = 0
-    # Of those that this agency has cosigned and accepted a ticket under.
-    accepted: int = 0
+    def __init__(self, agency: str, steps: Steps, health_seen: int) -> None:
+        """`agency` is whose health log it is; `health_seen` is how much of it the census node shows to have cosigned."""
+        self.agency = agency
+        # Of those that the census node had quoted before it was exported: by any agency, and by this one.
+        self.known = self.known_theirs = 0
+        # Of those that this agency has cosigned and accepted a ticket under.
+        self.accepted = 0
+        self._steps = steps
+        self._health_seen = health_seen
 
-    def take(self, quote: CheckedNote, sent: Sent, *, is_charged: bool) -> None:
+    def take(self, quote: CheckedNote, ticket: str, *, is_charged: bool) -> None:
         """Take in the checkpoint that a ticket names."""
         size, is_theirs = quote.checkpoint.size, self.agency in quote.times
-        is_accepted = sent.submitted_at is not None
-        if is_charged or (sent.submitted_at is not None and sent.submitted_at < self.health_seen):
+        submitted_at = self._steps.submitted_at.get(ticket)
+        if is_charged or (submitted_at is not None and submitted_at < self._health_seen):
             self.known = max(self.known, size)
             self.known_theirs = max(self.known_theirs, size if is_theirs else 0)
-        if is_theirs and is_accepted:
+        if is_theirs and submitted_at is not None:
             self.accepted = max(self.accepted, size)
 
 
@@ -57,6 +86,7 @@ class ImpliedNotes:
         self,
         census: CensusLog,
         health: HealthLog | None,
+        steps: Steps,
         seen: Mapping[str, CheckedNote],
         quotes: Quotes,
         findings: Findings,
@@ -64,6 +94,7 @@ class ImpliedNotes:
         """`seen` has, by log, the newest checkpoint that the other agency shows to have cosigned."""
         self._findings = findings
         self._health = health
+        self._steps = steps
         agency, shown = quotes.agency, census.audit.shown
         # None: there is one that does not hold, which is said elsewhere. 0: there is none.
         self._sizes: dict[str, int | None] = {}
@@ -83,7 +114,7 @@ class ImpliedNotes:
         self._cosigned = self._told_of_settled = 0
         if health is not None:
             self._cosigned = max(quotes.accepted, census.released_size(agency, before=health.seen_size))
-            self._told_of_settled = max(self._cosigned, census.released_size(agency, before=health.settled_size))
+            self._told_of_settled = max(self._cosigned, census.released_size(agency, before=steps.settled_size))
         # 4: the last checkpoint that it has cosigned, and the newest that it had cosigned before.
         self._last = max(self._told_of_settled, self._sizes.get(f"health/{WITNESSED}") or 0)
         self._before_last = max(own if own < self._last else 0, census.released_size(agency, below=self._last))
@@ -93,12 +124,13 @@ class ImpliedNotes:
         # While a new card is under way, the health node cannot verify what it is told.
         self._is_heard = has_one_card_each
 
-    def take(self, charged: ChargedTicket, sent: Sent) -> None:
+    def take(self, ticket: str, charged: ChargedTicket) -> None:
         """Take in a charge."""
-        if sent.sent_at is not None and charged.index < self._told:
-            self._sent_when_told = max(self._sent_when_told, sent.sent_at + 1)
-        if sent.sent_at is not None and charged.index < self._before_last:
-            self._sent_before_last = max(self._sent_before_last, sent.sent_at + 1)
+        sent_size = self._steps.sent_at.get(ticket, -1) + 1
+        if charged.index < self._told:
+            self._sent_when_told = max(self._sent_when_told, sent_size)
+        if charged.index < self._before_last:
+            self._sent_before_last = max(self._sent_before_last, sent_size)
 
     def compare(self) -> None:
         """Hold every note against the least size that it must have; every charge was taken in."""

@@ -19,7 +19,7 @@ from broker_common.audit.census_log import CensusLog
 from broker_common.audit.documents import MAX_DOCUMENT_BYTES, RECEIPTS, ReceiptFile, parse_receipt_file
 from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import Part, UnreadableError
-from broker_common.audit.health_log import HealthLog, Sent
+from broker_common.audit.health_log import HealthLog
 from broker_common.audit.implied import Quotes
 from broker_common.audit.log_audit import ANYBODY, LogAudit
 from broker_common.audit.log_files import Report
@@ -280,7 +280,7 @@ class Receipts(ReceiptForms):
         except NoteError as error:
             self._census.audit.report(error, "census", charged.index, "in the ticket")
             return
-        self._quotes.take(checked, self._sent(ticket), is_charged=True)
+        self._quotes.take(checked, ticket.hash.hex(), is_charged=True)
         if not committed[0] < checked.checkpoint.size <= charged.index:
             self._findings.problem("SLOT_LATE", "census", charged.index)
 
@@ -292,10 +292,7 @@ class Receipts(ReceiptForms):
                 self._census.audit.report(error, _LOG, None, f"query {ticket.query_id.hex()}")
             # Anything else that a ticket names proves nothing: it was refused for it.
             return
-        self._quotes.take(checked, self._sent(ticket), is_charged=False)
-
-    def _sent(self, ticket: VerifiedTicket) -> Sent:
-        return Sent() if self._health is None else self._health.sent.get(ticket.hash.hex(), Sent())
+        self._quotes.take(checked, ticket.hash.hex(), is_charged=False)
 
     def _compare_criteria(self, ticket: VerifiedTicket) -> None:
         accepted = None if self._health is None else self._health.audit.state.tickets.get(ticket.hash.hex())

@@ -51,7 +51,7 @@ class Reconciling:
             self._compare_release(ticket, charged)
             is_theirs = charged.charge.health == self._agency
             if is_theirs:
-                self._implied.take(charged, self._sent(ticket))
+                self._implied.take(ticket, charged)
             else:
                 self._others[charged.charge.health] += 1
             # SECURITY: what a ticket's own agency says of it counts, whomever the charge names.
@@ -94,7 +94,7 @@ class Reconciling:
     def _compare_sample(self, health: HealthLog, ticket: str, charged: ChargedTicket) -> None:
         accepted = health.audit.state.tickets.get(ticket)
         sent = self._sent(ticket)
-        if accepted is None or sent.sent_at is None:
+        if accepted is None or not sent.has_charged:
             if charged.index >= health.seen_size:
                 self._findings.wait("UNSEEN", "health")
             elif health.audit.is_complete:

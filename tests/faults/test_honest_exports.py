@@ -109,7 +109,7 @@ def test_exports_of_different_times_are_not_said_to_withhold_notes(
     """In either order, far apart or one commit apart; and what is deleted from the last of them is missed."""
     exporting = Exporting(tmp_path, monkeypatch)
     run_sequence(template, seed)
-    chance = random.Random(seed)  # noqa: S311 - which pairs are looked at
+    chance = random.Random(seed)
     places = {role: [at for at, (whose, _) in enumerate(exporting.made) if whose == role] for role in AGENCIES}
     orders = set()
     for number in range(PAIRS):
