@@ -245,9 +245,12 @@ def _verify_seen(logs: Mapping[str, LogAudit[Any]], home: AuditorHome, findings:
         if not other.is_complete:
             findings.skip(texts.WITNESS_UNKNOWN.format(role=role))
             continue
+        note = other.files.read_note(WITNESSED)
+        if note is None:
+            continue
         try:
             seen[role] = log.verify_past(
-                other.files.read_note(WITNESSED),
+                note,
                 cosigned_by=home.agency(other.role),
                 witness=other.parties.own_witness(0),
             )
@@ -265,8 +268,11 @@ def _take_cosigned(role: str, log: LogAudit[Any], findings: Findings) -> None:
     if not log.files.has(COSIGNED):
         findings.skip(texts.NOT_COSIGNED.format(role=role))
         return
+    note = log.files.read_note(COSIGNED)
+    if note is None:
+        return
     try:
-        checked = log.verify_past(log.files.read_note(COSIGNED), cosigned_by=ANYBODY)
+        checked = log.verify_past(note, cosigned_by=ANYBODY)
     except NoteError as error:
         log.report(error, role, None, COSIGNED)
     else:

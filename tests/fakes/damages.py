@@ -386,6 +386,20 @@ def _() -> Exports:
     return with_receipt(exports, ticket=file.ticket.rstrip("=")[:-1] + other + padding)
 
 
+@damage("empty_checkpoint", ("CHECKPOINT_MALFORMED", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    exports["census"][CHECKPOINT_PATH] = b""
+    return exports
+
+
+@damage("broken_utf8_in_note", ("CHECKPOINT_MALFORMED", "health", None))
+def _() -> Exports:
+    exports = honest().exports()
+    exports["health"][WITNESSED] = b"\xff" + exports["health"][WITNESSED]
+    return exports
+
+
 @damage("base64_line_in_checkpoint", ("CHECKPOINT_MALFORMED", "census", None))
 def _() -> Exports:
     exports = honest().exports()

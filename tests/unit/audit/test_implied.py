@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -51,7 +51,7 @@ def told() -> tuple[History, list[dict[str, str]]]:
     return history, cosigned
 
 
-def with_notes(history: History, notes: dict[tuple[str, str], bytes | None]) -> Exports:
+def with_notes(history: History, notes: Mapping[tuple[str, str], bytes | None]) -> Exports:
     """What is handed in, with other notes; None leaves one out."""
     exports = history.exports()
     for (role, name), note in notes.items():
