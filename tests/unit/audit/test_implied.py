@@ -108,6 +108,41 @@ def test_what_only_a_settlement_implies_is_held_against_nobody(home: AuditorHome
     assert found(with_notes(history, {witnessed: quoted}), home) == [(WITHHELD, "health")]
 
 
+def test_whoever_was_shown_a_release_has_cosigned_what_it_names(home: AuditorHome) -> None:
+    """A report of another charge is signed over the release, and the release has the health agency's own cosignature."""
+    history = History().begin()
+    quoted = history.cosigned["census"].encode()
+    first, second = history.order(), history.order()
+    for asked in (first, second):
+        history.submit(asked)
+        history.forward(asked)
+    history.charge(first)
+    history.cosign()
+    history.release(first)
+    history.charge(second)
+    witnessed = ("health", WITNESSED)
+    assert found(with_notes(history, {witnessed: quoted}), home) == []
+    history.report_charge(second)
+    assert found(with_notes(history, {witnessed: quoted}), home) == [(WITHHELD, "health")]
+
+
+def test_what_was_heard_before_the_last_cosignature_is_not_left_out(home: AuditorHome) -> None:
+    """Also where the one before stands beside the census log alone, and in no release."""
+    history = History().begin()
+    heard = history.cosigned["health"].encode()
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    history.charge(asked)
+    history.cosign()
+    told = history.cosigned["census"].encode()
+    history.commit_slots()
+    history.cosign()
+    notes = {("census", COSIGNED): told, ("health", COSIGNED): heard}
+    assert found(with_notes(history, {("census", COSIGNED): told}), home) == []
+    assert found(with_notes(history, notes), home) == [(WITHHELD, "")]
+
+
 def test_both_parts_cannot_be_the_earlier_one(home: AuditorHome) -> None:
     """What each agency shows of the other is more than the other shows: one of the two hides what it has cosigned."""
     history, cosigned = told()
