@@ -82,7 +82,7 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
     async def Witness(
         self, request: log_service_pb2.WitnessRequest, context: Context
     ) -> log_service_pb2.WitnessResponse:
-        """1. what the caller has cosigned of our log, 2. what we cosign of its, 3. what there is for it to cosign next."""
+        """1. what we cosign of the caller's log, 2. what it has cosigned of ours, 3. what there is for it to cosign next."""
         del context
         agency = caller().organisation
         seen, cosigned = await asyncio.to_thread(self._exchange, agency, request)  # 1, 2
@@ -94,8 +94,9 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
         return log_service_pb2.WitnessResponse(checkpoint=note, consistency_proof=proof, cosigned=cosigned)
 
     def _exchange(self, agency: str, request: log_service_pb2.WitnessRequest) -> tuple[int, str]:
-        seen = self._take(agency, request.cosigned)
-        return seen, self._cosign(agency, request)
+        # In this order: an auditor who is shown what the caller has cosigned asks for what we had cosigned by then.
+        cosigned = self._cosign(agency, request)
+        return self._take(agency, request.cosigned), cosigned
 
     def _take(self, agency: str, note: str) -> int:
         """Keep what the caller has cosigned; gives its size."""

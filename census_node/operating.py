@@ -73,7 +73,7 @@ def adopt(
             )
         _append_adoption(transaction, policy, proposal, confirmation)
         if transaction.state.must_shut_down:
-            transaction.append(Shutdown(reason="budget", note="nothing fits under this policy"))
+            transaction.append(Shutdown(reason="budget", note=""))
         # CRASH: before the commit the policy before is in force and nothing is logged; after it, policy and shutdown.
         return Done.at(transaction.state)
 

@@ -19,6 +19,7 @@ from types import ModuleType
 import click
 import tomli_w
 from click.testing import CliRunner
+from tripartite.v1 import answer_pb2, ticket_pb2
 
 import broker_common.audit.home
 import broker_common.privacy.policy
@@ -26,10 +27,19 @@ import census_node.config
 import health_node.config
 import researcher_node.config
 from broker_common.audit.codes import CODES
+from broker_common.audit.documents import OpenedCriteria, ReceiptFile
 from broker_common.cli import program
+from broker_common.crypto.base64_text import base64_text
+from broker_common.crypto.commitments import commit_criteria, hash_bytes
+from broker_common.crypto.sealing import SEALING_KEY_BYTES
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import REASONS
+from broker_common.privacy.accounting import price_units
 from broker_common.privacy.delays import DECLARED_STEP
+from broker_common.query.canonical import canonical_bytes
+from broker_common.query.criteria import parse_condition
+from broker_common.query.question import EVERYONE
+from broker_common.query.ticket import sign_ticket
 from broker_common.rpc.callers import ALLOWED_ROLES
 from broker_common.rpc.status import STATUS_OF_REASON
 from broker_common.tlog.cosignature import Cosigner
@@ -40,6 +50,7 @@ from broker_common.tlog.orders import Order
 from broker_common.tlog.replay import FORMAT_VERSION
 from broker_common.tlog.tiles import CHECKPOINT_PATH, entry_bundles, hash_tiles, parse_hash_tile
 from deploy.local import census_config, health_config, researcher_config
+from health_node.dictionary import HEALTH_DICTIONARY
 
 __all__ = ["changed_documents", "main"]
 
@@ -169,6 +180,9 @@ def _samples() -> dict[Path, str]:
 _EXAMPLE_SIGNER = NoteSigner("census.example/tripartite", (SigningKey(Purpose.LOG, b"*" * 32),))
 
 
+_EXAMPLE_NONCE = b"," * 32
+
+
 def _example_entries() -> list[bytes]:
     opened = Opened(origin=_EXAMPLE_SIGNER.name, role="census", format=FORMAT_VERSION)
     loaded = Loaded(
@@ -233,6 +247,63 @@ def _example_order() -> str:
     return f"```\n{order.document.decode()}\n```\n\n```\n{key.sign_text(order.document)}\n```\n"
 
 
+def _example_key_ids() -> str:
+    """The same private key, for every purpose that names its keys so."""
+    named = [purpose for purpose in Purpose if purpose not in {Purpose.LOG, Purpose.WITNESS}]
+    lines = [f"{purpose.value:<8} {SigningKey(purpose, b'*' * 32).key_id}" for purpose in named]
+    public = SigningKey(Purpose.TICKET, b"*" * 32).verify_key.raw.hex()
+    return "\n".join(["```", f"public   {public}", *lines, "```", ""])
+
+
+def _example_ticket() -> ticket_pb2.SignedTicket:
+    slot = ticket_pb2.NoiseSlot(number=7, commitment=b"\xab" * 32, checkpoint=_example_note())
+    body = ticket_pb2.Ticket(
+        query_id=bytes(range(16)),
+        researcher_id="alice",
+        project_id="francophone-health",
+        question=EVERYONE.to_wire(),
+        census_release="2011",
+        scale=30,
+        fraction_millionths=1_000_000,
+        criteria_commitment=commit_criteria(_EXAMPLE_NONCE, _example_criteria()),
+        answer_key=bytes(SEALING_KEY_BYTES),
+        policy_hash=b"\xab" * 32,
+        noise_slot=slot,
+        expires_ms=1_763_458_836_000,
+    )
+    return sign_ticket(body, SigningKey(Purpose.TICKET, b"*" * 32))
+
+
+def _example_criteria() -> bytes:
+    return canonical_bytes(parse_condition("age >= 65", HEALTH_DICTIONARY))
+
+
+def _example_receipt() -> str:
+    """The file of a question that has an answer, with its base64 cut short, and the ticket hash."""
+    ticket = _example_ticket()
+    hashed = hash_bytes(ticket.ticket)
+    body = answer_pb2.Receipt(query_id=bytes(range(16)), ticket_hash=hashed, scale=30, charged=price_units(30))
+    receipt = body.SerializeToString(deterministic=True)
+    key = SigningKey(Purpose.ANSWER, b"*" * 32)
+    signed = answer_pb2.SignedReceipt(receipt=receipt, signature=key.sign(receipt), key_id=key.key_id)
+    file = ReceiptFile.of(
+        bytes(range(16)).hex(), "answered", ticket.SerializeToString(), signed.SerializeToString(deterministic=True)
+    )
+    text = re.sub(r"([A-Za-z0-9+/]{40})[A-Za-z0-9+/]*=*", r"\1...", file.to_bytes().decode())
+    return f"```\n{file.name}\n\n{text}```\n\n```\n{hashed.hex()}\n```\n"
+
+
+def _example_opened_criteria() -> str:
+    """What opens the criteria of the same ticket, and their commitment."""
+    opened = OpenedCriteria(
+        ticket=hash_bytes(_example_ticket().ticket).hex(),
+        criteria=base64_text(_example_criteria()),
+        nonce=base64_text(_EXAMPLE_NONCE),
+    )
+    commitment = commit_criteria(_EXAMPLE_NONCE, _example_criteria()).hex()
+    return f"```\n{opened.name}\n\n{opened.to_bytes().decode()}```\n\n```\n{commitment}\n```\n"
+
+
 _BLOCKS: Mapping[str, Callable[[], str]] = {
     "help": _help,
     "help-answers": lambda: _help("researcher", "answers"),
@@ -248,6 +319,9 @@ _BLOCKS: Mapping[str, Callable[[], str]] = {
     "example-export": _example_export,
     "example-consistency": _example_consistency,
     "example-cosigned": _example_cosigned,
+    "example-criteria": _example_opened_criteria,
+    "example-key-ids": _example_key_ids,
+    "example-receipt": _example_receipt,
     "errors": _errors,
     "settings-policy": lambda: _settings(broker_common.privacy.policy, "Policy"),
     "settings-census": lambda: _settings(census_node.config, "CensusConfig", "KeyConfig", "LimitConfig"),

@@ -100,7 +100,8 @@ class CensusWitness:
             size = state.size
         proof = self._journal.consistency_proof(self._shown, size) if self._shown else []
         return log_service_pb2.WitnessRequest(
-            cosigned="" if seen is None else seen.note,
+            # Said with a proof only: an auditor takes it that the census node, which hears this, has cosigned our log as it is.
+            cosigned="" if seen is None or self._shown is None else seen.note,
             checkpoint=self._journal.checkpoint(size),
             consistency_proof=proof,
             # The first thing to hear is what the census node has seen of our log.
@@ -138,12 +139,14 @@ class CensusWitness:
         """How much of our own log the census node has cosigned; None if that cannot be read."""
         if not note:
             return 0
+        witness = self._known.witness("census", self._census)
         try:
-            return self._witnessing.take(note, self._known.own_log(), self._known.witness("census", self._census)).size
+            # Of any time: an auditor asks for it, and no clock of the census node's may make us lack it.
+            return self._witnessing.take(note, self._known.own_log(), witness, of_any_time=True).size
         except InvalidRequestError as error:
-            # No reason to cosign nothing: it may be under a key whose card has not come yet, or of a clock that is wrong.
+            # No reason to cosign nothing: it may be under a key whose card has not come yet.
             _log.warning("the census node's cosignature of our log is not kept", code=error.code)
-            if error.code != "COSIGNED_AHEAD" or not self._witnessing.is_ours(note):
+            if error.code != "BAD_SIGNATURE" or not self._witnessing.is_ours(note):
                 return None
-            # The next proof has to start from there: without one the census node could never cosign at the right time.
+            # The next proof has to start from there: without one the census node could never cosign again.
             return parse_note(note)[0].size

@@ -1,7 +1,7 @@
 """The whole of an audit, offline: three parts that were handed in, and the auditor's own home.
 
 1. the census log, 2. the health log, each by itself (`log_audit`), 3. what each agency saw of the other's log, 4. receipts;
-on replay: 5. opened criteria and openings, 6. both logs ticket by ticket (`reconciling`), 7. on site: an
+on replay: 5. opened criteria and openings, 6. both logs ticket by ticket (`reconciling`), and the notes beside them (`implied`), 7. on site: an
 agency's private stores, by a check that the caller brings (`on_site`), 8. leakage, from the fold or as it was proved on site.
 Nothing that is handed in is believed; everything that it says is signed, recomputed, or a problem.
 """
@@ -21,6 +21,7 @@ from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import Part
 from broker_common.audit.health_log import HealthLog, Uncharged
 from broker_common.audit.home import AuditorHome
+from broker_common.audit.implied import ImpliedNotes, Quotes, Steps
 from broker_common.audit.key_state import KeyState
 from broker_common.audit.leakage import Leakage, leakage_of
 from broker_common.audit.log_audit import ANYBODY, LogAudit
@@ -121,11 +122,15 @@ def _replay(
         trust,
         findings,
     )
-    census = CensusLog(census_audit, spill.mapping(msgspec.msgpack.encode, _decoder(int)), findings)
+    released_at, delivered_at, submitted_at, sent_at = (
+        spill.mapping(msgspec.msgpack.encode, _decoder(int)) for _ in range(4)
+    )
+    census = CensusLog(census_audit, released_at, delivered_at, findings)
     stack.callback(census.close)
     census_audit.read(report, take=census.take)
     census_audit.verify_signed(home)
     logs: dict[str, LogAudit[Any]] = {"census": census_audit}
+    steps = Steps(census, submitted_at, sent_at)
     # 2
     health: HealthLog | None = None
     if "health" in parts:
@@ -139,7 +144,7 @@ def _replay(
         )
         stack.callback(health_audit.close)
         health = HealthLog(health_audit, spill.mapping(msgspec.msgpack.encode, _decoder(int)), census, findings)
-        health_audit.read(report, others=is_criteria, take=health.take)
+        health_audit.read(report, others=is_criteria, take=_each(steps.take, health.take))
         health_audit.verify_signed(home)
         logs["health"] = health_audit
     # 3
@@ -151,7 +156,9 @@ def _replay(
         # A witness that cosigns is at work.
         census.was_at_work(1000 * max(seen["health"].times.values()))
     # 4
-    receipts = Receipts(census, health, spill.mapping(str.encode, bytes.decode), findings)
+    witnessed_size = seen["health"].checkpoint.size if "health" in seen else 0
+    quotes = Quotes(home.agency("health"), steps, witnessed_size)
+    receipts = Receipts(census, health, spill.mapping(str.encode, bytes.decode), quotes, findings)
     if "researcher" in parts:
         receipts.read(parts["researcher"], report(texts.READING_RECEIPTS))
         receipts.finish()
@@ -163,7 +170,8 @@ def _replay(
         census,
         health,
         agency=home.agency("health"),
-        witnessed_size=seen["health"].checkpoint.size if "health" in seen else 0,
+        witnessed_size=witnessed_size,
+        implied=ImpliedNotes(census, health, steps, seen, quotes, findings),
         findings=findings,
     ).compare(charged, report(texts.RECONCILING))
     if census_audit.ahead_at is not None:
@@ -237,9 +245,12 @@ def _verify_seen(logs: Mapping[str, LogAudit[Any]], home: AuditorHome, findings:
         if not other.is_complete:
             findings.skip(texts.WITNESS_UNKNOWN.format(role=role))
             continue
+        note = other.files.read_note(WITNESSED)
+        if note is None:
+            continue
         try:
             seen[role] = log.verify_past(
-                other.files.read_note(WITNESSED),
+                note,
                 cosigned_by=home.agency(other.role),
                 witness=other.parties.own_witness(0),
             )
@@ -257,8 +268,11 @@ def _take_cosigned(role: str, log: LogAudit[Any], findings: Findings) -> None:
     if not log.files.has(COSIGNED):
         findings.skip(texts.NOT_COSIGNED.format(role=role))
         return
+    note = log.files.read_note(COSIGNED)
+    if note is None:
+        return
     try:
-        checked = log.verify_past(log.files.read_note(COSIGNED), cosigned_by=ANYBODY)
+        checked = log.verify_past(note, cosigned_by=ANYBODY)
     except NoteError as error:
         log.report(error, role, None, COSIGNED)
     else:
@@ -289,6 +303,14 @@ def _say_not_checked(
 
 def _decoder(kind: type[Any]) -> Callable[[bytes], Any]:
     return msgspec.msgpack.Decoder(kind).decode
+
+
+def _each(*listeners: Callable[[Entry], None]) -> Callable[[Entry], None]:
+    def take(entry: Entry) -> None:
+        for listener in listeners:
+            listener(entry)
+
+    return take
 
 
 def _none(_: str) -> bool:

@@ -100,9 +100,10 @@ class _WorkClock:
 class _Cosignatures:
     """What the log shows of one agency's cosignatures: when the node can have had which, at the latest."""
 
-    # Sizes of the checkpoints that releases name, each larger than the ones before; the time of the first release that names
-    # one of at least this size, and how many rounds there had been by then.
+    # Sizes of the checkpoints that releases name, each larger than the ones before; of the first release that names one of at
+    # least this size, the entry, its time, and how many rounds there had been by then.
     sizes: array[int] = field(default_factory=lambda: array("Q"))
+    entries: array[int] = field(default_factory=lambda: array("Q"))
     times: array[int] = field(default_factory=lambda: array("Q"))
     rounds_by_then: array[int] = field(default_factory=lambda: array("Q"))
     rounds: int = 0
@@ -117,6 +118,7 @@ class _Cosignatures:
             self.rounds, self._round_entry = self.rounds + 1, entry.sequence
         if not self.sizes or size > self.sizes[-1]:
             self.sizes.append(size)
+            self.entries.append(entry.sequence)
             self.times.append(entry.time_ms)
             self.rounds_by_then.append(self.rounds)
 
@@ -135,10 +137,15 @@ class CensusLog:
     """Notes on a census log, taken while it is read."""
 
     def __init__(
-        self, audit: LogAudit[CensusState], delivered_at: MutableMapping[str, int], findings: Findings
+        self,
+        audit: LogAudit[CensusState],
+        released_at: MutableMapping[str, int],
+        delivered_at: MutableMapping[str, int],
+        findings: Findings,
     ) -> None:
         self.audit = audit
-        # By ticket: the entry that says that the researcher has the answer.
+        # By ticket: the entry that says that the answer is out, and that the researcher has it.
+        self.released_at = released_at
         self.delivered_at = delivered_at
         self._findings = findings
         # Of every commitment to noise slots: the first slot, and the entry.
@@ -204,6 +211,18 @@ class CensusLog:
             return ()
         return event.commitments if isinstance(event, Slots) else ()
 
+    def released_size(self, agency: str = "", *, before: int | None = None, below: int | None = None) -> int:
+        """The largest checkpoint that a release names and that the agency, or any, has cosigned as it should; 0 if none.
+
+        `before` counts releases before this entry alone, `below` checkpoints of fewer entries than this.
+        """
+        largest = 0
+        for theirs in self._cosigned.values() if not agency else [self._cosigned.get(agency, _Cosignatures())]:
+            count = len(theirs.sizes) if before is None else bisect_left(theirs.entries, before)
+            count = count if below is None else bisect_left(theirs.sizes, below, 0, count)
+            largest = max(largest, theirs.sizes[count - 1] if count else 0)
+        return largest
+
     def was_at_work(self, time_ms: int) -> None:
         """The node did something at this time, by its own clock, that no entry says."""
         self._work.extend(time_ms)
@@ -253,6 +272,7 @@ class CensusLog:
                 error = NoteError("RELEASE_NOT_COSIGNED", f"not {error.detail}")
             self.audit.report(error, "census", entry.sequence)
             return
+        self.released_at[event.ticket] = entry.sequence
         if 1000 * checked.times[agency] > entry.time_ms + MOST_SKEW_MS:
             self._findings.problem("COSIGNED_LATER", "census", entry.sequence)
         theirs = self._cosigned.setdefault(agency, _Cosignatures())

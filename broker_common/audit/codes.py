@@ -111,6 +111,7 @@ CODES: Final[Mapping[str, str]] = {
     "CARD_UNTRUSTED": "a party is registered with a card that does not follow the one that the auditor trusts",
     "SPLIT_VIEW": "a checkpoint that the log's own key signed is not of this log: two histories were shown",
     "LOG_BEHIND": "a checkpoint that the log's own key signed is of a longer log: entries are withheld, or a newer export is needed",
+    "NOTE_WITHHELD": "`cosigned` or `witnessed` is missing, or of a shorter log than what is handed in beside it proves",
     "ROLLED_BACK": "the log is shorter than an earlier audit has verified",
     **REPLAY,
     # --- one question in all that was handed in --------------------------------------------------------------------

@@ -5,7 +5,8 @@
     witnessed           the newest checkpoint of the other agency's log that this node has cosigned, if there is one
     tile/...            the entries and their hashes
 
-The notes about other logs are read before the log is, so that whatever a note says was seen stands in the export.
+All of it is of one instant: no note is of a longer log than the one that is exported, and none is older than what its
+entries say.
 """
 
 from __future__ import annotations
@@ -51,12 +52,11 @@ def export_log(journal: Journal[StateT], folder: ExportFolder, report: Report) -
     Raises:
         InvalidRequestError: EXPORT_DIFFERS, the folder holds another history, or more of this one.
     """
-    with journal.reading() as state:
+    with journal.at_one_instant() as state:
         notes = {
             COSIGNED: _newest_note(journal.db, "log", state.origin),
             WITNESSED: _newest_note(journal.db, "witness", state.origin),
         }
-    with journal.reading():
         note = journal.checkpoint()
     checkpoint = parse_checkpoint(note)
     # 1. What never changes, checked against what is there: from here on the folder holds this history or none.

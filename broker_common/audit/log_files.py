@@ -65,8 +65,9 @@ class LogFiles:
         1. the checkpoint's form, 2. which files there are, 3. bundles to entries, entries to tiles, 4. to the root.
         """
         # 1
-        self.note = self.read_note(CHECKPOINT_PATH)
-        if self.note:
+        note = self.read_note(CHECKPOINT_PATH)
+        if note is not None:
+            self.note = note
             try:
                 self.checkpoint = parse_checkpoint(self.note)
             except ValueError as error:
@@ -107,15 +108,15 @@ class LogFiles:
                     told.append_leaf(leaf)
         return wrong
 
-    def read_note(self, name: str) -> str:
-        """A note that stands beside the log; empty if it cannot be read, which is a problem, as is that it is missing."""
+    def read_note(self, name: str) -> str | None:
+        """A note that stands beside the log; None if it cannot be read, which is a problem, as is that it is missing."""
         try:
             return self._part.read(name, MAX_NOTE_BYTES).decode()
         except UnreadableError as error:
             self._findings.problem(error.code, self._role, None, error.name)
         except UnicodeDecodeError:
             self._findings.problem("CHECKPOINT_MALFORMED", self._role, None, name)
-        return ""
+        return None
 
     def has(self, name: str) -> bool:
         """Whether there is anything at all under this name."""

@@ -36,11 +36,14 @@ class KeyHistory:
     def __init__(self, origin: str = "") -> None:
         # Name of its log, which is the name that it cosigns under.
         self.origin = origin
+        # How many cards there have been.
+        self.cards = 0
         self._until: dict[VerifyKey, int] = {}
 
     def learn(self, card: VerifiedCard, time_ms: int) -> None:
         """Take in a card that is in use from this time on. Keys that it does not list have ended."""
         self.origin = card.card.origin
+        self.cards += 1
         until: dict[VerifyKey, int] = {}
         for purpose in PURPOSES[card.card.role]:
             for listed, public in card.listed(purpose):

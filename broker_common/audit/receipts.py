@@ -20,6 +20,7 @@ from broker_common.audit.documents import MAX_DOCUMENT_BYTES, RECEIPTS, ReceiptF
 from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import Part, UnreadableError
 from broker_common.audit.health_log import HealthLog
+from broker_common.audit.implied import Quotes
 from broker_common.audit.log_audit import ANYBODY, LogAudit
 from broker_common.audit.log_files import Report
 from broker_common.audit.notes import NoteError
@@ -182,9 +183,15 @@ class Receipts(ReceiptForms):
     """Steps 1 to 7."""
 
     def __init__(
-        self, census: CensusLog, health: HealthLog | None, answers: MutableMapping[str, str], findings: Findings
+        self,
+        census: CensusLog,
+        health: HealthLog | None,
+        answers: MutableMapping[str, str],
+        quotes: Quotes,
+        findings: Findings,
     ) -> None:
         super().__init__(census.audit, findings)
+        self._quotes = quotes
         # Charged tickets that were handed in.
         self.charged = 0
         # By ticket: the answer hash of its receipt.
@@ -228,6 +235,7 @@ class Receipts(ReceiptForms):
     def _reconcile(self, shown: ReceiptFile, ticket: VerifiedTicket, receipt: VerifiedReceipt | None) -> None:
         charged = self._charged(ticket.signed_bytes)
         if charged is None:
+            self._take_uncharged(ticket)
             if receipt is not None and self._census.audit.is_complete:
                 self._findings.problem("ANSWER_NOT_CHARGED", _LOG, None, shown.query)
             return
@@ -272,8 +280,19 @@ class Receipts(ReceiptForms):
         except NoteError as error:
             self._census.audit.report(error, "census", charged.index, "in the ticket")
             return
+        self._quotes.take(checked, ticket.hash.hex(), is_charged=True)
         if not committed[0] < checked.checkpoint.size <= charged.index:
             self._findings.problem("SLOT_LATE", "census", charged.index)
+
+    def _take_uncharged(self, ticket: VerifiedTicket) -> None:
+        try:
+            checked = self._census.audit.verify_past(ticket.body.noise_slot.checkpoint, cosigned_by=ANYBODY)
+        except NoteError as error:
+            if error.code in {"LOG_BEHIND", "SPLIT_VIEW"}:
+                self._census.audit.report(error, _LOG, None, f"query {ticket.query_id.hex()}")
+            # Anything else that a ticket names proves nothing: it was refused for it.
+            return
+        self._quotes.take(checked, ticket.hash.hex(), is_charged=False)
 
     def _compare_criteria(self, ticket: VerifiedTicket) -> None:
         accepted = None if self._health is None else self._health.audit.state.tickets.get(ticket.hash.hex())

@@ -12,6 +12,7 @@ from collections import Counter
 from broker_common.audit.census_log import CensusLog
 from broker_common.audit.findings import Findings
 from broker_common.audit.health_log import HealthLog
+from broker_common.audit.implied import ImpliedNotes
 from broker_common.audit.log_files import Report
 from broker_common.audit.spilled import SpilledMapping
 from broker_common.tlog.census_state import ChargedTicket
@@ -30,6 +31,7 @@ class Reconciling:
         *,
         agency: str,
         witnessed_size: int,
+        implied: ImpliedNotes,
         findings: Findings,
     ) -> None:
         """`agency` is whose health log it is; `witnessed_size` is how long that was when the census agency last saw it."""
@@ -37,6 +39,7 @@ class Reconciling:
         self._health = health
         self._agency = agency
         self._witnessed_size = witnessed_size
+        self._implied = implied
         self._findings = findings
         self._others: Counter[str] = Counter()
 
@@ -47,12 +50,15 @@ class Reconciling:
                 report(done, len(tickets))
             self._compare_release(ticket, charged)
             is_theirs = charged.charge.health == self._agency
-            if not is_theirs:
+            if is_theirs:
+                self._implied.take(ticket, charged)
+            else:
                 self._others[charged.charge.health] += 1
             # SECURITY: what a ticket's own agency says of it counts, whomever the charge names.
             if self._health is not None and (is_theirs or ticket in self._health.audit.state.tickets):
                 self._compare_sample(self._health, ticket, charged)
         report(1, 1)
+        self._implied.compare()
         for agency, count in sorted(self._others.items()):
             self._findings.skip(f"{count} charges for {agency}: its log was not handed in.")
         if self._health is not None:

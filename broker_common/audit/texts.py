@@ -107,7 +107,7 @@ RECONCILING = "Comparing both logs"
 # --- what could not be checked -------------------------------------------------------------------------------------
 NOT_REPLAYED = "Whether the entries keep the rules, and agree with each other: that is for 'audit replay'."
 NO_RECEIPTS = "Receipts: no researcher handed any in."
-NOT_COSIGNED = "The {role} log was not cosigned by the other agency yet: nobody else vouches for any of it."
+NOT_COSIGNED = "The {role} log: no checkpoint of it that the other agency has cosigned was handed in with it."
 WITNESS_UNKNOWN = "What the other agency has seen of the {role} log: its witness keys are not all known."
 UNKNOWN_RESEARCHERS = (
     "Tickets of researchers, keys or projects that the census log, as far as it could be replayed, has not registered."

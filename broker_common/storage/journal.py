@@ -200,6 +200,14 @@ class Journal(Generic[StateT]):
                     self._broken = error
                 raise
 
+    @contextlib.contextmanager
+    def at_one_instant(self) -> Iterator[StateT]:
+        """As `reading`; rows that are read in the block are of the same instant as the state."""
+        with self._lock:
+            self._verify_usable()
+            with self._one_snapshot(), self.reading() as state:
+                yield state
+
     async def glance(
         self, look: Callable[ParametersT, ResultT], /, *args: ParametersT.args, **kwargs: ParametersT.kwargs
     ) -> ResultT:

@@ -43,8 +43,10 @@ class Witnessing:
 
     # --- our log, as a peer has seen it ----------------------------------------------------------------------------
 
-    def take(self, note: str, log: NoteVerifier, witness: CosignatureVerifier) -> Checkpoint:
-        """Keep what a peer has cosigned of our log.
+    def take(
+        self, note: str, log: NoteVerifier, witness: CosignatureVerifier, *, of_any_time: bool = False
+    ) -> Checkpoint:
+        """Keep what a peer has cosigned of our log; `of_any_time` where no entry ever names it.
 
         Raises:
             InvalidRequestError: MALFORMED_MESSAGE or BAD_SIGNATURE: it is not ours, or not cosigned by this peer.
@@ -59,7 +61,9 @@ class Witnessing:
         if known is not None and known.note == note:
             # A peer says its last one until there is another, and its key may have ended meanwhile.
             return checkpoint
-        self._verify_time(witness.name, witness.verify(note))
+        cosigned = witness.verify(note)
+        if not of_any_time:
+            self._verify_time(witness.name, cosigned)
         # SECURITY: we answer for every line that we keep and pass on. What else a peer puts there, nobody can explain.
         note = only_lines_of(note, log, witness)
         # Also the same one again under a key that has not signed it before: the one before may be honoured no longer.

@@ -223,8 +223,9 @@ class CensusState(StoreState):
             "the budget shuts the service down exactly when nothing fits",
         )
         if event.reason == "budget":
+            unasked = (event.note, event.signature, event.key_id)
             self._require(
-                entry, not event.signature and not event.key_id, "ORDER_UNASKED", "the budget takes nobody's order"
+                entry, not any(unasked), "ORDER_UNASKED", "the budget takes nobody's order, and gives no reason"
             )
         else:
             self._verify_order(entry, self.order("shutdown", event.note), event.signature, event.key_id)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import tomli_w
 
-from broker_common.audit.codes import CODES
+from broker_common.audit.codes import CODES, ON_SITE, REPLAY
 from broker_common.crypto.cards import PURPOSES
 from broker_common.errors import REASONS
 from broker_common.storage.home import Home
@@ -46,6 +46,22 @@ def test_the_log_format_names_the_keys_of_every_card() -> None:
     text = " ".join((ROOT / "broker_common" / "tlog" / "FORMAT.md").read_text().split())
     for role, purposes in PURPOSES.items():
         assert f"{role}: {' '.join(purposes)}" in text
+
+
+def test_every_code_of_an_audit_is_explained_exactly() -> None:
+    """Another verifier is written from FORMAT and AUDIT alone: a rule has its place in an order, any other code its own words."""
+    rules = (ROOT / "broker_common" / "tlog" / "FORMAT.md").read_text()
+    _, _, rules = rules.partition("### The rules and their codes\n")
+    rules, _, _ = rules.partition("### Policies, prices and the cap\n")
+    assert set(REPLAY) <= set(re.findall(r"`([A-Z_]+)`", rules))
+    audit = (ROOT / "broker_common" / "audit" / "AUDIT.md").read_text()
+    words = {}
+    for title in ("On site", "Each code, exactly"):
+        _, _, section = audit.partition(f"## {title}\n")
+        section, _, _ = section.partition("\n## ")
+        words[title] = set(re.findall(r"`([A-Z_]+)`", section))
+    assert set(ON_SITE) <= words["On site"]
+    assert set(CODES) - set(REPLAY) - set(ON_SITE) <= words["Each code, exactly"]
 
 
 def test_documents_are_in_step_with_the_code() -> None:

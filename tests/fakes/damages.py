@@ -386,6 +386,20 @@ def _() -> Exports:
     return with_receipt(exports, ticket=file.ticket.rstrip("=")[:-1] + other + padding)
 
 
+@damage("empty_checkpoint", ("CHECKPOINT_MALFORMED", "census", None))
+def _() -> Exports:
+    exports = honest().exports()
+    exports["census"][CHECKPOINT_PATH] = b""
+    return exports
+
+
+@damage("broken_utf8_in_note", ("CHECKPOINT_MALFORMED", "health", None))
+def _() -> Exports:
+    exports = honest().exports()
+    exports["health"][WITNESSED] = b"\xff" + exports["health"][WITNESSED]
+    return exports
+
+
 @damage("base64_line_in_checkpoint", ("CHECKPOINT_MALFORMED", "census", None))
 def _() -> Exports:
     exports = honest().exports()
@@ -1083,7 +1097,7 @@ def _() -> Exports:
 # --- the health agency lies ------------------------------------------------------------------------------------------
 
 
-@damage("health_tail_truncated", ("LOG_BEHIND", "health", None))
+@damage("health_tail_truncated", ("LOG_BEHIND", "health", None), ("NOTE_WITHHELD", "", None))
 def _() -> Exports:
     history = honest()
     exports = history.exports()
@@ -1186,6 +1200,38 @@ def _() -> Exports:
     name = next(name for name in exports["health"] if name.startswith("criteria/"))
     exports["health"][name] = exports["health"][name].replace(b'"nonce":"', b'"nonce":" ')
     return exports
+
+
+# --- somebody leaves a note out ---------------------------------------------------------------------------------------
+
+
+def without_note(role: str, name: str, log: str) -> None:
+    """Two exports of three answers: without a note, and with a genuine one from before the last two of them."""
+
+    def deleted() -> Exports:
+        exports = honest(3).exports()
+        del exports[role][name]
+        return exports
+
+    def older() -> Exports:
+        history = History().begin()
+        history.answer()
+        before = history.exports()[role][name]
+        for _ in range(2):
+            history.answer()
+        history.cosign()
+        exports = history.exports()
+        exports[role][name] = before
+        return exports
+
+    damage(f"{role}_{name}_deleted", ("NOTE_WITHHELD", log, None))(deleted)
+    damage(f"{role}_{name}_of_before", ("NOTE_WITHHELD", log, None))(older)
+
+
+without_note("census", COSIGNED, "census")
+without_note("census", WITNESSED, "")
+without_note("health", COSIGNED, "")
+without_note("health", WITNESSED, "health")
 
 
 # --- the researcher lies ---------------------------------------------------------------------------------------------

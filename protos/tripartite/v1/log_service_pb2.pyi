@@ -152,7 +152,9 @@ class WitnessRequest(_message.Message):
     CONSISTENCY_PROOF_FIELD_NUMBER: _builtins.int
     WAIT_MS_FIELD_NUMBER: _builtins.int
     cosigned: _builtins.str
-    """The newest checkpoint of the census log that the caller has cosigned, with both signatures; empty at the first time."""
+    """The newest checkpoint of the census log that the caller has cosigned, with both signatures. Empty at the first
+    time, and as long as the caller has not heard what the census node has cosigned of its own log: that comes first.
+    """
     checkpoint: _builtins.str
     """The newest checkpoint of the caller's own log."""
     wait_ms: _builtins.int

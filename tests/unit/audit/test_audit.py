@@ -20,7 +20,7 @@ from broker_common.audit.codes import CODES, ON_SITE, REPLAY
 from broker_common.audit.findings import MOST_PROBLEMS, Findings
 from broker_common.audit.handed_in import FolderPart
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.log_export import COSIGNED
+from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.audit.on_site import OnSite, SiteCheck
 from broker_common.audit.report import report_json, report_text
 from broker_common.crypto.signing import Purpose
@@ -390,7 +390,7 @@ def test_a_log_that_nobody_cosigned_says_so(home: AuditorHome) -> None:
     audited = replayed(history.exports(), home)
     assert codes(audited) == []
     assert audited.findings.pending["ENTRIES", "census"] == 4
-    assert sum("not cosigned" in text for text in audited.findings.not_checked) == 2
+    assert sum("cosigned was handed in" in text for text in audited.findings.not_checked) == 2
 
 
 def test_without_receipts_their_absence_is_said(home: AuditorHome) -> None:
@@ -652,7 +652,8 @@ def test_a_withheld_tail_with_new_keys_in_it_is_called_what_it_is(home: AuditorH
 
 def test_two_auditors_who_are_shown_two_histories_find_out_by_their_notes(home: AuditorHome, tmp_path: Path) -> None:
     """Each history holds by itself; one auditor's note convicts the other history, by the log's own signature."""
-    history = honest(1)
+    history = History().begin()
+    history.answer()
     exports = history.exports()
     other = SignedLog(history.census_party)
     other.policy = history.census.policy
@@ -660,16 +661,12 @@ def test_two_auditors_who_are_shown_two_histories_find_out_by_their_notes(home: 
         other.append_bytes(entry)
     other.append(Delivered(ticket=history.asked[-1].hash, by="collect"), history.now_ms)
     # Nobody has cosigned the last entry, so that nothing else is wrong with it.
-    beside = {"census": other.files(), "health": honest_health_alone(history)}
+    notes = {name: exports["census"][name] for name in (COSIGNED, WITNESSED)}
+    beside = exports | {"census": other.files() | notes}
     alone = AuditorHome(auditor(tmp_path / "other"))
     assert codes(replayed(beside, alone)) == []
     home.remember("census", alone.seen("census"))
     assert codes(replayed(exports, home)) == ["SPLIT_VIEW"]
-
-
-def honest_health_alone(history: History) -> dict[str, bytes]:
-    """The health log without what the agencies have seen of each other."""
-    return history.health.files()
 
 
 # --- whom the auditor trusts -------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from broker_common.audit.log_audit import LogAudit
 from broker_common.audit.log_export import ExportReport, export_log
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
+from broker_common.storage.cosigned import CosignedNote, CosignedNotes
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner
@@ -177,6 +179,41 @@ def test_a_secret_export_is_for_its_owner_alone(tmp_path: Path, *, is_there: boo
     assert (folder.path / "criteria").stat().st_mode & 0o777 == 0o700
     with pytest.raises(InvalidRequestError, match="EXPORT_DIFFERS"):
         folder.put_secret(name, b"[]")
+
+
+def test_an_export_is_of_one_instant_while_another_process_writes(
+    journal: Journal[CensusState], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An honest node that goes on meanwhile must not seem to hide the note that its own next entry names."""
+    log_export = importlib.import_module("broker_common.audit.log_export")
+    serving = Journal(
+        tmp_path / "journal.db",
+        fresh_state=logs.census_state,
+        signer=lambda _: logs.SIGNER,
+        clock=FakeClock(),
+        tables=CosignedNotes.create_tables,
+    )
+    witness = Cosigner(logs.HEALTH_ORIGIN, logs.HEALTH.signing(Purpose.WITNESS))
+    newest, size = log_export._newest_note, journal.state.size
+
+    def then_goes_on(db: Database, column: str, origin: str) -> str:
+        note = str(newest(db, column, origin))
+        if db is not serving.db:
+            grow(serving, 1)
+            cosigned = witness.cosign(serving.checkpoint(), 1_800_000_000)
+            with serving.transaction() as transaction:
+                row = CosignedNote(logs.ORIGIN, logs.HEALTH_ORIGIN, serving.state.size, cosigned)
+                CosignedNotes(transaction.db).put(row)
+        return note
+
+    monkeypatch.setattr(log_export, "_newest_note", then_goes_on)
+    assert export(journal, tmp_path / "census").size == size
+    assert not (tmp_path / "census" / "cosigned").exists()
+    monkeypatch.undo()
+    assert export(journal, tmp_path / "census").size == serving.state.size == size + 2
+    noted, _, _ = (tmp_path / "census" / "cosigned").read_text().partition("\n\n")
+    assert noted in serving.checkpoint()
+    serving.close()
 
 
 def test_a_home_is_no_folder_for_an_export(tmp_path: Path) -> None:

@@ -240,6 +240,7 @@ BREACHES = [
     Breach("ORDER_UNASKED", READY, adopted(policy(max_belief="0.7"), note="why not")),
     Breach("ORDER_UNASKED", READY, adopted(policy(max_belief="0.7"), confirmation_key_id=OPERATOR_KEY.key_id)),
     Breach("ORDER_UNASKED", EXHAUSTED, changed(shut_down, reason="budget")),
+    Breach("ORDER_UNASKED", EXHAUSTED, Shutdown(reason="budget", note="what the log should not tell")),
     Breach("ORDER_UNASKED", EXHAUSTED, Shutdown(reason="budget", note="", key_id=OPERATOR_KEY.key_id)),
     Breach("LOAD_REPEATED", READY, loaded()),
     Breach("LOAD_REPEATED", (*READY, loaded("load2")), loaded()),
