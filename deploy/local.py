@@ -57,6 +57,8 @@ _LEAST_DELAY_MS = 300
 _DELAY_MS_PER_MILLION = 400
 _MAX_SAMPLE = 20_000_000
 _DAY_MS = 86_400_000
+# About eleven questions a day for each researcher.
+_RESEARCHER_ANSWERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class Plan:
             max_sample=_MAX_SAMPLE,
             answer_retention_ms=90 * _DAY_MS,
             sample_retention_ms=90 * _DAY_MS,
+            researcher_answers=_RESEARCHER_ANSWERS,
         )
 
 

@@ -12,7 +12,7 @@ census node. Neither hides what the other one brings.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -267,15 +267,22 @@ class Session(AbstractAsyncContextManager["Session"]):
 
     # --- a question ------------------------------------------------------------------------------------------------
 
-    async def prepare(self, wanted: Wanted) -> AskedQuestion:
+    async def prepare(
+        self, wanted: Wanted, *, wait_seconds: float = 0.0, on_busy: BusyHandler = lambda _: None
+    ) -> AskedQuestion:
         """Read, quote, sign and remember a question; nothing has been sent to the health node yet.
+
+        While the census node gives us no more quotes it is asked again, for at most `wait_seconds`.
 
         Raises:
             InvalidRequestError, RefusedError: what is wrong with the question, or with asking it now.
             PeerUnavailableError: PEER_MISBEHAVED, among others a noise slot that nobody has committed to.
         """
         condition = parse_condition(wanted.where, await self._health_dictionary())
-        quoted = await self.quote(wanted.count, wanted.precision)
+        deadline = asyncio.get_running_loop().time() + wait_seconds
+        quoted = await _patiently(
+            lambda: self.quote(wanted.count, wanted.precision), "TOO_MANY_QUOTES", deadline, on_busy
+        )
         slot = verify_slot(quoted.response, self.census_log())
         nonce = self._randomness(SALT_BYTES)
         opening_key = OpeningKey.generate(self._randomness)
@@ -376,15 +383,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         self, asked: AskedQuestion, deadline: float, on_stage: StageHandler, on_busy: BusyHandler
     ) -> None:
         """Submit; while the health node has too much in hand, again, as long as there is time."""
-        while True:
-            try:
-                return await self._submit(asked, deadline, on_stage)
-            except RefusedError as error:
-                pause = _busy_seconds(error)
-                if error.code != "BUSY" or asyncio.get_running_loop().time() + pause > deadline:
-                    raise
-            on_busy(pause)
-            await asyncio.sleep(pause)
+        await _patiently(lambda: self._submit(asked, deadline, on_stage), "BUSY", deadline, on_busy)
 
     async def _submit(self, asked: AskedQuestion, deadline: float, on_stage: StageHandler) -> None:
         """Follow the question through its stages until it is released or `deadline` passes.
@@ -516,6 +515,21 @@ async def _beside(work: Coroutine[Any, Any, ResultT]) -> AsyncIterator[asyncio.T
         if not task.cancelled():
             # Marks an error as seen: whoever wanted it has it.
             task.exception()
+
+
+async def _patiently(
+    call: Callable[[], Awaitable[ResultT]], code: str, deadline: float, on_busy: BusyHandler
+) -> ResultT:
+    """What a call gives; while a node refuses it with `code`, it is made again, as long as there is time."""
+    while True:
+        try:
+            return await call()
+        except RefusedError as error:
+            pause = _busy_seconds(error)
+            if error.code != code or asyncio.get_running_loop().time() + pause > deadline:
+                raise
+        on_busy(pause)
+        await asyncio.sleep(pause)
 
 
 def _busy_seconds(error: RefusedError) -> float:

@@ -114,6 +114,7 @@ def quote(home: Path, as_json: bool, count: str, scale: int | None, wanted_margi
 
     response = asyncio.run(fetch(ResearcherHome(home))).response
     remaining = response.remaining if response.HasField("remaining") else None
+    quota_left = response.quota_left if response.HasField("quota_left") else None
     expires = instant(response.expires_ms)
     result = {
         "scale": response.scale,
@@ -121,6 +122,8 @@ def quote(home: Path, as_json: bool, count: str, scale: int | None, wanted_margi
         "margin_95": response.margin_95,
         "charged": response.charged,
         "remaining": remaining,
+        "quota": response.quota if response.HasField("quota") else None,
+        "quota_left": quota_left,
         "policy_hash": response.policy_hash.hex(),
         "expires": expires,
     }
@@ -130,6 +133,7 @@ def quote(home: Path, as_json: bool, count: str, scale: int | None, wanted_margi
         margin=response.margin_95,
         charged=response.charged,
         remaining=texts.REMAINING_UNTOLD if remaining is None else texts.REMAINING_COUNT.format(count=remaining),
+        quota=texts.QUOTA_NONE if quota_left is None else texts.QUOTA.format(left=quota_left, quota=response.quota),
         policy=result["policy_hash"],
         expires=expires,
     )
@@ -183,13 +187,20 @@ async def _ask(
         if wanted is None:
             return await _wait_for(session, store.get(again or ""), wait)
         try:
-            return await _wait_for(session, await session.prepare(wanted), wait)
+            return await _ask_once(session, wanted, wait)
         except InvalidRequestError as error:
             if error.code != "SLOT_UNUSABLE":
                 raise
             # The census node was restarted between quote and sample. Nothing was charged: quote again, once.
             say(texts.QUOTING_AGAIN)
-            return await _wait_for(session, await session.prepare(wanted), wait)
+            return await _ask_once(session, wanted, wait)
+
+
+async def _ask_once(session: Session, wanted: Wanted, wait: float) -> AskedQuestion:
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + wait
+    asked = await session.prepare(wanted, wait_seconds=wait, on_busy=_say_too_many_quotes)
+    return await _wait_for(session, asked, max(0.0, deadline - clock()))
 
 
 async def _wait_for(session: Session, asked: AskedQuestion, wait: float) -> AskedQuestion:
@@ -381,6 +392,10 @@ def _precision(scale: int | None, wanted_margin: int | None) -> Precision:
 
 def _say_busy(seconds: float) -> None:
     say(texts.BUSY.format(seconds=round(seconds)))
+
+
+def _say_too_many_quotes(seconds: float) -> None:
+    say(texts.TOO_MANY_QUOTES.format(seconds=round(seconds)))
 
 
 def _say_stage(stage: health_service_pb2.Stage.ValueType) -> None:
