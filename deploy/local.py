@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ _LEAST_DELAY_MS = 300
 _DELAY_MS_PER_MILLION = 400
 _MAX_SAMPLE = 20_000_000
 _DAY_MS = 86_400_000
-# About eleven questions a day for each researcher.
+# About eleven questions a day for each researcher, while samples are kept for 90 days.
 _RESEARCHER_ANSWERS = 1000
 
 
@@ -72,6 +73,9 @@ class Plan:
     release_tick_ms: int
     delay_ms: int | None = None
     unit: Unit = "person"
+    researcher_answers: int = _RESEARCHER_ANSWERS
+    # Settings under [limits] of the census node's config.toml.
+    census_limits: Mapping[str, int] = field(default_factory=dict)
 
     def policy(self) -> Policy:
         """The census agency's policy.
@@ -105,7 +109,7 @@ class Plan:
             max_sample=_MAX_SAMPLE,
             answer_retention_ms=90 * _DAY_MS,
             sample_retention_ms=90 * _DAY_MS,
-            researcher_answers=_RESEARCHER_ANSWERS,
+            researcher_answers=self.researcher_answers,
         )
 
 
@@ -127,7 +131,7 @@ def lay_out(directory: Path, plan: Plan, report: Report) -> Policy:
         )
     try:
         _make_homes(directory)
-        _introduce(directory)
+        _introduce(directory, plan.census_limits)
         census = CensusHome(directory / "census")
         census.adopt(make_proposal(policy, census.private_policy_key()))
         fill(Filling(directory, plan.population, plan.seed, RELEASE), report)
@@ -147,7 +151,7 @@ def _make_homes(directory: Path) -> None:
     (directory / "auditor" / "trust").mkdir(mode=0o700)
 
 
-def _introduce(directory: Path) -> None:
+def _introduce(directory: Path, census_limits: Mapping[str, int]) -> None:
     """Make every home's keys and card, and register the cards where they must be known."""
     ports = _free_ports(3)
     addresses = {
@@ -159,7 +163,8 @@ def _introduce(directory: Path) -> None:
         ("census", census_config),
         ("auditor", auditor_config),
     ):
-        _write_config(directory / role, config(addresses))
+        limits = {"limits": dict(census_limits)} if role == "census" and census_limits else {}
+        _write_config(directory / role, config(addresses) | limits)
     linkage = secret_text("linkage", os.urandom(32)).encode("ascii") + b"\n"
     for role in ("health", "census"):
         replace_file(directory / role / "keys" / "linkage.key", linkage, mode=0o600)
