@@ -10,6 +10,7 @@ from broker_common.errors import RefusedError
 
 __all__ = ["QuoteRate"]
 
+# Rates are set by the minute.
 _MINUTE_SECONDS = 60.0
 
 

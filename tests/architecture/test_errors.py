@@ -35,6 +35,9 @@ DETAILS = frozenset(
         *("name", "remedy", "subject", "key", "researcher", "project", "role", "rpc", "query", "asked", "served"),
         *(
             "limit",
+            # A number that the policy publishes, and when the reader's own next question may be asked.
+            "quota",
+            "time",
             "scale",
             "scales",
             "retry_seconds",
@@ -47,7 +50,6 @@ DETAILS = frozenset(
             "reference",
             "chain",
             "package",
-            "party",
             "party",
             "peer",
             "reason",
