@@ -49,7 +49,7 @@ One answer at scale {scale} (epsilon {epsilon}):
 
 REMAINING_COUNT = "{count} such answers before the service shuts down"
 QUOTA = "{left} of {quota} answers left for you now; each is free again when its sample is not kept any more"
-QUOTA_NONE = "none: you may have any number of answers"
+QUOTA_NONE = "none"
 REMAINING_UNTOLD = "not told: it would show something about who was asked about before"
 
 SCALE_HELP = "Noise scale b; a larger scale costs less and is less precise. Usually 30."
