@@ -159,6 +159,7 @@ _ENDS_TICKET = frozenset(
         "POLICY_MISMATCH",
         "PSEUDONYMS_EXHAUSTED",
         "QUESTION_SYNTAX",
+        "QUOTA_REACHED",
         "RELEASE_MISMATCH",
         "SCALE_REFUSED",
         "SERVICE_SHUT_DOWN",
@@ -395,6 +396,17 @@ REASONS: Mapping[str, Reason] = {
         "What is left of the privacy budget does not pay for an answer at scale {scale}.",
         "A larger scale costs less: run 'tripartite researcher quote' with a larger --scale to see what still fits.",
     ),
+    "QUOTA_REACHED": Reason(
+        RefusedError,
+        "You have {quota} answers whose samples the census agency keeps, as many as its policy allows one researcher.",
+        "The next question can be asked at {time} UTC at the earliest. Earlier answers cost nothing to read again: 'tripartite "
+        "researcher answers'.",
+    ),
+    "TOO_MANY_QUOTES": Reason(
+        RefusedError,
+        "You have asked the census node for more quotes than it gives one researcher at a time.",
+        "Try again in {retry_seconds} seconds; 'tripartite researcher ask' waits for that by itself, within --wait.",
+    ),
     "SERVICE_SHUT_DOWN": Reason(
         RefusedError,
         "The service has shut down: the census agency has stopped it, it has given as many answers as it may, or one more "
@@ -410,8 +422,8 @@ REASONS: Mapping[str, Reason] = {
     ),
     "POLICY_WEAKER": Reason(
         RefusedError,
-        "The policy protects people less than the one in force: {problem}.",
-        'Propose something stricter, or, if it is meant, give --confirm --reason "..." where the operator\'s key is. Nothing '
+        "The policy gives less than the one in force: {problem}.",
+        'Propose another one, or, if it is meant, give --confirm --reason "..." where the operator\'s key is. Nothing '
         "was changed.",
     ),
     "UNIT_LATE": Reason(

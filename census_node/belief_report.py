@@ -33,7 +33,8 @@ from broker_common.privacy.report import (
 from broker_common.tlog.census_state import CensusState
 from census_node import texts
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.policy_commands import number, odds_text, policy_in_force
+from census_node.policy_commands import number, odds_text, policy_in_force, size_text
+from census_node.samples import KeptSamples
 
 __all__ = [
     "Facts",
@@ -107,7 +108,7 @@ def _shutdown_reason(state: CensusState, policy: Policy) -> str:
     return "earlier" if state.anything_fits else "answers"
 
 
-def status_of(facts: Facts, charges: Charges | None) -> dict[str, Any]:
+def status_of(facts: Facts, charges: Charges | None, kept: KeptSamples) -> dict[str, Any]:
     """The status, by the keys that scripts rely on."""
     policy = facts.policy
     # What strict accounting counts after per-person accounting nobody was charged: the ledgers know better.
@@ -125,17 +126,19 @@ def status_of(facts: Facts, charges: Charges | None) -> dict[str, Any]:
         "people_charged": None if people is None else people_charged(people),
         # Of the ledger that has more of them: submitted pseudonyms, or the units of the census that the policy names.
         "people_exhausted": None if people is None else people_exhausted(people, policy),
+        "kept_samples": kept.count,
+        "kept_bytes": kept.size_bytes,
         "log_size": facts.log_size,
         "policy_hash": facts.policy_hash,
     }
 
 
-def status_text(facts: Facts, charges: Charges | None, alert_share: int) -> str:
+def status_text(facts: Facts, charges: Charges | None, kept: KeptSamples, alert_share: int) -> str:
     """The status for people; with an alert when more than `alert_share` percent of those charged have nothing left.
 
     Of a ledger that decides, whichever has the larger share of them.
     """
-    policy, result = facts.policy, status_of(facts, charges)
+    policy, result = facts.policy, status_of(facts, charges, kept)
     named = {
         "param": odds_text(result["param"]),
         "release": facts.release or texts.STATUS_NOTHING_LOADED,
@@ -148,6 +151,8 @@ def status_text(facts: Facts, charges: Charges | None, alert_share: int) -> str:
         parts.append(texts.STATUS_COUNTED.format(units=facts.units, cap=policy.cap))
     elif charges is not None:
         parts += _people_text(charges, policy, alert_share)
+    if kept.count or policy.accounting == "per_person":
+        parts.append(texts.STATUS_KEPT.format(count=kept.count, size=size_text(kept.size_bytes)))
     if facts.shut_down:
         parts.append(_shut_text(facts))
     if result["worst_charged"] > policy.cap:

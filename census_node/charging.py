@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -40,9 +41,11 @@ __all__ = [
     "LoadReplacedError",
     "charge",
     "decide",
+    "quota_left",
     "quotable_answers",
     "verify_affordable",
     "verify_open",
+    "verify_quota",
 ]
 
 
@@ -72,6 +75,43 @@ def _admits(state: CensusState, policy: Policy, scale: int, reserved: Reserved) 
     # Under per-person accounting what others have reserved falls on the people of their samples alone.
     others = reserved.units if policy.accounting == "strict" else 0
     return fits(policy.cap, state.everyones_units + others, scale)
+
+
+def verify_quota(state: CensusState, researcher: str, now_ms: int, *, reserved: Reserved = NOTHING_RESERVED) -> None:
+    """Return only if one more answer of `researcher` may count beside those that do and those that they have in hand.
+
+    SECURITY: charged answers and accepted headers count alike, in the order of headers, and an answer ceases to count at an
+    instant that follows from its release. When a charge was made shows in nothing that is said here.
+
+    Raises:
+        RefusedError: QUOTA_REACHED.
+    """
+    policy = state.policy
+    if policy is None or not policy.quota:
+        return
+    free_at = state.quota.free_at(researcher, now_ms, policy.quota - reserved.own)
+    if free_at == now_ms:
+        return
+    # Not before one that is not out yet has been out for the whole retention.
+    free_at = now_ms + policy.sample_retention_ms if free_at is None else free_at
+    time = datetime.fromtimestamp(-(-free_at // 1000), UTC).strftime("%Y-%m-%d %H:%M:%S")
+    raise RefusedError("QUOTA_REACHED", quota=policy.quota, time=time)
+
+
+def quota_left(
+    state: CensusState, researcher: str, now_ms: int, *, reserved: Reserved = NOTHING_RESERVED
+) -> int | None:
+    """How many further answers of `researcher` may count now; None without a quota.
+
+    SECURITY: it follows from this researcher's own questions and from instants of the policy.
+
+    Raises:
+        RefusedError: QUOTA_REACHED.
+    """
+    verify_quota(state, researcher, now_ms, reserved=reserved)
+    if state.policy is None or not state.policy.quota:
+        return None
+    return state.policy.quota - state.quota.counted(researcher, now_ms) - reserved.own
 
 
 def quotable_answers(state: CensusState, policy: Policy, scale: int, *, lost: Collection[str] = ()) -> int | None:
@@ -217,7 +257,8 @@ def charge(
             state = transaction.state
             if _is_charged(state, sample):
                 return None
-            policy = _verify_admitted(state, sample)
+            now_ms = journal.now()
+            policy = _verify_admitted(state, sample, now_ms)
             if state.load != linked.load:
                 raise LoadReplacedError
             if policy.accounting == "per_person":
@@ -228,7 +269,8 @@ def charge(
                 active, salt = decided.active_set, decided.salt
             else:
                 active, salt = sample.set_hash, randomness(SALT_BYTES)
-            entry = transaction.append(_charged(state, sample, commit_set(salt, sample.ticket.hash, active), step))
+            charged = _charged(state, sample, commit_set(salt, sample.ticket.hash, active), step)
+            entry = transaction.append(charged, not_before_ms=now_ms)
             Outbox(transaction.db).put_pending(_pending(sample, kept, active, salt))
             if step is not None:
                 kept_until_ms = entry.time_ms + policy.sample_retention_ms
@@ -242,7 +284,7 @@ def charge(
     return linked.linked_rows(decided.decision.active)
 
 
-def _verify_admitted(state: CensusState, sample: AdmittedSample) -> Policy:
+def _verify_admitted(state: CensusState, sample: AdmittedSample, now_ms: int) -> Policy:
     """The policy in force, if what was good at admission is good still.
 
     An operator may have adopted a policy, loaded or relinked a registry, or revoked somebody since.
@@ -264,6 +306,8 @@ def _verify_admitted(state: CensusState, sample: AdmittedSample) -> Policy:
     verify_linkage(sample.linkage, state.linkage)
     if state.open_slots.get(body.noise_slot.number) != body.noise_slot.commitment.hex():
         raise InvalidRequestError("SLOT_UNUSABLE")
+    # Decided when the header was accepted: it fails only if the clock went back since.
+    verify_quota(state, body.researcher_id, now_ms)
     return state.policy
 
 

@@ -132,10 +132,11 @@ def status(home: Path, as_json: bool, report: bool, plot: Path | None) -> None:
     # In this order: the log then knows every answer that the ledgers hold, even while a node charges.
     charges = opened.charges()
     facts = opened.read(facts_of)
-    result = status_of(facts, charges)
+    kept = opened.kept_samples()
+    result = status_of(facts, charges, kept)
     if as_json and facts.dictionary_changed:
         say(texts.WARN_DICTIONARY)
-    parts = [status_text(facts, charges, opened.config.alert_exhausted_share)]
+    parts = [status_text(facts, charges, kept, opened.config.alert_exhausted_share)]
     if report:
         found = make_report(
             facts.policy, common=facts.common, sampled=facts.sampled, units=facts.units, charges=charges

@@ -74,6 +74,11 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     collect_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 20_000
     # How long Quote may hold a call open until the health agency has cosigned a noise slot.
     quote_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 5_000
+    # Quotes that one researcher may ask for, whatever others do; further ones are told to come back (TOO_MANY_QUOTES). At least
+    # the questions of one researcher that are answered in a minute, or studies wait.
+    quotes_per_minute: Annotated[int, Meta(ge=1, le=1_000_000)] = 60
+    # So many more at once, after a pause: a study may ask for all of its quotes together.
+    quote_burst: Annotated[int, Meta(ge=1, le=1_000_000)] = 200
     # A question that its health agency does not cosign for so long gives its place to others; its answer goes out later.
     cosignature_wait_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 60_000
     # How long Witness may hold a call open until there is something to cosign.

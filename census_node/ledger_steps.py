@@ -180,6 +180,10 @@ class LedgerSteps:
         """Every file that some step still needs."""
         return {row["file"] for row in self._db.query("select file from ledger_steps where file != ''")}
 
+    def bits_bytes(self) -> int:
+        """What the bits of the charges whose membership is kept take."""
+        return self._number(f"select sum(length(fits) + length(active)) as number from ledger_steps where {_KEPT}")  # noqa: S608 - our own text
+
     # --- what goes -------------------------------------------------------------------------------------------------
 
     def due(self, now_ms: int, lost: Collection[str] = ()) -> list[Step]:

@@ -37,7 +37,17 @@ from broker_common.tlog.note import parse_note
 from broker_common.values import Clock, Randomness
 from census_node.admission import AdmittedSample, Gate
 from census_node.answering import seal_answer
-from census_node.charging import Decided, Kept, LoadReplacedError, charge, decide, verify_affordable, verify_open
+from census_node.charging import (
+    Decided,
+    Kept,
+    LoadReplacedError,
+    charge,
+    decide,
+    quota_left,
+    verify_affordable,
+    verify_open,
+    verify_quota,
+)
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger_book import LedgerBook
 from census_node.ledger_steps import LedgerSteps, Step
@@ -189,15 +199,26 @@ class CensusNode:
 
     def _reserve(self, ticket: VerifiedTicket) -> None:
         """Hold slot and price for one attempt, first come, first served; `let_go` ends it."""
-        body, ticket_hash, now_ms = ticket.body, ticket.hash.hex(), self.journal.now()
+        body, ticket_hash = ticket.body, ticket.hash.hex()
         with self._reserving:
-            with self.journal.reading() as state:
-                if ticket_hash not in state.tickets:
-                    reserved = self._reservations.reserved(charged=state.tickets, but=ticket_hash)
-                    verify_affordable(state, body.scale, reserved=reserved, lost=self.lost)
-                    if not self.slots.claim(_slot_of(ticket), body.researcher_id, ticket_hash, now_ms):
-                        raise InvalidRequestError("SLOT_UNUSABLE")
-            self._reservations.hold(ticket_hash, price_units(body.scale))
+            # Before its slot is claimed, which gives way to no quote as long as the ticket is in hand.
+            self._reservations.hold(ticket_hash, body.researcher_id, price_units(body.scale))
+            try:
+                with self.journal.reading() as state:
+                    if ticket_hash not in state.tickets:
+                        self._claim(state, ticket)
+            except BaseException:
+                self._reservations.let_go(ticket_hash)
+                raise
+
+    def _claim(self, state: CensusState, ticket: VerifiedTicket) -> None:
+        """Claim a ticket's slot, if its answer may be charged beside all that is charged or in hand."""
+        body, ticket_hash, now_ms = ticket.body, ticket.hash.hex(), self.journal.now()
+        reserved = self._reservations.reserved(body.researcher_id, charged=state.tickets, but=ticket_hash)
+        verify_affordable(state, body.scale, reserved=reserved, lost=self.lost)
+        verify_quota(state, body.researcher_id, now_ms, reserved=reserved)
+        if not self.slots.claim(_slot_of(ticket), body.researcher_id, ticket_hash, now_ms):
+            raise InvalidRequestError("SLOT_UNUSABLE")
 
     # --- noise slots -----------------------------------------------------------------------------------------------
 
@@ -208,7 +229,7 @@ class CensusNode:
                 # Somebody else has just done it.
                 return
             # Before the charges are looked at: a slot that is charged in between is in one of the two.
-            lowest = self.slots.lowest(self.journal.now(), self._reservations.tickets())
+            lowest = self.slots.lowest()
             with self.journal.reading() as state:
                 first = state.next_slot
                 pending = {slot for _, _, slot in Outbox(self.journal.db).all_pending()}
@@ -222,13 +243,16 @@ class CensusNode:
                     Slots(first=first, void_below=void_below, commitments=tuple(each.hex() for each in commitments))
                 )
             # CRASH: committed and not shown; the next start makes these slots void.
+            if afresh:
+                self.slots.start_over()
             self.slots.add(SlotBatch(first, commitments, entry.sequence, encode_entry(entry)))
         self.publication.publish(entry.sequence + 1)
 
     def offer_slot(self, researcher: str, policy: Policy) -> tuple[OfferedSlot, int] | None:
-        """Reserve a slot for a quote, with the instant at which the quote expires; None while none is cosigned."""
-        if self.slots.is_low:
-            self.commit_slots()
+        """Reserve a slot for a quote, with the instant at which the quote expires; None while none is cosigned.
+
+        Commits to no further slots: that is done beside quotes, when `slots.is_low`.
+        """
         index = self.slots.next_index
         note = None if index is None else self.publication.cosigned_by_most(index)
         size = 0 if note is None else parse_note(note)[0].size
@@ -239,10 +263,21 @@ class CensusNode:
             now_ms=now_ms,
             expires_ms=expires_ms,
             limit=policy.open_quotes,
+            in_hand=self._reservations.tickets,
             # The next slot may be another one by now, of a later batch.
             covering=lambda index: note if size > index else None,
         )
         return None if offered is None else (offered, expires_ms)
+
+    def quota_left(self, researcher: str) -> int | None:
+        """How many further answers of a researcher may count now; None without a quota.
+
+        Raises:
+            RefusedError: QUOTA_REACHED.
+        """
+        with self.journal.reading() as state:
+            reserved = self._reservations.reserved(researcher, charged=state.tickets)
+            return quota_left(state, researcher, self.journal.now(), reserved=reserved)
 
     def let_go(self, ticket_hash: str) -> None:
         """An attempt that was accepted is over, however it ended."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -50,7 +51,7 @@ from census_node.oversight import Oversight
 from census_node.proposals import Proposal, ProposalFolder
 from census_node.publication import Publication, verify_witnessed
 from census_node.relinking import relink_registry
-from census_node.samples import SampleFolder
+from census_node.samples import KeptSamples, SampleFolder
 from census_node.service import CensusService
 from census_node.slot_secrets import SlotSecrets
 from census_node.snapshots import SnapshotFolder
@@ -219,6 +220,13 @@ class CensusHome(AgencyHome[CensusState]):
         """What the ledgers hold for each person; None where strict accounting has charged everybody alike from the start."""
         with self.journal() as journal:
             return self._book(journal).charges()
+
+    def kept_samples(self) -> KeptSamples:
+        """What samples take on disk: their files, and the bits in the rows of their charges."""
+        with self.journal() as journal, journal.reading():
+            bits = LedgerSteps(journal.db).bits_bytes()
+        files = SampleFolder(self.home.path / _SAMPLES).kept()
+        return replace(files, size_bytes=files.size_bytes + bits)
 
     def adopt(self, proposal: Proposal, confirmation: Confirmation | None = None) -> Done:
         """Put a proposed policy in force; see `operating.adopt`."""

@@ -25,8 +25,9 @@ from census_node.declared import delay_warnings
 from census_node.opening import CensusHome
 from census_node.operating import Confirmation
 from census_node.proposals import Change, Consequences, Proposal, consequences, draft, make_proposal, verify_unit
+from census_node.samples import bytes_of_samples
 
-__all__ = ["number", "odds_text", "policy", "policy_in_force"]
+__all__ = ["number", "odds_text", "policy", "policy_in_force", "size_text"]
 
 
 @click.group(invoke_without_command=True)
@@ -54,7 +55,7 @@ def show(home: Path, as_json: bool) -> None:
 
 
 def _show_policy(home: Path, as_json: bool) -> None:
-    result = CensusHome(home).read(_policy)
+    in_force, result = CensusHome(home).read(lambda state: (policy_in_force(state), _policy(state)))
     shown = {
         "param": odds_text(result["param"]),
         "scales": scales_text(result["scales"]),
@@ -63,6 +64,7 @@ def _show_policy(home: Path, as_json: bool) -> None:
         "accounting": texts.ACCOUNTING[result["accounting"]].format_map(result),
         "max_answers": result["max_answers"] or texts.NO_END,
         "sample_retention": _duration(result["sample_retention_ms"]),
+        "quota": _quota_text(in_force),
     }
     emit(as_json, result, texts.POLICY.format_map(result | shown))
 
@@ -76,7 +78,22 @@ def _policy(state: CensusState) -> dict[str, Any]:
         "key_id": state.adopted.key_id,
         "param": number(in_force.param),
         "cap": in_force.cap,
+        "quota_bytes": _quota_bytes(in_force),
     }
+
+
+def _quota_bytes(policy: Policy) -> int | None:
+    """The most that the samples of one researcher take on disk, if all are as large as may be; None without a quota."""
+    return bytes_of_samples(policy.max_sample, policy.quota) if policy.quota else None
+
+
+def _quota_text(policy: Policy) -> str:
+    most = _quota_bytes(policy)
+    if most is not None:
+        return texts.QUOTA.format(answers=policy.quota, people=policy.max_sample, size=size_text(most))
+    if policy.accounting == "strict":
+        return texts.QUOTA_STRICT
+    return texts.QUOTA_NONE.format(size=size_text(bytes_of_samples(policy.max_sample, 1)))
 
 
 # --- propose -----------------------------------------------------------------------------------------------------------
@@ -163,7 +180,7 @@ def propose(home: Path, as_json: bool, source: Path | None, **settings: Any) -> 
     proposal = make_proposal(proposed, key)
     file = opened.proposals.write(proposed, proposal)
     result = _proposal_json(proposed, proposal, file, meaning)
-    emit(as_json, result, _proposal_text(result, meaning, home, texts.LIMITED[proposed.unit]))
+    emit(as_json, result, _proposal_text(result, proposed, meaning, home))
 
 
 def _document(source: Path) -> bytes:
@@ -181,6 +198,7 @@ def _proposal_json(proposed: Policy, proposal: Proposal, file: Path, meaning: Co
         "param": number(proposed.param),
         "cap": proposed.cap,
         "scale": proposed.usual_scale,
+        "quota_bytes": _quota_bytes(proposed),
         "answers_left": meaning.answers_left,
         "shuts_down": meaning.shuts_down,
         "weaker": list(meaning.weaker),
@@ -188,7 +206,8 @@ def _proposal_json(proposed: Policy, proposal: Proposal, file: Path, meaning: Co
     }
 
 
-def _proposal_text(result: Mapping[str, Any], meaning: Consequences, home: Path, whom: str) -> str:
+def _proposal_text(result: Mapping[str, Any], proposed: Policy, meaning: Consequences, home: Path) -> str:
+    whom = texts.LIMITED[proposed.unit]
     parts = [
         texts.PROPOSAL.format_map(result),
         "\n".join(texts.CHANGE_ROW.format_map(row) for row in (texts.CHANGE_HEAD, *map(_row, meaning.changes))),
@@ -196,6 +215,7 @@ def _proposal_text(result: Mapping[str, Any], meaning: Consequences, home: Path,
         (texts.CHARGED_TO_ALL if meaning.answers_left is None else texts.ANSWERS_LEFT).format_map(
             {**result, "charged": meaning.charged_units}
         ),
+        texts.QUOTA_PROPOSED.format(quota=_quota_text(proposed)),
     ]
     if meaning.shuts_down:
         parts.append(texts.SHUTS_DOWN)
@@ -270,6 +290,14 @@ def number(value: Fraction) -> int | float:
 def odds_text(param: float) -> str:
     """A factor of odds for people: to the third decimal, rounded up."""
     return f"{math.ceil(param * 1000) / 1000:g}"
+
+
+def size_text(size_bytes: int) -> str:
+    """For display: a size on disk in the largest unit that is not above it, to one decimal, rounded up."""
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size_bytes >= size:
+            return f"{math.ceil(10 * size_bytes / size) / 10:g} {unit}"
+    return f"{size_bytes} bytes"
 
 
 def _duration(milliseconds: int) -> str:

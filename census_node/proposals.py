@@ -212,7 +212,6 @@ def _answers_left(policy: Policy, state: CensusState) -> int | None:
 
 
 def _warnings(policy: Policy, state: CensusState) -> tuple[str, ...]:
-    before = state.policy
     found = [texts.WARN_CHARGED] if state.everyones_units_under(policy) > policy.cap else []
     if policy.release_tick_ms == 0:
         found.append(texts.WARN_TICK_0)
@@ -222,8 +221,6 @@ def _warnings(policy: Policy, state: CensusState) -> tuple[str, ...]:
         found.append(texts.WARN_SAMPLES.format(retention=f"{policy.sample_retention_ms / 1000:g} s"))
     if policy.unit == "household":
         found += _household_warnings(policy, state)
-    if before is not None and policy.max_sample < before.max_sample:
-        found.append(texts.WARN_MAX_SAMPLE.format(old=before.max_sample, new=policy.max_sample))
     return tuple(found)
 
 

@@ -20,6 +20,8 @@ class Reserved:
 
     answers: int
     units: int
+    # Of these answers, those of the one researcher who was asked about.
+    own: int = 0
 
 
 NOTHING_RESERVED = Reserved(0, 0)
@@ -27,6 +29,7 @@ NOTHING_RESERVED = Reserved(0, 0)
 
 @dataclass(slots=True)
 class _Held:
+    researcher: str
     units: int
     attempts: int
 
@@ -38,14 +41,14 @@ class Reservations:
         self._lock = threading.Lock()
         self._held: dict[str, _Held] = {}
 
-    def hold(self, ticket_hash: str, units: int) -> None:
+    def hold(self, ticket_hash: str, researcher: str, units: int) -> None:
         """Hold the price of a ticket; several attempts of one ticket hold it once.
 
         SECURITY: until the last of them is over, whatever expires meanwhile. A hold that ended with its ticket would leave
         the last of the budget to the smaller sample after all: a researcher names the ticket's end.
         """
         with self._lock:
-            held = self._held.setdefault(ticket_hash, _Held(units, 0))
+            held = self._held.setdefault(ticket_hash, _Held(researcher, units, 0))
             held.attempts += 1
 
     def let_go(self, ticket_hash: str) -> None:
@@ -62,8 +65,9 @@ class Reservations:
         with self._lock:
             return frozenset(self._held)
 
-    def reserved(self, *, charged: Container[str], but: str) -> Reserved:
-        """What is held by tickets that are not charged yet, other than `but`."""
+    def reserved(self, researcher: str, *, charged: Container[str], but: str = "") -> Reserved:
+        """What is held by tickets that are not charged yet, other than `but`; `own` is what `researcher` holds of it."""
         with self._lock:
-            units = [held.units for name, held in self._held.items() if name != but and name not in charged]
-        return Reserved(len(units), sum(units))
+            others = [held for name, held in self._held.items() if name != but and name not in charged]
+        own = sum(held.researcher == researcher for held in others)
+        return Reserved(len(others), sum(held.units for held in others), own)

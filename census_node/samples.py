@@ -8,6 +8,7 @@ a flash disk keeps below that is out of reach (SECURITY.md).
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -22,13 +23,28 @@ from broker_common.storage.uncached import write_uncached
 from broker_common.values import PSEUDONYM_BYTES, Randomness
 from census_node.linked import Linked
 
-__all__ = ["SampleFolder"]
+__all__ = ["KeptSamples", "SampleFolder", "bytes_of_samples"]
 
 _NAME_BYTES = 16
 _SUFFIX = ".sample"
 # A pseudonym and its two units.
 _BYTES_EACH = PSEUDONYM_BYTES + 8
+# Of each person, who fits and who is counted, in the row of the charge.
+_BITS_EACH = 2
 _ZEROS = bytes(1 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSamples:
+    """What samples take on disk."""
+
+    count: int
+    size_bytes: int
+
+
+def bytes_of_samples(people: int, answers: int) -> int:
+    """What the samples of so many answers take on disk under `per_person`, each with so many people."""
+    return answers * (people * _BYTES_EACH + -(-people * _BITS_EACH // 8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +116,14 @@ class SampleFolder:
             return
         except OSError as error:
             raise InternalError("STORE_FAILED") from error
+
+    def kept(self) -> KeptSamples:
+        """What lies in the folder now; a node may write and wipe beside it."""
+        sizes = []
+        for path in self.path.glob(f"*{_SUFFIX}"):
+            with contextlib.suppress(FileNotFoundError):
+                sizes.append(path.stat().st_size)
+        return KeptSamples(len(sizes), sum(sizes))
 
     def sweep(self, kept: Collection[str]) -> None:
         """Wipe every sample that is not among those kept."""

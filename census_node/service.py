@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from grpc.aio import ServicerContext
 from tripartite.v1 import answer_pb2, census_service_pb2, census_service_pb2_grpc, sample_pb2, ticket_pb2
@@ -36,6 +36,7 @@ from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.linking import LinkedSample, Linking
 from census_node.node import CensusNode
+from census_node.quote_rate import QuoteRate
 from census_node.receiving import Reception
 from census_node.slots import OfferedSlot
 from census_node.timing import ChargeTurns, charge_time, is_late, next_tick, outcome_time, sleep_until, sleep_until_tick
@@ -43,6 +44,8 @@ from census_node.timing import ChargeTurns, charge_time, is_late, next_tick, out
 __all__ = ["CensusService"]
 
 Context = ServicerContext[object, object]
+ParametersT = ParamSpec("ParametersT")
+ResultT = TypeVar("ResultT")
 # Before a stop: for queries under way to come to a durable step.
 _DRAIN_SECONDS = 3.0
 # What BUSY says; the health node tries again by itself.
@@ -86,6 +89,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
     def __init__(
         self, node: CensusNode, limits: LimitConfig, stop: StopSignal, report_stages: Report | None = None
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._node = node
         self._limits = limits
         self._stop = stop
@@ -94,13 +98,18 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(limits.max_queries))
         self._sample_bytes: Counter[str] = Counter()
         self._linkers = ThreadPoolExecutor(_LINKERS, "linking")
+        self._quote_rate = QuoteRate(limits.quotes_per_minute, limits.quote_burst, self._loop.time)
+        # However many quotes are asked for, they leave the threads that charges and releases need alone.
+        self._quoters = ThreadPoolExecutor(1, "quotes")
+        self._committer = ThreadPoolExecutor(1, "slots")
+        # The batch of noise slots that is being committed to.
+        self._batch: asyncio.Future[None] | None = None
         # Tasks are held here because the event loop itself holds them weakly.
         self._walks: set[asyncio.Task[None]] = set()
         # Refused samples of which something is still being linked, and ledgers that are brought up to date.
         self._aside: set[asyncio.Task[None]] = set()
         # By ticket: charged answers on their way out, which wait for a cosignature and then for a tick.
         self._releases: dict[str, asyncio.Task[None]] = {}
-        self._loop = asyncio.get_running_loop()
         # Whoever waits for an answer waits for its release, and not for anybody else's: many wait at once.
         self._released = NewsOf()
         node.on_release(self._released.tell)
@@ -135,7 +144,9 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self, request: census_service_pb2.QuoteRequest, context: Context
     ) -> census_service_pb2.QuoteResponse:
         del context
-        policy, response = await self._node.journal.glance(self._price, request)
+        # Before anything is looked up: whoever asks too often makes no work.
+        self._quote_rate.take(caller().name)
+        policy, response = await self._glance(self._price, request, caller().name)
         # Last, so that nothing that is refused reserves a slot.
         offered, response.expires_ms = await self._offered_slot(caller().name, policy)
         slot, batch = offered.slot, offered.batch
@@ -144,29 +155,57 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         )
         response.slot_entry, response.slot_index = batch.entry, batch.index
         size = parse_note(slot.checkpoint)[0].size
-        response.slot_proof.extend(
-            await self._node.journal.glance(self._node.journal.inclusion_proof, batch.index, size)
-        )
+        response.slot_proof.extend(await self._glance(self._node.journal.inclusion_proof, batch.index, size))
         return response
+
+    async def _glance(
+        self, look: Callable[ParametersT, ResultT], /, *args: ParametersT.args, **kwargs: ParametersT.kwargs
+    ) -> ResultT:
+        """A glance for a quote, which waits for the journal among quotes alone."""
+        return await self._node.journal.glance_in(self._quoters, look, *args, **kwargs)
 
     async def _offered_slot(self, researcher: str, policy: Policy) -> tuple[OfferedSlot, int]:
         """A slot for a quote, as soon as one is cosigned.
 
         Raises:
             PeerUnavailableError: NOT_WITNESSED, none was within the time that a quote may wait.
+            BrokerError: no further slots can be committed to.
         """
         deadline = self._loop.time() + self._limits.quote_wait_ms / 1000
         while True:
             news = self._cosigned.next()
-            offered = await asyncio.to_thread(self._node.offer_slot, researcher, policy)
+            offered = await self._glance(self._node.offer_slot, researcher, policy)
+            batch = self._next_batch()
             if offered is not None:
                 return offered
             left = deadline - self._loop.time()
             if left <= 0 or self._stop.is_set:
                 raise PeerUnavailableError("NOT_WITNESSED")
-            await asyncio.wait([news], timeout=left)
+            if batch is not None:
+                await asyncio.wait([news, batch], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if batch.done():
+                    batch.result()
+            else:
+                await asyncio.wait([news], timeout=left)
 
-    def _price(self, request: census_service_pb2.QuoteRequest) -> tuple[Policy, census_service_pb2.QuoteResponse]:
+    def _next_batch(self) -> asyncio.Future[None] | None:
+        """The batch of slots that is being committed to; begun here if one is due. Nobody waits for it who has a slot."""
+        if self._batch is None and self._node.slots.is_low:
+            self._batch = self._loop.run_in_executor(self._committer, self._node.commit_slots)
+            self._batch.add_done_callback(self._end_batch)
+        return self._batch
+
+    def _end_batch(self, batch: asyncio.Future[None]) -> None:
+        self._batch = None
+        error = None if batch.cancelled() else batch.exception()
+        if isinstance(error, BrokerError) and error.stops_node:
+            self._stop.stop(error)
+        elif error is not None and not isinstance(error, BrokerError):
+            log_unforeseen(error)
+
+    def _price(
+        self, request: census_service_pb2.QuoteRequest, researcher: str
+    ) -> tuple[Policy, census_service_pb2.QuoteResponse]:
         """What an answer would cost, without a slot for it."""
         now = self._node.in_force()
         with self._node.journal.reading() as state:
@@ -179,11 +218,14 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(policy.scales))
         with self._node.journal.reading() as state:
             remaining = quotable_answers(state, policy, scale, lost=self._node.lost)
+        quota_left = self._node.quota_left(researcher)
         return policy, census_service_pb2.QuoteResponse(
             scale=scale,
             charged=price_units(scale),
             margin_95=margin(scale),
             remaining=remaining,
+            quota=policy.quota or None,
+            quota_left=quota_left,
             policy_hash=policy.hash,
             census_release=now.census_release,
         )
@@ -468,6 +510,8 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self._node.stopping.set()
         if self._walks:
             await asyncio.wait(self._walks, timeout=_DRAIN_SECONDS)
+        if self._batch is not None:
+            await asyncio.wait({self._batch}, timeout=_DRAIN_SECONDS)
         for release in self._releases.values():
             # Taken up at the next start.
             release.cancel()

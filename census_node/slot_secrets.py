@@ -67,31 +67,28 @@ class SlotSecrets:
     def wipe(self, slot: int) -> None:
         """Overwrite one secret; nothing happens if its file is gone."""
         try:
-            path, offset = self._place(slot)
-            with path.open("r+b") as file:
-                file.seek(offset)
-                file.write(_WIPED)
-                file.flush()
-                os.fsync(file.fileno())
+            path, place = self._place(slot)
+            _overwrite(path, [place])
         except FileNotFoundError:
             return
         except OSError as error:
             raise InternalError("STORE_FAILED") from error
 
     def sweep(self, kept: Collection[int]) -> None:
-        """Wipe every secret but those of the slots that are kept, and remove files that hold none of them."""
+        """Wipe every secret but those of the slots that are kept, and remove files that hold none of them.
+
+        A file in which nothing changes is read and left alone.
+        """
         try:
             for first, path in self._files():
+                content = path.read_bytes()
                 # A secret that was cut short counts as one: what is left of it is wiped as well.
-                slots = range(first, first - (-path.stat().st_size // SLOT_SECRET_BYTES))
-                with path.open("r+b") as file:
-                    for slot in slots:
-                        if slot not in kept:
-                            file.seek((slot - first) * SLOT_SECRET_BYTES)
-                            file.write(_WIPED)
-                    file.flush()
-                    os.fsync(file.fileno())
-                if not any(slot in kept for slot in slots):
+                places = range(0, len(content), SLOT_SECRET_BYTES)
+                gone = [place for place in places if first + place // SLOT_SECRET_BYTES not in kept]
+                left = [place for place in gone if content[place : place + SLOT_SECRET_BYTES] != _WIPED]
+                if left:
+                    _overwrite(path, left)
+                if len(gone) == len(places):
                     path.unlink()
         except OSError as error:
             raise InternalError("STORE_FAILED") from error
@@ -113,3 +110,13 @@ class SlotSecrets:
 
     def _file(self, first: int) -> Path:
         return self.path / f"{first:016d}{_SUFFIX}"
+
+
+def _overwrite(path: Path, places: Sequence[int]) -> None:
+    """Durably overwrite the secrets that begin at these bytes."""
+    with path.open("r+b") as file:
+        for place in places:
+            file.seek(place)
+            file.write(_WIPED)
+        file.flush()
+        os.fsync(file.fileno())

@@ -4,12 +4,18 @@ The log commits to slots in batches, before anybody asks for one; a quote gives 
 under a cosigned checkpoint, and the ticket has to name number, commitment and checkpoint exactly as they were quoted.
 Reservations live in memory. After a restart, or when a researcher holds too many, the ticket is refused with a hint to
 quote again; nothing was charged. That a slot serves one ticket only, for ever, is a rule of the log.
+
+A slot that is let go without a charge is free again, and the lowest free one is quoted next. So every slot of the log that is
+not void is free, held or charged, and how many are not charged is bounded, however many quotes are asked for: at most twice
+`open_quotes` for each researcher, the tickets in hand, one batch, and the few that are left when the next one is due. Quoting a
+slot again tells nobody anything: nobody has seen its secret, and the noise depends on the ticket as well.
 """
 
 from __future__ import annotations
 
+import heapq
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 
@@ -53,6 +59,7 @@ class OfferedSlot:
 @dataclass(frozen=True, slots=True)
 class _Reservation:
     slot: Slot
+    batch: SlotBatch
     researcher: str
     expires_ms: int
     # The ticket that the slot serves; empty until one claims it.
@@ -64,15 +71,23 @@ class SlotBook:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._free: deque[tuple[int, SlotBatch]] = deque()
+        # A heap: the lowest number first.
+        self._free: list[tuple[int, SlotBatch]] = []
         self._held: OrderedDict[int, _Reservation] = OrderedDict()
         self._next = 0
 
     def add(self, batch: SlotBatch) -> None:
-        """Slots that the log has committed to; they are given out in order."""
+        """Slots that the log has committed to."""
         with self._lock:
-            self._free.extend((number, batch) for number in range(batch.first, batch.first + len(batch.commitments)))
+            for number in range(batch.first, batch.first + len(batch.commitments)):
+                heapq.heappush(self._free, (number, batch))
             self._next = batch.first + len(batch.commitments)
+
+    def start_over(self) -> None:
+        """Every slot that there was is void."""
+        with self._lock:
+            self._free.clear()
+            self._held.clear()
 
     @property
     def is_low(self) -> bool:
@@ -80,17 +95,9 @@ class SlotBook:
         with self._lock:
             return len(self._free) <= _LOW
 
-    def lowest(self, now_ms: int, in_hand: Container[str]) -> int:
-        """The first slot that may still serve somebody; every one below it is void.
-
-        SECURITY: a ticket that is in hand keeps its slot, whatever expires meanwhile; otherwise it would be the larger of
-        two samples that is refused.
-        """
+    def lowest(self) -> int:
+        """The first slot that may still serve somebody; every one below it is void."""
         with self._lock:
-            self._forget_expired(now_ms)
-            for number, held in list(self._held.items()):
-                if held.expires_ms <= now_ms and held.ticket_hash not in in_hand:
-                    del self._held[number]
             free = self._free[0][0] if self._free else self._next
             return min([free, *self._held])
 
@@ -107,27 +114,32 @@ class SlotBook:
         now_ms: int,
         expires_ms: int,
         limit: int,
+        in_hand: Callable[[], Container[str]],
         covering: Callable[[int], str | None],
     ) -> OfferedSlot | None:
-        """The next free slot, held for `researcher`; None while no cosigned checkpoint covers one.
+        """The lowest free slot, held for `researcher`; None while no cosigned checkpoint covers it.
 
-        `covering` gives the cosigned checkpoint that covers an entry, and waits for nobody: it is asked under the lock. Beyond `limit` open quotes the researcher's oldest
-        gives way: refusing the new quote instead would lock people out by their own abandoned quotes.
+        `in_hand` gives the hashes of accepted tickets, `covering` the cosigned checkpoint that covers an entry; both are asked
+        under the lock and wait for nobody. Beyond `limit` open quotes the researcher's oldest gives way: refusing the new quote
+        instead would lock people out by their own abandoned quotes. The same holds of slots whose tickets are not in hand.
         """
         with self._lock:
-            self._forget_expired(now_ms)
+            needed = in_hand()
+            self._free_expired(now_ms, needed)
             if not self._free:
                 return None
-            number, batch = self._free[0]
-            checkpoint = covering(batch.index)
+            checkpoint = covering(self._free[0][1].index)
             if checkpoint is None:
                 return None
-            self._free.popleft()
-            own = [each for each, held in self._held.items() if held.researcher == researcher and not held.ticket_hash]
-            for each in own[: max(0, len(own) + 1 - limit)]:
-                del self._held[each]
+            own = [(each, held.ticket_hash) for each, held in self._held.items() if held.researcher == researcher]
+            quoted = [each for each, ticket_hash in own if not ticket_hash]
+            claimed = [each for each, ticket_hash in own if ticket_hash and ticket_hash not in needed]
+            for each in quoted[: max(0, len(quoted) + 1 - limit)] + claimed[: max(0, len(claimed) - limit)]:
+                self._let_go(each)
+            # One that has just been let go is of an earlier batch, if it is lower: the same checkpoint covers it.
+            number, batch = heapq.heappop(self._free)
             slot = Slot(number, batch.commitments[number - batch.first], checkpoint)
-            self._held[number] = _Reservation(slot, researcher, expires_ms)
+            self._held[number] = _Reservation(slot, batch, researcher, expires_ms)
             return OfferedSlot(slot, batch)
 
     def is_held(self, slot: Slot, researcher: str, now_ms: int) -> bool:
@@ -147,15 +159,24 @@ class SlotBook:
     def spend(self, number: int) -> None:
         """The slot was charged: the log remembers it from now on."""
         with self._lock:
-            self._held.pop(number, None)
+            if self._held.pop(number, None) is None:
+                self._free = [each for each in self._free if each[0] != number]
+                heapq.heapify(self._free)
 
     def _reservation(self, slot: Slot, researcher: str, now_ms: int) -> _Reservation | None:
         held = self._held.get(slot.number)
         good = held is not None and held.slot == slot and held.researcher == researcher and now_ms < held.expires_ms
         return held if good else None
 
-    def _forget_expired(self, now_ms: int) -> None:
-        """Let go of quotes that nobody took up."""
-        expired = [number for number, held in self._held.items() if held.expires_ms <= now_ms and not held.ticket_hash]
-        for number in expired:
-            del self._held[number]
+    def _free_expired(self, now_ms: int, in_hand: Container[str]) -> None:
+        """Let go of what has expired.
+
+        SECURITY: a ticket that is in hand keeps its slot, whatever expires meanwhile; otherwise it would be the larger of
+        two samples that is refused.
+        """
+        for number, held in list(self._held.items()):
+            if held.expires_ms <= now_ms and held.ticket_hash not in in_hand:
+                self._let_go(number)
+
+    def _let_go(self, number: int) -> None:
+        heapq.heappush(self._free, (number, self._held.pop(number).batch))

@@ -63,6 +63,10 @@ __all__ = [
     "PROPOSAL_KEY",
     "PROPOSAL_NAMES",
     "PROPOSAL_PREFIX",
+    "QUOTA",
+    "QUOTA_NONE",
+    "QUOTA_PROPOSED",
+    "QUOTA_STRICT",
     "READY",
     "REASON_HELP",
     "REGISTRY_NOT_CHECKED",
@@ -124,6 +128,7 @@ __all__ = [
     "STATUS_ALERT",
     "STATUS_COUNTED",
     "STATUS_EXHAUSTED",
+    "STATUS_KEPT",
     "STATUS_NOTHING_LOADED",
     "STATUS_PEOPLE",
     "STATUS_SHUT",
@@ -140,7 +145,6 @@ __all__ = [
     "WARN_HOUSEHOLDS_MOVE",
     "WARN_HOUSEHOLDS_START",
     "WARN_HOUSEHOLD_SIZE",
-    "WARN_MAX_SAMPLE",
     "WARN_RETENTION",
     "WARN_SAMPLES",
     "WARN_TICK_0",
@@ -168,6 +172,7 @@ STATUS_COUNTED = """\
                   people in their samples alone; what it counts ends the service"""
 STATUS_PEOPLE = "  people          {people_charged} charged so far; nothing left: {exhausted}"
 STATUS_EXHAUSTED = "{exhausted} {counted}"
+STATUS_KEPT = "  kept samples    {count}, {size} on disk"
 STATUS_ALERT = """\
   alert           more than {share} % of the {counted} charged so far have nothing left ({exhausted} of {charged}): new
                   answers leave them out, and nobody outside is told; 'alert_exhausted_share' sets when this is said"""
@@ -273,7 +278,12 @@ Policy {policy_hash}, signed by the census agency with key {key_id}
   quotes            stand for {quote_lifetime}, at most {open_quotes} open per researcher
   sample            at most {max_sample} people
   answers           wait {answer_retention} for their researcher
-  samples           are kept {sample_retention} for an audit on site, where persons are charged"""
+  samples           are kept {sample_retention} for an audit on site, where persons are charged
+  quota             {quota}"""
+QUOTA = "{answers} answers of one researcher at a time; on disk at most {size}, if each sample has {people} people"
+QUOTA_NONE = "none: one researcher may fill the disk, at most {size} an answer"
+QUOTA_STRICT = "none: strict accounting keeps no samples"
+QUOTA_PROPOSED = "  quota             {quota}"
 ACCOUNTING = {
     "strict": "strict: an answer is charged to everybody",
     "per_person": "per_person: an answer is charged to the people in its sample, a budget for each {unit}",
@@ -336,9 +346,6 @@ HOUSEHOLD_OF = "{people} or more people, up to scale {scale}"
 WARN_TICK_0 = "release tick 0 voids every fixed instant, so that timing can tell; for tests and benchmarks only"
 WARN_RETENTION = "an answer that is not collected within {retention} is removed; who has no inbox has to be quick"
 WARN_SAMPLES = "who was in a sample is erased {retention} after its charge: an audit on site has to come sooner"
-WARN_MAX_SAMPLE = (
-    "max_sample falls from {old} to {new}: a health node that has declared more places refuses every question"
-)
 WARN_DELAY = "{name} is {value}, and the {declared} people that are declared for the registry need {least} or more"
 ADOPTED = {
     "serving": "Policy {policy_hash} is in force. Tickets quoted under the one before are refused, uncharged.",
@@ -352,13 +359,13 @@ HOUSEHOLD_BUDGET = "A budget per household"
 HOUSEHOLD_STRICT = "means nothing under strict accounting, which charges everyone alike"
 HOUSEHOLD_REMEDY = "Add --accounting per_person, or --unit person."
 FROM_REMEDY = "Give a file with a whole policy as JSON, every setting named; see 'Policy' in deploy/README.md."
-CONFIRM_REMEDY = "Leave --confirm and --reason out: this policy is no weaker than the one in force."
+CONFIRM_REMEDY = "Leave --confirm and --reason out: this policy gives no less than the one in force."
 CONFIRM_AND_REASON = "Give --confirm and --reason together, or neither."
 
 RELEASE_HELP = "Name of the census release; by default the name in force."
 REASON_HELP = "Why, for the log; auditors read it."
 NO_REASON = "none was given"
-CONFIRM_HELP = "Adopt a policy that is weaker than the one in force; signed with the operator's key."
+CONFIRM_HELP = "Adopt a policy that gives less than the one in force; signed with the operator's key."
 ACCOUNTING_HELP = "Who is charged for an answer: everyone, or the people in its sample."
 UNIT_HELP = "Whose language one budget protects under per_person; strict charges everyone alike and has 'person'."
 MAX_BELIEF_HELP = "No belief about one person may pass this; an exact decimal between 0.5 and 1."
@@ -373,6 +380,7 @@ SETTING_HELP = {
     "max_sample": "People in one sample at most; never below a health agency's declared places.",
     "max_answers": "The service shuts down after so many answers; 0: no such end.",
     "answer_retention_ms": "How long an answer waits for its researcher.",
+    "researcher_answers": "Answers of one researcher whose samples are kept at the same time; 0: any number.",
     "sample_retention_ms": "How long the people of a sample are kept for an audit on site.",
 }
 SCALES_FORM = "'{part}' is neither a scale nor a range like 10-50."

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ CENSUS_ORIGIN = "census.example/tripartite"
 HEALTH_ORIGIN = "health.example/tripartite"
 _MAX_SAMPLE = 20_000_000
 _DAY_MS = 86_400_000
+# About eleven questions a day for each researcher, while samples are kept for 90 days.
+_RESEARCHER_ANSWERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,9 @@ class Plan:
     release_tick_ms: int
     delay_ms: int | None = None
     unit: Unit = "person"
+    researcher_answers: int = _RESEARCHER_ANSWERS
+    # Settings under [limits] of the census node's config.toml.
+    census_limits: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def places(self) -> int:
@@ -116,6 +122,7 @@ class Plan:
             max_sample=max(_MAX_SAMPLE, self.places),
             answer_retention_ms=90 * _DAY_MS,
             sample_retention_ms=90 * _DAY_MS,
+            researcher_answers=self.researcher_answers,
         )
 
 
@@ -169,7 +176,8 @@ def _introduce(directory: Path, plan: Plan) -> None:
         ("census", census_config(addresses, plan.census_people)),
         ("auditor", auditor_config()),
     ):
-        _write_config(directory / role, config)
+        limits = {"limits": dict(plan.census_limits)} if role == "census" and plan.census_limits else {}
+        _write_config(directory / role, config | limits)
     linkage = secret_text("linkage", os.urandom(32)).encode("ascii") + b"\n"
     for role in ("health", "census"):
         replace_file(directory / role / "keys" / "linkage.key", linkage, mode=0o600)

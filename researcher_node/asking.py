@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -155,21 +155,23 @@ class Party:
 
 @dataclass(slots=True)
 class _Pauses:
-    """What happens between two tries to submit a question."""
+    """What happens between two tries of one call."""
 
     on_busy: BusyHandler
-    on_away: Callable[[], None]
+    on_away: Callable[[], None] = lambda: None
+    # What may pass by itself; anything else ends the call.
+    passing: frozenset[str] = frozenset({"BUSY", "PEER_UNAVAILABLE"})
     said_away: bool = False
 
     def after(self, error: BrokerError) -> float | None:
         """How long to wait after a try that failed; None where another would be no better."""
-        if error.code == "BUSY":
-            return _busy_seconds(error)
-        return _PAUSE_SECONDS if error.code == "PEER_UNAVAILABLE" else None
+        if error.code not in self.passing:
+            return None
+        return _PAUSE_SECONDS if error.code == "PEER_UNAVAILABLE" else _busy_seconds(error)
 
     def tell(self, error: BrokerError, pause: float) -> None:
         """Say why somebody waits; that a node is away, once."""
-        if error.code == "BUSY":
+        if error.code != "PEER_UNAVAILABLE":
             self.on_busy(pause)
         elif not self.said_away:
             self.said_away = True
@@ -290,17 +292,27 @@ class Session(AbstractAsyncContextManager["Session"]):
 
     # --- a question ------------------------------------------------------------------------------------------------
 
-    async def prepare(self, wanted: Wanted, *, quoted_again: int = 0) -> AskedQuestion:
+    async def prepare(
+        self,
+        wanted: Wanted,
+        *,
+        quoted_again: int = 0,
+        wait_seconds: float = 0.0,
+        on_busy: BusyHandler = lambda _: None,
+    ) -> AskedQuestion:
         """Read, quote, sign and remember a question; nothing has been sent to the health node yet.
 
-        `quoted_again` is how many quotes for the same question the census node refused before.
+        `quoted_again` is how many quotes for the same question the census node refused before. While it gives us no more
+        quotes it is asked again, for at most `wait_seconds`.
 
         Raises:
             InvalidRequestError, RefusedError: what is wrong with the question, or with asking it now.
             PeerUnavailableError: PEER_MISBEHAVED, among others a noise slot that nobody has committed to.
         """
         condition = parse_condition(wanted.where, await self._health_dictionary())
-        quoted = await self.quote(wanted.count, wanted.precision)
+        deadline = asyncio.get_running_loop().time() + wait_seconds
+        pauses = _Pauses(on_busy, passing=frozenset({"TOO_MANY_QUOTES"}))
+        quoted = await _patiently(lambda: self.quote(wanted.count, wanted.precision), deadline, pauses)
         slot = verify_slot(quoted.response, self.census_log())
         nonce = self._randomness(SALT_BYTES)
         opening_key = OpeningKey.generate(self._randomness)
@@ -406,15 +418,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         self, asked: AskedQuestion, deadline: float, on_stage: StageHandler, pauses: _Pauses
     ) -> None:
         """Submit; while the health node has too much in hand, or is away, again, as long as there is time."""
-        while True:
-            try:
-                return await self._submit(asked, deadline, on_stage)
-            except (RefusedError, PeerUnavailableError) as error:
-                pause = pauses.after(error)
-                if pause is None or asyncio.get_running_loop().time() + pause > deadline:
-                    raise
-                pauses.tell(error, pause)
-            await asyncio.sleep(pause)
+        await _patiently(lambda: self._submit(asked, deadline, on_stage), deadline, pauses)
 
     async def submit_again(self, asked: AskedQuestion) -> None:
         """Have the health node take a question that it may never have heard of. It goes on alone; the answer comes later.
@@ -575,6 +579,19 @@ async def _beside(work: Coroutine[Any, Any, ResultT]) -> AsyncIterator[asyncio.T
         if not task.cancelled():
             # Marks an error as seen: whoever wanted it has it.
             task.exception()
+
+
+async def _patiently(call: Callable[[], Awaitable[ResultT]], deadline: float, pauses: _Pauses) -> ResultT:
+    """What a call gives; while a node refuses it for now, it is made again, as long as there is time."""
+    while True:
+        try:
+            return await call()
+        except (RefusedError, PeerUnavailableError) as error:
+            pause = pauses.after(error)
+            if pause is None or asyncio.get_running_loop().time() + pause > deadline:
+                raise
+            pauses.tell(error, pause)
+        await asyncio.sleep(pause)
 
 
 def _busy_seconds(error: BrokerError) -> float:

@@ -121,6 +121,7 @@ def quote(home: Path, as_json: bool, count: str, scale: int | None, wanted_margi
 
     response = asyncio.run(fetch(ResearcherHome(home))).response
     remaining = response.remaining if response.HasField("remaining") else None
+    quota_left = response.quota_left if response.HasField("quota_left") else None
     expires = instant(response.expires_ms)
     result = {
         "scale": response.scale,
@@ -128,6 +129,8 @@ def quote(home: Path, as_json: bool, count: str, scale: int | None, wanted_margi
         "margin_95": response.margin_95,
         "charged": response.charged,
         "remaining": remaining,
+        "quota": response.quota if response.HasField("quota") else None,
+        "quota_left": quota_left,
         "policy_hash": response.policy_hash.hex(),
         "expires": expires,
     }
@@ -137,6 +140,7 @@ def quote(home: Path, as_json: bool, count: str, scale: int | None, wanted_margi
         margin=response.margin_95,
         charged=response.charged,
         remaining=texts.REMAINING_UNTOLD if remaining is None else texts.REMAINING_COUNT.format(count=remaining),
+        quota=texts.QUOTA_NONE if quota_left is None else texts.QUOTA.format(left=quota_left, quota=response.quota),
         policy=result["policy_hash"],
         expires=expires,
     )
@@ -192,13 +196,20 @@ async def _ask(
             return await _ask_again(session, store.get(again or ""), wait)
         for quoted_again in range(_MOST_QUOTES_AGAIN):
             try:
-                return await _wait_for(session, await session.prepare(wanted, quoted_again=quoted_again), wait)
+                return await _ask_once(session, wanted, wait, quoted_again)
             except InvalidRequestError as error:
                 if error.code != "SLOT_UNUSABLE":
                     raise
             # Usually the census node was restarted between quote and sample. Nothing was charged.
             say(texts.QUOTING_AGAIN)
-        return await _wait_for(session, await session.prepare(wanted, quoted_again=_MOST_QUOTES_AGAIN), wait)
+        return await _ask_once(session, wanted, wait, _MOST_QUOTES_AGAIN)
+
+
+async def _ask_once(session: Session, wanted: Wanted, wait: float, quoted_again: int) -> AskedQuestion:
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + wait
+    asked = await session.prepare(wanted, quoted_again=quoted_again, wait_seconds=wait, on_busy=_say_too_many_quotes)
+    return await _wait_for(session, asked, max(0.0, deadline - clock()))
 
 
 async def _ask_again(session: Session, asked: AskedQuestion, wait: float) -> AskedQuestion:
@@ -425,6 +436,10 @@ def _verify_name(option: str, value: str) -> None:
 
 def _say_busy(seconds: float) -> None:
     say(texts.BUSY.format(seconds=round(seconds)))
+
+
+def _say_too_many_quotes(seconds: float) -> None:
+    say(texts.TOO_MANY_QUOTES.format(seconds=round(seconds)))
 
 
 def _say_stage(stage: health_service_pb2.Stage.ValueType) -> None:

@@ -51,10 +51,13 @@ One answer at scale {scale} (epsilon {epsilon}):
   noise      within {margin} either way, 19 times out of 20
   price      {charged} units
   remaining  {remaining}
+  quota      {quota}
   policy     {policy}
   valid      until {expires}"""
 
 REMAINING_COUNT = "{count} such answers before the service shuts down"
+QUOTA = "{left} of {quota} answers left for you now; each is free again when its sample is not kept any more"
+QUOTA_NONE = "none"
 REMAINING_UNTOLD = "not told: it would show something about who was asked about before"
 
 SCALE_HELP = "Noise scale b; a larger scale costs less and is less precise. Usually 30."
@@ -63,6 +66,7 @@ COUNT_HELP = "What to count: mother_tongue = 'French', or a list with in (...), 
 WHERE_HELP = "Who to count among, e.g. age >= 65 and procedure = 'angioplasty'."
 FRACTION_HELP = "Take each matching person with this probability; 1 takes everyone."
 BUSY = "The health node has as many questions in hand as it accepts; trying again in {seconds} s."
+TOO_MANY_QUOTES = "The census node gives no more quotes at a time; trying again in {seconds} s."
 WAIT_HELP = "Seconds to wait for the answer. It is not lost afterwards: see 'answers --collect'."
 PROJECT_HELP = "The registered study this belongs to; the usual one stands in config.toml."
 AGAIN_HELP = "Submit the ticket of an earlier query again: one ticket, one charge, one answer."

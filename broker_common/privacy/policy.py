@@ -58,10 +58,14 @@ Unit: TypeAlias = Literal["household", "person"]
 _UNITS: tuple[Unit, ...] = get_args(Unit)
 # What keeps timing from telling; longer is safer. Tick 0 voids the others.
 _DELAYS = ("forward_delay_ms", "answer_delay_ms", "release_tick_ms")
+# As long as a health node waits for one attempt, unless its operator sets another time: longer delays answer nobody.
+_LONGEST_DELAY_MS = 300_000
+# A quote that leaves a researcher less time than this to submit is of little use.
+_LEAST_ASKING_MS = 30_000
 
 
 class Weakness(NamedTuple):
-    """One way in which a policy protects less than another: its code in a replay, and a sentence."""
+    """One way in which a policy protects, proves or serves less than another: its code in a replay, and a sentence."""
 
     code: str
     text: str
@@ -71,7 +75,7 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One policy. Field by field in deploy/README.md."""
 
     # Version of this list of fields.
-    format: Annotated[int, Meta(ge=2, le=2)] = 2
+    format: Annotated[int, Meta(ge=3, le=3)] = 3
     # Who is charged for an answer: everyone (`strict`), or the people in its sample (`per_person`).
     accounting: Accounting
     # Whose language one budget protects under `per_person`: a person's, or that of all people of one household, who stay together.
@@ -101,6 +105,9 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # How long the census agency keeps who was in a sample, for an audit on site, under `per_person`: 90 days. Afterwards
     # one number per person is left.
     sample_retention_ms: Annotated[int, Meta(ge=0, le=_MAX_SAMPLE_RETENTION_MS)] = 7_776_000_000
+    # Answers of one researcher whose samples are kept at the same time, under `per_person`; 0: any number. An answer counts
+    # from its question's header until `sample_retention_ms` after its release.
+    researcher_answers: Annotated[int, Meta(ge=0, le=2**32 - 1)] = 1000
 
     @property
     def param(self) -> Fraction:
@@ -117,12 +124,25 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """The scale to ask for where nobody says otherwise."""
         return USUAL_SCALE if USUAL_SCALE in self.scales else self.scales[-1]
 
+    @property
+    def quota(self) -> int:
+        """How many answers of one researcher may count at the same time; 0 where there is no such limit.
+
+        Strict accounting keeps no samples, so that there is nothing to limit.
+        """
+        return self.researcher_answers if self.accounting == "per_person" else 0
+
     def weakens(self, before: Policy) -> tuple[Weakness, ...]:
-        """In what this policy protects people less than the one before it; empty when in nothing.
+        """In what this policy protects, proves or serves less than the one before it; empty when in nothing.
 
         SECURITY: whatever stands here takes the operator's signed confirmation; whatever does not, the policy key alone
-        puts in force. It has to hold every way in which more may be learned about a person than before.
+        puts in force. It has to hold every way in which more may be learned about a person than before, in which proof on
+        site ends sooner, and in which questions are refused though nobody learns less.
         """
+        return (*self._tells_more(before), *self._keeps_otherwise(before), *self._serves_less(before))
+
+    def _tells_more(self, before: Policy) -> list[Weakness]:
+        """Ways in which more may be learned about a person."""
         found = []
         if self.raises_cap(before):
             text = (
@@ -147,7 +167,66 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             if new < old:
                 text = f"it shortens {name} from {old} to {new}: timing may tell the size of a sample that does not keep up"
                 found.append(Weakness("DELAY_SHORTENED", text))
-        return tuple(found)
+        return found
+
+    def _keeps_otherwise(self, before: Policy) -> list[Weakness]:
+        """Ways in which what was to be kept is kept for another time, or more of it."""
+        found = []
+        old, new = before.sample_retention_ms, self.sample_retention_ms
+        if new < old:
+            text = (
+                f"it shortens sample_retention_ms from {old} to {new}: what is erased sooner cannot be checked on site"
+            )
+            found.append(Weakness("RETENTION_SHORTENED", text))
+        if new > old:
+            text = f"it lengthens sample_retention_ms from {old} to {new}: who was in a sample is kept longer"
+            found.append(Weakness("RETENTION_LENGTHENED", text))
+        if self.answer_retention_ms < before.answer_retention_ms:
+            text = (
+                f"it shortens answer_retention_ms from {before.answer_retention_ms} to {self.answer_retention_ms}: answers "
+                "that were paid for are removed sooner"
+            )
+            found.append(Weakness("RETENTION_SHORTENED", text))
+        if (self.researcher_answers or math.inf) > (before.researcher_answers or math.inf):
+            text = (
+                f"it keeps the samples of {self.researcher_answers or 'any number of'} answers for one researcher instead of "
+                f"{before.researcher_answers}: they may fill the disk"
+            )
+            found.append(Weakness("QUOTA_RAISED", text))
+        return found
+
+    def _serves_less(self, before: Policy) -> list[Weakness]:
+        """Ways in which questions are refused, or never answered, though nobody learns less by it."""
+        found = []
+        if self.max_sample < before.max_sample:
+            text = (
+                f"it lowers max_sample from {before.max_sample} to {self.max_sample}: a health node with more people refuses "
+                "every question"
+            )
+            found.append(Weakness("SAMPLE_LIMIT_LOWERED", text))
+        if (self.researcher_answers or math.inf) < (before.researcher_answers or math.inf):
+            text = (
+                f"it keeps the samples of {self.researcher_answers} answers for one researcher instead of "
+                f"{before.researcher_answers or 'any number'}: further questions are refused"
+            )
+            found.append(Weakness("QUOTA_LOWERED", text))
+        for name in _DELAYS:
+            old, new = getattr(before, name), getattr(self, name)
+            if new > max(old, _LONGEST_DELAY_MS):
+                text = f"it lengthens {name} from {old} to {new}: nodes give up waiting before there is an answer"
+                found.append(Weakness("DELAY_LENGTHENED", text))
+        if self._asking_ms < min(before._asking_ms, _LEAST_ASKING_MS):
+            text = (
+                f"it leaves {max(self._asking_ms, 0)} ms from a quote until its question must be submitted: quote_lifetime_ms "
+                "less forward_delay_ms and release_tick_ms"
+            )
+            found.append(Weakness("QUOTE_SHORTENED", text))
+        return found
+
+    @property
+    def _asking_ms(self) -> int:
+        """How long after its quote a question may be submitted so that its ticket is still good when it is forwarded."""
+        return self.quote_lifetime_ms - self.forward_delay_ms - self.release_tick_ms
 
     def raises_cap(self, before: Policy) -> bool:
         """Whether more may be charged under this policy than under the one before it."""

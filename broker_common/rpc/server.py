@@ -302,6 +302,9 @@ async def every(seconds: float, work: Callable[[], None]) -> None:
         finally:
             # It uses what is closed next.
             await asyncio.wait({doing})
+            if not doing.cancelled():
+                # Marks an error as seen: whoever has cancelled us is stopping for a reason of their own.
+                doing.exception()
 
 
 def log_unforeseen(error: BaseException, **where: str) -> None:

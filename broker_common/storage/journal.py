@@ -18,7 +18,10 @@ import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Generic, ParamSpec, TypeVar
 
@@ -215,12 +218,24 @@ class Journal(Generic[StateT]):
 
         At once while nobody holds the journal, in a thread otherwise: handing it over takes longer than it does.
         """
+        return await self.glance_in(None, look, *args, **kwargs)
+
+    async def glance_in(
+        self,
+        threads: Executor | None,
+        look: Callable[ParametersT, ResultT],
+        /,
+        *args: ParametersT.args,
+        **kwargs: ParametersT.kwargs,
+    ) -> ResultT:
+        """The same for whoever waits in threads of their own; None: in those that everybody shares."""
         if self._lock.acquire(blocking=False):
             try:
                 return look(*args, **kwargs)
             finally:
                 self._lock.release()
-        return await asyncio.to_thread(look, *args, **kwargs)
+        call = partial(copy_context().run, look, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(threads, call)
 
     def checkpoint(self, size: int | None = None) -> str:
         """The signed note for the log as it is now, or as it was with `size` entries."""

@@ -2,9 +2,9 @@
 
 Ledger invariants held here (DESIGN 5): a release has a charge before it; under strict accounting the sum of charges never
 passes the cap; one ticket has one charge and one answer; nothing is charged while the service is shut down, while answers
-charged before still go out. What single persons were charged stands in no log: the ledgers of persons are the census node's
+charged before still go out; no more answers of one researcher count at one time than the policy's quota. What single persons were charged stands in no log: the ledgers of persons are the census node's
 own, and start for everybody from what strict accounting has charged. Nothing lowers a charge: neither a policy nor a
-reopening. What would let more be learned than before, a reopening or a weaker policy, takes an order that the operator
+reopening. A reopening and a policy that protects, proves or serves less than the one before take an order that the operator
 signed for this very entry. An answer that nobody fetched is kept as long as the policy under which it was released promised.
 """
 
@@ -33,6 +33,7 @@ from broker_common.tlog.entries import (
 )
 from broker_common.tlog.note import parse_note
 from broker_common.tlog.orders import Act, Order
+from broker_common.tlog.quota import AnswerQuota
 from broker_common.tlog.replay import ReplayError
 from broker_common.tlog.store_state import StoreState
 
@@ -89,6 +90,7 @@ class CensusState(StoreState):
         self.unreleased: dict[str, None] = {}
         self.undelivered: dict[str, None] = {}
         self._ticket_of_query: MutableMapping[str, str] = {} if ticket_of_query is None else ticket_of_query
+        self.quota = AnswerQuota()
         # The first noise slot that nobody has committed to yet.
         self.next_slot = 0
         # Slots that may still serve a ticket, with the hex commitments to their secrets.
@@ -281,6 +283,14 @@ class CensusState(StoreState):
         self._require(entry, event.ticket not in self.tickets, "TICKET_CHARGED_TWICE", "one ticket, one charge")
         self._require(entry, event.query not in self._ticket_of_query, "QUERY_REUSED", "one query id, one ticket")
         self._require(entry, event.slot in self.open_slots, "SLOT_NOT_OPEN", "a committed noise slot serves one ticket")
+        if policy.quota:
+            self._require(
+                entry,
+                self.quota.counted(event.researcher, entry.time_ms) < policy.quota,
+                "QUOTA_PASSED",
+                "as many answers of this researcher count as the policy allows",
+            )
+            self.quota.charge(event.ticket, event.researcher, policy.sample_retention_ms)
         self.tickets[event.ticket] = ChargedTicket(event, entry.sequence, self.policy_hash)
         self.unreleased[event.ticket] = None
         self._ticket_of_query[event.query] = event.ticket
@@ -315,6 +325,7 @@ class CensusState(StoreState):
         del self.unreleased[event.ticket]
         self.released_units += ticket.charge.units
         self.undelivered[event.ticket] = None
+        self.quota.release(event.ticket, entry.time_ms)
 
     def _verify_covered(self, entry: Entry, note: str, index: int) -> None:
         """The checkpoint is one of this log after the charge. Whoever has the tree checks its root and its signatures."""

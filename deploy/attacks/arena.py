@@ -46,6 +46,8 @@ _WAIT_SECONDS = 60.0
 # Questions under way together; nodes take 16.
 _AT_ONCE = 8
 _MAX_BELIEF = "0.8"
+# What is attacked is what answers tell. How many one researcher may have is another matter.
+_ANY_QUOTES = {"quotes_per_minute": 1_000_000, "quote_burst": 1_000_000}
 _WHOLE = 1_000_000
 _RELEASE = "2011"
 # Of what the nodes logged, when an attack could not be made.
@@ -117,7 +119,8 @@ class Arena:
 
     async def prepare(self, ask: Ask) -> AskedQuestion:
         """A ticket for this question, signed and not submitted."""
-        return await self.session.prepare(Wanted(ask.where, ask.count, Precision(scale=ask.scale), _WHOLE, PROJECT))
+        wanted = Wanted(ask.where, ask.count, Precision(scale=ask.scale), _WHOLE, PROJECT)
+        return await self.session.prepare(wanted, wait_seconds=_WAIT_SECONDS)
 
     async def ask(self, ask: Ask) -> Outcome:
         """What became of one question."""
@@ -271,6 +274,8 @@ def _lay_out(directory: Path, wish: Wish, terrain: Terrain) -> None:
         release_tick_ms=terrain.release_tick_ms,
         accounting=wish.accounting,
         unit="person" if wish.accounting == "strict" else terrain.unit,
+        researcher_answers=0,
+        census_limits=_ANY_QUOTES,
     )
     if terrain.shortest_delays:
         plan = replace(plan, delay_ms=plan.least_delay_ms)

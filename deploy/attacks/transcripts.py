@@ -86,14 +86,17 @@ class Spy:
     async def quote(self, question: Question, scale: int) -> list[str]:
         """Everything that a quote says, but the slot and the instant that it reserves."""
         request = census_service_pb2.QuoteRequest(question=question.to_wire(), scale=scale)
-        try:
-            said = await self._census.Quote(request, timeout=_CALL_SECONDS)
-        except AioRpcError as error:
-            return [f"quote {_said(error, 'census')}"]
-        assert isinstance(said, census_service_pb2.QuoteResponse)  # noqa: S101 - for the reader of types
-        remaining = said.remaining if said.HasField("remaining") else None
-        price = f"scale={said.scale} charged={said.charged} margin={said.margin_95} remaining={remaining}"
-        return [f"quote {price} policy={said.policy_hash.hex()} release={said.census_release}"]
+        while True:
+            try:
+                said = await self._census.Quote(request, timeout=_CALL_SECONDS)
+            except AioRpcError as error:
+                refusal = broker_error(error, "census")
+                if refusal.code != "TOO_MANY_QUOTES":
+                    return [f"quote {_said(error, 'census')}"]
+                # It follows from this spy's own calls.
+                await asyncio.sleep(float(refusal.details["retry_seconds"]))
+            else:
+                return [_quoted(said)]
 
     async def submit(self, asked: AskedQuestion) -> Seen:
         """Submit a ticket, for the first time or again, follow it to its end, and fetch its answer."""
@@ -173,6 +176,15 @@ def differences(one: Iterable[str], other: Iterable[str]) -> list[str]:
     if len(first) != len(second):
         found.append(f"{len(first)} lines against {len(second)}")
     return found
+
+
+def _quoted(said: census_service_pb2.QuoteResponse) -> str:
+    remaining = said.remaining if said.HasField("remaining") else None
+    # What is left of the quota is how many questions this spy has asked itself.
+    price = (
+        f"scale={said.scale} charged={said.charged} margin={said.margin_95} remaining={remaining} quota={said.quota}"
+    )
+    return f"quote {price} policy={said.policy_hash.hex()} release={said.census_release}"
 
 
 def _said(error: AioRpcError, peer: Role) -> str:

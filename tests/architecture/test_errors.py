@@ -35,6 +35,9 @@ DETAILS = frozenset(
         *("name", "remedy", "subject", "key", "researcher", "project", "role", "rpc", "query", "asked", "served"),
         *(
             "limit",
+            # A number that the policy publishes, and when the reader's own next question may be asked.
+            "quota",
+            "time",
             "scale",
             "scales",
             "terms",
@@ -48,7 +51,6 @@ DETAILS = frozenset(
             "reference",
             "chain",
             "package",
-            "party",
             "party",
             "peer",
             "reason",

@@ -28,6 +28,7 @@ EXEMPT = {
     "broker_common.storage.source_values:verify_storable": "takes a column of a dictionary that was read",
     "census_node.charging:verify_affordable": "takes a state and a scale",
     "census_node.charging:verify_open": "takes a state",
+    "census_node.charging:verify_quota": "takes a state, a name and a time",
     "census_node.ledger_book:LedgerBook.verify_space": "takes ledgers",
     "census_node.ledger_book:verify_sample": "takes a sample that was read and compares its commitments",
     "census_node.opening:CensusHome.read": "gives a view of the log, which the journal's targets read",

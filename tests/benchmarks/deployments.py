@@ -21,6 +21,7 @@ from benchmarks.children import environment, module
 from benchmarks.machine import Usage, usage_of
 from benchmarks.results import progress
 from fakes.deployment import Deployment, Node
+from fakes.homes import set_limits
 
 from deploy.local import Plan, lay_out
 
@@ -43,16 +44,18 @@ def made(directory: Path, people: int, *, accounting: str = "per_person") -> tup
         config = directory / role / "config.toml"
         settings = {**tomllib.loads(config.read_text(encoding="utf-8")), "log_stages": True}
         config.write_text(tomli_w.dumps(settings), encoding="utf-8")
+    # What is measured is how fast answers come, not how many one researcher may have.
+    set_limits(directory / "census", quotes_per_minute=1_000_000, quote_burst=1_000_000)
     about = directory / _MADE
     return Deployment(directory), json.loads(about.read_text(encoding="utf-8")) if about.is_file() else {}
 
 
 def set_rules(deployment: Deployment, *, tick_ms: int, scale: int = SCALE) -> None:
-    """This tick, and a scale that is asked for here, whatever was in force before."""
+    """This tick, a scale that is asked for here, and no quota, whatever was in force before."""
     policy = deployment.json("census", "policy", "show")
     scales = tuple(sorted({*policy["scales"], scale}))
-    if (policy["release_tick_ms"], tuple(policy["scales"])) != (tick_ms, scales):
-        deployment.order_policy(release_tick_ms=tick_ms, scales=scales)
+    if (policy["release_tick_ms"], tuple(policy["scales"]), policy["researcher_answers"]) != (tick_ms, scales, 0):
+        deployment.order_policy(release_tick_ms=tick_ms, scales=scales, researcher_answers=0)
 
 
 def started_alone(deployment: Deployment, role: str) -> tuple[float, Usage]:

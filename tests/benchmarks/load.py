@@ -10,7 +10,7 @@ Printed are answers a second, p50 and p99 by size, how often a busy node was ask
 a share of the fastest's (the greedy one aside), each node's memory before, at most and after, and what the replay says. No figure is
 asserted here; `tests/process/test_load.py` asserts what does not depend on the machine.
 
-The budget does not end the run: accounting is per person under a limit of belief so near to one that a person has room for
+Neither the rate of quotes nor the quota is in force. The budget does not end the run: accounting is per person under a limit of belief so near to one that a person has room for
 thousands of answers, and who has none is dropped without a word.
 """
 
@@ -33,7 +33,7 @@ from typing import Any
 
 from benchmarks.results import FOLDER, put, say
 from fakes.deployment import FRENCH, Deployment, Up, make, node_pids, run
-from fakes.homes import address_of
+from fakes.homes import address_of, set_limits
 
 from broker_common.errors import BrokerError
 from broker_common.storage.durable import replace_file
@@ -324,6 +324,8 @@ def measure(directory: Path, plan: Plan) -> Load:
     deployment = make(
         directory, "--max-belief", MAX_BELIEF, population=plan.people, tick_ms=plan.tick_ms, accounting="per_person"
     )
+    deployment.order_policy(researcher_answers=0)
+    set_limits(deployment.home("census"), quotes_per_minute=1_000_000, quote_burst=1_000_000)
     homes = welcome(deployment, plan.researchers)
     up = Up(directory)
     try:

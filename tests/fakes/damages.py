@@ -834,6 +834,67 @@ def _() -> Exports:
     return history.exports()
 
 
+@damage("samples_gone_sooner_nobody_confirmed", ("RETENTION_SHORTENED", "census", 10))
+def _() -> Exports:
+    history = honest(accounting="per_person")
+    history.adopt(logs.policy(accounting="per_person", sample_retention_ms=0))
+    return history.exports()
+
+
+@damage("samples_kept_longer_nobody_confirmed", ("RETENTION_LENGTHENED", "census", 10))
+def _() -> Exports:
+    history = honest(accounting="per_person")
+    history.adopt(logs.policy(accounting="per_person", sample_retention_ms=10 * 366 * 86_400_000))
+    return history.exports()
+
+
+@damage("smaller_samples_nobody_confirmed", ("SAMPLE_LIMIT_LOWERED", "census", 10))
+def _() -> Exports:
+    history = honest()
+    history.adopt(logs.policy(max_sample=1))
+    return history.exports()
+
+
+@damage("fewer_answers_of_one_researcher_nobody_confirmed", ("QUOTA_LOWERED", "census", 10))
+def _() -> Exports:
+    history = honest()
+    history.adopt(logs.policy(researcher_answers=1))
+    return history.exports()
+
+
+@damage("no_quota_nobody_confirmed", ("QUOTA_RAISED", "census", 10))
+def _() -> Exports:
+    history = honest()
+    history.adopt(logs.policy(researcher_answers=0))
+    return history.exports()
+
+
+@damage("delay_of_a_day_nobody_confirmed", ("DELAY_LENGTHENED", "census", 10))
+def _() -> Exports:
+    history = honest()
+    history.adopt(logs.policy(answer_delay_ms=86_400_000))
+    return history.exports()
+
+
+@damage("quotes_of_a_second_nobody_confirmed", ("QUOTE_SHORTENED", "census", 10))
+def _() -> Exports:
+    history = honest()
+    history.adopt(logs.policy(quote_lifetime_ms=1000))
+    return history.exports()
+
+
+@damage("more_answers_of_one_researcher_than_the_quota", ("QUOTA_PASSED", "census", 8))
+def _() -> Exports:
+    history = History(rules=logs.policy(accounting="per_person", researcher_answers=1)).begin()
+    for _ in range(2):
+        asked = history.order()
+        history.submit(asked)
+        history.forward(asked)
+        history.charge(asked)
+    history.cosign()
+    return history.exports()
+
+
 @damage("time_backwards", ("TIME_BACKWARDS", "census", 10))
 def _() -> Exports:
     history, asked = begun()

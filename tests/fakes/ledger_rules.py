@@ -150,6 +150,10 @@ class Answer:
     kept_until_ms: int = 0
     delivered: bool = False
     expired: bool = False
+    # From its charge on until then it counts against its researcher's quota; None: it does not.
+    counts_until_ms: int | None = None
+    # How long its sample is kept.
+    sample_ms: int = 0
 
 
 @dataclass
@@ -244,11 +248,28 @@ def _adopt(log: CensusLedger, entry: Json, event: Json) -> None:
             is_weaker |= (log.rules["unit"], rules["unit"]) == ("household", "person")
         else:
             is_weaker = True
+        is_weaker |= _serves_otherwise(rules, log.rules)
         _require(confirmed == is_weaker, "a weaker policy is confirmed, and no other", entry)
     _require(rules["unit"] == "person" or not log.common, "a household's budget begins after strict answers", entry)
     log.rules = rules
     log.policy = hashlib.sha256(event["document"].encode()).hexdigest()
     log.largest_cap = max(log.largest_cap, new_cap)
+
+
+def _serves_otherwise(rules: Json, before: Json) -> bool:
+    """Whether something is kept for another time, or questions may fail that did not before."""
+    delays = ("forward_delay_ms", "answer_delay_ms", "release_tick_ms")
+    asking, asking_before = (
+        each["quote_lifetime_ms"] - each["forward_delay_ms"] - each["release_tick_ms"] for each in (rules, before)
+    )
+    return (
+        rules["sample_retention_ms"] != before["sample_retention_ms"]
+        or rules["researcher_answers"] != before["researcher_answers"]
+        or rules["answer_retention_ms"] < before["answer_retention_ms"]
+        or rules["max_sample"] < before["max_sample"]
+        or any(rules[name] > max(before[name], 5 * 60_000) for name in delays)
+        or (asking < asking_before and asking < 30_000)
+    )
 
 
 def _commit_slots(log: CensusLedger, entry: Json, event: Json) -> None:
@@ -274,7 +295,15 @@ def _charge(log: CensusLedger, entry: Json, event: Json) -> None:
     _require(event["ticket"] not in log.answers, "one ticket is charged twice", entry)
     _require(event["query"] not in log.queries, "one query has two tickets", entry)
     _require(event["slot"] in log.open_slots, "its slot was never committed to, is void, or has served", entry)
-    log.answers[event["ticket"]] = Answer(event, entry["sequence"], entry["policy"], log.release)
+    answer = log.answers[event["ticket"]] = Answer(event, entry["sequence"], entry["policy"], log.release)
+    if log.rules["researcher_answers"] and not log.is_strict:
+        answer.counts_until_ms, answer.sample_ms = _ANY, log.rules["sample_retention_ms"]
+        counting = [
+            each
+            for each in log.answers.values()
+            if each.charge["researcher"] == event["researcher"] and (each.counts_until_ms or 0) > entry["time_ms"]
+        ]
+        _require(len(counting) <= log.rules["researcher_answers"], "beyond the researcher's quota", entry)
     log.queries.add(event["query"])
     del log.open_slots[event["slot"]]
     log.charged = event["total"]
@@ -293,6 +322,8 @@ def _go_on(log: CensusLedger, entry: Json, event: Json) -> None:
         _require(answer.index < note.size <= entry["sequence"], "released under a checkpoint without its charge", entry)
         answer.released, answer.cosigned = event["answer"], event["checkpoint"]
         answer.kept_until_ms = entry["time_ms"] + log.rules["answer_retention_ms"]
+        if answer.counts_until_ms is not None:
+            answer.counts_until_ms = entry["time_ms"] + answer.sample_ms
         return
     _require(answer.released, "before the release", entry)
     _require(not answer.delivered and not answer.expired, "delivered or expired before", entry)

@@ -638,7 +638,9 @@ class World:
     # --- orders and samples ----------------------------------------------------------------------------------------
 
     def reserve(self, researcher: str = RESEARCHER) -> int:
-        """A noise slot, as a quote reserves it."""
+        """A noise slot, as a quote reserves it; where few are left, the service has committed to more."""
+        if self.census.slots.is_low:
+            self.census.commit_slots()
         offer = self.census.offer_slot(researcher, self.policy)
         assert offer is not None, "no slot is cosigned"
         slot = offer[0].slot
@@ -648,9 +650,11 @@ class World:
         return slot.number
 
     def use_up_slots(self) -> None:
-        """Quote until the next quote needs another batch."""
+        """Quote until the next quote needs another batch, with more open quotes than a policy allows."""
+        policy, self.policy = self.policy, structs.replace(self.policy, open_quotes=10_000)
         while not self.census.slots.is_low:
             self.reserve()
+        self.policy = policy
 
     def hold(self, node: CensusNode, number: int) -> None:
         """Another node on the same journal holds a slot that was reserved at this one, as no honest node does."""
@@ -664,6 +668,7 @@ class World:
                 now_ms=0,
                 expires_ms=2**62,
                 limit=len(commitments),
+                in_hand=frozenset,
                 covering=lambda _: self.offered[number].checkpoint,
             )
 

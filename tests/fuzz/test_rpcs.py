@@ -601,7 +601,7 @@ async def test_abandoned_streams_leave_nothing_behind(world: World, caplog: pyte
                 streamed.cancel()
         await until(lambda: not nodes.census._walks)
         assert nodes.census._places[HEALTH.organisation]._value == nodes.census_limits.max_queries
-        assert world.census._reservations.reserved(charged={}, but="") == NOTHING_RESERVED
+        assert world.census._reservations.reserved("", charged={}) == NOTHING_RESERVED
 
 
 async def test_abandoned_submissions_go_on_to_one_charge(world: World, caplog: pytest.LogCaptureFixture) -> None:

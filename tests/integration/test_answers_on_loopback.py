@@ -26,6 +26,7 @@ from broker_common.rpc.status import broker_error
 from broker_common.tlog.entries import Delivered, Expired
 from census_node import delivery
 from census_node.delivery import Courier
+from census_node.quote_rate import QuoteRate
 from health_node.service import HealthService
 from researcher_node import asking as asking_module
 from researcher_node.answers import Answers
@@ -259,6 +260,30 @@ async def test_busy_health_node_is_asked_again_within_the_wait(
         assert pauses == []
         answered = await asking.ask(asked, wait_seconds=WAIT, on_stage=lambda _: None, on_busy=pauses.append)
     assert (answered.state, pauses) == ("answered", [0.1])
+
+
+async def test_quotes_beyond_the_rate_are_asked_for_again_within_the_wait(
+    loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TOO_MANY_QUOTES is waited out, and said each time; without time for it, it is the end, and no ticket is made."""
+    monkeypatch.setattr("researcher_node.asking._BUSY_SECONDS", (0.1, 0.1))
+    refusals, take = 2, QuoteRate.take
+
+    def limited(rate: QuoteRate, researcher: str) -> None:
+        nonlocal refusals
+        if refusals:
+            refusals -= 1
+            raise RefusedError("TOO_MANY_QUOTES", retry_seconds=7)
+        take(rate, researcher)
+
+    monkeypatch.setattr(QuoteRate, "take", limited)
+    pauses: list[float] = []
+    async with session(loopback) as asking:
+        with pytest.raises(RefusedError, match="TOO_MANY_QUOTES"):
+            await asking.prepare(WANTED, on_busy=pauses.append)
+        assert (pauses, loopback.answers.all()) == ([], [])
+        asked = await asking.prepare(WANTED, wait_seconds=WAIT, on_busy=pauses.append)
+    assert (asked.state, pauses) == ("pending", [0.1])
 
 
 async def test_inbox_that_is_down_never_matters_to_who_waits(loopback: Loopback) -> None:

@@ -37,7 +37,17 @@ from msgspec import structs
 
 from broker_common.privacy.accounting import UNITS_PER_NAT
 from broker_common.privacy.policy import Policy
-from broker_common.tlog.entries import Charged, Entry, Event, Reopened, Shutdown, Slots, encode_entry, parse_entry
+from broker_common.tlog.entries import (
+    Charged,
+    Entry,
+    Event,
+    Released,
+    Reopened,
+    Shutdown,
+    Slots,
+    encode_entry,
+    parse_entry,
+)
 from broker_common.tlog.replay import ReplayError, replay
 
 # ln(p / (1 - p)) of each limit, rounded up in the last digit; from a table of logarithms, not from the product.
@@ -46,6 +56,9 @@ SCALES = (1, 2, 3, 7, 30, 50)
 ADMISSIBLE = {"0.6": (3, 7, 30, 50), "0.7": (2, 3, 30), "0.8": SCALES}
 # 0: no end.
 ANSWERS = (0, 3, 8)
+# Of one researcher; 0: none.
+QUOTAS = (0, 0, 6)
+KEPT_MS = 1000
 
 
 class Rules(NamedTuple):
@@ -55,6 +68,7 @@ class Rules(NamedTuple):
     accounting: str
     unit: str
     answers: int
+    quota: int
 
     @property
     def policy(self) -> Policy:
@@ -65,6 +79,8 @@ class Rules(NamedTuple):
             accounting=self.accounting,
             unit=self.unit,
             max_answers=self.answers,
+            researcher_answers=self.quota,
+            sample_retention_ms=KEPT_MS,
         )
 
     @property
@@ -72,19 +88,21 @@ class Rules(NamedTuple):
         return self.accounting == "strict"
 
     def weakens(self, before: Rules) -> bool:
-        """Whether more may be learned under it than under the rules before."""
+        """Whether more may be learned under it than under the rules before, or the quota is another one."""
         households = before.unit == "household" and self.unit == "person"
         more = before.answers > 0 and (self.answers == 0 or self.answers > before.answers)
         persons = before.is_strict and not self.is_strict
-        return NATS[self.limit] > NATS[before.limit] or persons or households or more
+        other_quota = self.quota != before.quota
+        return NATS[self.limit] > NATS[before.limit] or persons or households or more or other_quota
 
 
 # Strict accounting knows no households.
 CHOICES = st.builds(
-    lambda limit, kind, answers: Rules(limit, kind[0], kind[1], answers),
+    lambda limit, kind, answers, quota: Rules(limit, kind[0], kind[1], answers, quota),
     st.sampled_from(sorted(NATS)),
     st.sampled_from([("strict", "person"), ("per_person", "person"), ("per_person", "household")]),
     st.sampled_from(ANSWERS),
+    st.sampled_from(QUOTAS),
 )
 
 
@@ -101,16 +119,19 @@ class Overspending(RuleBasedStateMachine):
         # What the operator signed, and for which entry.
         self.orders: list[tuple[int, Event]] = []
         # What is in force, and the highest budget that was ever confirmed.
-        self.in_force = Rules("", "strict", "person", 0)
+        self.in_force = Rules("", "strict", "person", 0, 0)
         self.highest = Fraction(0)
         self.next_number = 0
+        self.now_ms = 0
+        # By ticket: until when it counts against the quota of its researcher; None before it is released.
+        self.counting: dict[str, int | None] = {}
         # Noise slots that may still be charged, and how many were ever committed to.
         self.open_slots: set[int] = set()
         self.committed = 0
 
     def offer(self, event: Event) -> bool:
         """Whether the log takes the event as its next entry."""
-        entry = Entry(sequence=self.state.size, time_ms=self.state.time_ms, policy=self.state.policy_hash, event=event)
+        entry = Entry(sequence=self.state.size, time_ms=self.now_ms, policy=self.state.policy_hash, event=event)
         summary = self.state.summary()
         try:
             self.state.apply(entry)
@@ -130,7 +151,17 @@ class Overspending(RuleBasedStateMachine):
                 assert bool(event.ledger) != self.in_force.is_strict
                 self.spent += Fraction(1, event.scale)
                 self.spent_by_all += Fraction(1, event.scale) if self.in_force.is_strict else 0
+                if self.in_force.quota and not self.in_force.is_strict:
+                    self.counting[event.ticket] = None
+                    assert self.counted <= self.in_force.quota
+            case Released() if event.ticket in self.counting:
+                self.counting[event.ticket] = self.now_ms + KEPT_MS
         return True
+
+    @property
+    def counted(self) -> int:
+        """How many answers count now."""
+        return sum(until is None or until > self.now_ms for until in self.counting.values())
 
     def next_charge(self, scale: int = 30, **changes: Any) -> Charged:
         """A sound charge on the next open slot, but for the changes."""
@@ -237,6 +268,10 @@ class Overspending(RuleBasedStateMachine):
             assert any(self.spent_for + Fraction(1, scale) <= limit for scale in ADMISSIBLE[self.in_force.limit])
             assert not 0 < self.in_force.answers <= len(self.state.tickets)
 
+    @rule(passed=st.sampled_from([1, KEPT_MS // 2, KEPT_MS]))
+    def wait(self, passed: int) -> None:
+        self.now_ms += passed
+
     @rule()
     def pause(self) -> None:
         self.shut_down("operator", 0)
@@ -289,6 +324,11 @@ class Overspending(RuleBasedStateMachine):
             own = 0 if self.in_force.is_strict else Fraction(1, self.log[-1].event.scale)
             assert self.spent_for + own <= NATS[self.in_force.limit]
             assert not 0 < self.in_force.answers < len(self.state.tickets)
+
+    @invariant()
+    def the_quota_is_of_what_counts(self) -> None:
+        """As the log says it, and the list above."""
+        assert self.state.quota.counted("alice", self.now_ms) == self.counted
 
     @invariant()
     def the_last_allowed_answer_ends_the_service(self) -> None:

@@ -874,7 +874,7 @@ SAID_TO_RESEARCHERS = {
     answer_pb2.SealedAnswer: ["query_id", "sealed"],
     census_service_pb2.QuoteResponse: [
         *("scale", "charged", "margin_95", "remaining", "policy_hash", "census_release", "noise_slot", "expires_ms"),
-        *("slot_entry", "slot_index", "slot_proof"),
+        *("slot_entry", "slot_index", "slot_proof", "quota", "quota_left"),
     ],
     answer_pb2.SignedAnswer: ["receipt", "noisy_count", "answer_salt"],
     answer_pb2.SignedReceipt: ["receipt", "signature", "key_id"],

@@ -246,7 +246,7 @@ async def test_refused_question_leaves_its_noise_slot_and_price_free(parties: Pa
     parties.relink("health")
     for _ in range(3):
         await failure(parties.service, world.order())
-    assert world.census._reservations.reserved(charged={}, but="") == NOTHING_RESERVED
+    assert world.census._reservations.reserved("", charged={}) == NOTHING_RESERVED
 
 
 async def test_health_agency_of_no_chain_is_refused(world: World) -> None:

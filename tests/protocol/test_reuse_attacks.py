@@ -208,7 +208,10 @@ def change_linkage_key(world: World) -> None:
 
 def adopt_another_policy(world: World) -> None:
     """The operator adopts a policy with a smaller cap, without the ticket's scale, and too narrow for its sample."""
-    world.adopt(make_policy(max_belief="0.7", scales=(20,), max_sample=10))
+    policy = world.policy
+    world.order_policy(make_policy(max_belief="0.7", scales=(20,), max_sample=10))
+    # Tickets of before are still made.
+    world.policy = policy
 
 
 def shut_down(world: World) -> None:

@@ -261,6 +261,9 @@ async def quote_all_the_time(watch: Watch, service: CensusService) -> None:
         remaining = quoted.remaining if quoted.HasField("remaining") else None
         size = quoted.noise_slot.checkpoint.splitlines()[1]
         watch.see("quote", (instant_ms, remaining, quoted.slot_index, size, len(quoted.slot_proof)))
+        # What a quote tells the researcher whose questions are under way.
+        left = await service._node.journal.glance(service._node.quota_left, RESEARCHER)
+        watch.see("quota", (instant_ms, left))
 
 
 async def cosign(watch: Watch, world: World, placement: Placement) -> None:
@@ -313,7 +316,7 @@ BEGAN_MS = (system_clock() // MINUTE_MS + 1) * MINUTE_MS
 
 async def _watched(watch: Watch, world: World, secret: Secret, placement: Placement) -> None:
     stop = StopSignal()
-    service = CensusService(world.census, LimitConfig(), stop)
+    service = CensusService(world.census, LimitConfig(quotes_per_minute=10_000), stop)
     _open(world.census, secret)
     orders = [world.order() for _ in QUESTIONS]
     world.cosigning = False

@@ -136,6 +136,8 @@ class QuoteResponse(_message.Message):
     SLOT_ENTRY_FIELD_NUMBER: _builtins.int
     SLOT_INDEX_FIELD_NUMBER: _builtins.int
     SLOT_PROOF_FIELD_NUMBER: _builtins.int
+    QUOTA_FIELD_NUMBER: _builtins.int
+    QUOTA_LEFT_FIELD_NUMBER: _builtins.int
     scale: _builtins.int
     """The scale that was asked for."""
     charged: _builtins.int
@@ -153,6 +155,10 @@ class QuoteResponse(_message.Message):
     slot_entry: _builtins.bytes
     """The log entry that commits to the slot, its place, and its RFC 6962 inclusion proof in the slot's checkpoint."""
     slot_index: _builtins.int
+    quota: _builtins.int
+    """The policy's quota: how many answers of one researcher may count at the same time; absent without one."""
+    quota_left: _builtins.int
+    """How many further answers of the caller may count now; absent without a quota."""
     @_builtins.property
     def noise_slot(self) -> _ticket_pb2.NoiseSlot:
         """Reserved for the caller until the quote expires."""
@@ -173,13 +179,24 @@ class QuoteResponse(_message.Message):
         slot_entry: _builtins.bytes = ...,
         slot_index: _builtins.int = ...,
         slot_proof: _abc.Iterable[_builtins.bytes] | None = ...,
+        quota: _builtins.int | None = ...,
+        quota_left: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_remaining", b"_remaining", "noise_slot", b"noise_slot", "remaining", b"remaining"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_quota", b"_quota", "_quota_left", b"_quota_left", "_remaining", b"_remaining", "noise_slot", b"noise_slot", "quota", b"quota", "quota_left", b"quota_left", "remaining", b"remaining"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_remaining", b"_remaining", "census_release", b"census_release", "charged", b"charged", "expires_ms", b"expires_ms", "margin_95", b"margin_95", "noise_slot", b"noise_slot", "policy_hash", b"policy_hash", "remaining", b"remaining", "scale", b"scale", "slot_entry", b"slot_entry", "slot_index", b"slot_index", "slot_proof", b"slot_proof"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_quota", b"_quota", "_quota_left", b"_quota_left", "_remaining", b"_remaining", "census_release", b"census_release", "charged", b"charged", "expires_ms", b"expires_ms", "margin_95", b"margin_95", "noise_slot", b"noise_slot", "policy_hash", b"policy_hash", "quota", b"quota", "quota_left", b"quota_left", "remaining", b"remaining", "scale", b"scale", "slot_entry", b"slot_entry", "slot_index", b"slot_index", "slot_proof", b"slot_proof"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__quota: _TypeAlias = _typing.Literal["quota"]  # noqa: Y015
+    _WhichOneofArgType__quota: _TypeAlias = _typing.Literal["_quota", b"_quota"]  # noqa: Y015
+    _WhichOneofReturnType__quota_left: _TypeAlias = _typing.Literal["quota_left"]  # noqa: Y015
+    _WhichOneofArgType__quota_left: _TypeAlias = _typing.Literal["_quota_left", b"_quota_left"]  # noqa: Y015
     _WhichOneofReturnType__remaining: _TypeAlias = _typing.Literal["remaining"]  # noqa: Y015
     _WhichOneofArgType__remaining: _TypeAlias = _typing.Literal["_remaining", b"_remaining"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__quota) -> _WhichOneofReturnType__quota | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__quota_left) -> _WhichOneofReturnType__quota_left | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__remaining) -> _WhichOneofReturnType__remaining | None: ...
 
 Global___QuoteResponse: _TypeAlias = QuoteResponse  # noqa: Y015

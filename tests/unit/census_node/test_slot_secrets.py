@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from fakes.randomness import SeededRandomness
 
 from broker_common.crypto.commitments import SlotSecret, commit_slot
 from broker_common.errors import InternalError
+from census_node import slot_secrets
 from census_node.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
 
 COUNT = 4
@@ -220,6 +221,35 @@ def test_a_sweep_leaves_the_secrets_of_charges_that_wait_for_their_answer(secret
     secrets.sweep(())
     assert sorted(files(secrets)) == ["README"]
     assert not any(any(witness.read_bytes()) for witness in witnesses.values())
+
+
+def test_a_sweep_writes_to_no_file_in_which_nothing_changes(
+    secrets: SlotSecrets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch is committed to beside charges and answers: what is wiped already, or kept, costs no flush."""
+    written: list[str] = []
+    overwrite = slot_secrets._overwrite
+
+    def noted(path: Path, places: Sequence[int]) -> None:
+        written.append(path.name)
+        overwrite(path, places)
+
+    monkeypatch.setattr(slot_secrets, "_overwrite", noted)
+    for first in (8, 12):
+        secrets.write(first, drawn(first))
+    first_file, *others = sorted(files(secrets))
+    secrets.sweep(range(1, 16))
+    assert written == [first_file]
+    for _ in range(3):
+        secrets.sweep(range(1, 16))
+    assert written == [first_file]
+    # All that is left of it was wiped one by one, as after answers: it is removed without being written again.
+    for slot in (1, 2, 3):
+        secrets.wipe(slot)
+    assert written == [first_file] * 4
+    secrets.sweep(range(4, 16))
+    assert written == [first_file] * 4
+    assert sorted(files(secrets)) == others
 
 
 def test_what_is_left_of_a_secret_is_overwritten(secrets: SlotSecrets) -> None:

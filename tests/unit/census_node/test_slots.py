@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -36,26 +37,37 @@ def always(_index: int) -> str:
     return NOTE
 
 
-def offer(slots: SlotBook, researcher: str = "alice", *, now_ms: int = 0, limit: int = LIMIT) -> OfferedSlot | None:
-    """Reserve for the usual lifetime."""
-    return slots.reserve(researcher, now_ms=now_ms, expires_ms=now_ms + LIFETIME, limit=limit, covering=always)
+def offer(
+    slots: SlotBook, researcher: str = "alice", *, now_ms: int = 0, limit: int = LIMIT, in_hand: Collection[str] = ()
+) -> OfferedSlot | None:
+    """Reserve for the usual lifetime, while these tickets are in hand."""
+    return slots.reserve(
+        researcher,
+        now_ms=now_ms,
+        expires_ms=now_ms + LIFETIME,
+        limit=limit,
+        in_hand=lambda: in_hand,
+        covering=always,
+    )
 
 
-def reserve(slots: SlotBook, researcher: str = "alice", *, now_ms: int = 0, limit: int = LIMIT) -> Slot:
+def reserve(
+    slots: SlotBook, researcher: str = "alice", *, now_ms: int = 0, limit: int = LIMIT, in_hand: Collection[str] = ()
+) -> Slot:
     """A slot that is there to be reserved."""
-    offered = offer(slots, researcher, now_ms=now_ms, limit=limit)
+    offered = offer(slots, researcher, now_ms=now_ms, limit=limit, in_hand=in_hand)
     assert offered is not None
     return offered.slot
 
 
-def test_slots_are_handed_out_in_order_and_never_twice() -> None:
-    """Two quotes never share a place in the noise sequence; one batch follows on the other."""
+def test_slots_are_handed_out_in_order_and_to_one_at_a_time() -> None:
+    """Two open quotes never share a place in the noise sequence; one batch follows on the other."""
     slots = book(count=2)
     assert [reserve(slots).number, reserve(slots, "bob").number] == [0, 1]
     assert offer(slots) is None
     slots.add(batch(2, count=1, index=9))
     slots.add(batch(3, count=2, index=11))
-    assert [reserve(slots).number for _ in range(3)] == [2, 3, 4]
+    assert [reserve(slots, limit=9).number for _ in range(3)] == [2, 3, 4]
     assert offer(slots) is None
 
 
@@ -85,7 +97,7 @@ def test_what_nobody_has_cosigned_is_not_offered() -> None:
         return f"note of {cosigned_to}" if index < cosigned_to else None
 
     def tried() -> OfferedSlot | None:
-        return slots.reserve("alice", now_ms=0, expires_ms=LIFETIME, limit=1, covering=covering)
+        return slots.reserve("alice", now_ms=0, expires_ms=LIFETIME, limit=2, in_hand=frozenset, covering=covering)
 
     assert tried() is None
     cosigned_to = 8
@@ -137,11 +149,12 @@ def test_a_ticket_names_a_slot_exactly_as_it_was_quoted(change: dict[str, int | 
 
 
 def test_beyond_the_limit_the_oldest_of_the_same_researcher_gives_way() -> None:
-    """Abandoned quotes lock nobody out, and never cost anybody else a slot."""
+    """Abandoned quotes lock nobody out, never cost anybody else a slot, and are quoted again."""
     slots = book()
     bobs = reserve(slots, "bob")
-    own = [reserve(slots) for _ in range(LIMIT + 2)]
-    assert [slots.is_held(slot, "alice", 0) for slot in own] == [False, False, True, True, True]
+    numbers = [reserve(slots).number for _ in range(2 * LIMIT + 1)]
+    # Those of the first quotes, in turn; the slots of a batch last for any number of quotes.
+    assert numbers == [1, 2, 3, 1, 2, 3, 1]
     assert slots.is_held(bobs, "bob", 0)
 
 
@@ -150,17 +163,29 @@ def test_a_slot_that_a_ticket_has_claimed_gives_way_to_no_quote() -> None:
     slots = book()
     claimed = reserve(slots)
     assert slots.claim(claimed, "alice", "ticket", 0)
-    own = [reserve(slots) for _ in range(LIMIT + 1)]
-    assert [slots.is_held(slot, "alice", 0) for slot in own] == [False, True, True, True]
+    assert [reserve(slots).number for _ in range(LIMIT + 1)] == [1, 2, 3, 1]
     assert slots.claim(claimed, "alice", "ticket", 1)
+
+
+def test_claimed_slots_of_tickets_that_are_not_in_hand_are_bounded_too() -> None:
+    """Whoever hands in header after header and never a sample does not make the census node commit to slots without end."""
+    slots = book()
+    for number in range(LIMIT + 1):
+        assert slots.claim(reserve(slots, in_hand={"0"}), "alice", str(number), 0)
+    assert sorted(slots._held) == [0, 1, 2, 3]
+    # The first is in hand; of the others as many stay as there may be quotes.
+    assert slots.claim(reserve(slots, in_hand={"0"}), "alice", "more", 0)
+    assert reserve(slots, in_hand={"0"}).number == 1
+    assert sorted(slots._held) == [0, 1, 2, 3, 4]
 
 
 def test_a_lowered_limit_holds_at_once() -> None:
     """A new policy with fewer open quotes lets all surplus ones go."""
     slots = book()
-    own = [reserve(slots) for _ in range(LIMIT)]
-    own.append(reserve(slots, limit=1))
-    assert [slots.is_held(slot, "alice", 0) for slot in own] == [False, False, False, True]
+    for _ in range(LIMIT):
+        reserve(slots)
+    assert reserve(slots, limit=1).number == 0
+    assert list(slots._held) == [0]
 
 
 def test_a_spent_slot_is_held_no_more() -> None:
@@ -174,14 +199,37 @@ def test_a_spent_slot_is_held_no_more() -> None:
     assert reserve(slots).number == slot.number + 1
 
 
-def test_expired_slots_are_forgotten_and_do_not_count() -> None:
-    """They are not handed out again either."""
+def test_a_spent_slot_is_never_quoted_again() -> None:
+    """Not even if it had been let go: the log would refuse the ticket."""
+    slots = book()
+    slots.spend(reserve(slots).number)
+    expired = reserve(slots)
+    assert reserve(slots, "bob", now_ms=LIFETIME).number == expired.number == 1
+    reserve(slots, "bob", now_ms=2 * LIFETIME)
+    slots.spend(2)
+    assert [reserve(slots, now_ms=2 * LIFETIME).number for _ in range(3)] == [3, 4, 5]
+
+
+def test_expired_slots_do_not_count_and_are_quoted_again() -> None:
+    """To whoever asks next; the researcher who let them expire holds them no more."""
     slots = book()
     old = [reserve(slots) for _ in range(LIMIT)]
-    fresh = [reserve(slots, now_ms=LIFETIME) for _ in range(LIMIT)]
-    assert not set(old) & set(fresh)
-    assert all(slots.is_held(slot, "alice", LIFETIME) for slot in fresh)
+    fresh = [reserve(slots, "bob", now_ms=LIFETIME) for _ in range(LIMIT)]
+    assert fresh == old
+    assert all(slots.is_held(slot, "bob", LIFETIME) for slot in fresh)
+    assert not any(slots.is_held(slot, "alice", LIFETIME) for slot in old)
     assert len(slots._held) == LIMIT
+
+
+def test_a_slot_that_is_quoted_again_serves_nobody_who_held_it_before() -> None:
+    """Its ticket is refused, uncharged, and quotes again: one slot, one ticket."""
+    slots = book()
+    before = reserve(slots)
+    assert slots.claim(before, "alice", "before", 0)
+    after = reserve(slots, "bob", now_ms=LIFETIME)
+    assert after == before
+    assert not slots.claim(before, "alice", "before", LIFETIME)
+    assert slots.claim(after, "bob", "after", LIFETIME)
 
 
 def test_a_slot_serves_the_first_ticket_that_names_it() -> None:
@@ -211,38 +259,45 @@ def test_another_batch_is_due_before_the_last_slot_is_given_out() -> None:
     assert not slots.is_low
 
 
-def test_the_lowest_slot_that_may_serve_somebody_is_the_oldest_that_is_free_or_held() -> None:
-    """What is below it is void for ever, so nothing that a researcher holds may be."""
+def test_the_lowest_slot_that_may_serve_somebody_is_the_lowest_that_is_free_or_held() -> None:
+    """What is below it is void for ever, so nothing that a researcher holds, or may be quoted, may be."""
     slots = SlotBook()
-    assert slots.lowest(0, ()) == 0
+    assert slots.lowest() == 0
     slots.add(batch(count=4))
-    assert slots.lowest(0, ()) == 0
-    first, second = reserve(slots), reserve(slots, "bob", now_ms=10)
-    assert slots.lowest(10, ()) == 0
-    slots.spend(first.number)
-    assert slots.lowest(10, ()) == second.number == 1
-    assert slots.lowest(10 + LIFETIME - 1, ()) == 1
-    assert slots.lowest(10 + LIFETIME, ()) == 2
-    last = [reserve(slots, now_ms=200) for _ in range(2)]
-    assert slots.lowest(200, ()) == 2
-    slots.spend(2)
+    assert slots.lowest() == 0
+    held = [reserve(slots, limit=9) for _ in range(2)]
+    assert slots.lowest() == 0
+    slots.spend(held[0].number)
+    assert slots.lowest() == held[1].number == 1
+    held += [reserve(slots, limit=9) for _ in range(2)]
+    slots.spend(1)
+    assert slots.lowest() == 2
     slots.spend(3)
+    assert slots.lowest() == 2
+    slots.spend(2)
     # None is left, and the next one will be the one after the last.
-    assert [slot.number for slot in last] == [2, 3]
-    assert slots.lowest(200, ()) == 4
+    assert slots.lowest() == 4
 
 
-def test_a_ticket_in_hand_keeps_its_slot_from_being_void() -> None:
-    """Its quote may end while its sample is on the way; when nobody has it in hand any more, its slot goes."""
-    slots = book(count=3)
+def test_a_ticket_in_hand_keeps_its_slot() -> None:
+    """Its quote may end while its sample is on the way; when nobody has it in hand any more, its slot is free."""
+    slots = book()
     claimed, quoted = reserve(slots), reserve(slots)
     assert slots.claim(claimed, "alice", "ticket", 0)
-    assert slots.lowest(LIFETIME, {"ticket"}) == claimed.number == 0
-    # The quote that nobody took up is gone.
-    assert not slots.is_held(quoted, "alice", 0)
-    assert slots.lowest(LIFETIME - 1, ()) == 0
-    assert slots.lowest(LIFETIME, ()) == 2
-    assert not slots._held
+    assert reserve(slots, "bob", now_ms=LIFETIME, in_hand={"ticket"}) == quoted
+    assert slots.lowest() == claimed.number == 0
+    assert reserve(slots, "bob", now_ms=LIFETIME) == claimed
+
+
+def test_a_start_forgets_every_slot() -> None:
+    """Whatever was free or held is void; slots that are committed to afterwards are given out."""
+    slots = book()
+    held = reserve(slots)
+    slots.start_over()
+    assert not slots.is_held(held, "alice", 0)
+    assert offer(slots) is None
+    slots.add(batch(BATCH))
+    assert reserve(slots).number == slots.lowest() == BATCH
 
 
 def test_threads_never_share_a_slot() -> None:
@@ -268,14 +323,17 @@ class Book(RuleBasedStateMachine):
         super().__init__()
         self.book = SlotBook()
         self.now_ms = 0
-        # Slot, researcher, when it expires, and its ticket.
+        # Slot, researcher, when it expires, and its ticket; the oldest first.
         self.given: list[tuple[Slot, str, int, str]] = []
-        self.next = 0
+        self.spent: set[int] = set()
+        self.in_hand: set[str] = set()
         self.committed = 0
 
-    def open_of(self, researcher: str) -> list[tuple[Slot, str, int, str]]:
-        """What the researcher should hold, oldest first."""
-        return [held for held in self.given if held[1] == researcher and held[2] > self.now_ms]
+    @property
+    def free(self) -> list[int]:
+        """Every slot that is committed to, not charged and not held."""
+        held = {each[0].number for each in self.given}
+        return [number for number in range(self.committed) if number not in self.spent | held]
 
     @rule(count=st.integers(1, 9))
     def commit(self, count: int) -> None:
@@ -289,50 +347,64 @@ class Book(RuleBasedStateMachine):
             now_ms=self.now_ms,
             expires_ms=self.now_ms + life,
             limit=limit,
+            in_hand=lambda: self.in_hand,
             covering=always if cosigned else lambda _: None,
         )
-        if not cosigned or self.next == self.committed:
+        self.given = [held for held in self.given if held[2] > self.now_ms or held[3] in self.in_hand]
+        if not cosigned or not self.free:
             assert offered is None
             return
         assert offered is not None
-        assert offered.slot == Slot(self.next, bytes.fromhex(hash_of(self.next)), NOTE)
-        self.next += 1
-        own = [held for held in self.open_of(researcher) if not held[3]]
-        for surplus in own[: max(0, len(own) + 1 - limit)]:
+        quotes = [held for held in self.given if held[1] == researcher and not held[3]]
+        claimed = [held for held in self.given if held[1] == researcher and held[3] and held[3] not in self.in_hand]
+        for surplus in [*quotes[: max(0, len(quotes) + 1 - limit)], *claimed[: max(0, len(claimed) - limit)]]:
             self.given.remove(surplus)
+        assert offered.slot == Slot(self.free[0], bytes.fromhex(hash_of(self.free[0])), NOTE)
         self.given.append((offered.slot, researcher, self.now_ms + life, ""))
 
-    @rule(number=st.integers(0, 20), researcher=st.sampled_from("ab"), ticket=st.sampled_from(["t", "u"]))
+    @rule(number=st.integers(0, 20), researcher=st.sampled_from("ab"), ticket=st.sampled_from("tuvw"))
     def claim(self, number: int, researcher: str, ticket: str) -> None:
         slot = Slot(number, bytes.fromhex(hash_of(number)), NOTE)
-        open_ones = [held for held in self.open_of(researcher) if held[0] == slot and held[3] in {"", ticket}]
-        assert self.book.claim(slot, researcher, ticket, self.now_ms) == bool(open_ones)
-        for held in open_ones:
+        good = [
+            held
+            for held in self.given
+            if held[:2] == (slot, researcher) and held[2] > self.now_ms and held[3] in {"", ticket}
+        ]
+        assert self.book.claim(slot, researcher, ticket, self.now_ms) == bool(good)
+        for held in good:
             self.given[self.given.index(held)] = (*held[:3], ticket)
 
     @rule(number=st.integers(0, 20))
     def charge(self, number: int) -> None:
-        self.book.spend(number)
-        self.given = [held for held in self.given if held[0].number != number]
+        if number < self.committed:
+            self.book.spend(number)
+            self.spent.add(number)
+            self.given = [held for held in self.given if held[0].number != number]
 
     @rule(passed=st.integers(0, 60))
     def wait(self, passed: int) -> None:
         self.now_ms += passed
 
-    @rule(in_hand=st.sets(st.sampled_from(["t", "u"])))
-    def void(self, in_hand: set[str]) -> None:
-        kept = [held for held in self.given if held[2] > self.now_ms or held[3] in in_hand]
-        assert self.book.lowest(self.now_ms, in_hand) == min([self.next, *(held[0].number for held in kept)])
-        self.given = kept
+    @rule(in_hand=st.sets(st.sampled_from("tuvw")))
+    def take_in_hand(self, in_hand: set[str]) -> None:
+        self.in_hand = in_hand
+
+    @invariant()
+    def every_slot_is_free_held_or_charged(self) -> None:
+        """So that none is open for ever, and what is void serves nobody."""
+        held = [each[0].number for each in self.given]
+        assert sorted(self.book._held) == sorted(held)
+        assert sorted(number for number, _ in self.book._free) == self.free
+        assert self.book.lowest() == min([*self.free, *held], default=self.committed)
 
     @invariant()
     def held_by_whom_it_should_be(self) -> None:
-        """For every slot ever handed out and both researchers."""
-        handed = [Slot(number, bytes.fromhex(hash_of(number)), NOTE) for number in range(self.next + 1)]
+        """For every slot ever committed to and both researchers."""
+        slots = [Slot(number, bytes.fromhex(hash_of(number)), NOTE) for number in range(self.committed + 1)]
         for researcher in "ab":
-            held = {slot for slot in handed if self.book.is_held(slot, researcher, self.now_ms)}
-            assert held == {slot for slot, _, _, _ in self.open_of(researcher)}
+            held = {slot for slot in slots if self.book.is_held(slot, researcher, self.now_ms)}
+            assert held == {each[0] for each in self.given if each[1] == researcher and each[2] > self.now_ms}
 
 
 TestBook = Book.TestCase
-TestBook.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestBook.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

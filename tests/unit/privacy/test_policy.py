@@ -89,7 +89,7 @@ OTHER_SPELLINGS = {
     "spaces": respelled(lambda _: None, separators=(", ", ": ")),
     "keys in another order": respelled(lambda tree: tree.update(accounting=tree.pop("accounting")), sort_keys=False),
     "newline at the end": DOCUMENT + b"\n",
-    "duplicate key": DOCUMENT.replace(b'"format":2', b'"format":2,"format":2'),
+    "duplicate key": DOCUMENT.replace(b'"format":3', b'"format":3,"format":3'),
     "default left out": respelled(lambda tree: tree.pop("format")),
     "escaped letter": DOCUMENT.replace(b'"strict"', b'"\\u0073trict"'),
 }
@@ -103,8 +103,8 @@ def test_another_spelling_is_refused(document: bytes) -> None:
 
 
 WRONG = {
-    "float": DOCUMENT.replace(b'"format":2', b'"format":2.0'),
-    "exponent": DOCUMENT.replace(b'"format":2', b'"format":2e0'),
+    "float": DOCUMENT.replace(b'"format":3', b'"format":3.0'),
+    "exponent": DOCUMENT.replace(b'"format":3', b'"format":3e0'),
     "nothing": b"",
     "not JSON": b"\xff",
     "a list": b"[]",
@@ -113,8 +113,8 @@ WRONG = {
     "broken UTF-8": DOCUMENT.replace(b"strict", b"str\xffct"),
     "unknown field": with_fields(extra=1),
     "missing field": respelled(lambda tree: tree.pop("max_belief")),
-    "the format before": with_fields(format=1),
-    "a format to come": with_fields(format=3),
+    "the format before": with_fields(format=2),
+    "a format to come": with_fields(format=4),
     "another accounting": with_fields(accounting="none"),
     "another unit": with_fields(unit="province"),
     "number as text": with_fields(open_quotes="4"),
@@ -133,6 +133,8 @@ WRONG = {
     "answers gone at once": with_fields(answer_retention_ms=59_999),
     "negative number of answers": with_fields(max_answers=-1),
     "answers beyond 32 bits": with_fields(max_answers=2**32),
+    "negative quota": with_fields(researcher_answers=-1),
+    "quota beyond 32 bits": with_fields(researcher_answers=2**32),
     "samples kept for ever": with_fields(sample_retention_ms=10 * 366 * 86_400_000 + 1),
     "samples gone before they came": with_fields(sample_retention_ms=-1),
 }
@@ -214,15 +216,61 @@ def test_a_signed_policy_is_read_only_under_its_agencys_key() -> None:
         {"scales": (1, 2, 3, 30, 500)},
         {"release_tick_ms": 1000},
         {"forward_delay_ms": 1, "answer_delay_ms": 1},
+        {"forward_delay_ms": 30_000, "answer_delay_ms": 300_000},
         {"open_quotes": 1},
-        {"max_sample": 1},
-        {"max_answers": 100},
-        {"sample_retention_ms": 0},
+        {"open_quotes": 10_000},
+        {"max_sample": 2**32 - 1},
+        {"max_answers": 1},
+        {"scales": (30,)},
+        {"quote_lifetime_ms": 30_000},
+        {"quote_lifetime_ms": 86_400_000},
+        {"answer_retention_ms": 366 * 86_400_000},
     ],
 )
-def test_what_lets_nobody_learn_more_weakens_nothing(changes: dict[str, Any]) -> None:
-    """The same cap or a lower one, and whatever does not touch what is charged."""
+def test_what_the_policy_key_may_change_alone(changes: dict[str, Any]) -> None:
+    """Whatever lets people learn less or as much as before, keeps what was promised and refuses nobody for nothing."""
     assert policy(**changes).weakens(policy()) == ()
+
+
+SERVES_LESS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("RETENTION_SHORTENED", {}, {"sample_retention_ms": 0}),
+    ("RETENTION_SHORTENED", {"sample_retention_ms": 60_000}, {"sample_retention_ms": 59_999}),
+    ("RETENTION_LENGTHENED", {"sample_retention_ms": 60_000}, {"sample_retention_ms": 60_001}),
+    ("RETENTION_SHORTENED", {}, {"answer_retention_ms": 86_399_999}),
+    ("SAMPLE_LIMIT_LOWERED", {}, {"max_sample": 999_999}),
+    ("SAMPLE_LIMIT_LOWERED", {}, {"max_sample": 1}),
+    ("QUOTA_LOWERED", {}, {"researcher_answers": 999}),
+    ("QUOTA_LOWERED", {"researcher_answers": 0}, {"researcher_answers": 2**32 - 1}),
+    ("QUOTA_RAISED", {}, {"researcher_answers": 1001}),
+    ("QUOTA_RAISED", {}, {"researcher_answers": 0}),
+    ("QUOTE_SHORTENED", {}, {"quote_lifetime_ms": 29_999}),
+    ("QUOTE_SHORTENED", {}, {"forward_delay_ms": 30_001}),
+    ("QUOTE_SHORTENED", {}, {"release_tick_ms": 60_000}),
+    ("QUOTE_SHORTENED", {"quote_lifetime_ms": 1_001}, {"quote_lifetime_ms": 1_000}),
+    ("DELAY_LENGTHENED", {}, {"answer_delay_ms": 300_001}),
+    ("DELAY_LENGTHENED", {"answer_delay_ms": 400_000}, {"answer_delay_ms": 86_400_000}),
+    ("DELAY_LENGTHENED", {"quote_lifetime_ms": 86_400_000}, {"forward_delay_ms": 300_001}),
+    ("DELAY_LENGTHENED", {"quote_lifetime_ms": 86_400_000}, {"release_tick_ms": 300_001}),
+]
+
+
+@pytest.mark.parametrize(("code", "before", "changes"), SERVES_LESS)
+def test_what_ends_proof_or_refuses_everybody_weakens(
+    code: str, before: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    """A stolen policy key could otherwise end the check on site within seconds, or the service without anybody's order."""
+    rules = policy(**before)
+    ((found, sentence),) = policy(**before | changes).weakens(rules)
+    assert found == code
+    assert sentence.startswith("it ")
+    # Coming back may be refused for another reason, never for this one.
+    assert code not in {weakness.code for weakness in rules.weakens(policy(**before | changes))}
+    assert rules.weakens(rules) == ()
+
+
+def test_the_quota_means_something_where_samples_are_kept() -> None:
+    """Under strict accounting they are wiped with the answer; 0 is no quota."""
+    assert (policy().quota, PERSONS.quota, policy(accounting="per_person", researcher_answers=0).quota) == (0, 1000, 0)
 
 
 def test_a_higher_cap_weakens_and_says_by_how_much() -> None:

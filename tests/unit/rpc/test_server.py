@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -69,6 +70,31 @@ async def test_what_is_done_again_and_again_is_not_left_half_way() -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await doing
     assert done == [True]
+
+
+async def test_failure_of_what_was_stopped_in_the_middle_is_nobodys_surprise() -> None:
+    """The store broke and the node is stopping for it: the same error a second time is not reported as a bug."""
+    begun, go_on = threading.Event(), threading.Event()
+    unhandled: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+
+    def work() -> None:
+        begun.set()
+        assert go_on.wait(60)
+        raise InternalError("STORE_FAILED")
+
+    doing = asyncio.create_task(every(0, work))
+    assert await asyncio.to_thread(begun.wait, 60)
+    doing.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.wait({doing})
+    assert doing.cancelled()
+    # An error that nobody has looked at is reported when its task is forgotten.
+    del doing
+    gc.collect()
+    await asyncio.sleep(0)
+    assert unhandled == []
 
 
 async def test_address_that_cannot_be_listened_on_is_logged_with_its_cause(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,6 +26,7 @@ from fakes.logs import (
     hash_of,
     loaded,
     opened,
+    party,
     policy,
     registered,
     released,
@@ -38,12 +39,14 @@ from fakes.logs import (
 )
 from msgspec import structs
 
+from broker_common.crypto.certificates import Identity
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import UNITS_PER_NAT, price_units
 from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Delivered, Entry, Event, Expired, Reopened, Settled, Shutdown
 from broker_common.tlog.orders import Act
+from broker_common.tlog.quota import AnswerQuota
 from broker_common.tlog.replay import FORMAT_VERSION, LogState, ReplayError, replay
 from broker_common.tlog.store_state import StoreState
 
@@ -112,6 +115,29 @@ COARSER = policy(scales=(1, 2, 30))
 HIGHER = policy(max_belief="0.81")
 
 
+def to_persons(number: int, **changes: Any) -> Step:
+    """A charge that falls on the people of its sample."""
+    return lambda state: charged(number, before=state.charged_units, **{"ledger": hash_of(5)} | changes)
+
+
+# What the policy key alone does not put in force although nobody learns more by it.
+SERVES_LESS: list[tuple[str, dict[str, Any]]] = [
+    ("RETENTION_SHORTENED", {"sample_retention_ms": 0}),
+    ("RETENTION_SHORTENED", {"answer_retention_ms": 60_000}),
+    ("RETENTION_LENGTHENED", {"sample_retention_ms": 10 * 366 * 86_400_000}),
+    ("SAMPLE_LIMIT_LOWERED", {"max_sample": 1}),
+    ("QUOTA_LOWERED", {"researcher_answers": 1}),
+    ("QUOTA_RAISED", {"researcher_answers": 0}),
+    ("DELAY_LENGTHENED", {"answer_delay_ms": 86_400_000}),
+    ("DELAY_LENGTHENED", {"forward_delay_ms": 86_400_000, "quote_lifetime_ms": 86_400_000}),
+    ("QUOTE_SHORTENED", {"quote_lifetime_ms": 1000}),
+    ("QUOTE_SHORTENED", {"release_tick_ms": 60_000}),
+]
+KEPT_MS = 1000
+TWO_AT_A_TIME = policy(accounting="per_person", researcher_answers=2, sample_retention_ms=KEPT_MS)
+QUOTED: tuple[Step, ...] = (*BEGINNING, adopted(TWO_AT_A_TIME), loaded(), slots())
+
+
 def unconfirmed(rules: Policy) -> Step:
     """The adoption of a weaker policy by whoever has the policy key alone."""
     return adopted(rules)
@@ -147,11 +173,6 @@ def forged(act: Act, forgery: Forgery, rules: Policy = HIGHER) -> Step:
                 return Shutdown(reason="operator", note=order.note, signature=signature, key_id=key_id)
 
     return event
-
-
-def to_persons(number: int, **changes: Any) -> Step:
-    """A charge that falls on the people of its sample."""
-    return lambda state: charged(number, before=state.charged_units, **{"ledger": hash_of(5)} | changes)
 
 
 def changed(step: Callable[[CensusState], Event], **changes: str) -> Step:
@@ -234,6 +255,14 @@ BREACHES = [
     Breach("UNIT_LATE", (*CHARGED, lambda state: confirmed(state, PERSONS)), adopted(HOUSEHOLDS)),
     Breach("ANSWERS_RAISED", COUNTED_OUT[:-1], unconfirmed(policy(max_answers=2))),
     Breach("ANSWERS_RAISED", (*COUNTED_OUT, BY_BUDGET), unconfirmed(policy())),
+    *(Breach(code, READY, unconfirmed(policy(**changes))) for code, changes in SERVES_LESS),
+    *(
+        Breach(code, READY, forged("adopt", Forgery({"sequence": 9}), policy(**changes)))
+        for code, changes in SERVES_LESS
+    ),
+    Breach("QUOTA_PASSED", (*QUOTED, to_persons(1), to_persons(2)), to_persons(3)),
+    # Out, and its sample is kept still.
+    Breach("QUOTA_PASSED", (*QUOTED, to_persons(1), released, to_persons(2)), to_persons(3), KEPT_MS - 1),
     Breach("ORDER_UNASKED", BEGINNING, lambda state: confirmed(state, policy())),
     Breach("ORDER_UNASKED", BY_PERSON, lambda state: confirmed(state, policy())),
     Breach("ORDER_UNASKED", READY, lambda state: confirmed(state, policy(max_belief="0.7"))),
@@ -340,7 +369,7 @@ BREACHES = [
     Breach("EXPIRED_EARLY", RELEASED, EXPIRY),
     Breach("EXPIRED_EARLY", RELEASED, EXPIRY, RETENTION_MS - 1),
     # What a later policy keeps for a shorter time, it keeps so for answers that come out under it.
-    Breach("EXPIRED_EARLY", (*RELEASED, adopted(BRIEF)), EXPIRY, RETENTION_MS - 1),
+    Breach("EXPIRED_EARLY", (*RELEASED, lambda state: confirmed(state, BRIEF)), EXPIRY, RETENTION_MS - 1),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, released),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, charged(2, before=PRICE_1, scale=2)),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, loaded("load2")),
@@ -417,7 +446,7 @@ def test_an_answer_is_kept_as_the_policy_at_its_release_promised() -> None:
     """A longer retention that is adopted between charge and release holds; one that is adopted later changes nothing."""
     state = state_after(*READY, charged(1), charged(2, before=PRICE_30))
     state.apply(entry_after(state, released(state), time_ms=500))
-    state.apply(entry_after(state, adopted(BRIEF)))
+    state.apply(entry_after(state, confirmed(state, BRIEF)))
     state.apply(entry_after(state, released(state, 2), time_ms=700))
     kept = [ticket.kept_until_ms for ticket in state.tickets.values()]
     assert kept == [500 + RETENTION_MS, 700 + BRIEF.answer_retention_ms]
@@ -514,6 +543,106 @@ def test_charging_fewer_people_or_allowing_more_answers_takes_the_operators_conf
     state.apply(entry_after(state, confirmed(state, rules)))
     assert state.policy == rules
     state.apply(entry_after(state, adopted(before)))
+
+
+@pytest.mark.parametrize(("code", "changes"), SERVES_LESS)
+def test_ending_proof_or_service_takes_the_operators_confirmation(code: str, changes: dict[str, Any]) -> None:
+    """The policy key alone is refused; with the operator's order for this entry the policy is adopted."""
+    state, rules = state_after(*READY), policy(**changes)
+    assert refusal(state, entry_after(state, adopted(rules))) == code
+    state.apply(entry_after(state, confirmed(state, rules)))
+    assert state.policy == rules
+
+
+def test_stolen_policy_key_leaves_samples_for_an_audit_on_site() -> None:
+    """What is charged after its attempt is still kept for the time that was promised."""
+    state = state_after(*BY_PERSON)
+    gone = policy(accounting="per_person", sample_retention_ms=0)
+    assert refusal(state, entry_after(state, adopted(gone))) == "RETENTION_SHORTENED"
+    assert state.policy == PERSONS
+    assert PERSONS.sample_retention_ms == 90 * 86_400_000
+
+
+# --- the quota of a researcher ---------------------------------------------------------------------------------------
+
+
+BOB = party(Identity("university", "researcher", "bob"), "bob")
+
+
+def apply(state: CensusState, step: Step, **changes: Any) -> None:
+    """Take the step as the next entry."""
+    state.apply(entry_after(state, event_of(state, step), **changes))
+
+
+def test_one_researcher_fills_no_more_disk_than_the_quota() -> None:
+    """So many answers count at one time, in hand or kept; the next one is refused until a sample may be gone."""
+    state = state_after(*QUOTED, to_persons(1))
+    apply(state, released(state), time_ms=5000)
+    apply(state, to_persons(2), time_ms=5500)
+    for time_ms in (5500, 5000 + KEPT_MS - 1):
+        assert refusal(state, entry_after(state, event_of(state, to_persons(3)), time_ms=time_ms)) == "QUOTA_PASSED"
+    apply(state, to_persons(3), time_ms=5000 + KEPT_MS)
+    assert refusal(state, entry_after(state, event_of(state, to_persons(4)))) == "QUOTA_PASSED"
+
+
+def test_quota_counts_from_the_release_and_not_from_the_charge() -> None:
+    """When a charge was made follows from work, and must not show in when the next question is taken."""
+    counted = []
+    for charged_ms in (0, 4000):
+        state = state_after(*QUOTED)
+        apply(state, to_persons(1), time_ms=charged_ms)
+        apply(state, released(state), time_ms=5000)
+        apply(state, to_persons(2), time_ms=5000)
+        counted.append([state.quota.counted("alice", time_ms) for time_ms in (5000, 5999, 6000, 10**6)])
+        assert state.quota.free_at("alice", 5000, 2) == 6000
+        assert state.quota.free_at("alice", 6000, 2) == 6000
+        # As long as it is not out nobody knows when.
+        assert state.quota.free_at("alice", 5000, 1) is None
+    assert counted == [[2, 2, 1, 1]] * 2
+
+
+def test_quota_of_one_researcher_is_no_other_researchers() -> None:
+    """Nobody is refused for what somebody else has asked."""
+    state = state_after(*QUOTED, registered(BOB, projects=("official-languages",)), to_persons(1), to_persons(2))
+    assert refusal(state, entry_after(state, event_of(state, to_persons(3)))) == "QUOTA_PASSED"
+    apply(state, to_persons(3, researcher="bob"))
+    assert [state.quota.counted(name, 0) for name in ("alice", "bob", "carol")] == [2, 1, 0]
+
+
+def test_answers_without_kept_samples_count_against_no_quota() -> None:
+    """Those under strict accounting, and those that were charged while there was no quota."""
+    strict = policy(researcher_answers=2)
+    state = state_after(*BEGINNING, adopted(strict), loaded(), slots())
+    for number in range(3):
+        apply(state, to_persons(number, ledger=""))
+    assert state.quota == AnswerQuota()
+    unlimited = policy(accounting="per_person", researcher_answers=0)
+    state = state_after(*BEGINNING, adopted(unlimited), loaded(), slots(), *(to_persons(number) for number in range(3)))
+    assert state.quota == AnswerQuota()
+    apply(state, lambda state: confirmed(state, policy(accounting="per_person", researcher_answers=1)))
+    apply(state, to_persons(3))
+    assert refusal(state, entry_after(state, event_of(state, to_persons(4)))) == "QUOTA_PASSED"
+
+
+def test_an_answer_counts_for_the_retention_at_its_charge() -> None:
+    """For so long its sample is kept, whatever is adopted before it is out."""
+    state = state_after(*QUOTED, to_persons(1))
+    longer = policy(accounting="per_person", researcher_answers=2, sample_retention_ms=9 * KEPT_MS)
+    apply(state, lambda state: confirmed(state, longer))
+    apply(state, to_persons(2))
+    for number in (1, 2):
+        apply(state, released(state, number), time_ms=500)
+    assert [state.quota.counted("alice", 500 + after) for after in (0, KEPT_MS, 9 * KEPT_MS)] == [2, 1, 0]
+    assert state.quota.free_at("alice", 500, 1) == 500 + 9 * KEPT_MS
+
+
+def test_the_fold_remembers_no_more_answers_than_the_quota() -> None:
+    """However long the log is: what has ceased to count is forgotten."""
+    state = state_after(*BEGINNING, adopted(TWO_AT_A_TIME), loaded(), slots(count=50))
+    for number in range(50):
+        apply(state, to_persons(number), time_ms=number * KEPT_MS)
+        apply(state, released(state, number), time_ms=number * KEPT_MS)
+        assert sum(map(len, state.quota._until.values())) + len(state.quota._not_out) <= 2
 
 
 def test_charges_to_persons_are_nobody_elses() -> None:
