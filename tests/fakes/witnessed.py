@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from fakes.links import LogLink, census_witness, log_service
-from fakes.pair import PATIENCE_SECONDS, Pair
+from fakes.pair import Pair
+from fakes.patience import PATIENCE_SECONDS
 from fakes.world import CENSUS_ORIGIN, HEALTH, HEALTH_ORIGIN, World
 
 from broker_common.storage.cosigned import CosignedNote, CosignedNotes

@@ -15,6 +15,7 @@ from threading import Thread
 
 import pytest
 from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, run_here, wait_until
+from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.errors import BrokerError
 from census_node.slot_secrets import SLOT_SECRET_BYTES
@@ -24,7 +25,6 @@ from researcher_node.asking import Precision, Session, Wanted
 pytestmark = pytest.mark.process
 
 CRASHING_NODE = Path(__file__).with_name("crashing_node.py")
-WAIT_SECONDS = 30.0
 FRUITLESS_SECONDS = 1.0
 # Before or after the commit of which step which node dies. What is left out leaves the same state as its neighbour here:
 # an answer that is not stored is a charge, a release that is not logged is a stored answer.
@@ -73,7 +73,7 @@ def ask_while_a_node_dies(
     """What became of the researcher's command, which query it was, and the same ticket submitted once more."""
     outcomes: list[AskedQuestion | BrokerError] = []
     asking = Thread(
-        target=lambda: outcomes.extend(deployment.ask_all([("age >= 65", FRENCH)], wait_seconds=WAIT_SECONDS))
+        target=lambda: outcomes.extend(deployment.ask_all([("age >= 65", FRENCH)], wait_seconds=PATIENCE_SECONDS))
     )
     with deployment.node("health" if role == "census" else "census"):
         with deployment.node(role, launcher=(sys.executable, CRASHING_NODE, step, when)) as crashing:

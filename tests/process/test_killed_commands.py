@@ -10,6 +10,7 @@ from subprocess import run as run_process
 
 import pytest
 from fakes.deployment import FRENCH, Deployment, make, run_here, wait_until
+from fakes.patience import PATIENCE_SECONDS
 
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
@@ -18,7 +19,6 @@ pytestmark = pytest.mark.process
 
 CRASHING = Path(__file__).with_name("crashing_node.py")
 QUESTION = ("age >= 65", FRENCH)
-PATIENCE_SECONDS = 30.0
 LOADS = {"census": "registries", "health": "people"}
 
 

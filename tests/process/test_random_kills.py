@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from fakes.deployment import FRENCH, ROLES, Deployment, Up, make, node_pids, run_here, wait_until
+from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.errors import BrokerError
 from researcher_node.answers import AskedQuestion
@@ -25,7 +26,6 @@ pytestmark = pytest.mark.process
 SEED = 20_110_516
 KILLS = 12
 PAUSE_SECONDS = 0.2
-PATIENCE_SECONDS = 20
 AT_ONCE = 4
 MAX_BELIEF = "0.999999999999"
 QUESTION = ("age >= 65", FRENCH)

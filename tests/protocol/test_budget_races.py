@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from fakes.links import InMemoryCensus
+from fakes.witnessed import eventually
 from fakes.world import HEALTH, Order, Pseudonyms, World, charge_and_answer, make_policy, make_pseudonyms
 from grpc.aio import AioRpcError
 from msgspec import structs
@@ -339,7 +340,7 @@ async def test_price_of_a_header_that_took_longer_than_the_deadline_is_free_agai
         late = Sender(service, world, world.order(scale=1))
         assert await late.header() == "proceed"
         assert await late._said() == "PEER_UNAVAILABLE"
-    await asyncio.sleep(0.1)
+    await eventually(lambda: not service._walks)
     service = CensusService(world.census, LimitConfig(), StopSignal())
     assert await Sender(service, world, world.order(scale=1)).header() == "proceed"
 

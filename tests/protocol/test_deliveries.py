@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from fakes.links import NO_CONTEXT, on_the_wire
+from fakes.patience import PATIENCE_SECONDS
 from fakes.world import OTHER_RESEARCHER, RESEARCHER, Order, World
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
@@ -35,7 +36,6 @@ from census_node.service import CensusService
 
 Deliver = Callable[[inbox_service_pb2.DeliverRequest], Awaitable[inbox_service_pb2.DeliverResponse]]
 OWN = TlsCredentials(b"", b"")
-SECONDS = 10.0
 
 
 class Inbox:
@@ -114,7 +114,7 @@ async def carrying(world: World, places: Places, limits: LimitConfig | None = No
 
 async def until(holds: Callable[[], object]) -> None:
     """Return when it holds; fail after a while."""
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds():  # noqa: ASYNC110 - no event tells of a delivery
             await asyncio.sleep(0.005)
 
@@ -247,22 +247,24 @@ async def test_refused_answer_does_not_keep_the_next_one_waiting(world: World, p
 
 
 @pytest.mark.parametrize("trouble", ["is away", "refuses", "has a full disk", "does what no library foresees"])
-async def test_pauses_grow_up_to_a_ceiling(world: World, places: Places, trouble: str) -> None:
+async def test_pauses_grow_up_to_a_ceiling(
+    world: World, places: Places, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
     """Nobody is asked for ever at full rate, not even who refuses an answer for what it is; and nobody is given up."""
     places.register(RESEARCHER, TROUBLES[trouble])
     for _ in range(3):
         answered(world)
     pauses: list[float] = []
-    async with carrying(world, places) as courier:
+    pause = delivery._Pause
 
-        def grown() -> bool:
-            pause = courier._pauses.get(RESEARCHER)
-            if pause is not None and (len(pauses) == 0 or pauses[-1] != pause.due):
-                pauses.append(pause.due)
-            return len(places.opened) >= 6
+    def noted(peer: Peer, queries: frozenset[str], due: float, seconds: float) -> delivery._Pause:
+        pauses.append(seconds)
+        return pause(peer, queries, due, seconds)
 
-        await until(grown)
-        assert courier._pauses[RESEARCHER].seconds == delivery._MAX_PAUSE_SECONDS
+    monkeypatch.setattr(delivery, "_Pause", noted)
+    async with carrying(world, places):
+        await until(lambda: len(places.opened) >= 6)
+    assert pauses[:5] == [0.02, 0.04, 0.08, 0.16, 0.16]
     # One visit after each pause, whatever the number of answers, and not one in between.
     assert len(places.opened) <= len(pauses) + 1
 
@@ -412,7 +414,7 @@ async def test_courier_ends_when_our_own_store_fails(
     answered(world)
     monkeypatch.setattr(world.census, "delivered", disk_full)
     with pytest.raises(InternalError, match="STORE_FAILED"):
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await Courier(world.census, places.inboxes, lambda: OWN, LimitConfig()).run()
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from fakes.dishonest import LogSession, charged_otherwise, known_census_log, release_anyway
 from fakes.links import NO_CONTEXT, census_witness, log_service
-from fakes.pair import PATIENCE_SECONDS, STAGES
+from fakes.pair import STAGES
+from fakes.patience import PATIENCE_SECONDS
 from fakes.witnessed import WitnessedPair, eventually
 from fakes.world import CENSUS, CENSUS_ORIGIN, FRENCH, HEALTH, RESEARCHER, World, charge_and_answer
 from msgspec import structs
@@ -433,7 +434,7 @@ def _note(pair: WitnessedPair) -> str:
 
 async def test_health_nodes_own_restored_database(world: World) -> None:
     """Caught by the census node's cosigned note, which it says in every round: the health node stops."""
-    pair = WitnessedPair(world)
+    pair = WitnessedPair(world, witness_wait_ms=50)
     async with pair.witnessing():
         await eventually(lambda: pair.cosigned_by_census is not None)
     yesterday = world._copy(world.health_folder)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fakes.links import LogLink, census_witness
 from fakes.pair import STAGES
+from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS
 from fakes.witnessed import WitnessedPair, eventually
 from fakes.world import CENSUS, HEALTH, RESEARCHER, Order, World
 from tripartite.v1 import log_service_pb2
@@ -295,12 +296,14 @@ async def test_health_node_disappears_between_charge_and_cosignature(
     pair.verify(order, answered=True)
 
 
-async def test_census_node_stops_while_an_answer_waits(world: World) -> None:
+async def test_census_node_stops_while_an_answer_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop is not held up by a health agency that is away, and what waits goes out after the next start."""
-    pair, order = WitnessedPair(world), world.order()
+    pair, order = WitnessedPair(world, cosignature_wait_ms=int(1000 * NEVER_SECONDS)), world.order()
+    # Shorter than it is: nothing that the census node waits for comes.
+    monkeypatch.setattr("census_node.service._DRAIN_SECONDS", 0.01)
     asked = asyncio.create_task(pair.submit(order))
     await eventually(lambda: order.hash.hex() in pair.census._releases)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await pair.census.drain()
         # Nothing is left that would write to a journal which is about to be closed.
         await eventually(lambda: not pair.census._releases)
@@ -316,7 +319,7 @@ async def test_cosignature_that_comes_while_the_release_is_written(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A release that dies with its node is made at the next start, once, under the same cosigned checkpoint."""
-    pair, order = WitnessedPair(world, cosignature_wait_ms=200), world.order()
+    pair, order = WitnessedPair(world), world.order()
     append = Transaction.append
 
     def dying(transaction: Transaction[CensusState], event: object, **options: int) -> object:
@@ -361,7 +364,7 @@ async def test_two_witnesses_of_one_health_agency_disturb_nobody(world: World) -
 @pytest.mark.parametrize("purpose", ["witness", "log"])
 async def test_keys_that_end_while_nothing_is_cosigned(world: World, agency: Identity, purpose: str) -> None:
     """What was cosigned last under keys that have ended since keeps nobody from cosigning what comes next."""
-    pair = WitnessedPair(world)
+    pair = WitnessedPair(world, witness_wait_ms=50)
     async with pair.witnessing():
         assert await pair.submit(world.order()) == STAGES
         await pair.rounds(1)

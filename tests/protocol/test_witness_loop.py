@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 from fakes.links import WitnessScript
 from fakes.pair import STAGES
+from fakes.patience import PATIENCE_SECONDS
 from fakes.witnessed import WitnessedPair, eventually
 from fakes.world import CENSUS, CENSUS_ORIGIN, HEALTH_ORIGIN, RESEARCHER, World
 from grpc import StatusCode
@@ -27,6 +28,7 @@ from broker_common.storage.cosigned import CosignedNote, CosignedNotes
 from broker_common.tlog.cosignature import MOST_SKEW_MS, Cosigner
 from broker_common.tlog.note import MAX_NOTE_BYTES, NoteSigner
 from census_node.node import CensusNode
+from health_node.witness import CensusWitness
 
 Response = log_service_pb2.WitnessResponse
 # Doubled every time, up to the longest.
@@ -61,7 +63,7 @@ class Stage:
 @pytest.fixture
 async def stage(world: World) -> Stage:
     """The health node has cosigned once; the census log has grown since."""
-    pair, fork = WitnessedPair(world), world.fork_census()
+    pair, fork = WitnessedPair(world, witness_wait_ms=50), world.fork_census()
     for node in (world.census, fork):
         world.grow_census(node)
     async with pair.witnessing():
@@ -217,7 +219,15 @@ async def test_census_node_that_never_answers_is_given_up(
 ) -> None:
     """Caught by the call's deadline: a witness that hangs would never cosign again."""
     monkeypatch.setattr("health_node.witness._WAIT_MS", 0)
-    monkeypatch.setattr("health_node.witness._CALL_SECONDS", 0.02)
+    call_seconds = iter([0.02] * (len(PAUSES) + 1))
+    request = CensusWitness._request
+
+    def impatient(witness: CensusWitness) -> log_service_pb2.WitnessRequest:
+        # For the calls that are never answered, and no longer.
+        monkeypatch.setattr("health_node.witness._CALL_SECONDS", next(call_seconds, PATIENCE_SECONDS))
+        return request(witness)
+
+    monkeypatch.setattr(CensusWitness, "_request", impatient)
 
     async def hanging(_: log_service_pb2.WitnessRequest) -> Response:
         await asyncio.Event().wait()

@@ -122,7 +122,7 @@ def relink_under_charges(world: LedgerWorld, samples: list[set[int]]) -> None:
         other.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(done=st.lists(steps, min_size=3, max_size=14))
 def test_whatever_happens_in_whichever_order_the_ledgers_are_the_oracles(done: list[tuple[Any, ...]]) -> None:
     """Charges, loads with carries, changed keys and policies, compactions, erasures, restarts, another process between them."""
@@ -751,7 +751,7 @@ def test_charges_go_on_while_the_ledgers_are_copied(
     def copied(ledgers: Ledgers) -> Ledgers:
         copy = frozen(ledgers)
         with ThreadPoolExecutor(1) as somebody:
-            held = somebody.submit(world.node.book._lock.acquire, timeout=0.5).result()
+            held = somebody.submit(world.node.book._lock.acquire, blocking=False).result()
             waited.append(not held)
             if held:
                 somebody.submit(world.node.book._lock.release).result()
@@ -847,7 +847,7 @@ def test_nobody_waits_while_a_snapshot_is_caught_up_with(world: LedgerWorld, mon
 
     def folded(book: LedgerBook, *arguments: Any) -> int:
         with ThreadPoolExecutor(1) as somebody:
-            held = somebody.submit(book._lock.acquire, timeout=5).result()
+            held = somebody.submit(book._lock.acquire, blocking=False).result()
             waited.append(not held)
             if held:
                 somebody.submit(book._lock.release).result()
