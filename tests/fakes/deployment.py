@@ -116,11 +116,11 @@ def run_here(*words: str | Path) -> Outcome:
     return Outcome(code, stdout.getvalue(), stderr.getvalue())
 
 
-def wait_until(holds: Callable[[], bool], what: str, *, seconds: float = PATIENCE_SECONDS) -> None:
+def wait_until(holds: Callable[[], bool], what: str) -> None:
     """Return as soon as `holds()`; fail the test when it never does."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not holds():
-        assert time.monotonic() < deadline, f"after {seconds} s still not: {what}"
+        assert time.monotonic() < deadline, f"after {PATIENCE_SECONDS} s still not: {what}"
         time.sleep(_LOOK_SECONDS)
 
 
@@ -170,7 +170,8 @@ class Deployment:
 
     def ask(self, where: str, count: str = FRENCH, *words: str) -> Outcome:
         """`researcher ask --json`."""
-        return self.run("researcher", "ask", "--where", where, "--count", count, *words, "--json")
+        wait = ("--wait", str(PATIENCE_SECONDS))
+        return self.run("researcher", "ask", "--where", where, "--count", count, *wait, *words, "--json")
 
     def order_policy(self, **changes: Any) -> None:
         """The census operator adopts another policy, and confirms it where it is weaker."""
@@ -198,7 +199,12 @@ class Deployment:
         return asyncio.run(opened())
 
     def ask_all(
-        self, questions: Sequence[tuple[str, str]], *, scale: int = 30, at_once: int = 1, wait_seconds: float = 60
+        self,
+        questions: Sequence[tuple[str, str]],
+        *,
+        scale: int = 30,
+        at_once: int = 1,
+        wait_seconds: float = PATIENCE_SECONDS,
     ) -> list[AskedQuestion | BrokerError]:
         """Ask every (where, count), some of them at once; what became of each, in order."""
 
@@ -361,4 +367,4 @@ class Up(Node):
 
     def end(self) -> None:
         super().end()
-        wait_until(lambda: not node_pids(self.directory), "every node has ended", seconds=PATIENCE_SECONDS)
+        wait_until(lambda: not node_pids(self.directory), "every node has ended")

@@ -23,6 +23,7 @@ from fakes.deployment import FRENCH, Outcome, make, wait_until
 from fakes.homes import move, set_limits
 from fakes.ledger_rules import Note
 from fakes.marked_people import Row, health_and_census_rows, write_csv
+from fakes.patience import PATIENCE_SECONDS
 from fakes.recorded import Watched
 from fakes.wiretap import LINKS, Call, Link, Wiretap
 from tripartite.v1 import answer_pb2, health_service_pb2, log_service_pb2
@@ -234,7 +235,7 @@ class _Life:
                 taken.set()
 
             try:
-                return (await session.ask(asked[number], wait_seconds=30, on_stage=on_stage)).state
+                return (await session.ask(asked[number], wait_seconds=PATIENCE_SECONDS, on_stage=on_stage)).state
             except BrokerError as error:
                 return f"{error.code}: {error.text} {error.hint}"
 

@@ -132,7 +132,7 @@ def fill_with_questions(deployment: Deployment, node: Node) -> None:
             deployment.ask_all(QUESTIONS, at_once=4, wait_seconds=WAIT_SECONDS)
         return node.process.poll() is not None
 
-    wait_until(asked_until_it_stopped, "stopped for want of space", seconds=PATIENCE_SECONDS)
+    wait_until(asked_until_it_stopped, "stopped for want of space")
 
 
 def is_settled(deployment: Deployment) -> bool:

@@ -21,6 +21,7 @@ from threading import Thread
 import pytest
 from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, run_here, wait_until
 from fakes.liars import END, LyingHealth, LyingResearcher
+from fakes.patience import PATIENCE_SECONDS
 from tripartite.v1 import condition_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.sealing import OpeningKey
@@ -54,7 +55,7 @@ def charged(deployment: Deployment) -> int:
 def honest(deployment: Deployment) -> None:
     """A question of somebody who does everything right is charged once and answered."""
     before = charged(deployment)
-    (outcome,) = deployment.ask_all([(SENIORS, FRENCH)], wait_seconds=30)
+    (outcome,) = deployment.ask_all([(SENIORS, FRENCH)], wait_seconds=PATIENCE_SECONDS)
     assert isinstance(outcome, AskedQuestion), outcome
     assert charged(deployment) == before + 1
 
@@ -394,7 +395,7 @@ class Asking(Thread):
         self.start()
 
     def run(self) -> None:
-        self.outcome = self._deployment.ask(SENIORS, FRENCH, "--wait", "40", *self._words)
+        self.outcome = self._deployment.ask(SENIORS, FRENCH, "--wait", str(PATIENCE_SECONDS), *self._words)
 
     def ended(self) -> Outcome:
         self.join()
@@ -431,7 +432,7 @@ def test_row_5_census_slow(still: Watched) -> None:
         with still.harmless(charges=1):
             census.process.send_signal(signal.SIGSTOP)
             again = Thread(target=lambda: answers.append(deployment.run("researcher", *words)), daemon=True)
-            words = ("ask", "--again", query, "--wait", "40", "--json")
+            words = ("ask", "--again", query, "--wait", str(PATIENCE_SECONDS), "--json")
             answers: list[Outcome] = []
             again.start()
             wait_until(lambda: bool(deployment.ticket_of(query)), "taken by the health node")

@@ -35,7 +35,7 @@ def killed(deployment: Deployment, step: str, when: str, role: str, *words: str)
     ended = run_process(
         [sys.executable, CRASHING, step, when, role, words[0], "--home", deployment.home(role), *words[1:]],
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert ended.returncode == -9, ended.stderr.decode()

@@ -12,6 +12,7 @@ import pytest
 from fakes.deployment import FRENCH, Deployment, make, run_here, wait_until
 from fakes.homes import set_limits
 from fakes.ledger_rules import Note
+from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.errors import BrokerError
 from census_node.slots import BATCH
@@ -80,7 +81,8 @@ def test_without_the_health_node_the_slots_that_it_has_cosigned_are_quoted_and_n
     set_limits(deployment.home("census"), quote_wait_ms=SHORT_MS)
     with deployment.node("census"):
         with deployment.node("health"):
-            assert deployment.run("researcher", "quote", "--json").code == 0
+            # Quotes wait for so short a time here that the first ones may find nothing cosigned.
+            wait_until(lambda: deployment.run("researcher", "quote", "--json").code == 0, "quoted")
         asked = deployment.ask(*QUESTION)
         assert (asked.code, asked.error["code"]) == (5, "PEER_UNAVAILABLE")
         assert "health node" in asked.error["text"]
@@ -111,7 +113,7 @@ def test_an_answer_waits_for_a_health_node_that_went_away_after_the_charge(
     """Killed before it cosigned: the charge stands, its answer stays inside, also for `--collect`, until it is back."""
     set_limits(deployment.home("census"), cosignature_wait_ms=SHORT_MS)
     asked: list[AskedQuestion | BrokerError] = []
-    asking = Thread(target=lambda: asked.extend(deployment.ask_all([QUESTION], wait_seconds=30)))
+    asking = Thread(target=lambda: asked.extend(deployment.ask_all([QUESTION], wait_seconds=PATIENCE_SECONDS)))
     census = deployment.node("census")
     with census:
         with deployment.node("health", launcher=(sys.executable, CRASHING_NODE, "cosigned", "before")) as dying:
