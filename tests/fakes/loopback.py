@@ -63,15 +63,7 @@ __all__ = [
     "registered",
     "running",
     "serving",
-    "until",
 ]
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Return when `holds`, or fail after a while. For what no event tells of."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():  # noqa: ASYNC110 - see above
-            await asyncio.sleep(0.005)
 
 
 def registered(*parties: TlsCredentials) -> list[PeerCertificate]:

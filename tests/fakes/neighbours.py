@@ -232,7 +232,9 @@ class _Life:
         async def ask(number: int, taken: asyncio.Event) -> str:
             def on_stage(stage: health_service_pb2.Stage.ValueType) -> None:
                 said[number].append(stage)
-                taken.set()
+                # The next header is a forwarding delay later than that of the question whose price is paid.
+                if number != 1 or stage >= health_service_pb2.STAGE_FORWARDED:
+                    taken.set()
 
             try:
                 return (await session.ask(asked[number], wait_seconds=PATIENCE_SECONDS, on_stage=on_stage)).state

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 import pytest
-from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, call, hand_over, until
-from fakes.patience import PATIENCE_SECONDS
+from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, call, hand_over
+from fakes.patience import PATIENCE_SECONDS, until
 from fakes.world import HEALTH, HEALTH_ORIGIN, Order, World
 from fuzz.mutator import mutations
 from google.protobuf.descriptor import MethodDescriptor

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
 import pytest
-from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, add_cards, serving, until
-from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS
+from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, add_cards, serving
+from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS, linger, until
 from fakes.virtual_time import VirtualLoop
 from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World
 from grpc import aio
@@ -102,7 +102,7 @@ async def submitted(nodes: Loopback) -> tuple[Order, str]:
 
 async def arrive_later(nodes: Loopback, order: Order) -> None:
     """The inbox receives the answer, in another process, after a while."""
-    await asyncio.sleep(0.3)
+    await linger()
     other = nodes.world.open_answers()
     sealed = answer_pb2.SealedAnswer(query_id=order.body.query_id, sealed=nodes.world.sealed(order))
     await asyncio.to_thread(other.receive, sealed)
@@ -277,7 +277,7 @@ async def test_without_an_inbox_the_answer_is_collected_as_soon_as_it_is_out(loo
     await asyncio.to_thread(world.charge, order)
     async with carrying(loopback, {}), session(loopback) as asking, asyncio.timeout(PATIENCE_SECONDS):
         collecting = asyncio.create_task(asking.collect(query, wait_seconds=NEVER_SECONDS))
-        await asyncio.sleep(0.3)
+        await linger()
         assert not collecting.done()
         await asyncio.to_thread(world.census.release, order.hash.hex())
         assert (await collecting).state == "answered"
@@ -389,7 +389,7 @@ async def test_inbox_that_was_down_gets_what_it_missed_and_one_that_moved_is_fou
     inboxes = {RESEARCHER: away(loopback.peers["researcher"])}
     _, first = await submitted(loopback)
     async with carrying(loopback, inboxes):
-        await asyncio.sleep(0.2)
+        await linger()
         assert loopback.answers.get(first).state == "pending"
         async with inbox(loopback, loopback.answers) as up:
             inboxes[RESEARCHER] = up
@@ -413,7 +413,7 @@ async def test_inbox_that_only_takes_connections_delays_nobody_else(loopback: Lo
     async with frozen(other) as silent:
         inboxes = {OTHER_RESEARCHER: silent, RESEARCHER: loopback.peers["researcher"]}
         async with carrying(loopback, inboxes):
-            await asyncio.sleep(0.2)
+            await linger()
             _, query = await submitted(loopback)
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await until(lambda: loopback.answers.get(query).state == "answered")

@@ -17,9 +17,9 @@ from cryptography import x509
 from fakes.cards import Party
 from fakes.deployment import run_here
 from fakes.forged import STRANGE, twin
-from fakes.loopback import running, until
+from fakes.loopback import running
 from fakes.loopback import serving as serving_inbox
-from fakes.patience import PATIENCE_SECONDS
+from fakes.patience import PATIENCE_SECONDS, until
 from fakes.world import FRENCH, verify_stored_log
 from grpc.aio import ServicerContext
 from structlog.testing import capture_logs

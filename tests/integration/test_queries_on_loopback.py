@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, hand_over, serving, until
-from fakes.patience import PATIENCE_SECONDS
+from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, hand_over, serving
+from fakes.patience import PATIENCE_SECONDS, until
 from fakes.world import FRENCH, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy, make_pseudonyms
 from grpc import StatusCode, aio
 from grpc.aio import AioRpcError, ServicerContext

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fakes.loopback import OTHER, OWNER, Loopback, until
-from fakes.patience import PATIENCE_SECONDS
+from fakes.loopback import OTHER, OWNER, Loopback
+from fakes.patience import PATIENCE_SECONDS, until
 from fakes.world import World
 from tripartite.v1 import health_service_pb2, health_service_pb2_grpc
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from pathlib import Path
 from threading import Thread
 
 import pytest
 from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, run_here, wait_until
-from fakes.patience import PATIENCE_SECONDS
+from fakes.patience import PATIENCE_SECONDS, linger_here
 
 from broker_common.errors import BrokerError
 from census_node.slot_secrets import SLOT_SECRET_BYTES
@@ -221,7 +220,7 @@ def test_a_question_goes_on_when_both_nodes_died_and_the_census_node_comes_back_
         census.signal(signal.SIGKILL)
     query = deployment.json("researcher", "answers")["answers"][-1]["query_id"]
     with deployment.node("health"):
-        time.sleep(FRUITLESS_SECONDS)
+        linger_here(FRUITLESS_SECONDS)
         with deployment.node("census"):
             asking.join()
             wait_until(lambda: deployment.json("health", "status")["open"] == 0, "closed")

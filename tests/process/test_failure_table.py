@@ -11,7 +11,6 @@ import os
 import resource
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from threading import Thread
 import pytest
 from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, run_here, wait_until
 from fakes.liars import END, LyingHealth, LyingResearcher
-from fakes.patience import PATIENCE_SECONDS
+from fakes.patience import PATIENCE_SECONDS, linger_here
 from tripartite.v1 import condition_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.sealing import OpeningKey
@@ -436,7 +435,7 @@ def test_row_5_census_slow(still: Watched) -> None:
             answers: list[Outcome] = []
             again.start()
             wait_until(lambda: bool(deployment.ticket_of(query)), "taken by the health node")
-            time.sleep(0.5)
+            linger_here(0.5)
             assert not answers
             assert not deployment.tickets("census", "charged")[deployment.ticket_of(query)]
             census.process.send_signal(signal.SIGCONT)

@@ -6,13 +6,12 @@ import contextlib
 import os
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fakes.deployment import FRENCH, ROLES, Deployment, Up, make, node_pids, run, wait_until
-from fakes.patience import PATIENCE_SECONDS
+from fakes.patience import PATIENCE_SECONDS, linger_here
 
 pytestmark = pytest.mark.process
 
@@ -114,7 +113,7 @@ def test_sockets_of_strangers_end_no_node(running: Up) -> None:
                 for _ in range(STRANGERS):
                     stack.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS))
                 # So that the node has taken them up before they are gone.
-                time.sleep(0.1)
+                linger_here(0.1)
     outcome = Deployment(running.directory).ask("age >= 65", FRENCH)
     assert outcome.code == 0, outcome.stderr
     assert node_pids(running.directory) == before

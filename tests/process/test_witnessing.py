@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -12,7 +11,7 @@ import pytest
 from fakes.deployment import FRENCH, Deployment, make, run_here, wait_until
 from fakes.homes import set_limits
 from fakes.ledger_rules import Note
-from fakes.patience import PATIENCE_SECONDS
+from fakes.patience import PATIENCE_SECONDS, linger_here
 
 from broker_common.errors import BrokerError
 from census_node.slots import BATCH
@@ -53,7 +52,7 @@ def test_a_quote_right_after_three_ready_lines_works(deployment: Deployment) -> 
 def test_either_node_may_be_started_first(deployment: Deployment, first: str) -> None:
     """Each is ready without the other one; with both of them a quote works at once."""
     with deployment.node(first):
-        time.sleep(A_WHILE_SECONDS)
+        linger_here(A_WHILE_SECONDS)
         with deployment.node("health" if first == "census" else "census"):
             assert deployment.json("researcher", "quote")["charged"] > 0
 
@@ -140,7 +139,7 @@ def test_an_answer_waits_for_a_health_node_that_went_away_after_the_charge(
 
 def wait_for_it_in_vain(deployment: Deployment, ticket: str, query: str) -> None:
     """Nothing of a charged answer comes out, however it is looked for."""
-    time.sleep(A_WHILE_SECONDS)
+    linger_here(A_WHILE_SECONDS)
     assert not deployment.tickets("census", "released")[ticket]
     (row,) = deployment.json("researcher", "answers", "--collect", query)["answers"]
     assert row["state"] == "pending"

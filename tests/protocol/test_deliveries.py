@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from fakes.links import NO_CONTEXT, on_the_wire
-from fakes.patience import PATIENCE_SECONDS
+from fakes.patience import PATIENCE_SECONDS, linger, until
 from fakes.world import OTHER_RESEARCHER, RESEARCHER, Order, World
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
@@ -112,13 +112,6 @@ async def carrying(world: World, places: Places, limits: LimitConfig | None = No
             await running
 
 
-async def until(holds: Callable[[], object]) -> None:
-    """Return when it holds; fail after a while."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():  # noqa: ASYNC110 - no event tells of a delivery
-            await asyncio.sleep(0.005)
-
-
 def query_of(order: Order) -> str:
     """As the census node names it."""
     return order.body.query_id.hex()
@@ -199,7 +192,7 @@ async def test_answers_are_pushed_one_after_the_other_oldest_first(world: World,
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
-        await asyncio.sleep(0.01)
+        await linger()
         at_once -= 1
         return await take(request)
 
@@ -227,7 +220,7 @@ async def test_no_more_researchers_are_pushed_to_at_once_than_the_setting_says(w
         await until(lambda: places.pushed)
         places.register(OTHER_RESEARCHER, take)
         other = await asyncio.to_thread(answered, world, OTHER_RESEARCHER)
-        await asyncio.sleep(0.05)
+        await linger()
         assert places.pushes_to(OTHER_RESEARCHER) == []
         gone.set()
         await until(lambda: world.events(Delivered) == [delivery_of(other)])
@@ -279,11 +272,11 @@ async def test_pause_is_ended_by_a_new_answer_and_by_a_new_address(
     first = answered(world)
     async with carrying(world, places) as courier:
         await until(lambda: courier._pauses)
-        await asyncio.sleep(0.05)
+        await linger()
         assert len(places.opened) == 1, "paused"
         second = await asyncio.to_thread(answered, world)
         await until(lambda: len(places.opened) == 2 and courier._pauses)
-        await asyncio.sleep(0.05)
+        await linger()
         assert len(places.opened) == 2, "paused again"
         places.register(RESEARCHER, take, "elsewhere")
         await until(lambda: len(world.events(Delivered)) == 2)
@@ -310,12 +303,12 @@ async def test_inbox_that_appears_is_found_and_one_that_disappears_is_left_alone
         return await take(request)
 
     async with carrying(world, places):
-        await asyncio.sleep(0.05)
+        await linger()
         assert places.opened == []
         second = await asyncio.to_thread(answered, world)
         places.register(RESEARCHER, take_and_leave)
         await until(lambda: RESEARCHER not in places.registered)
-        await asyncio.sleep(0.05)
+        await linger()
         assert places.pushes_to(RESEARCHER) == [query_of(first)]
         places.register(RESEARCHER, take)
         await until(lambda: query_of(second) in places.pushes_to(RESEARCHER))
@@ -428,7 +421,7 @@ async def test_running_node_removes_what_nobody_fetched_and_says_so(world: World
     second = answered(world)
     async with carrying(world, places):
         world.clock.advance(world.policy.answer_retention_ms - 1001)
-        await asyncio.sleep(0.05)
+        await linger()
         assert world.events(Expired) == []
         world.clock.advance(1)
         await until(lambda: world.events(Expired) == [Expired(ticket=first.hash.hex())])

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import pytest
 from fakes.links import NO_CONTEXT, log_service
 from fakes.pair import STAGES
-from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS
-from fakes.witnessed import WitnessedPair, eventually
+from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS, until
+from fakes.witnessed import WitnessedPair
 from fakes.world import CENSUS_ORIGIN, HEALTH, HEALTH_ORIGIN, OTHER_HEALTH, RESEARCHER, Order, World
 from structlog.testing import capture_logs
 from tripartite.v1 import log_service_pb2
@@ -100,7 +100,7 @@ async def test_withheld_cosignature(world: World, restart: bool) -> None:
     pair.be_patient()
     async with pair.witnessing():
         for order in orders:
-            await eventually(lambda order=order: _is_out(world, order))  # type: ignore[misc]
+            await until(lambda order=order: _is_out(world, order))  # type: ignore[misc]
             pair_answer = await pair.collect(order)
             assert isinstance(pair_answer, bytes)
             assert world.open(order, pair_answer).scale == 30

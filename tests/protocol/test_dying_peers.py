@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from fakes.links import CountCall, InMemoryCensus
-from fakes.loopback import until
 from fakes.pair import STAGES, Pair, gone
+from fakes.patience import until
 from fakes.virtual_time import in_virtual_time
 from fakes.world import HEALTH, Order, World, make_policy
 from grpc.aio import AioRpcError

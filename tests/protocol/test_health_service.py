@@ -20,7 +20,7 @@ from fakes.links import (
     on_the_wire,
     stream,
 )
-from fakes.patience import PATIENCE_SECONDS
+from fakes.patience import PATIENCE_SECONDS, until
 from fakes.registries import write_registry
 from fakes.world import CENSUS, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
 from grpc import StatusCode
@@ -843,12 +843,10 @@ async def test_start_takes_up_no_more_at_once_than_there_are_places(parties: Par
     service = parties.health(crowd.link, limits, world.crash_health())
     await service.recover()
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while crowd.link.attempts < 2:  # noqa: ASYNC110 - no event tells of it
-            await asyncio.sleep(0.005)
+        await until(lambda: crowd.link.attempts >= 2)
         new = world.order()
         watching = asyncio.create_task(submit(service, new))
-        while new.hash.hex() not in world.verify_health_log().tickets:  # noqa: ASYNC110 - no event tells of it
-            await asyncio.sleep(0.005)
+        await until(lambda: new.hash.hex() in world.verify_health_log().tickets)
         assert (await failure(service, world.order())).code == "BUSY"
         crowd.go_on.set()
         assert await watching == STAGES

@@ -12,8 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from fakes.loopback import until
-from fakes.patience import PATIENCE_SECONDS
+from fakes.patience import PATIENCE_SECONDS, until
 from fakes.world import HEALTH, World, make_pseudonyms
 from tripartite.v1 import census_service_pb2
 

@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import pytest
 from fakes.links import WitnessScript
 from fakes.pair import STAGES
-from fakes.patience import PATIENCE_SECONDS
-from fakes.witnessed import WitnessedPair, eventually
+from fakes.patience import PATIENCE_SECONDS, until
+from fakes.witnessed import WitnessedPair
 from fakes.world import CENSUS, CENSUS_ORIGIN, HEALTH_ORIGIN, RESEARCHER, World
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
@@ -67,7 +67,7 @@ async def stage(world: World) -> Stage:
     for node in (world.census, fork):
         world.grow_census(node)
     async with pair.witnessing():
-        await eventually(lambda: pair.cosigned_by_health is not None)
+        await until(lambda: pair.cosigned_by_health is not None)
     seen = pair.cosigned_by_health
     assert seen is not None
     for node in (world.census, fork):
@@ -267,9 +267,9 @@ async def test_lie_delays_no_longer_than_the_longest_pause(stage: Stage, pauses:
         for _ in range(2):
             pair.logs.script = lying
             pauses.clear()
-            await eventually(lambda: len(pauses) > 4)
+            await until(lambda: len(pauses) > 4)
             assert 2.0 >= max(pauses) > PAUSES[0]
             pair.logs.script = pair.logs.honestly
             size = stage.world.grow_census()
-            await eventually(lambda size=size: (pair.cosigned_by_health or stage.seen).size == size)  # type: ignore[misc]
+            await until(lambda size=size: (pair.cosigned_by_health or stage.seen).size == size)  # type: ignore[misc]
     assert pauses.count(PAUSES[0]) >= 1

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from fakes.ledger_world import CARDS, PERSONS, SAMPLE_RETENTION_MS, LedgerProcess, LedgerWorld, Units, persons_policy
+from fakes.patience import PATIENCE_SECONDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -722,13 +723,13 @@ def test_charges_go_on_while_a_snapshot_is_written(world: LedgerWorld, monkeypat
 
     def slow(*arguments: Any) -> tuple[str, bytes]:
         writing.set()
-        assert written.wait(60)
+        assert written.wait(PATIENCE_SECONDS)
         return write(*arguments)
 
     monkeypatch.setattr(SnapshotFolder, "write", slow)
     with ThreadPoolExecutor(1) as other:
         compacting = other.submit(world.compact)
-        assert writing.wait(60)
+        assert writing.wait(PATIENCE_SECONDS)
         world.charge({0, 6, 9}, 2)
         world.verify()
         written.set()

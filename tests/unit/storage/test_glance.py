@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.patience import PATIENCE_SECONDS
+from fakes.patience import PATIENCE_SECONDS, linger
 from fakes.world import World
 
 from broker_common.storage.journal import Journal
@@ -46,7 +46,7 @@ def test_a_look_at_a_held_journal_does_not_hold_up_the_loop(journal: Journal[Cen
         assert await asyncio.to_thread(held.wait, PATIENCE_SECONDS)
         looking = asyncio.create_task(journal.glance(size))
         # The loop goes round all the same: the look is not done, and this is.
-        await asyncio.sleep(0.01)
+        await linger()
         assert not looking.done()
         let_go.set()
         await holding
