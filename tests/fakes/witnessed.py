@@ -60,8 +60,8 @@ class WitnessedPair(Pair):
 
     async def rounds(self, number: int) -> None:
         """Return when so many more calls of the witness have been answered."""
-        until = self.logs.answered + number
-        await until(lambda: self.logs.answered >= until)
+        wanted = self.logs.answered + number
+        await until(lambda: self.logs.answered >= wanted)
 
     async def verify_usable(self) -> None:
         """The same, as soon as a quote can be given; the witness runs."""

@@ -324,10 +324,10 @@ def test_frozen_census_node_does_not_make_anybody_wait_longer_than_they_wanted(
     monkeypatch.setattr(Session, "_met", frozen)
     nodes, loop = Loopback(world), VirtualLoop(random.Random(0))
     query = world.remember(nodes.answers, world.order())
-    nowhere = {role: Peer(role, "", ()) for role in ("census", "health")}
+    census, health = Peer("census", "", ()), Peer("health", "", ())
 
     async def collect() -> None:
-        async with session(nodes, **nowhere) as asking:
+        async with session(nodes, census=census, health=health) as asking:
             with pytest.raises(PeerUnavailableError, match="ANSWER_PENDING"):
                 await asking.collect(query, wait_seconds=wait_seconds)
 

@@ -219,20 +219,19 @@ async def test_census_node_that_never_answers_is_given_up(
 ) -> None:
     """Caught by the call's deadline: a witness that hangs would never cosign again."""
     monkeypatch.setattr("health_node.witness._WAIT_MS", 0)
-    call_seconds = iter([0.02] * (len(PAUSES) + 1))
     request = CensusWitness._request
-
-    def impatient(witness: CensusWitness) -> log_service_pb2.WitnessRequest:
-        # For the calls that are never answered, and no longer.
-        monkeypatch.setattr("health_node.witness._CALL_SECONDS", next(call_seconds, PATIENCE_SECONDS))
-        return request(witness)
-
-    monkeypatch.setattr(CensusWitness, "_request", impatient)
 
     async def hanging(_: log_service_pb2.WitnessRequest) -> Response:
         await asyncio.Event().wait()
         return Response()
 
+    def impatient(witness: CensusWitness) -> log_service_pb2.WitnessRequest:
+        # With calls that are never answered, and with no others.
+        seconds = 0.02 if stage.pair.logs.script is hanging else PATIENCE_SECONDS
+        monkeypatch.setattr("health_node.witness._CALL_SECONDS", seconds)
+        return request(witness)
+
+    monkeypatch.setattr(CensusWitness, "_request", impatient)
     await verify_backs_off(stage, pauses, hanging)
 
 
