@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from fakes import ledger_rules
+from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.cli import _run
 from broker_common.errors import BrokerError
@@ -54,9 +55,6 @@ __all__ = [
 PROGRAM = Path(sys.executable).with_name("tripartite")
 ROLES = ("census", "health", "researcher")
 FRENCH = "mother_tongue = 'French'"
-_COMMAND_SECONDS = 120.0
-_READY_SECONDS = 60.0
-_STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.02
 
 Person: TypeAlias = dict[str, str]
@@ -104,7 +102,7 @@ def run(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | None 
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=_COMMAND_SECONDS,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     return Outcome(ended.returncode, ended.stdout, ended.stderr)
@@ -118,11 +116,11 @@ def run_here(*words: str | Path) -> Outcome:
     return Outcome(code, stdout.getvalue(), stderr.getvalue())
 
 
-def wait_until(holds: Callable[[], bool], what: str, *, seconds: float = _READY_SECONDS) -> None:
+def wait_until(holds: Callable[[], bool], what: str) -> None:
     """Return as soon as `holds()`; fail the test when it never does."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not holds():
-        assert time.monotonic() < deadline, f"after {seconds} s still not: {what}"
+        assert time.monotonic() < deadline, f"after {PATIENCE_SECONDS} s still not: {what}"
         time.sleep(_LOOK_SECONDS)
 
 
@@ -172,7 +170,8 @@ class Deployment:
 
     def ask(self, where: str, count: str = FRENCH, *words: str) -> Outcome:
         """`researcher ask --json`."""
-        return self.run("researcher", "ask", "--where", where, "--count", count, *words, "--json")
+        wait = ("--wait", str(PATIENCE_SECONDS))
+        return self.run("researcher", "ask", "--where", where, "--count", count, *wait, *words, "--json")
 
     def order_policy(self, **changes: Any) -> None:
         """The census operator adopts another policy, and confirms it where it is weaker."""
@@ -200,7 +199,12 @@ class Deployment:
         return asyncio.run(opened())
 
     def ask_all(
-        self, questions: Sequence[tuple[str, str]], *, scale: int = 30, at_once: int = 1, wait_seconds: float = 60
+        self,
+        questions: Sequence[tuple[str, str]],
+        *,
+        scale: int = 30,
+        at_once: int = 1,
+        wait_seconds: float = PATIENCE_SECONDS,
     ) -> list[AskedQuestion | BrokerError]:
         """Ask every (where, count), some of them at once; what became of each, in order."""
 
@@ -336,8 +340,8 @@ class Node:
     def signal(self, number: int) -> int:
         """Send a signal and wait for the end; gives the exit code."""
         self.process.send_signal(number)
-        code = self.process.wait(_STOP_SECONDS)
-        self._reader.join(_STOP_SECONDS)
+        code = self.process.wait(PATIENCE_SECONDS)
+        self._reader.join(PATIENCE_SECONDS)
         return code
 
     def end(self) -> None:
@@ -349,7 +353,7 @@ class Node:
             self.process.kill()
             self.process.wait()
         finally:
-            self._reader.join(_STOP_SECONDS)
+            self._reader.join(PATIENCE_SECONDS)
             if self.process.stdout is not None:
                 self.process.stdout.close()
 
@@ -363,4 +367,4 @@ class Up(Node):
 
     def end(self) -> None:
         super().end()
-        wait_until(lambda: not node_pids(self.directory), "every node has ended", seconds=_STOP_SECONDS)
+        wait_until(lambda: not node_pids(self.directory), "every node has ended")

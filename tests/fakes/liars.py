@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import numpy as np
 from fakes.deployment import FRENCH, Deployment
+from fakes.patience import PATIENCE_SECONDS
 from fakes.samples import gathered
 from grpc import aio
 from grpc.aio import AioRpcError
@@ -37,7 +38,6 @@ from researcher_node.opening import ResearcherHome
 
 __all__ = ["END", "LyingHealth", "LyingResearcher", "Parts", "nobody"]
 
-_SECONDS = 10.0
 _PROJECT = "official-languages"
 Parts = list[bytes]
 """The messages of one attempt as they would go over the wire: header, frames, manifest."""
@@ -164,12 +164,12 @@ async def _say(
         path = f"/tripartite.v1.{method}"
         try:
             if method.endswith("Count"):
-                await _converse(channel.stream_stream(path, **coders)(timeout=_SECONDS), parts)
+                await _converse(channel.stream_stream(path, **coders)(timeout=PATIENCE_SECONDS), parts)
             elif method.endswith("Submit"):
-                async for _ in channel.unary_stream(path, **coders)(parts[0], timeout=_SECONDS):
+                async for _ in channel.unary_stream(path, **coders)(parts[0], timeout=PATIENCE_SECONDS):
                     pass
             else:
-                await channel.unary_unary(path, **coders)(parts[0], timeout=_SECONDS)
+                await channel.unary_unary(path, **coders)(parts[0], timeout=PATIENCE_SECONDS)
         except AioRpcError as error:
             return broker_error(error, role)
     return None

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Self
 
 import grpc
+from fakes.patience import PATIENCE_SECONDS
 from fakes.world import CENSUS, HEALTH, OTHER, OTHER_HEALTH, OWNER, RESEARCHER, World
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
@@ -62,17 +63,7 @@ __all__ = [
     "registered",
     "running",
     "serving",
-    "until",
 ]
-
-SECONDS = 10.0
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Return when `holds`, or fail after a while. For what no event tells of."""
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110 - see above
-            await asyncio.sleep(0.005)
 
 
 def registered(*parties: TlsCredentials) -> list[PeerCertificate]:
@@ -151,9 +142,15 @@ class Loopback:
         self.peers: dict[Role, Peer] = {}
         self.answers: Answers = world.open_answers()
         self.health = world.open_health()
-        # Quotes as many as a test asks for, however fast the machine is.
-        self.census_limits = CensusLimits(quotes_per_minute=1_000_000, quote_burst=1_000_000)
-        self.health_limits = HealthLimits()
+        # Nobody is given up because the machine is busy, and quotes are as many as a test asks for.
+        patience_ms = int(1000 * PATIENCE_SECONDS)
+        self.census_limits = CensusLimits(
+            header_deadline_ms=patience_ms,
+            sample_deadline_ms=patience_ms,
+            quotes_per_minute=1_000_000,
+            quote_burst=1_000_000,
+        )
+        self.health_limits = HealthLimits(forward_deadline_ms=patience_ms)
         # As an operator may switch it on.
         self.reflection = False
         self.census_type = CensusService
@@ -282,7 +279,7 @@ async def hand_over(channel: aio.Channel, messages: Sequence[census_service_pb2.
         BrokerError: what the census node says instead.
     """
     stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
-    sending = stub.Count(timeout=SECONDS)
+    sending = stub.Count(timeout=PATIENCE_SECONDS)
     events: list[str | None] = []
     try:
         await sending.write(messages[0])
@@ -312,15 +309,15 @@ async def call(channel: aio.Channel, method: MethodDescriptor, *wire: bytes) -> 
     never_ends = method.full_name == "grpc.health.v1.Health.Watch"
     try:
         if method.client_streaming:
-            streamed = channel.stream_stream(path, **coders)(timeout=SECONDS)
+            streamed = channel.stream_stream(path, **coders)(timeout=PATIENCE_SECONDS)
             await _converse(streamed, wire)
         elif method.server_streaming:
-            watched = channel.unary_stream(path, **coders)(*(wire or (b"",)), timeout=SECONDS)
+            watched = channel.unary_stream(path, **coders)(*(wire or (b"",)), timeout=PATIENCE_SECONDS)
             while await watched.read() is not aio.EOF and not never_ends:
                 pass
             watched.cancel()
         else:
-            await channel.unary_unary(path, **coders)(*(wire or (b"",)), timeout=SECONDS)
+            await channel.unary_unary(path, **coders)(*(wire or (b"",)), timeout=PATIENCE_SECONDS)
     except AioRpcError as error:
         return broker_error(error, "remote").code
     return "OK"

@@ -23,6 +23,7 @@ from fakes.deployment import FRENCH, Outcome, make, wait_until
 from fakes.homes import move, set_limits
 from fakes.ledger_rules import Note
 from fakes.marked_people import Row, health_and_census_rows, write_csv
+from fakes.patience import PATIENCE_SECONDS
 from fakes.recorded import Watched
 from fakes.wiretap import LINKS, Call, Link, Wiretap
 from tripartite.v1 import answer_pb2, health_service_pb2, log_service_pb2
@@ -231,10 +232,12 @@ class _Life:
         async def ask(number: int, taken: asyncio.Event) -> str:
             def on_stage(stage: health_service_pb2.Stage.ValueType) -> None:
                 said[number].append(stage)
-                taken.set()
+                # The next header is a forwarding delay later than that of the question whose price is paid.
+                if number != 1 or stage >= health_service_pb2.STAGE_FORWARDED:
+                    taken.set()
 
             try:
-                return (await session.ask(asked[number], wait_seconds=30, on_stage=on_stage)).state
+                return (await session.ask(asked[number], wait_seconds=PATIENCE_SECONDS, on_stage=on_stage)).state
             except BrokerError as error:
                 return f"{error.code}: {error.text} {error.hint}"
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from fakes.links import NO_CONTEXT, LyingCensus, health_service
+from fakes.patience import PATIENCE_SECONDS
 from fakes.world import HEALTH, RESEARCHER, Order, World
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
@@ -24,12 +25,13 @@ from census_node.service import CensusService
 from health_node.config import LimitConfig
 from health_node.service import HealthService
 
-__all__ = ["PATIENCE_SECONDS", "STAGES", "Pair", "gone"]
+__all__ = ["STAGES", "Pair", "gone"]
 
 Requests = AsyncIterator[census_service_pb2.CountRequest]
 Responses = AsyncIterator[census_service_pb2.CountResponse]
 STAGES = ["STAGE_ACCEPTED", "STAGE_FORWARDED", "STAGE_CHARGED", "STAGE_RELEASED"]
-PATIENCE_SECONDS = 20
+# No call is given up because the machine is busy.
+_PATIENCE_MS = int(1000 * PATIENCE_SECONDS)
 
 
 def gone() -> AioRpcError:
@@ -41,12 +43,18 @@ class Pair:
     """Both nodes and what goes on between them. Make it inside an event loop."""
 
     def __init__(
-        self, world: World, *, max_queries: int = 16, forward_deadline_ms: int = 30_000, **limits: int
+        self, world: World, *, max_queries: int = 16, forward_deadline_ms: int = _PATIENCE_MS, **limits: int
     ) -> None:
         """`limits` are settings of the census node."""
         self.world = world
         self.census_limits = CensusLimits(
-            **{"max_queries": max_queries, "header_deadline_ms": 200, "sample_deadline_ms": 2000, **limits}
+            **{
+                "max_queries": max_queries,
+                "header_deadline_ms": _PATIENCE_MS,
+                "sample_deadline_ms": _PATIENCE_MS,
+                "cosignature_wait_ms": _PATIENCE_MS,
+                **limits,
+            }
         )
         self.max_queries = max_queries
         self.forward_deadline_ms = forward_deadline_ms
@@ -66,8 +74,8 @@ class Pair:
         return health_service(self.world, self.node, self.link, limits, self.health_stop)
 
     def be_patient(self) -> None:
-        """From here on the census node waits for cosignatures as long as it does by default."""
-        self.census_limits = replace(self.census_limits, cosignature_wait_ms=CensusLimits().cosignature_wait_ms)
+        """From here on the census node waits for cosignatures as long as the machine may need."""
+        self.census_limits = replace(self.census_limits, cosignature_wait_ms=_PATIENCE_MS)
         self.census._limits = self.census_limits
 
     async def watched(self, requests: Requests) -> Responses:

@@ -417,6 +417,8 @@ class _Life:
         self._deployment.adopt(release_tick_ms=250, forward_delay_ms=250, answer_delay_ms=250)
         self._ask("nobody at ticks", NOBODY, FRENCH)
         self._ask("many at ticks", MarkedPeople.large_cohort, FRENCH, *MOST)
+        # Late enough that nothing is out when they have been left.
+        self._deployment.adopt(release_tick_ms=2000, forward_delay_ms=2000, answer_delay_ms=250)
         for where in (NOBODY, MarkedPeople.large_cohort):
             left = self._deployment.run_here(
                 "researcher", "ask", "--where", where, "--count", FRENCH, *MOST, "--wait", "0", "--json"

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import random  # noqa: TID251 - a seeded order of events, no secret
 import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["Killed", "Process", "VirtualLoop", "current_process", "in_process"]
+__all__ = ["Killed", "Process", "VirtualLoop", "current_process", "in_process", "in_virtual_time"]
 
 ResultT = TypeVar("ResultT")
 _LONGEST_JOB_SECONDS = 0.003
@@ -129,3 +130,29 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             process.tasks.add(task)
             task.add_done_callback(process.tasks.discard)
         return task
+
+
+def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test whose deadlines pass when nothing else can happen: a busy machine cannot make them pass earlier."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **named: Any) -> None:
+        loop = VirtualLoop(random.Random(0))
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_until_complete(test(*arguments, **named))
+        finally:
+            loop.run_until_complete(_end_all(loop))
+            loop.close()
+            asyncio.set_event_loop(None)
+
+    return run
+
+
+async def _end_all(loop: VirtualLoop) -> None:
+    """As `asyncio.run` ends what a test has left behind."""
+    left = asyncio.all_tasks(loop) - {asyncio.current_task(loop)}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    await loop.shutdown_asyncgens()

@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from fakes.homes import address_of, home_exists, register_inbox, rewire, role_of, server_name_of, tls_context
+from fakes.patience import PATIENCE_SECONDS
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
@@ -46,9 +47,9 @@ from broker_common.values import QUERY_ID_BYTES
 
 __all__ = ["LINKS", "Call", "Connection", "Link", "Part", "Wiretap", "parse_exactly"]
 
-_LOOPBACK = "127.0.0.1"
-_START_SECONDS = 10.0
+# Not a guard: somebody who does not listen any more is not waited for.
 _CLOSE_SECONDS = 1.0
+_LOOPBACK = "127.0.0.1"
 _READ_BYTES = 1 << 16
 # RFC 9113, sections 3.4, 4.1 and 6.
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -325,7 +326,7 @@ class Wiretap:
                 held.enter_context(socket.create_server((host, int(port))))
             for link in LINKS:
                 opening = asyncio.run_coroutine_threadsafe(self._listen(link, servers[link.server]), self._loop)
-                self._addresses[link] = f"{_LOOPBACK}:{opening.result(_START_SECONDS)}"
+                self._addresses[link] = f"{_LOOPBACK}:{opening.result(PATIENCE_SECONDS)}"
         for link, address in self._addresses.items():
             if link.server == "researcher":
                 register_inbox(self._directory, address)
@@ -336,9 +337,9 @@ class Wiretap:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(_START_SECONDS)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(PATIENCE_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_START_SECONDS)
+        self._thread.join(PATIENCE_SECONDS)
         self._loop.close()
 
     def address(self, link: Link) -> str:

@@ -6,12 +6,13 @@ Nothing is cosigned by anybody but the health node's own witness, while it runs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from fakes.links import LogLink, census_witness, log_service
-from fakes.pair import PATIENCE_SECONDS, Pair
+from fakes.pair import Pair
+from fakes.patience import until
 from fakes.world import CENSUS_ORIGIN, HEALTH, HEALTH_ORIGIN, World
 
 from broker_common.storage.cosigned import CosignedNote, CosignedNotes
@@ -19,7 +20,7 @@ from broker_common.storage.journal import Journal
 from broker_common.tlog.replay import LogState
 from health_node.witness import CensusWitness
 
-__all__ = ["WitnessedPair", "eventually"]
+__all__ = ["WitnessedPair"]
 
 StateT = TypeVar("StateT", bound=LogState)
 
@@ -59,12 +60,12 @@ class WitnessedPair(Pair):
 
     async def rounds(self, number: int) -> None:
         """Return when so many more calls of the witness have been answered."""
-        until = self.logs.answered + number
-        await eventually(lambda: self.logs.answered >= until)
+        wanted = self.logs.answered + number
+        await until(lambda: self.logs.answered >= wanted)
 
     async def verify_usable(self) -> None:
         """The same, as soon as a quote can be given; the witness runs."""
-        await eventually(self.is_cosigned)
+        await until(self.is_cosigned)
         await super().verify_usable()
 
     def is_cosigned(self) -> bool:
@@ -88,10 +89,3 @@ class WitnessedPair(Pair):
 def _newest(journal: Journal[StateT], log: str, witness: str) -> CosignedNote | None:
     with journal.reading():
         return CosignedNotes(journal.db).newest(log, witness)
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    """Return as soon as it holds."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():  # noqa: ASYNC110 - what a test waits for tells nobody
-            await asyncio.sleep(0.005)

@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 import pytest
-from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, call, hand_over, until
+from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, call, hand_over
+from fakes.patience import PATIENCE_SECONDS, until
 from fakes.world import HEALTH, HEALTH_ORIGIN, Order, World
 from fuzz.mutator import mutations
 from google.protobuf.descriptor import MethodDescriptor
@@ -22,6 +23,7 @@ from google.protobuf.message import Message
 from grpc import aio
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 from tripartite.v1 import (
     answer_pb2,
@@ -47,7 +49,6 @@ from census_node.config import LimitConfig
 from census_node.reservations import NOTHING_RESERVED
 
 SEED = "tripartite"
-CALL_SECONDS = 20.0
 MUTATIONS = 60
 CENSUS_RPCS = census_service_pb2.DESCRIPTOR.services_by_name["CensusService"].methods_by_name
 HEALTH_RPCS = health_service_pb2.DESCRIPTOR.services_by_name["HealthService"].methods_by_name
@@ -85,19 +86,28 @@ NOT_OURS = "PEER_MISBEHAVED"
 
 @contextlib.asynccontextmanager
 async def undisturbed(
-    world: World, caplog: pytest.LogCaptureFixture, charged: Iterable[Order] = (), *, reflection: bool = False
+    world: World,
+    caplog: pytest.LogCaptureFixture,
+    charged: Iterable[Order] = (),
+    *,
+    reflection: bool = False,
+    deadline_ms: int = int(1000 * PATIENCE_SECONDS),
 ) -> AsyncIterator[Loopback]:
     """Serving nodes. In the end, of all that happened inside nothing was charged but, perhaps, the orders `charged`."""
     with capture_logs() as logs, caplog.at_level(logging.WARNING):
         nodes = Loopback(world)
         nodes.reflection = reflection
-        # Streams that are left open must not keep a test waiting.
-        # So must health nodes that say how long they want to be kept waiting for news of the log.
-        nodes.census_limits = LimitConfig(
-            max_queries=16, header_deadline_ms=500, sample_deadline_ms=1000, witness_wait_ms=1
+        # Health nodes that say how long they want to be kept waiting for news of the log must not keep a test waiting.
+        patient = LimitConfig(
+            max_queries=16,
+            header_deadline_ms=nodes.census_limits.header_deadline_ms,
+            sample_deadline_ms=nodes.census_limits.sample_deadline_ms,
+            witness_wait_ms=1,
         )
+        nodes.census_limits = replace(patient, header_deadline_ms=deadline_ms, sample_deadline_ms=deadline_ms)
         async with nodes:
             yield nodes
+            nodes.census._limits = patient
             async with nodes.channel(HEALTH, "census") as channel:
                 order = world.order()
                 heard = await hand_over(channel, world.messages(world.sample(order)))
@@ -114,7 +124,7 @@ async def undisturbed(
 
 async def said(nodes: Loopback, role: Role, identity: Identity, method: MethodDescriptor, *wire: bytes) -> str:
     """What a caller hears, in time."""
-    async with asyncio.timeout(CALL_SECONDS), nodes.channel(identity, role) as channel:
+    async with asyncio.timeout(PATIENCE_SECONDS), nodes.channel(identity, role) as channel:
         return await call(channel, method, *wire)
 
 
@@ -125,7 +135,7 @@ async def all_said(
     async with nodes.channel(identity, role) as channel:
         heard = []
         for message in messages:
-            async with asyncio.timeout(CALL_SECONDS):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 heard.append(await call(channel, method, message))
         return heard
 
@@ -480,7 +490,7 @@ async def count(channel: aio.Channel, wire: Sequence[bytes]) -> str:
     """Say the first part, wait for a response, say the others; gives the code of the error, `OK`, or CUT_SHORT."""
     streamed = _count(channel)
     try:
-        async with asyncio.timeout(CALL_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             for at, message in enumerate(wire):
                 try:
                     await streamed.write(message)
@@ -560,12 +570,18 @@ async def test_mutated_parts_of_a_sample_are_refused(world: World, caplog: pytes
     assert len(world.charges()) == len(whole) + 1
 
 
-async def test_streams_that_stop_half_way_are_ended(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """Half-closed after any number of parts: a typed refusal. Left open without a word: ended, and said to be our wait."""
+async def test_streams_that_end_half_way_are_refused(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Half-closed after any number of parts: a typed refusal."""
     async with undisturbed(world, caplog) as nodes, nodes.channel(HEALTH, "census") as channel:
         for count in range(3):
             wire = list(parts(world, world.order()).values())[:count]
             assert await call(channel, CENSUS_RPCS["Count"], *wire) == "MALFORMED_MESSAGE"
+
+
+async def test_streams_that_stop_half_way_are_ended(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Left open without a word after any number of parts: ended, and said to be our wait."""
+    serving = undisturbed(world, caplog, deadline_ms=500)
+    async with serving as nodes, nodes.channel(HEALTH, "census") as channel:
         for count in range(3):
             assert await left_open(channel, list(parts(world, world.order()).values())[:count]) == "PEER_UNAVAILABLE"
 
@@ -573,16 +589,16 @@ async def test_streams_that_stop_half_way_are_ended(world: World, caplog: pytest
 async def left_open(channel: aio.Channel, wire: Sequence[bytes]) -> str:
     """Say these parts and no more, without hanging up; gives what is heard in the end."""
     streamed = _count(channel)
-    async with asyncio.timeout(CALL_SECONDS):
-        for at, message in enumerate(wire):
-            await streamed.write(message)
-            if at == 0:
-                await streamed.read()
-        try:
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            for at, message in enumerate(wire):
+                await streamed.write(message)
+                if at == 0:
+                    await streamed.read()
             while await streamed.read() is not aio.EOF:
                 pass
-        except aio.AioRpcError as error:
-            return _code_of(error)
+    except aio.AioRpcError as error:
+        return _code_of(error)
     return "OK"
 
 
@@ -621,7 +637,7 @@ async def test_abandoned_submissions_go_on_to_one_charge(world: World, caplog: p
 
 def _count(channel: aio.Channel) -> Any:
     path = "/tripartite.v1.CensusService/Count"
-    return channel.stream_stream(path, request_serializer=bytes, response_deserializer=bytes)(timeout=CALL_SECONDS)
+    return channel.stream_stream(path, request_serializer=bytes, response_deserializer=bytes)(timeout=PATIENCE_SECONDS)
 
 
 def _code_of(error: aio.AioRpcError) -> str:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
 import pytest
+from fakes.processor_time import TookTooLong, limited
 from fuzz.mutator import mutations
 from fuzz.target import Cut, Finding, Target, joined, require
 from fuzz.targets import CORPUS, TARGETS, inputs
@@ -27,31 +26,10 @@ SECONDS_PER_INPUT = 5.0
 MOST_FILES, MOST_BYTES, MOST_BYTES_EACH = 500, 600_000, 16_384
 
 
-class TookTooLong(BaseException):
-    """Not an Exception: no parser can take it for an error of its own."""
-
-
-@contextmanager
-def limited() -> Iterator[None]:
-    """Raise out of whatever computes for longer than an input may take."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise TookTooLong
-
-    before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, SECONDS_PER_INPUT)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
-
-
 def accepted(name: str, data: bytes) -> bool:
     """Whether the target accepts `data`; fails, showing the input, if anything but a documented refusal escapes."""
     try:
-        with limited():
+        with limited(SECONDS_PER_INPUT):
             return TARGETS[name].accepts(data)
     except (Exception, TookTooLong) as error:
         raise AssertionError(f"{name} has a finding; keep it as a file of {CORPUS / name}: {data!r}") from error
@@ -169,8 +147,7 @@ def test_endless_parser_is_stopped() -> None:
     """The time limit is real: it ends a parser that catches everything it can."""
 
     def endless() -> None:
-        with limited():
-            signal.setitimer(signal.ITIMER_PROF, 0.05)
+        with limited(0.05):
             while True:
                 with contextlib.suppress(Exception):
                     sum(range(1000))

@@ -7,7 +7,22 @@ from pathlib import Path
 
 import pytest
 from fakes.loopback import Loopback
+from fakes.patience import NEVER_SECONDS
 from fakes.world import World
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call is given up: on a busy machine that would fail a test, and no test may pass because a call was given up."""
+    for limit in (
+        "broker_common.rpc.cards._TIMEOUT_SECONDS",
+        "census_node.delivery._TIMEOUT_SECONDS",
+        "census_node.delivery._VISIT_SECONDS",
+        "health_node.service._POLICY_TIMEOUT_SECONDS",
+        "health_node.witness._CALL_SECONDS",
+        "researcher_node.asking._CALL_SECONDS",
+    ):
+        monkeypatch.setattr(limit, NEVER_SECONDS)
 
 
 @pytest.fixture

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random  # noqa: TID251 - no secret
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
-from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, add_cards, serving, until
-from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order
+from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, add_cards, serving
+from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS, linger, until
+from fakes.virtual_time import VirtualLoop
+from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World
 from grpc import aio
 from grpc.aio import AioRpcError
 from tripartite.v1 import (
@@ -33,8 +36,6 @@ from researcher_node.answers import Answers
 from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.service import InboxService
 
-SECONDS = 20.0
-WAIT = 15.0
 WANTED = Wanted("age >= 0", "all", Precision(scale=30), 1_000_000, "official-languages")
 
 
@@ -102,7 +103,7 @@ async def submitted(nodes: Loopback) -> tuple[Order, str]:
 
 async def arrive_later(nodes: Loopback, order: Order) -> None:
     """The inbox receives the answer, in another process, after a while."""
-    await asyncio.sleep(0.3)
+    await linger()
     other = nodes.world.open_answers()
     sealed = answer_pb2.SealedAnswer(query_id=order.body.query_id, sealed=nodes.world.sealed(order))
     await asyncio.to_thread(other.receive, sealed)
@@ -121,10 +122,10 @@ async def test_census_node_that_says_nothing_does_not_hide_what_is_in_the_inbox(
     async with (
         frozen(census) if trouble == "frozen" else contextlib.nullcontext(away(census)) as silent,
         session(loopback, census=silent) as asking,
-        asyncio.timeout(WAIT / 2),
+        asyncio.timeout(PATIENCE_SECONDS),
     ):
         arriving = asyncio.create_task(arrive_later(loopback, order))
-        assert (await asking.collect(query, wait_seconds=WAIT)).state == "answered"
+        assert (await asking.collect(query, wait_seconds=NEVER_SECONDS)).state == "answered"
         await arriving
 
 
@@ -135,11 +136,11 @@ async def test_frozen_nodes_do_not_hide_from_ask_what_is_in_the_inbox(loopback: 
         frozen(loopback.peers["census"]) as census,
         frozen(loopback.peers["health"]) as health,
         session(loopback, census=census, health=health) as asking,
-        asyncio.timeout(WAIT / 2),
+        asyncio.timeout(PATIENCE_SECONDS),
     ):
         arriving = asyncio.create_task(arrive_later(loopback, order))
         asked = loopback.answers.get(query)
-        assert (await asking.ask(asked, wait_seconds=WAIT, on_stage=lambda _: None)).state == "answered"
+        assert (await asking.ask(asked, wait_seconds=NEVER_SECONDS, on_stage=lambda _: None)).state == "answered"
         await arriving
 
 
@@ -148,7 +149,7 @@ async def test_health_node_that_is_away_does_not_hide_an_answer_that_is_out(loop
     _, query = await submitted(loopback)
     async with session(loopback, health=away(loopback.peers["health"])) as asking:
         asked = loopback.answers.get(query)
-        assert (await asking.ask(asked, wait_seconds=WAIT, on_stage=lambda _: None)).state == "answered"
+        assert (await asking.ask(asked, wait_seconds=NEVER_SECONDS, on_stage=lambda _: None)).state == "answered"
 
 
 class SilentAfterAccepting(HealthService):
@@ -178,9 +179,9 @@ async def test_answer_comes_although_the_health_node_falls_silent_after_it_took_
     async with (
         serving("health", loopback.tls[HEALTH], loopback.registered, add_services) as silent,
         session(loopback, health=silent) as asking,
-        asyncio.timeout(WAIT / 2),
+        asyncio.timeout(PATIENCE_SECONDS),
     ):
-        answered = await asking.ask(await asking.prepare(WANTED), wait_seconds=WAIT, on_stage=stages.append)
+        answered = await asking.ask(await asking.prepare(WANTED), wait_seconds=NEVER_SECONDS, on_stage=stages.append)
         await health.drain()
     assert answered.state == "answered"
     # All four are true of an answer that is here, and each is said once.
@@ -220,7 +221,7 @@ async def test_only_a_verdict_on_a_question_is_kept_as_its_refusal(
     ):
         asked = await asking.prepare(WANTED)
         with pytest.raises(InvalidRequestError, match=error.code):
-            await asking.ask(asked, wait_seconds=WAIT, on_stage=lambda _: None)
+            await asking.ask(asked, wait_seconds=NEVER_SECONDS, on_stage=lambda _: None)
     assert loopback.answers.get(asked.query).state == state
 
 
@@ -258,7 +259,7 @@ async def test_busy_health_node_is_asked_again_within_the_wait(
         with pytest.raises(RefusedError, match="BUSY"):
             await asking.ask(asked, wait_seconds=0, on_stage=lambda _: None, on_busy=pauses.append)
         assert pauses == []
-        answered = await asking.ask(asked, wait_seconds=WAIT, on_stage=lambda _: None, on_busy=pauses.append)
+        answered = await asking.ask(asked, wait_seconds=NEVER_SECONDS, on_stage=lambda _: None, on_busy=pauses.append)
     assert (answered.state, pauses) == ("answered", [0.1])
 
 
@@ -289,7 +290,7 @@ async def test_quotes_beyond_the_rate_are_asked_for_again_within_the_wait(
 async def test_inbox_that_is_down_never_matters_to_who_waits(loopback: Loopback) -> None:
     """The answer comes by Collect while the courier knocks at a closed door; it is logged once, as collected."""
     async with carrying(loopback, {RESEARCHER: away(loopback.peers["researcher"])}), session(loopback) as asking:
-        answered = await asking.ask(await asking.prepare(WANTED), wait_seconds=WAIT, on_stage=lambda _: None)
+        answered = await asking.ask(await asking.prepare(WANTED), wait_seconds=NEVER_SECONDS, on_stage=lambda _: None)
     assert answered.state == "answered"
     assert [event.by for event in loopback.world.events(Delivered)] == ["collect"]
 
@@ -299,9 +300,9 @@ async def test_without_an_inbox_the_answer_is_collected_as_soon_as_it_is_out(loo
     world, order = loopback.world, loopback.world.order()
     query = world.remember(loopback.answers, order)
     await asyncio.to_thread(world.charge, order)
-    async with carrying(loopback, {}), session(loopback) as asking, asyncio.timeout(WAIT / 2):
-        collecting = asyncio.create_task(asking.collect(query, wait_seconds=WAIT))
-        await asyncio.sleep(0.3)
+    async with carrying(loopback, {}), session(loopback) as asking, asyncio.timeout(PATIENCE_SECONDS):
+        collecting = asyncio.create_task(asking.collect(query, wait_seconds=NEVER_SECONDS))
+        await linger()
         assert not collecting.done()
         await asyncio.to_thread(world.census.release, order.hash.hex())
         assert (await collecting).state == "answered"
@@ -313,7 +314,7 @@ async def test_two_that_wait_for_one_query_both_have_its_answer(loopback: Loopba
     async with session(loopback) as first, session(loopback, answers=other) as second:
         asked = await first.prepare(WANTED)
         answered = await asyncio.gather(
-            *(asking.ask(asked, wait_seconds=WAIT, on_stage=lambda _: None) for asking in (first, second))
+            *(asking.ask(asked, wait_seconds=NEVER_SECONDS, on_stage=lambda _: None) for asking in (first, second))
         )
     assert answered[0] == answered[1] == loopback.answers.get(asked.query)
     assert (len(loopback.world.charges()), len(loopback.world.events(Delivered))) == (1, 1)
@@ -333,18 +334,31 @@ async def test_no_time_to_wait_is_enough_for_what_is_there(loopback: Loopback) -
         assert (await asking.collect(query, wait_seconds=0)).state == "answered"
 
 
-async def test_frozen_census_node_does_not_make_anybody_wait_much_longer_than_they_wanted(
-    loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("wait_seconds", [0.0, 3.0, 70.0])
+def test_frozen_census_node_does_not_make_anybody_wait_longer_than_they_wanted(
+    world: World, monkeypatch: pytest.MonkeyPatch, wait_seconds: float
 ) -> None:
-    """The wait, or the time of one call, whichever is longer; not both."""
-    patience = 3.0
-    monkeypatch.setattr(asking_module, "_CALL_SECONDS", patience)
-    query = loopback.world.remember(loopback.answers, loopback.world.order())
-    async with frozen(loopback.peers["census"]) as census, session(loopback, census=census) as asking:
-        for wait in (0.0, patience):
-            async with asyncio.timeout(1.8 * patience):
-                with pytest.raises(PeerUnavailableError, match="ANSWER_PENDING"):
-                    await asking.collect(query, wait_seconds=wait)
+    """In virtual time: the wait, or the time of one call, whichever is longer; not both."""
+    call_seconds = 3.0
+
+    async def frozen(*_: object) -> NoReturn:
+        await asyncio.Event().wait()
+        raise AssertionError("nothing wakes it")
+
+    monkeypatch.setattr(asking_module, "_CALL_SECONDS", call_seconds)
+    monkeypatch.setattr(Session, "_met", frozen)
+    nodes, loop = Loopback(world), VirtualLoop(random.Random(0))
+    query = world.remember(nodes.answers, world.order())
+    census, health = Peer("census", "", ()), Peer("health", "", ())
+
+    async def collect() -> None:
+        async with session(nodes, census=census, health=health) as asking:
+            with pytest.raises(PeerUnavailableError, match="ANSWER_PENDING"):
+                await asking.collect(query, wait_seconds=wait_seconds)
+
+    loop.run_until_complete(collect())
+    loop.close()
+    assert loop.seconds == pytest.approx(max(wait_seconds, call_seconds))
 
 
 # --- what has expired ------------------------------------------------------------------------------------------------
@@ -357,14 +371,14 @@ async def test_expired_answer_is_said_to_be_gone_and_remembered(loopback: Loopba
     world.clock.advance(world.policy.answer_retention_ms)
     world.census.forget_expired()
     assert world.events(Expired) == [Expired(ticket=order.hash.hex())]
-    async with session(loopback) as asking, asyncio.timeout(WAIT / 2):
+    async with session(loopback) as asking, asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(InvalidRequestError, match="ANSWER_EXPIRED") as caught:
-            await asking.collect(query, wait_seconds=WAIT)
+            await asking.collect(query, wait_seconds=NEVER_SECONDS)
         assert query in caught.value.text
         assert loopback.answers.get(query).state == "expired"
     async with session(loopback, census=away(loopback.peers["census"])) as asking:
         with pytest.raises(InvalidRequestError, match="ANSWER_EXPIRED"):
-            await asking.ask(loopback.answers.get(query), wait_seconds=WAIT, on_stage=lambda _: None)
+            await asking.ask(loopback.answers.get(query), wait_seconds=NEVER_SECONDS, on_stage=lambda _: None)
 
 
 async def test_ticket_submitted_again_after_its_answer_expired_ends_at_once(loopback: Loopback) -> None:
@@ -372,14 +386,19 @@ async def test_ticket_submitted_again_after_its_answer_expired_ends_at_once(loop
     world = loopback.world
     async with session(loopback) as asking:
         asked = await asking.prepare(WANTED)
+        # The answer stays inside until nobody waits for it any more.
+        world.cosigning = False
         with pytest.raises(PeerUnavailableError, match="ANSWER_PENDING"):
             await asking.ask(asked, wait_seconds=0, on_stage=lambda _: None)
+        await until(lambda: bool(world.charges()))
+        world.cosigning = True
+        await asyncio.to_thread(world.cosign)
         await until(lambda: bool(world.census.undelivered([RESEARCHER])))
         world.clock.advance(world.policy.answer_retention_ms)
         world.census.forget_expired()
-        async with asyncio.timeout(WAIT / 2):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             with pytest.raises(InvalidRequestError, match="ANSWER_EXPIRED"):
-                await asking.ask(asked, wait_seconds=WAIT, on_stage=lambda _: None)
+                await asking.ask(asked, wait_seconds=NEVER_SECONDS, on_stage=lambda _: None)
     assert len(world.charges()) == 1
 
 
@@ -395,7 +414,7 @@ async def test_inbox_that_was_down_gets_what_it_missed_and_one_that_moved_is_fou
     inboxes = {RESEARCHER: away(loopback.peers["researcher"])}
     _, first = await submitted(loopback)
     async with carrying(loopback, inboxes):
-        await asyncio.sleep(0.2)
+        await linger()
         assert loopback.answers.get(first).state == "pending"
         async with inbox(loopback, loopback.answers) as up:
             inboxes[RESEARCHER] = up
@@ -419,9 +438,9 @@ async def test_inbox_that_only_takes_connections_delays_nobody_else(loopback: Lo
     async with frozen(other) as silent:
         inboxes = {OTHER_RESEARCHER: silent, RESEARCHER: loopback.peers["researcher"]}
         async with carrying(loopback, inboxes):
-            await asyncio.sleep(0.2)
+            await linger()
             _, query = await submitted(loopback)
-            async with asyncio.timeout(delivery._TIMEOUT_SECONDS / 2):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await until(lambda: loopback.answers.get(query).state == "answered")
     assert world.census.undelivered([OTHER_RESEARCHER]) == {OTHER_RESEARCHER: [stuck.body.query_id.hex()]}
 
@@ -432,7 +451,7 @@ async def deliver(nodes: Loopback, query: bytes, sealed: bytes) -> str:
         stub: inbox_service_pb2_grpc.InboxServiceAsyncStub = inbox_service_pb2_grpc.InboxServiceStub(channel)
         request = inbox_service_pb2.DeliverRequest(answer=answer_pb2.SealedAnswer(query_id=query, sealed=sealed))
         try:
-            await stub.Deliver(request, timeout=SECONDS)
+            await stub.Deliver(request, timeout=PATIENCE_SECONDS)
         except AioRpcError as error:
             return broker_error(error, "researcher").code
         return ""
@@ -488,13 +507,17 @@ async def test_what_an_inbox_and_a_courier_log_names_no_answer(
     """Codes and researcher ids, never a query, a key or what was sealed."""
     order, query = await submitted(loopback)
     await deliver(loopback, order.body.query_id, b"wrong")
-    inboxes = {RESEARCHER: away(loopback.peers["researcher"])}
+    inboxes, heard = {RESEARCHER: away(loopback.peers["researcher"])}, [""]
+
+    def said_so() -> bool:
+        heard.extend(capfd.readouterr())
+        return "inbox did not take an answer" in "".join(heard)
+
     async with carrying(loopback, inboxes):
-        await asyncio.sleep(0.3)
+        await until(said_so)
         inboxes[RESEARCHER] = loopback.peers["researcher"]
         await until(lambda: loopback.answers.get(query).state == "answered")
-    said = "".join(capfd.readouterr())
-    assert "inbox did not take an answer" in said
+    said = "".join([*heard, *capfd.readouterr()])
     count = str(loopback.answers.get(query).noisy_count)
     for secret in (query, order.opening_key.to_text(), order.hash.hex(), f"count={count}", f" {count} "):
         assert secret not in said

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, hand_over, serving, until
+from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, hand_over, serving
+from fakes.patience import PATIENCE_SECONDS, until
 from fakes.world import FRENCH, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy, make_pseudonyms
 from grpc import StatusCode, aio
 from grpc.aio import AioRpcError, ServicerContext
@@ -45,8 +46,6 @@ from census_node.service import CensusService
 from health_node import service as health_service
 from health_node.config import LimitConfig as HealthLimits
 from researcher_node.asking import Precision, Session, Wanted
-
-SECONDS = 20.0
 
 
 def session(nodes: Loopback) -> Session:
@@ -97,7 +96,7 @@ async def submit(nodes: Loopback, order: Order) -> Heard:
     async with nodes.channel(OWNER, "health") as channel:
         stub: health_service_pb2_grpc.HealthServiceAsyncStub = health_service_pb2_grpc.HealthServiceStub(channel)
         try:
-            async for response in stub.Submit(order.submission, timeout=SECONDS):
+            async for response in stub.Submit(order.submission, timeout=PATIENCE_SECONDS):
                 stages.append(response.stage)  # noqa: PERF401 - those before an error count too
         except AioRpcError as error:
             heard = broker_error(error, "health")
@@ -123,7 +122,7 @@ async def test_question_is_asked_charged_answered_and_opened(loopback: Loopback)
     stages: list[health_service_pb2.Stage.ValueType] = []
     async with session(loopback) as asking:
         asked = await asking.prepare(wanted())
-        answered = await asking.ask(asked, wait_seconds=SECONDS, on_stage=stages.append)
+        answered = await asking.ask(asked, wait_seconds=PATIENCE_SECONDS, on_stage=stages.append)
     assert answered.state == "answered"
     assert stages == [1, 2, 3, 4]
     (charge,) = loopback.world.charges()
@@ -139,7 +138,9 @@ async def test_same_question_submitted_again_is_the_same_answer(loopback: Loopba
     """A researcher who asks again with the same ticket gets what was charged, once."""
     async with session(loopback) as asking:
         asked = await asking.prepare(wanted())
-        first, again = [await asking.ask(asked, wait_seconds=SECONDS, on_stage=lambda _: None) for _ in range(2)]
+        first, again = [
+            await asking.ask(asked, wait_seconds=PATIENCE_SECONDS, on_stage=lambda _: None) for _ in range(2)
+        ]
     assert first == again
     assert len(loopback.world.charges()) == 1
 
@@ -319,7 +320,7 @@ async def test_busy_node_says_so_to_a_large_sample(tmp_path: Path) -> None:
 
         async with nodes, nodes.channel(HEALTH, "census") as channel:
             call = asyncio.create_task(listening(channel))
-            await asyncio.wait_for(proceeding.wait(), SECONDS)
+            await asyncio.wait_for(proceeding.wait(), PATIENCE_SECONDS)
             for people in (0, 300_000):
                 assert {await refusal(nodes, HEALTH, people) for _ in range(5)} == {"BUSY"}
             go_on.set()
@@ -342,7 +343,7 @@ async def test_health_store_that_fails_while_sending_is_not_hidden(
     with loopback.world.unchanged():
         heard = await submit(loopback, order)
     assert heard == Heard((1,), "PEER_FAILED", (("peer", "health"), ("reason", "STORE_FAILED")))
-    await asyncio.wait_for(loopback.stops["health"].wait(), SECONDS)
+    await asyncio.wait_for(loopback.stops["health"].wait(), PATIENCE_SECONDS)
     error = loopback.stops["health"].error
     assert error is not None
     assert error.code == "STORE_FAILED"
@@ -377,7 +378,7 @@ async def test_census_node_whose_store_fails_stops_alone(
             heard = await submit(nodes, order)
         assert heard == Heard((1, 2), "PEER_FAILED", (("peer", "census"), ("reason", STOPPING[code])))
         assert REASONS[heard.code].family.exit_code == ExitCode.PEER_UNAVAILABLE
-        await asyncio.wait_for(nodes.stops["census"].wait(), SECONDS)
+        await asyncio.wait_for(nodes.stops["census"].wait(), PATIENCE_SECONDS)
         error = nodes.stops["census"].error
         assert error is not None
         assert error.code == code
@@ -397,7 +398,7 @@ async def test_what_is_wrong_with_a_store_is_not_told_to_strangers(
     async with loopback.channel(OWNER, "census") as channel:
         stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
         with pytest.raises(AioRpcError) as caught:
-            await stub.Quote(census_service_pb2.QuoteRequest(scale=30), timeout=SECONDS)
+            await stub.Quote(census_service_pb2.QuoteRequest(scale=30), timeout=PATIENCE_SECONDS)
     said = (caught.value.details(), *caught.value.trailing_metadata())
     assert "secret-7391" not in repr(said)
     assert "INTEGRITY" not in repr(said)
@@ -421,7 +422,7 @@ async def test_missing_key_is_named_to_the_operator_alone(loopback: Loopback, mo
         async with loopback.channel(OWNER, "census") as channel:
             stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
             with pytest.raises(AioRpcError) as caught:
-                await stub.Quote(census_service_pb2.QuoteRequest(scale=30), timeout=SECONDS)
+                await stub.Quote(census_service_pb2.QuoteRequest(scale=30), timeout=PATIENCE_SECONDS)
     assert "secret-7391" not in repr((caught.value.details(), *caught.value.trailing_metadata()))
     (line,) = logs
     assert (line["log_level"], line["code"]) == ("error", "SECRET_MISSING")
@@ -471,7 +472,7 @@ async def test_inbox_that_claims_a_broken_store_does_not_stop_the_census_node(lo
     ) as peer:
         carrying = courier(loopback, {RESEARCHER: peer})
         running = asyncio.create_task(carrying.run())
-        await asyncio.wait_for(inbox.visited.wait(), SECONDS)
+        await asyncio.wait_for(inbox.visited.wait(), PATIENCE_SECONDS)
         # The visit is over when the courier has noted when to come again.
         await until(lambda: bool(carrying._pauses) or running.done())
         assert not running.done()
@@ -524,12 +525,11 @@ async def test_inbox_that_hangs_keeps_only_its_own_answers_waiting(loopback: Loo
         inboxes = {OTHER_RESEARCHER: hanging, RESEARCHER: loopback.peers["researcher"]}
         carrying = courier(loopback, inboxes)
         running = asyncio.create_task(carrying.run())
-        await asyncio.wait_for(inbox.visited.wait(), SECONDS)
+        await asyncio.wait_for(inbox.visited.wait(), PATIENCE_SECONDS)
         order = world.order()
         query = world.remember(loopback.answers, order)
         await asyncio.to_thread(world.answer, order)
-        async with asyncio.timeout(3):
-            await until(lambda: loopback.answers.get(query).state == "answered")
+        await until(lambda: loopback.answers.get(query).state == "answered")
         assert world.census.undelivered([OTHER_RESEARCHER]) == {OTHER_RESEARCHER: [stuck.body.query_id.hex()]}
         running.cancel()
         await asyncio.wait({running})

@@ -15,6 +15,7 @@ from cryptography import x509
 from fakes.clock import FakeClock
 from fakes.forged import forge, subject_of, twin
 from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, call, hand_over, raw_channel, registered, serving
+from fakes.patience import PATIENCE_SECONDS
 from fakes.world import HEALTH, OTHER_HEALTH, World, rows
 from google.protobuf.descriptor import MethodDescriptor
 from grpc import aio
@@ -262,7 +263,7 @@ def speak(peer: Peer, own: TlsCredentials, folder: Path, version: ssl.TLSVersion
     host, _, port = peer.address.rpartition(":")
     heard = b""
     with (
-        socket.create_connection((host, int(port)), timeout=10) as plain,
+        socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as plain,
         context.wrap_socket(plain, server_hostname=server_name(peer.role)) as secured,
     ):
         assert secured.version() == version.name.replace("_", ".", 1).replace("TLSv1_", "TLSv1.")
@@ -383,7 +384,7 @@ async def test_impostor_of_the_right_role_is_not_spoken_to(loopback: Loopback) -
         async with open_channel(peer, loopback.tls[OWNER], system_clock) as channel:
             stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
             with pytest.raises(PeerUnavailableError) as caught:
-                await calling("census", stub.GetPolicy(census_service_pb2.GetPolicyRequest(), timeout=5))
+                await calling("census", stub.GetPolicy(census_service_pb2.GetPolicyRequest(), timeout=PATIENCE_SECONDS))
     assert caught.value.code == "PEER_UNAVAILABLE"
 
 

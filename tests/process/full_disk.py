@@ -21,6 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fakes.deployment import FRENCH, PROGRAM, Deployment, Node, Outcome, run, run_here, wait_until
+from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.errors import BrokerError
 from researcher_node.answers import AskedQuestion
@@ -30,7 +31,6 @@ SPACE_BYTES = 6 * 1024 * 1024
 QUESTIONS = [("age >= 65", FRENCH)] * 4
 WAIT_SECONDS = 0.5
 ROUNDS = 20
-PATIENCE_SECONDS = 30.0
 
 
 class SmallDisk:
@@ -132,7 +132,7 @@ def fill_with_questions(deployment: Deployment, node: Node) -> None:
             deployment.ask_all(QUESTIONS, at_once=4, wait_seconds=WAIT_SECONDS)
         return node.process.poll() is not None
 
-    wait_until(asked_until_it_stopped, "stopped for want of space", seconds=PATIENCE_SECONDS)
+    wait_until(asked_until_it_stopped, "stopped for want of space")
 
 
 def is_settled(deployment: Deployment) -> bool:

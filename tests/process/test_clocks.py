@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from fakes.deployment import FRENCH, Deployment, Node, make
+from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.errors import BrokerError
 from broker_common.storage.durable import replace_file
@@ -53,7 +54,7 @@ class Machines:
 
     def ask(self) -> AskedQuestion | BrokerError:
         """One question to its answer."""
-        return self._deployment.ask_all([("age >= 65", FRENCH)], wait_seconds=30)[0]
+        return self._deployment.ask_all([("age >= 65", FRENCH)], wait_seconds=PATIENCE_SECONDS)[0]
 
 
 def log_times(deployment: Deployment, role: str) -> list[int]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from pathlib import Path
 from threading import Thread
 
 import pytest
 from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, run_here, wait_until
+from fakes.patience import PATIENCE_SECONDS, linger_here
 
 from broker_common.errors import BrokerError
 from census_node.slot_secrets import SLOT_SECRET_BYTES
@@ -24,7 +24,6 @@ from researcher_node.asking import Precision, Session, Wanted
 pytestmark = pytest.mark.process
 
 CRASHING_NODE = Path(__file__).with_name("crashing_node.py")
-WAIT_SECONDS = 30.0
 FRUITLESS_SECONDS = 1.0
 # Before or after the commit of which step which node dies. What is left out leaves the same state as its neighbour here:
 # an answer that is not stored is a charge, a release that is not logged is a stored answer.
@@ -73,7 +72,7 @@ def ask_while_a_node_dies(
     """What became of the researcher's command, which query it was, and the same ticket submitted once more."""
     outcomes: list[AskedQuestion | BrokerError] = []
     asking = Thread(
-        target=lambda: outcomes.extend(deployment.ask_all([("age >= 65", FRENCH)], wait_seconds=WAIT_SECONDS))
+        target=lambda: outcomes.extend(deployment.ask_all([("age >= 65", FRENCH)], wait_seconds=PATIENCE_SECONDS))
     )
     with deployment.node("health" if role == "census" else "census"):
         with deployment.node(role, launcher=(sys.executable, CRASHING_NODE, step, when)) as crashing:
@@ -217,7 +216,7 @@ def test_a_question_goes_on_when_both_nodes_died_and_the_census_node_comes_back_
         census.signal(signal.SIGKILL)
     query = deployment.json("researcher", "answers")["answers"][-1]["query_id"]
     with deployment.node("health"):
-        time.sleep(FRUITLESS_SECONDS)
+        linger_here(FRUITLESS_SECONDS)
         with deployment.node("census"):
             asking.join()
             wait_until(lambda: deployment.json("health", "status")["open"] == 0, "closed")

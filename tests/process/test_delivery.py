@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from fakes.deployment import FRENCH, PROGRAM, Deployment, Outcome, make, run_here, wait_until
+from fakes.deployment import FRENCH, PROGRAM, Deployment, Outcome, make, node_pids, run_here, wait_until
+from fakes.liars import LyingResearcher
 
-from broker_common.privacy.policy import Policy
-from deploy.local import Plan, lay_out
+from broker_common.storage.durable import replace_file
 
 pytestmark = pytest.mark.process
 
-QUOTE_SECONDS = 3.0
 CRASHING_NODE = Path(__file__).with_name("crashing_node.py")
-
-
-class ShortQuotes(Plan):
-    """A policy under which a ticket expires within the patience of a test."""
-
-    def policy(self) -> Policy:
-        return msgspec.structs.replace(Plan.policy(self), quote_lifetime_ms=int(1000 * QUOTE_SECONDS))
+SHIFTED_NODE = Path(__file__).with_name("shifted_node.py")
+# Longer than any test waits.
+LONG_TICK_MS = 3_600_000
 
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """Census and health node; a test that wants an inbox opens one. Answers leave at ticks, so there is time to leave."""
-    directory = tmp_path_factory.mktemp("delivery") / "deployment"
-    plan = ShortQuotes(population=100, seed=1, accounting="strict", max_belief="0.8", release_tick_ms=200, delay_ms=200)
-    lay_out(directory, plan, lambda _: lambda _done, _total: None)
-    deployment = Deployment(directory)
-    with deployment.node("census"), deployment.node("health"):
-        yield deployment
+    made = make(tmp_path_factory.mktemp("delivery") / "deployment", population=100, tick_ms=200)
+    with made.node("census"), made.node("health"):
+        yield made
 
 
 def ask_and_leave(deployment: Deployment) -> str:
@@ -68,8 +59,8 @@ def test_an_answer_nobody_waits_for_is_pushed_to_the_inbox(deployment: Deploymen
     """`ask --wait 0` ends with exit 5, and the answer comes all the same; the inbox says nothing of it."""
     with deployment.node("researcher") as inbox:
         query = ask_and_leave(deployment)
-        wait_until(lambda: row(deployment, query)["state"] == "answered", "pushed", seconds=20)
-        wait_until(lambda: ways(deployment, query) == ["inbox"], "logged", seconds=5)
+        wait_until(lambda: row(deployment, query)["state"] == "answered", "pushed")
+        wait_until(lambda: ways(deployment, query) == ["inbox"], "logged")
     assert inbox.lines == inbox.ready
     answer = row(deployment, query)
     for secret in (query, deployment.ticket_of(query), "age", "French", f"count={answer['noisy_count']}"):
@@ -81,7 +72,7 @@ def test_an_inbox_that_opens_late_gets_what_it_missed(deployment: Deployment) ->
     query = ask_and_leave(deployment)
     wait_until(lambda: bool(deployment.tickets("census", "released")[deployment.ticket_of(query)]), "released")
     with deployment.node("researcher"):
-        wait_until(lambda: row(deployment, query)["state"] == "answered", "pushed", seconds=20)
+        wait_until(lambda: row(deployment, query)["state"] == "answered", "pushed")
 
 
 def test_a_killed_ask_is_answered_all_the_same(deployment: Deployment) -> None:
@@ -93,15 +84,18 @@ def test_a_killed_ask_is_answered_all_the_same(deployment: Deployment) -> None:
         asking.send_signal(signal.SIGKILL)
     query = row(deployment, -1)["query_id"]
     with deployment.node("researcher"):
-        wait_until(lambda: row(deployment, query)["state"] == "answered", "pushed", seconds=20)
+        wait_until(lambda: row(deployment, query)["state"] == "answered", "pushed")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_ask_is_recoverable(deployment: Deployment, number: int) -> None:
     """While waiting: exit 130, the query is named on stdout, and its answer is fetched later, without an inbox."""
-    words = ("--home", deployment.home("researcher"), "--where", "age >= 65", "--count", FRENCH, "--json")
-    # On a busy machine the answer may overtake the signal.
-    for _ in range(5):
+    query = LyingResearcher(deployment).prepare().query
+    words = ("--home", deployment.home("researcher"), "--again", query, "--json")
+    # The census node is frozen: no answer overtakes the signal.
+    census = node_pids(deployment.directory)["census"]
+    os.kill(census, signal.SIGSTOP)
+    try:
         with subprocess.Popen(
             [PROGRAM, "researcher", "ask", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as asking:
@@ -110,9 +104,8 @@ def test_an_interrupted_ask_is_recoverable(deployment: Deployment, number: int) 
             assert "taken the question" in asking.stderr.readline()
             asking.send_signal(number)
             said = Outcome(asking.wait(), asking.stdout.read(), asking.stderr.read())
-        if asking.returncode == 130 and "answers --collect" in said.stdout:
-            break
-    query = row(deployment, -1)["query_id"]
+    finally:
+        os.kill(census, signal.SIGCONT)
     assert asking.returncode == 130
     assert said.error["code"] == "INTERRUPTED"
     assert f"answers --collect {query}" in said.error["hint"]
@@ -133,26 +126,34 @@ def test_without_an_inbox_collect_works_alone(deployment: Deployment) -> None:
     assert ways(deployment, query) == ["collect"]
 
 
-def test_a_pending_answer_is_said_to_be_pending(deployment: Deployment) -> None:
+def test_a_pending_answer_is_said_to_be_pending(tmp_path: Path) -> None:
     """Collected too early is no failure: exit 0, the query on stderr, and its state on the list."""
-    query = ask_and_leave(deployment)
-    home = deployment.home("researcher")
-    early = run_here("researcher", "answers", "--collect", "--home", home, query, "--json")
+    deployment = make(tmp_path / "deployment", population=100)
+    deployment.order_policy(release_tick_ms=LONG_TICK_MS)
+    with deployment.node("census"), deployment.node("health"):
+        query = ask_and_leave(deployment)
+        home = deployment.home("researcher")
+        early = run_here("researcher", "answers", "--collect", "--home", home, query, "--json")
     assert early.result["answers"][0]["state"] == "pending"
     assert query in early.stderr
 
 
-def test_asking_again_after_the_ticket_expired_still_gives_the_answer_it_was_charged_for(
-    deployment: Deployment,
-) -> None:
+def test_asking_again_after_the_ticket_expired_still_gives_the_answer_it_was_charged_for(tmp_path: Path) -> None:
     """An expired ticket is charged no more, but one that was charged in time has its answer."""
-    query = ask_and_leave(deployment)
-    wait_until(lambda: bool(deployment.tickets("census", "released")[deployment.ticket_of(query)]), "released")
-    time.sleep(QUOTE_SECONDS)
-    answers = deployment.json("census", "status")["answers"]
-    again = deployment.json("researcher", "ask", "--again", query)
-    assert again["query_id"] == query
-    assert deployment.json("census", "status")["answers"] == answers
+    deployment, shift = make(tmp_path / "deployment", population=100, tick_ms=200), tmp_path / "shift"
+    replace_file(shift, b"0")
+    launcher = (sys.executable, SHIFTED_NODE, shift)
+    with deployment.node("census", launcher=launcher), deployment.node("health", launcher=launcher):
+        query, unused = ask_and_leave(deployment), LyingResearcher(deployment).prepare().query
+        wait_until(lambda: bool(deployment.tickets("census", "released")[deployment.ticket_of(query)]), "released")
+        # Both agencies' clocks pass the end of the tickets.
+        replace_file(shift, str(deployment.json("census", "policy")["quote_lifetime_ms"]).encode())
+        answers = deployment.json("census", "status")["answers"]
+        again = deployment.json("researcher", "ask", "--again", query)
+        assert again["query_id"] == query
+        expired = deployment.run("researcher", "ask", "--again", unused, "--json")
+        assert expired.error["code"] == "TICKET_EXPIRED"
+        assert deployment.json("census", "status")["answers"] == answers
     assert row(deployment, query)["refused"] is None
 
 
@@ -167,6 +168,6 @@ def test_a_census_node_killed_before_it_logs_a_delivery_delivers_again(tmp_path:
         answer = row(deployment, query)
         assert (answer["state"], ways(deployment, query)) == ("answered", [])
         with deployment.node("census"):
-            wait_until(lambda: ways(deployment, query) == ["inbox"], "logged", seconds=20)
+            wait_until(lambda: ways(deployment, query) == ["inbox"], "logged")
         assert row(deployment, query) == answer
     deployment.verify_ledger()

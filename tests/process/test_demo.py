@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fakes.deployment import PROGRAM, Deployment, node_pids, run_here
+from fakes.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.process
 
@@ -28,7 +29,7 @@ def run_demo(place: Path, *options: str) -> tuple[str, str, Deployment]:
         env={"PATH": "/usr/bin:/bin", **{variable: str(folder) for variable, folder in folders.items()}},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

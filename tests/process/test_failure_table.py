@@ -11,7 +11,6 @@ import os
 import resource
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import pytest
 from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, run_here, wait_until
 from fakes.homes import set_limits
 from fakes.liars import END, LyingHealth, LyingResearcher
+from fakes.patience import PATIENCE_SECONDS, linger_here
 from tripartite.v1 import condition_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.sealing import OpeningKey
@@ -55,7 +55,7 @@ def charged(deployment: Deployment) -> int:
 def honest(deployment: Deployment) -> None:
     """A question of somebody who does everything right is charged once and answered."""
     before = charged(deployment)
-    (outcome,) = deployment.ask_all([(SENIORS, FRENCH)], wait_seconds=30)
+    (outcome,) = deployment.ask_all([(SENIORS, FRENCH)], wait_seconds=PATIENCE_SECONDS)
     assert isinstance(outcome, AskedQuestion), outcome
     assert charged(deployment) == before + 1
 
@@ -412,7 +412,7 @@ class Asking(Thread):
         self.start()
 
     def run(self) -> None:
-        self.outcome = self._deployment.ask(SENIORS, FRENCH, "--wait", "40", *self._words)
+        self.outcome = self._deployment.ask(SENIORS, FRENCH, "--wait", str(PATIENCE_SECONDS), *self._words)
 
     def ended(self) -> Outcome:
         self.join()
@@ -449,11 +449,11 @@ def test_row_5_census_slow(still: Watched) -> None:
         with still.harmless(charges=1):
             census.process.send_signal(signal.SIGSTOP)
             again = Thread(target=lambda: answers.append(deployment.run("researcher", *words)), daemon=True)
-            words = ("ask", "--again", query, "--wait", "40", "--json")
+            words = ("ask", "--again", query, "--wait", str(PATIENCE_SECONDS), "--json")
             answers: list[Outcome] = []
             again.start()
             wait_until(lambda: bool(deployment.ticket_of(query)), "taken by the health node")
-            time.sleep(0.5)
+            linger_here(0.5)
             assert not answers
             assert not deployment.tickets("census", "charged")[deployment.ticket_of(query)]
             census.process.send_signal(signal.SIGCONT)

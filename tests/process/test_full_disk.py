@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from fakes.deployment import make
+from fakes.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.process
 
@@ -54,7 +55,7 @@ def test_full_disk_stops_the_node_and_loses_nothing(
         [*namespace, sys.executable, SCRIPT, role, deployment.directory, *map(str, spares)],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=3 * PATIENCE_SECONDS,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes.deployment import Deployment, run, run_here
+from fakes.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.process
 
@@ -137,7 +138,7 @@ def test_a_role_that_is_not_installed_leaves_the_others_usable(made: Deployment,
 
     def without(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", WITHOUT_A_PACKAGE, package, *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
     shown = without("--help")
     assert shown.returncode == 0, shown.stderr

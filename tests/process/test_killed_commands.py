@@ -10,6 +10,7 @@ from subprocess import run as run_process
 
 import pytest
 from fakes.deployment import FRENCH, Deployment, make, run_here, wait_until
+from fakes.patience import PATIENCE_SECONDS
 
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
@@ -18,7 +19,6 @@ pytestmark = pytest.mark.process
 
 CRASHING = Path(__file__).with_name("crashing_node.py")
 QUESTION = ("age >= 65", FRENCH)
-PATIENCE_SECONDS = 30.0
 LOADS = {"census": "registries", "health": "people"}
 
 
@@ -35,7 +35,7 @@ def killed(deployment: Deployment, step: str, when: str, role: str, *words: str)
     ended = run_process(
         [sys.executable, CRASHING, step, when, role, words[0], "--home", deployment.home(role), *words[1:]],
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert ended.returncode == -9, ended.stderr.decode()

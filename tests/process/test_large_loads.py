@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fakes.deployment import Deployment, make, run
+from fakes.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.process
 
@@ -108,7 +109,7 @@ def test_init_whose_disk_is_full_ends_both_processes_and_leaves_nothing(tmp_path
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, 4 << 20)),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert (outcome.returncode, '"STORE_FAILED"' in outcome.stdout) == (6, True)

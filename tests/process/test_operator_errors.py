@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from fakes.deployment import Deployment, Outcome, make, run_here
 from fakes.homes import address_of, move
+from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 
@@ -391,7 +392,7 @@ def run_case(deployment: Deployment, case: Case, role: str) -> Outcome:
 
 
 # A node that starts all the same would serve until somebody ends it.
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(PATIENCE_SECONDS)
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_wrong_is_said_with_what_to_do_next(copy: Deployment, name: str) -> None:
     """The code tells it from everything else, text and hint name the thing and the next step, and nothing is logged."""

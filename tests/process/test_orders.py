@@ -7,15 +7,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 from fakes.deployment import FRENCH, Deployment, Outcome, make, run, run_here, wait_until
+from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.crypto.signing import Purpose, SigningKey
-from broker_common.errors import InvalidRequestError
+from broker_common.errors import BrokerError, InvalidRequestError
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 
@@ -23,7 +24,6 @@ pytestmark = pytest.mark.process
 
 CRASHING_NODE = Path(__file__).with_name("crashing_node.py")
 EVERYBODY = Wanted("age >= 0", FRENCH, Precision(30), 1_000_000, "official-languages")
-TICK_MS = 1500
 PRICE_30 = 559_241
 
 
@@ -223,12 +223,12 @@ def test_a_ticket_quoted_under_the_policy_before_is_refused_with_a_hint(running:
 
     async def work(session: Session) -> InvalidRequestError:
         # The health node knows the policy before.
-        await session.ask(await session.prepare(EVERYBODY), wait_seconds=60, on_stage=lambda _: None)
+        await session.ask(await session.prepare(EVERYBODY), wait_seconds=PATIENCE_SECONDS, on_stage=lambda _: None)
         asked = await session.prepare(EVERYBODY)
         charged = running.json("census", "status")["worst_charged"]
         await asyncio.to_thread(adopt, running, "--open-quotes", "63")
         with pytest.raises(InvalidRequestError) as caught:
-            await session.ask(asked, wait_seconds=60, on_stage=lambda _: None)
+            await session.ask(asked, wait_seconds=PATIENCE_SECONDS, on_stage=lambda _: None)
         assert running.json("census", "status")["worst_charged"] == charged
         return caught.value
 
@@ -252,36 +252,37 @@ def test_the_command_shows_the_mismatch_and_its_hint(running: Deployment) -> Non
 
 
 def test_what_was_charged_before_an_adoption_or_a_shutdown_is_answered(tmp_path: Path) -> None:
-    """A query that waits for its tick gets its answer, under the policy that it was charged under."""
-    deployment = make(tmp_path / "deployment", population=200, tick_ms=TICK_MS)
+    """A query that waits for its release gets its answer, under the policy that it was charged under."""
+    deployment = make(tmp_path / "deployment", population=200)
     before = deployment.json("census", "status")["policy_hash"]
+    asked: list[AskedQuestion | BrokerError] = []
 
-    def charges() -> int:
-        return sum(event["type"] == "charged" for event in log_of(deployment))
+    def ask() -> None:
+        asked.extend(deployment.ask_all([(EVERYBODY.where, FRENCH)]))
 
-    def more_charges_than(before: int) -> bool:
-        return charges() > before
+    def count(kind: str) -> int:
+        return sum(event["type"] == kind for event in log_of(deployment))
 
-    async def work(session: Session) -> list[AskedQuestion]:
-        answered = []
+    with deployment.node("census"):
         for orders in (
             [("policy", "adopt", propose(deployment, "--max-belief", "0.75"))],
             [("shutdown", "--reason", "an inspection"), ("reopen", "--reason", "it is over")],
         ):
-            asked, charged = await session.prepare(EVERYBODY), charges()
-            asking = asyncio.create_task(session.ask(asked, wait_seconds=60, on_stage=lambda _: None))
-            await asyncio.to_thread(wait_until, partial(more_charges_than, charged), "charged")
+            charged, asking = count("charged"), Thread(target=ask)
+            # It dies when it is to cosign the charge: nothing is released until there is a health node again.
+            with deployment.node("health", launcher=(sys.executable, CRASHING_NODE, "cosigned", "before")) as dying:
+                asking.start()
+                wait_until(lambda: dying.process.poll() is not None, "killed")
             for words in orders:
                 assert census(deployment, *words).code == 0
             # The order stands in the log between the charge and its release.
-            kinds = [event["type"] for event in log_of(deployment)]
-            assert kinds.count("released") == charged
-            answered.append(await asking)
-        return answered
-
-    with deployment.node("census"), deployment.node("health"):
-        first, second = deployment.in_session(work)
-        after = deployment.json("census", "status")["policy_hash"]
+            assert (count("charged"), count("released")) == (charged + 1, charged)
+            with deployment.node("health"):
+                asking.join()
+    after = deployment.json("census", "status")["policy_hash"]
+    first, second = asked
+    assert isinstance(first, AskedQuestion)
+    assert isinstance(second, AskedQuestion)
     assert (first.policy_hash, second.policy_hash) == (before, after)
     assert before != after
     assert (first.charged, second.charged) == (PRICE_30, PRICE_30)
@@ -335,7 +336,10 @@ def test_an_order_that_is_killed_was_given_or_was_not(stopped: Deployment, step:
     with stopped.node("census"):
         before = (log_of(stopped), stopped.json("census", "status"))
         killed = subprocess.run(
-            [sys.executable, CRASHING_NODE, step, when, *command], capture_output=True, timeout=60, check=False
+            [sys.executable, CRASHING_NODE, step, when, *command],
+            capture_output=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
         )
         assert killed.returncode == -9
         if when == "before":

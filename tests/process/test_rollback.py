@@ -15,6 +15,7 @@ import pytest
 from fakes.deployment import FRENCH, PROGRAM, Deployment, Node, Outcome, make, wait_until
 from fakes.homes import forget_witness_store, witness_store
 from fakes.ledger_rules import Note
+from fakes.patience import PATIENCE_SECONDS
 
 from researcher_node.answers import AskedQuestion
 
@@ -27,7 +28,7 @@ QUESTION = ("age >= 65", FRENCH)
 
 def ask(deployment: Deployment) -> None:
     """A question that is charged and answered."""
-    (asked,) = deployment.ask_all([QUESTION], wait_seconds=30)
+    (asked,) = deployment.ask_all([QUESTION], wait_seconds=PATIENCE_SECONDS)
     assert isinstance(asked, AskedQuestion), asked
 
 

@@ -6,12 +6,12 @@ import contextlib
 import os
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fakes.deployment import FRENCH, ROLES, Deployment, Up, make, node_pids, run, wait_until
+from fakes.patience import PATIENCE_SECONDS, linger_here
 
 pytestmark = pytest.mark.process
 
@@ -48,7 +48,7 @@ def test_no_node_outlives_an_up_that_is_killed(deployment: Deployment) -> None:
     """A kill -9 of `up` ends the nodes as well, so that no port and no home stays taken."""
     with deployment.up() as up:
         up.signal(signal.SIGKILL)
-        wait_until(lambda: not node_pids(deployment.directory), "every node has ended", seconds=20)
+        wait_until(lambda: not node_pids(deployment.directory), "every node has ended")
     with deployment.up() as up:
         assert len(up.ready) == 3
 
@@ -111,9 +111,9 @@ def test_sockets_of_strangers_end_no_node(running: Up) -> None:
         for _ in range(WAVES):
             with contextlib.ExitStack() as stack:
                 for _ in range(STRANGERS):
-                    stack.enter_context(socket.create_connection((host, int(port)), timeout=20))
+                    stack.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS))
                 # So that the node has taken them up before they are gone.
-                time.sleep(0.1)
+                linger_here(0.1)
     outcome = Deployment(running.directory).ask("age >= 65", FRENCH)
     assert outcome.code == 0, outcome.stderr
     assert node_pids(running.directory) == before

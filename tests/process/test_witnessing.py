@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -12,6 +11,7 @@ import pytest
 from fakes.deployment import FRENCH, Deployment, make, run_here, wait_until
 from fakes.homes import set_limits
 from fakes.ledger_rules import Note
+from fakes.patience import PATIENCE_SECONDS, linger_here
 
 from broker_common.errors import BrokerError
 from census_node.slots import BATCH
@@ -52,7 +52,7 @@ def test_a_quote_right_after_three_ready_lines_works(deployment: Deployment) -> 
 def test_either_node_may_be_started_first(deployment: Deployment, first: str) -> None:
     """Each is ready without the other one; with both of them a quote works at once."""
     with deployment.node(first):
-        time.sleep(A_WHILE_SECONDS)
+        linger_here(A_WHILE_SECONDS)
         with deployment.node("health" if first == "census" else "census"):
             assert deployment.json("researcher", "quote")["charged"] > 0
 
@@ -80,7 +80,8 @@ def test_without_the_health_node_the_slots_that_it_has_cosigned_are_quoted_and_n
     set_limits(deployment.home("census"), quote_wait_ms=SHORT_MS)
     with deployment.node("census"):
         with deployment.node("health"):
-            assert deployment.run("researcher", "quote", "--json").code == 0
+            # Quotes wait for so short a time here that the first ones may find nothing cosigned.
+            wait_until(lambda: deployment.run("researcher", "quote", "--json").code == 0, "quoted")
         asked = deployment.ask(*QUESTION)
         assert (asked.code, asked.error["code"]) == (5, "PEER_UNAVAILABLE")
         assert "health node" in asked.error["text"]
@@ -111,7 +112,7 @@ def test_an_answer_waits_for_a_health_node_that_went_away_after_the_charge(
     """Killed before it cosigned: the charge stands, its answer stays inside, also for `--collect`, until it is back."""
     set_limits(deployment.home("census"), cosignature_wait_ms=SHORT_MS)
     asked: list[AskedQuestion | BrokerError] = []
-    asking = Thread(target=lambda: asked.extend(deployment.ask_all([QUESTION], wait_seconds=30)))
+    asking = Thread(target=lambda: asked.extend(deployment.ask_all([QUESTION], wait_seconds=PATIENCE_SECONDS)))
     census = deployment.node("census")
     with census:
         with deployment.node("health", launcher=(sys.executable, CRASHING_NODE, "cosigned", "before")) as dying:
@@ -138,7 +139,7 @@ def test_an_answer_waits_for_a_health_node_that_went_away_after_the_charge(
 
 def wait_for_it_in_vain(deployment: Deployment, ticket: str, query: str) -> None:
     """Nothing of a charged answer comes out, however it is looked for."""
-    time.sleep(A_WHILE_SECONDS)
+    linger_here(A_WHILE_SECONDS)
     assert not deployment.tickets("census", "released")[ticket]
     (row,) = deployment.json("researcher", "answers", "--collect", query)["answers"]
     assert row["state"] == "pending"

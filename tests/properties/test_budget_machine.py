@@ -377,4 +377,4 @@ class Overspending(RuleBasedStateMachine):
 
 
 TestOverspending = Overspending.TestCase
-TestOverspending.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestOverspending.settings = settings(max_examples=40, stateful_step_count=30)

@@ -388,7 +388,7 @@ def outcome(action: Callable[[], _Result]) -> _Result | InvalidRequestError:
         return error
 
 
-_MORE = settings(max_examples=300, deadline=None)
+_MORE = settings(max_examples=300)
 
 
 class CountedPasses:
@@ -461,7 +461,7 @@ def test_rephrasing_changes_nothing(message: condition_pb2.Condition) -> None:
         assert canonical_bytes(other) == canonical_bytes(condition_from_wire(message, DICTIONARY))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(message=raw_conditions | long_conditions)
 def test_store_selects_exactly_whom_the_condition_holds_for(
     world: tuple[list[Person], PeopleStore], message: condition_pb2.Condition
@@ -511,7 +511,7 @@ hostile_texts = (
 )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(hostile_texts)
 @example("age in (select age from people)")
 def test_hostile_criteria_end_in_a_typed_error(text: str) -> None:
@@ -521,7 +521,7 @@ def test_hostile_criteria_end_in_a_typed_error(text: str) -> None:
         assert parse_condition(describe(condition), DICTIONARY) == condition
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(hostile_texts)
 def test_hostile_question_ends_in_a_typed_error(text: str) -> None:
     """Whatever is typed, the outcome is a question or a typed error."""
@@ -530,7 +530,7 @@ def test_hostile_question_ends_in_a_typed_error(text: str) -> None:
         assert parse_question(question.text, CENSUS_DICTIONARY) == question
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.binary(max_size=80))
 def test_hostile_bytes_end_in_a_typed_error(data: bytes) -> None:
     """Whatever is sent, the outcome is a condition or a typed error."""
@@ -539,7 +539,7 @@ def test_hostile_bytes_end_in_a_typed_error(data: bytes) -> None:
         assert condition_from_wire(condition.to_wire(), DICTIONARY) == condition
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(raw_conditions, st.data())
 def test_damaged_message_ends_in_a_typed_error(message: condition_pb2.Condition, data: st.DataObject) -> None:
     """One wrong byte in a good message never ends in anything but a condition or a typed error."""

@@ -112,7 +112,7 @@ def load_census(path: Path) -> int:
 
 
 @pytest.mark.parametrize(("role", "load"), [("health", load_health), ("census", load_census)])
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(kind=st.integers(0, 2 * len(WRITINGS)), damages=damages)
 def test_damaged_source_is_loaded_or_refused(
     sources: dict[str, list[Path]],

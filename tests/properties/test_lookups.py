@@ -40,7 +40,7 @@ def array_of(chosen: list[Name]) -> npt.NDArray[np.uint8]:
     return np.array(chosen, np.uint64).reshape(-1, 2).astype(">u8").view(np.uint8).reshape(-1, 16)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     world=st.lists(names, unique=True, max_size=200),
     strangers=st.lists(names, max_size=60),
@@ -123,7 +123,7 @@ class Plain:
             self.households[home] = min(self.households[home] + price, MOST)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_charges_are_those_of_plain_rules(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """In any order of deciding, applying, snapshots and relinks; several cards a person, several people a household."""

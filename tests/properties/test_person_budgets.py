@@ -216,4 +216,4 @@ class Overspending(RuleBasedStateMachine):
 
 
 TestOverspending = Overspending.TestCase
-TestOverspending.settings = settings(max_examples=60, stateful_step_count=15, deadline=None)
+TestOverspending.settings = settings(max_examples=60, stateful_step_count=15)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections import Counter
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from fakes.links import InMemoryCensus
+from fakes.patience import linger, until
 from fakes.world import HEALTH, Order, Pseudonyms, World, charge_and_answer, make_policy, make_pseudonyms
 from grpc.aio import AioRpcError
 from msgspec import structs
@@ -377,7 +377,7 @@ async def test_price_of_a_header_that_took_longer_than_the_deadline_is_free_agai
         late = Sender(service, world, world.order(scale=1))
         assert await late.header() == "proceed"
         assert await late._said() == "PEER_UNAVAILABLE"
-    await asyncio.sleep(0.1)
+    await until(lambda: not service._walks)
     service = CensusService(world.census, LimitConfig(), StopSignal())
     assert await Sender(service, world, world.order(scale=1)).header() == "proceed"
 
@@ -420,7 +420,7 @@ async def test_several_attempts_of_one_ticket_hold_its_price_once(
     first, retry = (Sender(last, world, order) for _ in range(2))
     assert (await first.header(), await retry.header()) == ("proceed", "proceed")
     assert await first.abort() == "MALFORMED_MESSAGE"
-    await asyncio.sleep(0.01)
+    await linger()
     assert await Sender(last, world, world.order(scale=1)).header() == "BUDGET_EXHAUSTED"
     assert await retry.rest() == "charged"
 

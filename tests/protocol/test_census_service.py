@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 from fakes.links import NO_CONTEXT, count, stream
+from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS
+from fakes.virtual_time import in_virtual_time
 from fakes.world import (
     FRENCH,
     HEALTH,
@@ -201,6 +203,7 @@ async def test_what_follows_the_manifest_changes_nothing(world: World, service: 
 
 
 @pytest.mark.parametrize("sent", [0, 1, 2])
+@in_virtual_time
 async def test_stalled_stream_is_refused_at_its_deadline(world: World, stop: StopSignal, sent: int) -> None:
     """Whoever opens a call and sends nothing more loses their place after the deadline; that is no verdict on it."""
     service = CensusService(
@@ -621,6 +624,8 @@ async def test_neither_refusal_nor_charge_leaves_early(tmp_path: Path, stop: Sto
     service = CensusService(world.census, PATIENT, stop)
     order = world.order()
     good = world.messages(world.sample(order))
+    # The answer stays inside until it has been looked for.
+    world.cosigning = False
     start = system_clock()
     refused = asyncio.create_task(refusal(service, [CountRequest()]))
     said = count(service, stream(good), HEALTH)
@@ -629,6 +634,7 @@ async def test_neither_refusal_nor_charge_leaves_early(tmp_path: Path, stop: Sto
     charged_ms = system_clock()
     assert charged_ms >= outcome_time(world.policy, header_ms=start, received_ms=start)
     assert (await collect(service, order)).answer == answer_pb2.SealedAnswer()
+    world.cosign()
     assert (await anext(said)).HasField("released")
     assert system_clock() >= next_tick(world.policy, charged_ms + 1)
     assert (await collect(service, order)).HasField("answer")
@@ -691,18 +697,19 @@ async def test_collecting_what_nobody_asked_gives_nothing(world: World, stop: St
     assert await service.Collect(request, NO_CONTEXT) == NOTHING_YET
 
 
-async def test_collect_waits_for_the_release_and_no_longer(world: World, service: CensusService) -> None:
+async def test_collect_waits_for_the_release_and_no_longer(world: World, stop: StopSignal) -> None:
     """A held call is answered by the release itself; one that is not held comes back empty."""
-    order = world.order()
+    never_ms = int(1000 * NEVER_SECONDS)
+    service, order = CensusService(world.census, LimitConfig(collect_wait_ms=never_ms), stop), world.order()
     world.charge(order)
     assert not (await collect(service, order)).HasField("answer")
-    held = asyncio.create_task(collect(service, order, wait_ms=20_000))
+    held = asyncio.create_task(collect(service, order, wait_ms=never_ms))
     # Another query's release wakes the held call too; it looks, and goes on waiting.
     world.answer(world.order())
     await asyncio.sleep(0)
     assert not held.done()
     await asyncio.to_thread(world.census.release, order.hash.hex())
-    assert (await held).HasField("answer")
+    assert (await asyncio.wait_for(held, PATIENCE_SECONDS)).HasField("answer")
 
 
 async def test_sealed_answers_have_one_length(world: World, service: CensusService) -> None:
@@ -861,7 +868,7 @@ async def test_store_that_fails_stops_the_node(world: World, service: CensusServ
         error = await refusal(service, world.messages(world.sample(world.order())))
     assert isinstance(error, InternalError)
     assert error.code == "STORE_FAILED"
-    await asyncio.wait_for(stop.wait(), 5)
+    await asyncio.wait_for(stop.wait(), PATIENCE_SECONDS)
     assert stop.error is not None
 
 

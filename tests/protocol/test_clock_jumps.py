@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from fakes.clock import ShiftedClock
 from fakes.links import NO_CONTEXT, LyingCensus, health_service
+from fakes.patience import PATIENCE_SECONDS
 from fakes.world import HEALTH, RESEARCHER, Order, World, make_policy
 from tripartite.v1 import census_service_pb2, health_service_pb2
 
@@ -35,8 +36,6 @@ CASES = [
     ("both", YEAR_MS),
 ]
 STAGES = ["STAGE_ACCEPTED", "STAGE_FORWARDED", "STAGE_CHARGED", "STAGE_RELEASED"]
-# Many times what a question takes here, and much less than an hour.
-PATIENCE_SECONDS = 20
 
 
 class Agencies:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from fakes.links import NO_CONTEXT, on_the_wire
+from fakes.patience import PATIENCE_SECONDS, linger, until
 from fakes.world import OTHER_RESEARCHER, RESEARCHER, Order, World
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
@@ -35,7 +36,6 @@ from census_node.service import CensusService
 
 Deliver = Callable[[inbox_service_pb2.DeliverRequest], Awaitable[inbox_service_pb2.DeliverResponse]]
 OWN = TlsCredentials(b"", b"")
-SECONDS = 10.0
 
 
 class Inbox:
@@ -110,13 +110,6 @@ async def carrying(world: World, places: Places, limits: LimitConfig | None = No
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
-
-
-async def until(holds: Callable[[], object]) -> None:
-    """Return when it holds; fail after a while."""
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110 - no event tells of a delivery
-            await asyncio.sleep(0.005)
 
 
 def query_of(order: Order) -> str:
@@ -199,7 +192,7 @@ async def test_answers_are_pushed_one_after_the_other_oldest_first(world: World,
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
-        await asyncio.sleep(0.01)
+        await linger()
         at_once -= 1
         return await take(request)
 
@@ -227,7 +220,7 @@ async def test_no_more_researchers_are_pushed_to_at_once_than_the_setting_says(w
         await until(lambda: places.pushed)
         places.register(OTHER_RESEARCHER, take)
         other = await asyncio.to_thread(answered, world, OTHER_RESEARCHER)
-        await asyncio.sleep(0.05)
+        await linger()
         assert places.pushes_to(OTHER_RESEARCHER) == []
         gone.set()
         await until(lambda: world.events(Delivered) == [delivery_of(other)])
@@ -247,22 +240,24 @@ async def test_refused_answer_does_not_keep_the_next_one_waiting(world: World, p
 
 
 @pytest.mark.parametrize("trouble", ["is away", "refuses", "has a full disk", "does what no library foresees"])
-async def test_pauses_grow_up_to_a_ceiling(world: World, places: Places, trouble: str) -> None:
+async def test_pauses_grow_up_to_a_ceiling(
+    world: World, places: Places, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
     """Nobody is asked for ever at full rate, not even who refuses an answer for what it is; and nobody is given up."""
     places.register(RESEARCHER, TROUBLES[trouble])
     for _ in range(3):
         answered(world)
     pauses: list[float] = []
-    async with carrying(world, places) as courier:
+    pause = delivery._Pause
 
-        def grown() -> bool:
-            pause = courier._pauses.get(RESEARCHER)
-            if pause is not None and (len(pauses) == 0 or pauses[-1] != pause.due):
-                pauses.append(pause.due)
-            return len(places.opened) >= 6
+    def noted(peer: Peer, queries: frozenset[str], due: float, seconds: float) -> delivery._Pause:
+        pauses.append(seconds)
+        return pause(peer, queries, due, seconds)
 
-        await until(grown)
-        assert courier._pauses[RESEARCHER].seconds == delivery._MAX_PAUSE_SECONDS
+    monkeypatch.setattr(delivery, "_Pause", noted)
+    async with carrying(world, places):
+        await until(lambda: len(places.opened) >= 6)
+    assert pauses[:5] == [0.02, 0.04, 0.08, 0.16, 0.16]
     # One visit after each pause, whatever the number of answers, and not one in between.
     assert len(places.opened) <= len(pauses) + 1
 
@@ -277,11 +272,11 @@ async def test_pause_is_ended_by_a_new_answer_and_by_a_new_address(
     first = answered(world)
     async with carrying(world, places) as courier:
         await until(lambda: courier._pauses)
-        await asyncio.sleep(0.05)
+        await linger()
         assert len(places.opened) == 1, "paused"
         second = await asyncio.to_thread(answered, world)
         await until(lambda: len(places.opened) == 2 and courier._pauses)
-        await asyncio.sleep(0.05)
+        await linger()
         assert len(places.opened) == 2, "paused again"
         places.register(RESEARCHER, take, "elsewhere")
         await until(lambda: len(world.events(Delivered)) == 2)
@@ -308,12 +303,12 @@ async def test_inbox_that_appears_is_found_and_one_that_disappears_is_left_alone
         return await take(request)
 
     async with carrying(world, places):
-        await asyncio.sleep(0.05)
+        await linger()
         assert places.opened == []
         second = await asyncio.to_thread(answered, world)
         places.register(RESEARCHER, take_and_leave)
         await until(lambda: RESEARCHER not in places.registered)
-        await asyncio.sleep(0.05)
+        await linger()
         assert places.pushes_to(RESEARCHER) == [query_of(first)]
         places.register(RESEARCHER, take)
         await until(lambda: query_of(second) in places.pushes_to(RESEARCHER))
@@ -412,7 +407,7 @@ async def test_courier_ends_when_our_own_store_fails(
     answered(world)
     monkeypatch.setattr(world.census, "delivered", disk_full)
     with pytest.raises(InternalError, match="STORE_FAILED"):
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await Courier(world.census, places.inboxes, lambda: OWN, LimitConfig()).run()
 
 
@@ -426,7 +421,7 @@ async def test_running_node_removes_what_nobody_fetched_and_says_so(world: World
     second = answered(world)
     async with carrying(world, places):
         world.clock.advance(world.policy.answer_retention_ms - 1001)
-        await asyncio.sleep(0.05)
+        await linger()
         assert world.events(Expired) == []
         world.clock.advance(1)
         await until(lambda: world.events(Expired) == [Expired(ticket=first.hash.hex())])

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from fakes.dishonest import LogSession, charged_otherwise, known_census_log, release_anyway
 from fakes.links import NO_CONTEXT, census_witness, log_service
-from fakes.pair import PATIENCE_SECONDS, STAGES
-from fakes.witnessed import WitnessedPair, eventually
+from fakes.pair import STAGES
+from fakes.patience import PATIENCE_SECONDS, until
+from fakes.witnessed import WitnessedPair
 from fakes.world import CENSUS, CENSUS_ORIGIN, FRENCH, HEALTH, RESEARCHER, World, charge_and_answer
 from msgspec import structs
 from tripartite.v1 import answer_pb2, census_service_pb2, log_service_pb2
@@ -92,7 +93,7 @@ async def test_redrawing_noise_with_another_slot_than_the_quoted_one(
     async with pair.witnessing():
         monkeypatch.setattr("census_node.charging.Charged", charged_otherwise(slot=lambda slot: slot + 1))
         assert await pair.submit(order) == "PEER_MISBEHAVED"
-        await eventually(lambda: bool(world.events(Released)))
+        await until(lambda: bool(world.events(Released)))
     assert world.charges()[0].slot == order.body.noise_slot.number + 1
     with pytest.raises(PeerUnavailableError, match="PEER_MISBEHAVED"):
         answers.receive(answer_pb2.SealedAnswer(query_id=bytes.fromhex(query), sealed=world.sealed(order)))
@@ -433,14 +434,14 @@ def _note(pair: WitnessedPair) -> str:
 
 async def test_health_nodes_own_restored_database(world: World) -> None:
     """Caught by the census node's cosigned note, which it says in every round: the health node stops."""
-    pair = WitnessedPair(world)
+    pair = WitnessedPair(world, witness_wait_ms=50)
     async with pair.witnessing():
-        await eventually(lambda: pair.cosigned_by_census is not None)
+        await until(lambda: pair.cosigned_by_census is not None)
     yesterday = world._copy(world.health_folder)
     async with pair.witnessing():
         assert await pair.submit(world.order()) == STAGES
         size = pair.node.journal.state.size
-        await eventually(lambda: pair.cosigned_by_census is not None and pair.cosigned_by_census.size == size)
+        await until(lambda: pair.cosigned_by_census is not None and pair.cosigned_by_census.size == size)
     today, world.health_folder = world.health_folder, yesterday
     restored = census_witness(world, world.crash_health(), pair.logs)
     with pytest.raises(InternalError, match="ROLLED_BACK") as caught:
@@ -456,12 +457,12 @@ async def test_restored_database_of_the_health_node_that_went_on_otherwise(world
     """Caught by the same note, of any size: the entries that the census node has seen are not in this log."""
     pair = WitnessedPair(world)
     async with pair.witnessing():
-        await eventually(lambda: pair.cosigned_by_census is not None)
+        await until(lambda: pair.cosigned_by_census is not None)
     yesterday = world._copy(world.health_folder)
     world.load_health(300)
     size = len(world.health_entries())
     async with pair.witnessing():
-        await eventually(lambda: pair.cosigned_by_census is not None and pair.cosigned_by_census.size == size)
+        await until(lambda: pair.cosigned_by_census is not None and pair.cosigned_by_census.size == size)
     for loads in (1, 2, 3):
         world.health_folder = yesterday
         node = world.crash_health()
@@ -539,7 +540,7 @@ async def test_charging_less_than_the_price_without_the_rules_of_the_log(
     monkeypatch.setattr("census_node.charging.Charged", charged_otherwise(units=1, total=1))
     async with pair.witnessing():
         assert await pair.submit(order) == "PEER_MISBEHAVED"
-        await eventually(lambda: bool(world.events(Released)))
+        await until(lambda: bool(world.events(Released)))
     with pytest.raises(PeerUnavailableError, match="PEER_MISBEHAVED"):
         answers.receive(answer_pb2.SealedAnswer(query_id=bytes.fromhex(query), sealed=world.sealed(order)))
     assert answers.get(query).state == "pending"

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import pytest
 from fakes.links import NO_CONTEXT, log_service
 from fakes.pair import STAGES
-from fakes.witnessed import WitnessedPair, eventually
+from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS, until
+from fakes.witnessed import WitnessedPair
 from fakes.world import CENSUS_ORIGIN, HEALTH, HEALTH_ORIGIN, OTHER_HEALTH, RESEARCHER, Order, World
 from structlog.testing import capture_logs
 from tripartite.v1 import log_service_pb2
@@ -99,7 +100,7 @@ async def test_withheld_cosignature(world: World, restart: bool) -> None:
     pair.be_patient()
     async with pair.witnessing():
         for order in orders:
-            await eventually(lambda order=order: _is_out(world, order))  # type: ignore[misc]
+            await until(lambda order=order: _is_out(world, order))  # type: ignore[misc]
             pair_answer = await pair.collect(order)
             assert isinstance(pair_answer, bytes)
             assert world.open(order, pair_answer).scale == 30
@@ -317,7 +318,7 @@ async def test_smaller_log_than_the_health_agency_showed_before(
 
 async def test_flood_of_witness_calls(world: World) -> None:
     """Caught by the calls' own nature: one that is held open holds nothing but itself, and all end with the next news."""
-    pair = WitnessedPair(world, max_queries=1)
+    pair = WitnessedPair(world, max_queries=1, witness_wait_ms=int(1000 * NEVER_SECONDS))
     async with pair.witnessing():
         assert await pair.submit(world.order()) == STAGES
         note = pair.cosigned_by_health
@@ -328,7 +329,7 @@ async def test_flood_of_witness_calls(world: World) -> None:
         hasty = [asyncio.create_task(pair.logs.honestly(Request(wait_ms=0))) for _ in range(500)]
         order = world.order()
         assert await pair.submit(order) == STAGES
-        responses = await asyncio.wait_for(asyncio.gather(*held, *hasty), 20)
+        responses = await asyncio.wait_for(asyncio.gather(*held, *hasty), PATIENCE_SECONDS)
     assert all(response.checkpoint for response in responses)
     pair.verify(order, answered=True)
 
@@ -340,5 +341,5 @@ async def test_witness_call_that_asks_to_be_held_for_ever(world: World, service:
     note = world.census.publication.cosigned(witness=HEALTH_ORIGIN)
     assert note is not None
     service = log_service(world, world.census, LimitConfig(witness_wait_ms=50))
-    response = await asyncio.wait_for(say(service, cosigned=note.note, wait_ms=2**32 - 1), 20)
+    response = await asyncio.wait_for(say(service, cosigned=note.note, wait_ms=2**32 - 1), PATIENCE_SECONDS)
     assert response == Response()

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from fakes.links import CountCall, InMemoryCensus
-from fakes.loopback import until
 from fakes.pair import STAGES, Pair, gone
+from fakes.patience import until
+from fakes.virtual_time import in_virtual_time
 from fakes.world import HEALTH, Order, World, make_policy
 from grpc.aio import AioRpcError
 from tripartite.v1 import census_service_pb2
@@ -89,6 +90,7 @@ class HealthNodeThatDies:
     ("way", "point"),
     [*(("dies", point) for point in SENDING + HEARING), *(("says nothing more", point) for point in SENDING[:-1])],
 )
+@in_virtual_time
 async def test_health_node_that_dies_leaves_nothing_held_and_no_second_charge(
     world: World, point: str, way: str
 ) -> None:
@@ -119,6 +121,7 @@ async def test_health_node_that_dies_leaves_nothing_held_and_no_second_charge(
 
 
 @pytest.mark.parametrize("point", [point for point in SENDING if point != "manifest"])
+@in_virtual_time
 async def test_last_of_the_budget_is_free_again_when_its_health_node_died(tmp_path: Path, point: str) -> None:
     """A sample that never came holds the last answer for as long as its deadline, and not a moment longer."""
     world = World(tmp_path, make_policy(max_belief="0.75", scales=(1,)), people=PEOPLE)

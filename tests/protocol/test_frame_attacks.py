@@ -271,7 +271,7 @@ def test_frames_of_an_earlier_attempt_do_not_open(world: World) -> None:
         charge_and_answer(world.census, world.admit(later))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_byte_of_a_sample_can_be_changed(world: World, data: st.DataObject) -> None:
     """Whatever byte of whatever message is changed on the way, the sample is refused and nothing is charged."""

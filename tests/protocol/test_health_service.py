@@ -21,6 +21,7 @@ from fakes.links import (
     on_the_wire,
     stream,
 )
+from fakes.patience import PATIENCE_SECONDS, until
 from fakes.registries import write_registry
 from fakes.world import CENSUS, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
 from grpc import StatusCode
@@ -853,13 +854,11 @@ async def test_start_takes_up_no_more_at_once_than_there_are_places(parties: Par
     limits = LimitConfig(max_queries=2, max_waiting_each=6)
     service = parties.health(crowd.link, limits, world.crash_health())
     await service.recover()
-    async with asyncio.timeout(10):
-        while crowd.link.attempts < 2:  # noqa: ASYNC110 - no event tells of it
-            await asyncio.sleep(0.005)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await until(lambda: crowd.link.attempts >= 2)
         new = world.order()
         watching = asyncio.create_task(submit(service, new))
-        while new.hash.hex() not in world.verify_health_log().tickets:  # noqa: ASYNC110 - no event tells of it
-            await asyncio.sleep(0.005)
+        await until(lambda: new.hash.hex() in world.verify_health_log().tickets)
         assert (await failure(service, world.order())).code == "BUSY"
         crowd.go_on.set()
         assert await watching == STAGES
@@ -877,7 +876,7 @@ async def test_start_with_the_census_node_away_gives_every_question_its_turn(par
     orders = await open_tickets(parties, 5)
     link = parties.lying(gone)
     service = parties.health(link, LimitConfig(max_queries=1, forward_deadline_ms=0), world.crash_health())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await service.recover()
         await service.drain()
     assert link.attempts == len(orders)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.patience import PATIENCE_SECONDS
 from fakes.world import HEALTH, RESEARCHER, World, charge_and_answer, make_policy
 
 from broker_common.errors import RefusedError
@@ -18,8 +19,6 @@ from broker_common.tlog.entries import Charged
 from census_node.ledgers import Ledgers
 from census_node.snapshots import SnapshotFolder
 from census_node.submitted_ledger import SubmittedLedger
-
-SECONDS = 20
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def held_in(owner: object, name: str, work: Callable[[], object]) -> Iterator[No
         def held(*arguments: Any, **named: Any) -> Any:
             if threading.current_thread() is worker[0]:
                 reached.set()
-                assert go_on.wait(SECONDS)
+                assert go_on.wait(PATIENCE_SECONDS)
             return step(*arguments, **named)
 
         worker: list[threading.Thread] = []
@@ -52,11 +51,11 @@ def held_in(owner: object, name: str, work: Callable[[], object]) -> Iterator[No
 
         doing = thread.submit(working)
         try:
-            assert reached.wait(SECONDS), "the step was never reached"
+            assert reached.wait(PATIENCE_SECONDS), "the step was never reached"
             yield
         finally:
             go_on.set()
-        doing.result(SECONDS)
+        doing.result(PATIENCE_SECONDS)
 
 
 def everybody_is_served(world: World) -> None:
@@ -77,7 +76,7 @@ def everybody_is_served(world: World) -> None:
         world.cosign()
 
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(calls).result(SECONDS)
+        thread.submit(calls).result(PATIENCE_SECONDS)
 
 
 def test_nobody_waits_while_it_is_decided_who_fits(persons: World) -> None:

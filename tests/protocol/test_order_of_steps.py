@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fakes.links import count, stream
+from fakes.virtual_time import in_virtual_time
 from fakes.world import (
     HEALTH,
     OTHER_RESEARCHER,
@@ -187,6 +188,7 @@ Abort = Callable[[Requests], AsyncIterator[census_service_pb2.CountRequest]]
 
 
 @pytest.mark.parametrize("abort", [stream, lost_line, silence])
+@in_virtual_time
 async def test_aborted_streams_count_nobody(world: World, touched: list[Touch], abort: Abort) -> None:
     """Cut after any part, by closing, breaking or stalling, a stream costs nothing and counts nobody."""
     impatient = LimitConfig(header_deadline_ms=200, sample_deadline_ms=200)

@@ -7,12 +7,12 @@ import gc
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from fakes.loopback import until
+from fakes.patience import PATIENCE_SECONDS, until
 from fakes.world import HEALTH, World, make_pseudonyms
 from tripartite.v1 import census_service_pb2
 
@@ -28,16 +28,18 @@ LINKERS = ThreadPoolExecutor(2)
 
 
 @pytest.fixture
-def blocked(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+def blocked(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Linking stands still until this is set."""
     go_on, add_all = threading.Event(), Linking.add_all
 
     def held(linking: Linking, pieces: Any) -> None:
-        assert go_on.wait(20)
+        assert go_on.wait()
         add_all(linking, pieces)
 
     monkeypatch.setattr(Linking, "add_all", held)
-    return go_on
+    yield go_on
+    # Also for a test that failed: threads that stand still would keep the process from its end.
+    go_on.set()
 
 
 def reception_of(world: World, sent: Requests) -> Reception:
@@ -57,7 +59,7 @@ async def test_a_sample_has_come_when_its_last_message_has(tmp_path: Any, blocke
     sent = world.messages(world.sample(world.order(), make_pseudonyms(PEOPLE)))
     reception = reception_of(world, sent)
     held: list[int] = []
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         sample = await reception.admitted(stream(sent[1:]), held.append)
     assert len(sample.pseudonyms) == PEOPLE
     assert len(held) == len(sent) - 2
@@ -81,7 +83,7 @@ async def test_a_sample_is_refused_before_it_is_linked(tmp_path: Any, blocked: t
     else:
         sent = [*sent[:-1], sent[0]]
     reception = reception_of(world, sent)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(InvalidRequestError) as caught:
             await reception.admitted(stream(sent[1:]), lambda _: None)
     assert caught.value.code == ("SEALED_WRONGLY" if fault == "frame" else "MALFORMED_MESSAGE")
@@ -98,7 +100,7 @@ async def test_linking_of_many_samples_leaves_threads_to_everybody_else(
     sent = world.messages(world.sample(world.order(), make_pseudonyms(PEOPLE)))
     # More than the threads that asyncio has for everything.
     receptions = [reception_of(world, sent) for _ in range(2 * (os.cpu_count() or 1) + 4)]
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         for reception in receptions:
             await reception.admitted(stream(sent[1:]), lambda _: None)
         await asyncio.to_thread(blocked.is_set)
@@ -120,7 +122,7 @@ async def test_a_bad_frame_is_refused_although_nothing_comes_after_it(tmp_path: 
         await asyncio.Event().wait()
 
     reception = reception_of(world, sent)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(InvalidRequestError, match="SEALED_WRONGLY"):
             await reception.admitted(first_frame_and_silence(), lambda _: None)
     await reception.stop()

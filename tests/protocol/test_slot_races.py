@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from fakes.links import NO_CONTEXT, log_service
-from fakes.witnessed import eventually
+from fakes.patience import until
 from fakes.world import FRENCH, HEALTH, OWNER, Order, OrderedSample, World, charge_and_answer
 from tripartite.v1 import census_service_pb2, log_service_pb2
 
@@ -300,10 +300,10 @@ async def test_call_that_is_held_open_ends_when_the_node_stops(
         stop.stop()
     calling = asyncio.ensure_future(call(world, stop))
     if when == "while it waits":
-        await eventually(lambda: bool(held))
+        await until(lambda: bool(held))
         assert not calling.done()
         stop.stop()
-    await eventually(calling.done)
+    await until(calling.done)
     assert calling.result() == said
     # It was told once, and did not look again and again.
     assert len(held) == (when == "while it waits")

@@ -107,7 +107,7 @@ def test_ticket_altered_after_signing_is_refused(world: World, what: str) -> Non
     assert not world.verify_health_log().tickets
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_single_bit_of_a_ticket_can_be_flipped(world: World, data: st.DataObject) -> None:
     """Any one bit of ticket, signature or key id changed on the way makes the whole ticket worthless to both nodes."""

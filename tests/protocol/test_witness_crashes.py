@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from fakes.links import LogLink, census_witness
 from fakes.pair import STAGES
-from fakes.witnessed import WitnessedPair, eventually
+from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS, linger, until
+from fakes.witnessed import WitnessedPair
 from fakes.world import CENSUS, HEALTH, RESEARCHER, Order, World
 from tripartite.v1 import log_service_pb2
 
@@ -49,7 +50,7 @@ async def test_health_node_dies_before_it_has_said_what_it_cosigned(world: World
     """Persisted and not sent: the next start says it as soon as it has heard what was seen of its own log, and the answer goes out."""
     pair, order = WitnessedPair(world), world.order()
     asked = asyncio.create_task(pair.submit(order))
-    await eventually(lambda: bool(world.charges()))
+    await until(lambda: bool(world.charges()))
     calls: list[str] = []
 
     async def first_call_alone(request: log_service_pb2.WitnessRequest) -> Response:
@@ -61,7 +62,7 @@ async def test_health_node_dies_before_it_has_said_what_it_cosigned(world: World
 
     pair.logs.script = first_call_alone
     async with pair.witnessing():
-        await eventually(lambda: len(calls) > 1)
+        await until(lambda: len(calls) > 1)
     persisted = pair.cosigned_by_health
     assert persisted is not None
     assert calls == ["", persisted.note]
@@ -71,7 +72,7 @@ async def test_health_node_dies_before_it_has_said_what_it_cosigned(world: World
     await pair.restart_health()
     pair.logs.script, pair.logs.requests = pair.logs.honestly, []
     async with pair.witnessing():
-        await eventually(lambda: bool(world.events(Released)))
+        await until(lambda: bool(world.events(Released)))
         assert [request.cosigned for request in pair.logs.requests[:2]] == ["", persisted.note]
         assert await pair.submit(order) == STAGES
         await pair.settle()
@@ -101,7 +102,7 @@ async def test_census_node_dies_before_it_has_said_what_it_cosigned(world: World
 
     pair.logs.script = overheard
     async with pair.witnessing():
-        await eventually(lambda: bool(said))
+        await until(lambda: bool(said))
         await pair.verify_usable()
     assert said[0] == stored.note
 
@@ -279,14 +280,14 @@ async def test_health_node_disappears_between_charge_and_cosignature(
     assert await pair.submit(order) == "NOT_WITNESSED"
     for _ in range(census_restarts):
         pair.restart_census()
-        await asyncio.sleep(0.02)
+        await linger()
         assert await pair.collect(order) == b""
     assert world.events(Released) == []
     if health_restarts:
         await pair.restart_health()
     pair.be_patient()
     async with pair.witnessing():
-        await eventually(lambda: bool(world.events(Released)))
+        await until(lambda: bool(world.events(Released)))
         assert isinstance(await pair.collect(order), bytes)
         assert await pair.submit(order) == STAGES
         await pair.settle()
@@ -295,20 +296,22 @@ async def test_health_node_disappears_between_charge_and_cosignature(
     pair.verify(order, answered=True)
 
 
-async def test_census_node_stops_while_an_answer_waits(world: World) -> None:
+async def test_census_node_stops_while_an_answer_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop is not held up by a health agency that is away, and what waits goes out after the next start."""
-    pair, order = WitnessedPair(world), world.order()
+    pair, order = WitnessedPair(world, cosignature_wait_ms=int(1000 * NEVER_SECONDS)), world.order()
+    # Shorter than it is: nothing that the census node waits for comes.
+    monkeypatch.setattr("census_node.service._DRAIN_SECONDS", 0.01)
     asked = asyncio.create_task(pair.submit(order))
-    await eventually(lambda: order.hash.hex() in pair.census._releases)
-    async with asyncio.timeout(10):
+    await until(lambda: order.hash.hex() in pair.census._releases)
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await pair.census.drain()
         # Nothing is left that would write to a journal which is about to be closed.
-        await eventually(lambda: not pair.census._releases)
+        await until(lambda: not pair.census._releases)
     assert world.events(Released) == []
     asked.cancel()
     pair.restart_census()
     async with pair.witnessing():
-        await eventually(lambda: world.census.released_answer(order.body.query_id.hex(), RESEARCHER) is not None)
+        await until(lambda: world.census.released_answer(order.body.query_id.hex(), RESEARCHER) is not None)
     pair.verify(order, answered=True)
 
 
@@ -316,7 +319,7 @@ async def test_cosignature_that_comes_while_the_release_is_written(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A release that dies with its node is made at the next start, once, under the same cosigned checkpoint."""
-    pair, order = WitnessedPair(world, cosignature_wait_ms=200), world.order()
+    pair, order = WitnessedPair(world), world.order()
     append = Transaction.append
 
     def dying(transaction: Transaction[CensusState], event: object, **options: int) -> object:
@@ -332,7 +335,7 @@ async def test_cosignature_that_comes_while_the_release_is_written(
     cosigned = world.census.cosigned_for(order.hash.hex())
     assert cosigned is not None
     pair.restart_census()
-    await eventually(lambda: bool(world.events(Released)))
+    await until(lambda: bool(world.events(Released)))
     (released,) = world.events(Released)
     assert released.checkpoint == cosigned
     pair.verify(order, answered=True)
@@ -361,7 +364,7 @@ async def test_two_witnesses_of_one_health_agency_disturb_nobody(world: World) -
 @pytest.mark.parametrize("purpose", ["witness", "log"])
 async def test_keys_that_end_while_nothing_is_cosigned(world: World, agency: Identity, purpose: str) -> None:
     """What was cosigned last under keys that have ended since keeps nobody from cosigning what comes next."""
-    pair = WitnessedPair(world)
+    pair = WitnessedPair(world, witness_wait_ms=50)
     async with pair.witnessing():
         assert await pair.submit(world.order()) == STAGES
         await pair.rounds(1)
@@ -378,5 +381,5 @@ async def test_keys_that_end_while_nothing_is_cosigned(world: World, agency: Ide
             renew(world.census.journal, card)
     pair.restart_census()
     async with pair.witnessing():
-        await eventually(pair.is_cosigned)
+        await until(pair.is_cosigned)
         assert await pair.submit(world.order()) == STAGES

@@ -15,7 +15,8 @@ from types import SimpleNamespace
 import pytest
 from fakes.links import WitnessScript
 from fakes.pair import STAGES
-from fakes.witnessed import WitnessedPair, eventually
+from fakes.patience import PATIENCE_SECONDS, until
+from fakes.witnessed import WitnessedPair
 from fakes.world import CENSUS, CENSUS_ORIGIN, HEALTH_ORIGIN, RESEARCHER, World
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
@@ -27,6 +28,7 @@ from broker_common.storage.cosigned import CosignedNote, CosignedNotes
 from broker_common.tlog.cosignature import MOST_SKEW_MS, Cosigner
 from broker_common.tlog.note import MAX_NOTE_BYTES, NoteSigner
 from census_node.node import CensusNode
+from health_node.witness import CensusWitness
 
 Response = log_service_pb2.WitnessResponse
 # Doubled every time, up to the longest.
@@ -61,11 +63,11 @@ class Stage:
 @pytest.fixture
 async def stage(world: World) -> Stage:
     """The health node has cosigned once; the census log has grown since."""
-    pair, fork = WitnessedPair(world), world.fork_census()
+    pair, fork = WitnessedPair(world, witness_wait_ms=50), world.fork_census()
     for node in (world.census, fork):
         world.grow_census(node)
     async with pair.witnessing():
-        await eventually(lambda: pair.cosigned_by_health is not None)
+        await until(lambda: pair.cosigned_by_health is not None)
     seen = pair.cosigned_by_health
     assert seen is not None
     for node in (world.census, fork):
@@ -219,12 +221,19 @@ async def test_census_node_that_never_answers_is_given_up(
 ) -> None:
     """Caught by the call's deadline: a witness that hangs would never cosign again."""
     monkeypatch.setattr("health_node.witness._WAIT_MS", 0)
-    monkeypatch.setattr("health_node.witness._CALL_SECONDS", 0.02)
+    request = CensusWitness._request
 
     async def hanging(_: log_service_pb2.WitnessRequest) -> Response:
         await asyncio.Event().wait()
         return Response()
 
+    def impatient(witness: CensusWitness) -> log_service_pb2.WitnessRequest:
+        # With calls that are never answered, and with no others.
+        seconds = 0.02 if stage.pair.logs.script is hanging else PATIENCE_SECONDS
+        monkeypatch.setattr("health_node.witness._CALL_SECONDS", seconds)
+        return request(witness)
+
+    monkeypatch.setattr(CensusWitness, "_request", impatient)
     await verify_backs_off(stage, pauses, hanging)
 
 
@@ -259,9 +268,9 @@ async def test_lie_delays_no_longer_than_the_longest_pause(stage: Stage, pauses:
         for _ in range(2):
             pair.logs.script = lying
             pauses.clear()
-            await eventually(lambda: len(pauses) > 4)
+            await until(lambda: len(pauses) > 4)
             assert 2.0 >= max(pauses) > PAUSES[0]
             pair.logs.script = pair.logs.honestly
             size = stage.world.grow_census()
-            await eventually(lambda size=size: (pair.cosigned_by_health or stage.seen).size == size)  # type: ignore[misc]
+            await until(lambda size=size: (pair.cosigned_by_health or stage.seen).size == size)  # type: ignore[misc]
     assert pauses.count(PAUSES[0]) >= 1

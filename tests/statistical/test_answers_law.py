@@ -13,7 +13,6 @@ a count that is off by 15 the mean of its study by as many; what is finer, tests
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -85,12 +84,9 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
     exact = [persons(filter(study.holds, people)) for study in STUDIES]
     asked = [number % len(STUDIES) for number in range(ANSWERS)]
     with deployment.node("census"), deployment.node("health"):
-        began = time.perf_counter()
         outcomes = deployment.ask_all(
             [(STUDIES[number].where, STUDIES[number].count) for number in asked], scale=SCALE, at_once=AT_ONCE
         )
-        seconds = time.perf_counter() - began
-        print(f"{ANSWERS} answers in {seconds:.1f} s, {ANSWERS / seconds:.0f} a second")  # noqa: T201 - shown with -s
     assert all(isinstance(outcome, AskedQuestion) for outcome in outcomes)
     deployment.verify_ledger()
     noise = [

@@ -8,7 +8,8 @@ busy does to the microseconds of other calls is outside the claim.
 
 How. In virtual time the real services run with work that takes a time of its own in every world; whatever is seen is
 compared exactly, so that no error rate comes into it. In real time, over gRPC on loopback, the answers of two worlds are
-compared by the exact Kolmogorov-Smirnov test: see `FALSE_ALARM_RATE`.
+compared by the exact Kolmogorov-Smirnov test: see `FALSE_ALARM_RATE`. How long work takes depends on how busy the machine is:
+the policy's delay is measured in the same run, and where the comparison must find work, the work is counted instead of timed.
 """
 
 from __future__ import annotations
@@ -16,17 +17,21 @@ from __future__ import annotations
 import asyncio
 import os
 import random  # noqa: TID251 - the order of two worlds, no secret
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from fakes.clock import FakeClock
 from fakes.links import NO_CONTEXT, count
 from fakes.loopback import Loopback
+from fakes.patience import PATIENCE_SECONDS
 from fakes.timed_loop import LoopClock, TimedLoop
 from fakes.world import (
     FRENCH,
@@ -55,6 +60,7 @@ from broker_common.rpc.callers import set_caller
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
+from broker_common.values import Clock
 from census_node.admission import Admission
 from census_node.config import LimitConfig
 from census_node.delivery import Courier
@@ -311,6 +317,7 @@ def _observe(tmp_path: Path, secret: Secret, placement: Placement, policy: Polic
     return sorted(watch.seen, key=lambda seen: (seen[0], str(seen)))
 
 
+# The virtual clocks begin when the certificates of the test are valid.
 BEGAN_MS = (system_clock() // MINUTE_MS + 1) * MINUTE_MS
 
 
@@ -480,7 +487,13 @@ FALSE_ALARM_RATE = 1e-6
 Kolmogorov-Smirnov distance of two samples."""
 # Of each world; worlds that never overlap would give a p-value of 3e-9.
 ROUNDS = 16
-REAL_TICK_MS, REAL_DELAY_MS = 100, 400
+REAL_TICK_MS = 100
+# How often the larger question would fit into the delay, as it takes here and now. Deciding has a quarter of the delay, so the
+# machine must become much slower during the run, and stay so for nearly every question, before ticks are missed.
+DELAY_FOR_QUESTIONS = 10
+LEAST_DELAY_MS = 400
+LARGE = 20_000
+CALIBRATING = 5
 
 
 @dataclass(frozen=True)
@@ -491,33 +504,36 @@ class Late:
     released: int
 
 
-async def heard(call: Any, event: str) -> int:
+async def heard(call: Any, event: str, clock: Clock) -> int:
     """When the next message came, which is this one."""
     response = await call.read()
-    now_ms = system_clock()
+    now_ms = clock()
     assert response.WhichOneof("event") == event
     return now_ms
 
 
 async def measured(channel: aio.Channel, world: World, people: Pseudonyms) -> Late:
     """Ask one question as a health node does, and look at the clock."""
+    clock = world.census_clock
     messages = world.messages(world.sample(world.order(), people))
     stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
-    call = stub.Count(timeout=30)
-    header_ms = system_clock()
+    call = stub.Count(timeout=PATIENCE_SECONDS)
+    header_ms = clock()
     await call.write(messages[0])
-    await heard(call, "proceed")
+    await heard(call, "proceed", clock)
     for message in messages[1:]:
         await call.write(message)
-    charged_ms = await heard(call, "charged")
-    released_ms = await heard(call, "released")
+    charged_ms = await heard(call, "charged", clock)
+    released_ms = await heard(call, "released", clock)
     due_ms = outcome_time(world.policy, header_ms=header_ms, received_ms=header_ms)
     return Late(charged_ms - due_ms, released_ms - due_ms)
 
 
-async def two_worlds(tmp_path: Path, policy: Policy) -> tuple[list[Late], list[Late]]:
+async def two_worlds(tmp_path: Path, policy: Policy, clock: Clock = system_clock) -> tuple[list[Late], list[Late]]:
     """A small sample of linked people and a large one of strangers, in an order that a coin decides."""
-    world = World(tmp_path, policy, census_clock=system_clock, health_clock=system_clock)
+    world = World(tmp_path, policy, census_clock=clock, health_clock=clock)
+    if isinstance(clock, FakeClock):
+        world.clock = clock
     samples = (world.in_census[:100], make_pseudonyms(policy.max_sample, seed=3))
     order = [0, 1] * ROUNDS
     random.shuffle(order)
@@ -540,16 +556,54 @@ def p_values(late: tuple[list[Late], list[Late]]) -> list[float]:
     return [float(stats.ks_2samp(*pair, method="exact").pvalue) for pair in pairs]
 
 
+async def delay_for_this_machine(tmp_path: Path) -> int:
+    """A delay into which the larger question fits many times, as busy as the machine is now."""
+    policy = make_policy(accounting="per_person", max_sample=LARGE)
+    world = World(tmp_path, policy, census_clock=system_clock, health_clock=system_clock)
+    async with Loopback(world) as nodes, nodes.channel(HEALTH, "census") as channel:
+        # At tick 0: how long it took.
+        took = [(await measured(channel, world, make_pseudonyms(LARGE, seed=3))).released for _ in range(CALIBRATING)]
+    world.close()
+    return max(LEAST_DELAY_MS, DELAY_FOR_QUESTIONS * max(took))
+
+
 async def test_two_worlds_are_not_told_apart_by_the_clock(tmp_path: Path) -> None:
     """Over gRPC with mutual TLS: when charges and answers come is the same for few linked people and for many strangers.
 
-    Fails by chance with `FALSE_ALARM_RATE`, on a machine that keeps up.
+    Fails by chance with `FALSE_ALARM_RATE`, on a machine that keeps up: its delay is measured just before.
     """
-    policy = make_policy(accounting="per_person", tick_ms=REAL_TICK_MS, delay_ms=REAL_DELAY_MS, max_sample=20_000)
+    delay_ms = await delay_for_this_machine(tmp_path / "before")
+    policy = make_policy(accounting="per_person", tick_ms=REAL_TICK_MS, delay_ms=delay_ms, max_sample=LARGE)
     assert min(p_values(await two_worlds(tmp_path, policy))) > FALSE_ALARM_RATE / 2
 
 
-async def test_the_clock_tells_them_apart_where_nothing_waits_for_a_tick(tmp_path: Path) -> None:
-    """The same comparison, at tick 0, where the work shows: it is found at the same rate."""
-    policy = make_policy(accounting="per_person", max_sample=300_000)
-    assert max(p_values(await two_worlds(tmp_path, policy))) < FALSE_ALARM_RATE / 2
+class CountedClock(FakeClock):
+    """Goes on by the work that is counted, and by the waits of the census node; not by how long anything really takes."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        super().__init__(BEGAN_MS)
+        self._lock = threading.Lock()
+        add = Linking.add
+
+        def counted(linking: Linking, start: int, pseudonyms: Pseudonyms) -> None:
+            self.advance(len(pseudonyms) // 1000)
+            add(linking, start, pseudonyms)
+
+        async def sleep(seconds: float) -> None:
+            self.advance(round(1000 * seconds))
+
+        patch.setattr(Linking, "add", counted)
+        patch.setattr("census_node.timing.asyncio", SimpleNamespace(sleep=sleep))
+
+    def advance(self, milliseconds: int) -> None:
+        with self._lock:
+            super().advance(milliseconds)
+
+
+async def test_the_clock_tells_them_apart_where_nothing_waits_for_a_tick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same comparison, at tick 0, where work shows, a millisecond for a thousand people: it is found at the same rate."""
+    policy = make_policy(accounting="per_person", max_sample=LARGE)
+    late = await two_worlds(tmp_path, policy, CountedClock(monkeypatch))
+    assert max(p_values(late)) < FALSE_ALARM_RATE / 2

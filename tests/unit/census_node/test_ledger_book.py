@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from fakes.ledger_world import CARDS, PERSONS, SAMPLE_RETENTION_MS, LedgerProcess, LedgerWorld, Units, persons_policy
+from fakes.patience import PATIENCE_SECONDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -122,7 +123,7 @@ def relink_under_charges(world: LedgerWorld, samples: list[set[int]]) -> None:
         other.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(done=st.lists(steps, min_size=3, max_size=14))
 def test_whatever_happens_in_whichever_order_the_ledgers_are_the_oracles(done: list[tuple[Any, ...]]) -> None:
     """Charges, loads with carries, changed keys and policies, compactions, erasures, restarts, another process between them."""
@@ -722,13 +723,13 @@ def test_charges_go_on_while_a_snapshot_is_written(world: LedgerWorld, monkeypat
 
     def slow(*arguments: Any) -> tuple[str, bytes]:
         writing.set()
-        assert written.wait(60)
+        assert written.wait(PATIENCE_SECONDS)
         return write(*arguments)
 
     monkeypatch.setattr(SnapshotFolder, "write", slow)
     with ThreadPoolExecutor(1) as other:
         compacting = other.submit(world.compact)
-        assert writing.wait(60)
+        assert writing.wait(PATIENCE_SECONDS)
         world.charge({0, 6, 9}, 2)
         world.verify()
         written.set()
@@ -751,7 +752,7 @@ def test_charges_go_on_while_the_ledgers_are_copied(
     def copied(ledgers: Ledgers) -> Ledgers:
         copy = frozen(ledgers)
         with ThreadPoolExecutor(1) as somebody:
-            held = somebody.submit(world.node.book._lock.acquire, timeout=0.5).result()
+            held = somebody.submit(world.node.book._lock.acquire, blocking=False).result()
             waited.append(not held)
             if held:
                 somebody.submit(world.node.book._lock.release).result()
@@ -847,7 +848,7 @@ def test_nobody_waits_while_a_snapshot_is_caught_up_with(world: LedgerWorld, mon
 
     def folded(book: LedgerBook, *arguments: Any) -> int:
         with ThreadPoolExecutor(1) as somebody:
-            held = somebody.submit(book._lock.acquire, timeout=5).result()
+            held = somebody.submit(book._lock.acquire, blocking=False).result()
             waited.append(not held)
             if held:
                 somebody.submit(book._lock.release).result()

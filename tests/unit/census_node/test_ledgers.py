@@ -85,7 +85,7 @@ questions = st.lists(
 
 
 @pytest.mark.parametrize("unit", ["person", "household"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(asked=questions)
 def test_charges_and_drops_are_those_of_the_rules(unit: Unit, asked: list[tuple[set[int], int]]) -> None:
     """Every decision and every charge, whatever is asked in whichever order; no unit that decides passes the cap."""
@@ -114,7 +114,7 @@ def test_charges_and_drops_are_those_of_the_rules(unit: Unit, asked: list[tuple[
         assert oracle.persons[person] == sum(price for price, kept in oracle.counted if person in kept)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(asked=questions, split=st.integers(0, 25))
 def test_a_ledger_that_was_frozen_and_merged_goes_on_like_one_that_was_not(
     asked: list[tuple[set[int], int]], split: int

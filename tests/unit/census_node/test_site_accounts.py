@@ -95,7 +95,7 @@ class Both:
 
 
 @pytest.mark.parametrize("unit", ["person", "household"])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(steps=STEPS)
 def test_both_reckonings_agree(unit: Literal["person", "household"], steps: list[Step]) -> None:
     """On who fits and who is counted, on every sum, after loads and new keys; and a charge taken back was never made."""

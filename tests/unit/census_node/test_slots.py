@@ -407,4 +407,4 @@ class Book(RuleBasedStateMachine):
 
 
 TestBook = Book.TestCase
-TestBook.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestBook.settings = settings(max_examples=40, stateful_step_count=25)

@@ -63,7 +63,7 @@ def refusal(folder: SnapshotFolder, name: str, content: bytes) -> InternalError:
 amounts = st.integers(0, 2**32 - 1)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     charges=st.dictionaries(st.integers(0, 2**64 - 2), amounts, max_size=6),
     persons=st.lists(amounts, max_size=5),

@@ -6,6 +6,7 @@ import asyncio
 
 import numpy as np
 import pytest
+from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.errors import BrokerError, PeerUnavailableError
 from health_node.config import LimitConfig
@@ -201,7 +202,7 @@ async def test_bounds_hold_and_nobody_is_forgotten_in_any_order_of_events(seed: 
             spot.leave()
         done += 1
 
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
         for _ in range(200):
             group.create_task(question(str(chance.choice(list("abcdef")))))
             if chance.random() < 0.5:

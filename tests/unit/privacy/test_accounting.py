@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_common.errors import InvalidRequestError
@@ -80,7 +80,6 @@ def test_odds_of_an_impossible_limit_are_refused(max_belief: Fraction) -> None:
         param_of(max_belief)
 
 
-@settings(deadline=None)
 @given(param=params)
 def test_the_budget_is_the_exact_floor_of_the_logarithm(exp_series: ExpSeries, param: Fraction) -> None:
     """e**(budget) is at most param and one unit more would be too much, by a witness that knows no logarithm."""
@@ -177,7 +176,6 @@ def test_a_negative_charge_is_refused(question: Callable[[int, int, int], int]) 
         question(CAP_AT_80_PERCENT, -1, 30)
 
 
-@settings(deadline=None)
 @given(param=params.filter(lambda param: param < 100), asked=st.lists(st.integers(1, 50), max_size=60))
 def test_no_order_of_questions_overspends_the_limit(exp_series: ExpSeries, param: Fraction, asked: list[int]) -> None:
     """Whatever scales are asked for, the answers given move the odds by at most param, in real nats."""

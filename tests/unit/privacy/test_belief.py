@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_common.privacy.accounting import UNITS_PER_NAT, answers_left, cap_units, price_units
@@ -72,7 +72,6 @@ def test_a_belief_is_given_to_the_places_asked_for() -> None:
     assert str(belief_of_units(41 * price_units(30), places=12)) == "0.796841254164"
 
 
-@settings(deadline=None)
 @given(units=st.integers(0, 127 * UNITS_PER_NAT), prior=priors)
 def test_a_published_belief_never_understates(exp_series: ExpSeries, units: int, prior: Fraction) -> None:
     """The figure is the exact belief rounded up at the fifth place: not below it, and less than one place above."""

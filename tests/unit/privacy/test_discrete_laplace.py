@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_common.crypto.noise_stream import NoiseStream
@@ -345,7 +345,6 @@ def test_margins_at_95_percent_are_pinned(scale: int, expected: int) -> None:
     assert margin(scale) == expected
 
 
-@settings(deadline=None)
 @given(
     scale=st.integers(1, 2000),
     confidence=st.fractions(min_value=Fraction(1, 1000), max_value=Fraction(999, 1000), max_denominator=1000),
@@ -394,7 +393,6 @@ def test_a_wanted_margin_picks_the_cheapest_scale(wanted: int, scales: Iterable[
     assert largest_scale_within(wanted, scales) == expected
 
 
-@settings(deadline=None)
 @given(scale=st.integers(1, 10**30), multiple=st.fractions(min_value=-60, max_value=60))
 def test_tabulated_probabilities_are_those_of_the_law(exp_series: ExpSeries, scale: int, multiple: Fraction) -> None:
     """Each probability agrees with the Taylor witness within the promised error, on both sides."""

@@ -12,7 +12,7 @@ from fractions import Fraction
 from types import ModuleType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_common.privacy import accounting, belief, discrete_laplace, enclosure
@@ -24,7 +24,6 @@ exponents = st.fractions(min_value=-40, max_value=40, max_denominator=1 << 24)
 digits = st.integers(5, 60)
 
 
-@settings(deadline=None)
 @given(exponent=exponents, digits=digits)
 def test_an_exponential_lies_in_its_enclosure(exp_series: ExpSeries, exponent: Fraction, digits: int) -> None:
     """The enclosure overlaps the Taylor witness for every exponent and number of digits, and is narrow."""
@@ -35,7 +34,6 @@ def test_an_exponential_lies_in_its_enclosure(exp_series: ExpSeries, exponent: F
     assert high - low <= low * Fraction(1000, 10**digits)
 
 
-@settings(deadline=None)
 @given(logarithm=st.fractions(min_value=-20, max_value=20, max_denominator=1000), digits=digits)
 def test_a_logarithm_lies_in_its_enclosure(exp_series: ExpSeries, logarithm: Fraction, digits: int) -> None:
     """The logarithm of a number below e**x is enclosed below x or around it, and likewise above."""

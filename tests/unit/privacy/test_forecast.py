@@ -41,7 +41,7 @@ def test_the_interval_holds_nine_times_out_of_ten() -> None:
     assert 0.4 <= above_middle / RUNS <= 0.52
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(room=st.integers(1, 69), hits=st.integers(1, 60), more=st.integers(0, 1000))
 def test_the_ends_are_in_order_and_the_room_has_to_be_used(room: int, hits: int, more: int) -> None:
     """Whoever has room for so many answers is in that many at least."""

@@ -62,7 +62,6 @@ def column(report: BeliefReport) -> Spread:
 # --- ceilings ----------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(units=st.integers(0, 127 * UNITS_PER_NAT), prior=st.fractions(0, 1, max_denominator=1000))
 def test_ceilings_are_rounded_outwards(exp_series: ExpSeries, units: int, prior: Fraction) -> None:
     """Upwards not below the exact belief, downwards not above it, and both within one place."""
@@ -187,7 +186,7 @@ def test_the_forecast_is_that_of_the_ledger_that_is_used_up_sooner() -> None:
 # --- bands -------------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     units=st.lists(st.integers(0, 30_000_000), max_size=30),
     floor=st.sampled_from([0, 1, 3_000_000]),

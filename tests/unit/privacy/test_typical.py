@@ -54,7 +54,7 @@ def verify_holds(evidence: Evidence, law: dict[Fraction, float]) -> None:
     verify(evidence.expected_belief(), [p * belief_from_log_odds(nats) for nats, p in law.items()])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(scales=st.lists(st.integers(1, 60), max_size=7))
 def test_the_brackets_hold_the_law_that_is_enumerated(exp_series: ExpSeries, scales: list[int]) -> None:
     """Whatever scales are mixed, the bracket holds the exact figure and is narrow where the lattice is exact."""
@@ -217,7 +217,7 @@ def test_the_worst_mixture_is_of_answers_that_there_were(
     assert worst_mixture(past, cost(paid)) == mixture
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     taken=st.dictionaries(st.sampled_from([1, 2, 10, 30]), st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1)
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS
 from fakes.shown_log import ShownLog
 from fakes.world import Order, World
 from tripartite.v1 import answer_pb2
@@ -137,9 +138,10 @@ def test_reader_that_never_ends_keeps_nobody_from_their_answer(
     reader.execute("begin")
     reader.execute("select count(*) from questions").fetchall()
     other, sealed = world.open_answers(), sealed_answer(world, orders[0])
-    # A tenth of the time for which the key is tried to be wiped, and for which nobody else may be kept waiting.
-    other._db.execute("pragma busy_timeout=100")
-    receiving = threading.Thread(target=lambda: answers.receive(sealed))
+    # If it were tried to wipe the key inside SQLite, nobody else could write for as long as this.
+    answers._db.execute(f"pragma busy_timeout={int(1000 * NEVER_SECONDS)}")
+    other._db.execute(f"pragma busy_timeout={int(1000 * PATIENCE_SECONDS)}")
+    receiving = threading.Thread(target=lambda: answers.receive(sealed), daemon=True)
     receiving.start()
     while other.get(sealed.query_id.hex()).state != "answered":
         pass

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 
+from fakes.patience import PATIENCE_SECONDS
+
 from broker_common.rpc.news import NewsOf
 
 
@@ -24,7 +26,7 @@ async def test_everybody_is_told_at_a_stop() -> None:
     news = NewsOf()
     waiting = [news.next(name) for name in ("a", "b")]
     await asyncio.to_thread(news.tell_all)
-    await asyncio.wait(waiting, timeout=30)
+    await asyncio.wait(waiting, timeout=PATIENCE_SECONDS)
     assert all(each.done() for each in waiting)
 
 

@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from fakes.patience import PATIENCE_SECONDS
 from fakes.world import CENSUS, HEALTH
 
 from broker_common.crypto.certificates import PeerCertificate, TlsCredentials, make_certificate
@@ -58,11 +59,11 @@ async def test_what_is_done_again_and_again_is_not_left_half_way() -> None:
 
     def work() -> None:
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE_SECONDS)
         done.append(True)
 
     doing = asyncio.create_task(every(0, work))
-    assert await asyncio.to_thread(begun.wait, 60)
+    assert await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
     doing.cancel()
     await asyncio.wait({doing}, timeout=0.1)
     assert not doing.done()

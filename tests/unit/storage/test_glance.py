@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fakes.patience import PATIENCE_SECONDS, linger
 from fakes.world import World
 
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
-
-SECONDS = 20
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def test_a_look_at_a_held_journal_does_not_hold_up_the_loop(journal: Journal[Cen
     def hold() -> None:
         with journal.reading():
             held.set()
-            assert let_go.wait(SECONDS)
+            assert let_go.wait(PATIENCE_SECONDS)
 
     def size() -> int:
         with journal.reading() as state:
@@ -44,10 +43,10 @@ def test_a_look_at_a_held_journal_does_not_hold_up_the_loop(journal: Journal[Cen
 
     async def look() -> int:
         holding = asyncio.create_task(asyncio.to_thread(hold))
-        assert await asyncio.to_thread(held.wait, SECONDS)
+        assert await asyncio.to_thread(held.wait, PATIENCE_SECONDS)
         looking = asyncio.create_task(journal.glance(size))
         # The loop goes round all the same: the look is not done, and this is.
-        await asyncio.sleep(0.01)
+        await linger()
         assert not looking.done()
         let_go.set()
         await holding

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fakes.clock import FakeClock
 from fakes.logs import DICTIONARY, HEALTH, SIGNER, chain_of, root
+from fakes.patience import PATIENCE_SECONDS
 from fakes.randomness import SeededRandomness
 from structlog.testing import capture_logs
 
@@ -21,7 +22,6 @@ from broker_common.storage.open_loads import OpenLoads
 from broker_common.tlog.health_state import HealthState
 
 LINKAGE = chain_of(1)
-PATIENCE_SECONDS = 10.0
 
 
 class Node:

@@ -14,6 +14,7 @@ from fakes.cards import IDENTITY, Party
 from fakes.clock import FakeClock
 from fakes.forged import STRANGE, forge, subject_of, twin
 from fakes.logs import ALICE, CENSUS, HEALTH, ORIGIN, root
+from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.crypto.cards import MAX_CARD_BYTES, TLS, SignedCard, verify_card
 from broker_common.crypto.certificates import Identity
@@ -42,7 +43,6 @@ from broker_common.tlog.note import NoteSigner
 
 NOW_MS = FakeClock()()
 LATER_MS = NOW_MS + 1000
-SECONDS = 20
 BOB = Party(Identity("university", "researcher", "bob"))
 OTHER_CENSUS = Party(Identity("census-us", "census", "node"), "census-us.test/log")
 
@@ -443,7 +443,7 @@ def test_a_card_that_was_under_way_does_not_bring_back_who_is_revoked(
         with operator.transaction() as transaction:
             taken = node.submit(WAYS[way], journal, newer)
             # It has looked at the log, where Alice is known, and asks for the lock.
-            assert waiting.wait(SECONDS)
+            assert waiting.wait(PATIENCE_SECONDS)
             transaction.append(Revoked(role="researcher", name="alice", note="a lost laptop"))
         assert code_of(taken.result) == "NOT_REGISTERED"
     assert "alice" not in KnownPeers(journal, clock).researchers()
@@ -465,7 +465,7 @@ def test_a_revocation_that_waits_for_a_card_revokes_all_the_same(
 
         def logging(transaction: Transaction[CensusState], event: Registered, identity: Identity) -> Registration:
             revoking.append(operator.submit(revoke, command, "researcher", "alice", "a lost laptop"))
-            assert waiting.wait(SECONDS)
+            assert waiting.wait(PATIENCE_SECONDS)
             return log(transaction, event, identity)
 
         log = registration._append
@@ -498,7 +498,7 @@ def test_a_card_that_was_under_way_does_not_follow_what_replaced_it(
         journal._begin = begin  # type: ignore[method-assign]  # the same, and says that it was reached
         with operator.transaction() as transaction:
             taken = node.submit(WAYS[way], journal, newer)
-            assert waiting.wait(SECONDS)
+            assert waiting.wait(PATIENCE_SECONDS)
             transaction.append(Registered(card=stranger.card.signed, note="a lost key", projects=("study",), inbox=""))
         assert code_of(taken.result) == "CARD_UNRELATED"
     assert KnownPeers(journal, clock).card("researcher", "alice").signed == stranger.card.signed

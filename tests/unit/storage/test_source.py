@@ -186,7 +186,7 @@ def test_more_rows_than_a_line_number_can_count_are_refused(path: Path, monkeypa
         rows_of(path, HEADER + b"1,f,a\n2,m,b\n3,m,b\n")
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.binary(min_size=1, max_size=200) | st.text(alphabet='1f,"\n\r\0;', min_size=1, max_size=200).map(str.encode))
 def test_no_content_crashes_the_reader(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     """Whatever stands below the header, each non-empty line is read or rejected, or the file is refused."""
@@ -242,7 +242,7 @@ def test_many_rejected_rows_mean_the_wrong_file(
     assert "--max-rejected" in caught.value.hint
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=30))
 def test_pseudonyms_are_sorted_and_the_first_of_each_stays(pseudonyms: list[tuple[int, int]]) -> None:
     """Sorting by both halves agrees with a plain dictionary of what was seen first."""
