@@ -283,7 +283,7 @@ async def test_quotes_beyond_the_rate_are_asked_for_again_within_the_wait(
         with pytest.raises(RefusedError, match="TOO_MANY_QUOTES"):
             await asking.prepare(WANTED, on_busy=pauses.append)
         assert (pauses, loopback.answers.all()) == ([], [])
-        asked = await asking.prepare(WANTED, wait_seconds=WAIT, on_busy=pauses.append)
+        asked = await asking.prepare(WANTED, wait_seconds=NEVER_SECONDS, on_busy=pauses.append)
     assert (asked.state, pauses) == ("pending", [0.1])
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from fakes.links import NO_CONTEXT, count
+from fakes.patience import until
 from fakes.timed_loop import LoopClock, TimedLoop
-from fakes.witnessed import eventually
 from fakes.world import FRENCH, HEALTH, OTHER, OTHER_RESEARCHER, OWNER, World, make_policy
 from tripartite.v1 import census_service_pb2
 
@@ -248,7 +248,7 @@ async def test_quotes_wait_in_threads_of_their_own(world: World) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "run_in_executor", noted)
         quotes = [asyncio.create_task(quote(service, OWNER)) for _ in range(2 * BATCH)]
-        await eventually(lambda: len(used) >= len(quotes))
+        await until(lambda: len(used) >= len(quotes))
         let_go.set()
         await asyncio.gather(*quotes)
     holder.join()

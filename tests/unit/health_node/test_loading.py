@@ -289,7 +289,7 @@ def test_the_longest_code_lists_that_fit_are_loaded_and_found(tmp_path: Path, co
     dictionary, last = procedures(codes, multi_valued=multi_valued), codes - 1
     source, store = tmp_path / "people.csv", tmp_path / "store.people"
     source.write_text(f"health_card,procedure\n{card(1)},p0\n{card(2)},p{last}\n{card(3)},\n", encoding="utf-8")
-    load_people(source, store, KEY, dictionary=dictionary)
+    load_people(source, store, KEY, dictionary=dictionary, places=DECLARED_STEP)
     with PeopleStore(store, dictionary) as opened:
         found = [
             everybody(opened.select(parse_condition(f"procedure = 'p{at}'", dictionary))).tobytes() for at in (0, last)
@@ -300,6 +300,12 @@ def test_the_longest_code_lists_that_fit_are_loaded_and_found(tmp_path: Path, co
 def test_the_65th_code_of_a_column_of_several_values_is_refused_by_name(tmp_path: Path) -> None:
     """Before the file is read, with the column, its codes and the limit; it was an error that nobody had foreseen."""
     with pytest.raises(InvalidRequestError) as caught:
-        load_people(tmp_path / "none.csv", tmp_path / "store.people", KEY, dictionary=procedures(65, multi_valued=True))
+        load_people(
+            tmp_path / "none.csv",
+            tmp_path / "store.people",
+            KEY,
+            dictionary=procedures(65, multi_valued=True),
+            places=DECLARED_STEP,
+        )
     assert caught.value.code == "DICTIONARY_UNUSABLE"
     assert "'procedure' has 65 codes; a column of several values can have 64" in caught.value.text
