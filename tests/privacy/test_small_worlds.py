@@ -168,6 +168,7 @@ LIVES = {
     "moves, other card": (ONE_CARD, MOVES_WITH_NEW_CARD),
     "leaves and comes back with another id": (ONE_CARD, (Y,), RELINK, BACK_WITH_NEW_ID),
     "gets a second card": (ONE_CARD, TWO_CARDS),
+    "gets another id and a second card": (ONE_CARD, (Row("x1", 2, 0), Row("x2", 2, 0), Y)),
 }
 HOUSEHOLD_MOVES = (ONE_CARD, (Row("x2", 0, 1), Row("z", 1, 1)))
 # The cards of the one load and the cards of the other.
