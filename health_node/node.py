@@ -104,12 +104,13 @@ class HealthNode:
         """
         ticket = verify_ticket(request.ticket, researchers=self._researchers(), caller=caller)
         with self.journal.reading() as state:
-            known = ticket.hash.hex() in state.tickets
-            if state.load and not known:
-                verify_dictionary(state, state.load, HEALTH_DICTIONARY)
+            known = state.tickets.get(ticket.hash.hex())
+            load = state.load if known is None else known.submission.load
+            if load and (known is None or known.is_open):
+                verify_dictionary(state, load, HEALTH_DICTIONARY)
         places = None
         # A ticket that was accepted once goes on to its end, whatever has expired or changed meanwhile.
-        if not known:
+        if known is None:
             # Early, and by this clock: whether a ticket has expired is decided by the census node, whose quote it is, and
             # whose log may be ahead. Only here a clock that was wrong once must not refuse everything for as long.
             ticket.verify_unexpired(self.clock())

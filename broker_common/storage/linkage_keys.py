@@ -124,7 +124,10 @@ def _continued(chain: LinkageChain, given: LinkageChain) -> LinkageChain:
             "'When the two chains differ' in deploy/README.md.",
         )
     if len(given.keys) == len(chain.keys):
-        _refuse(f"chain {chain.chain_id} is in force here already", "Nothing is left to do at this agency.")
+        _refuse(
+            f"chain {chain.chain_id} is in force here already",
+            "Take the other agency's newest key file if it has changed since; otherwise nothing is left to do.",
+        )
     if len(given.keys) < len(chain.keys):
         _refuse(
             f"the file given ends with chain {given.chain_id}, and here chain {chain.chain_id}, which goes on from it, is in force",

@@ -172,9 +172,10 @@ def test_no_other_people_are_selected_under_a_changed_health_dictionary(
     accepted = node.accept(taken.submission, node.verify(taken.submission, RESEARCHER, world.policy))
     with monkeypatch.context() as patch:
         redefine_health(patch, change)
-        error = refusal(lambda: node.verify(new.submission, RESEARCHER, world.policy))
-        assert (error.code, error.ends_ticket) == ("DICTIONARY_CHANGED", False)
-        assert "tripartite health load" in error.hint
+        for order in (new, taken):
+            error = refusal(lambda order=order: node.verify(order.submission, RESEARCHER, world.policy))  # type: ignore[misc]
+            assert (error.code, error.ends_ticket) == ("DICTIONARY_CHANGED", False)
+            assert "tripartite health load" in error.hint
         assert refusal(lambda: node.sample(accepted)).code == "DICTIONARY_CHANGED"
     assert len(node.sample(accepted).people) > 0
     node.verify(new.submission, RESEARCHER, world.policy)
