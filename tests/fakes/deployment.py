@@ -226,6 +226,15 @@ class Deployment:
         outcomes: list[AskedQuestion | BrokerError] = self.in_session(work)
         return outcomes
 
+    def leave(self, where: str, count: str) -> None:
+        """Ask to the release of the answer, which nobody collects."""
+
+        async def work(session: Session) -> None:
+            asked = await session.prepare(Wanted(where, count, Precision(30), 1_000_000, "official-languages"))
+            await session._submit(asked, asyncio.get_running_loop().time() + PATIENCE_SECONDS, lambda _: None)
+
+        self.in_session(work)
+
     # --- reading what is stored ------------------------------------------------------------------------------------
 
     def events(self, role: str) -> list[dict[str, Any]]:

@@ -90,6 +90,8 @@ def test_a_killed_ask_is_answered_all_the_same(deployment: Deployment) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_ask_is_recoverable(deployment: Deployment, number: int) -> None:
     """While waiting: exit 130, the query is named on stdout, and its answer is fetched later, without an inbox."""
+    # From here on the health node knows the policy.
+    assert deployment.ask("age >= 65", FRENCH).code == 0
     query = LyingResearcher(deployment).prepare().query
     words = ("--home", deployment.home("researcher"), "--again", query, "--json")
     # The census node is frozen: no answer overtakes the signal.

@@ -41,6 +41,7 @@ CONTENTS = ("angioplast", "French", "mother_ton", "age >", "agee")
 UNKNOWN_FIELD = b"\xa0\x06\x01"
 TWO_MEBIBYTES = bytes(2 << 20)
 HOUR_MS = 3_600_000
+TICK_MS = 3000
 QUARTER_MS = 91 * 24 * HOUR_MS
 
 
@@ -503,28 +504,26 @@ def test_row_9_the_health_node_is_killed(still: Watched) -> None:
 # --- row 6: the researcher -----------------------------------------------------------------------------------------------
 
 
-def asked_and_left(deployment: Deployment) -> str:
-    """A question that nobody waited for, when its answer is out; its query id."""
-    outcome = ask(deployment, "--wait", "0")
-    assert_says(outcome, 5, "ANSWER_PENDING", "It is not lost", "tripartite researcher answers --collect")
-    query: str = deployment.json("researcher", "answers")["answers"][-1]["query_id"]
-    wait_until(lambda: bool(deployment.tickets("census", "released")[deployment.ticket_of(query)]), "released")
-    return query
-
-
 def test_row_6_researcher_gone(still: Watched) -> None:
     """Exit 5 says that nothing is lost; the sealed answer waits in the outbox and is collected, for one charge."""
     deployment = still.deployment
+    # The answer comes later than anybody looks for it.
+    deployment.order_policy(release_tick_ms=TICK_MS)
     with deployment.node("census"), deployment.node("health"), still.harmless(charges=1):
-        query = asked_and_left(deployment)
+        outcome = ask(deployment, "--wait", "0")
+        assert_says(outcome, 5, "ANSWER_PENDING", "It is not lost", "tripartite researcher answers --collect")
+        query = deployment.json("researcher", "answers")["answers"][-1]["query_id"]
+        wait_until(lambda: bool(deployment.tickets("census", "released")[deployment.ticket_of(query)]), "released")
         (row,) = deployment.run("researcher", "answers", "--collect", query, "--json").result["answers"]
         assert (row["query_id"], row["state"]) == (query, "answered")
+    deployment.order_policy(release_tick_ms=0)
 
 
 def test_row_6_researcher_gone_for_too_long(machines: Machines) -> None:
     """An answer that nobody fetched is removed when its retention has ended, which is said; its charge stands."""
     deployment = machines.watched.deployment
-    query = asked_and_left(deployment)
+    deployment.leave(SENIORS, FRENCH)
+    query = deployment.json("researcher", "answers")["answers"][-1]["query_id"]
     machines.set("census", QUARTER_MS)
     with machines.watched.harmless(charges=1):
         # The next release looks for what has expired.
