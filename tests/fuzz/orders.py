@@ -263,7 +263,10 @@ def _sample_seeds() -> dict[str, bytes]:
         "bad key": b"k" + bytes(31),
         "bad encapsulation": b"e" + bytes(1200),
         "bad frame": b"f" + sample_pb2.SampleFrame(index=0, last=True, ciphertext=b"x").SerializeToString(),
-        "bad manifest": b"m" + _manifest(hash_bytes(_honest_ticket().ticket), b"", bytes(32)),
+        "bad manifest": b"m"
+        + sample_pb2.Manifest(
+            ticket_hash=hash_bytes(_honest_ticket().ticket), set_commitment=bytes(32)
+        ).SerializeToString(),
         "bad signature": b"n" + sample_pb2.SignedManifest(manifest=b"x", key_id=_MANIFEST.key_id).SerializeToString(),
     }
 
