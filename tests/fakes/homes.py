@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from fakes.deployment import run_here
 from google.protobuf.message import Message
-from tripartite.v1 import answer_pb2, condition_pb2, ticket_pb2
+from tripartite.v1 import answer_pb2, condition_pb2, sample_pb2, ticket_pb2
 
 __all__ = [
     "AGENCIES",
@@ -84,6 +84,7 @@ _SQLITE_COMPANIONS = ("-wal", "-shm", "-journal")
 _STORED_MESSAGES: dict[str, type[Message]] = {
     "questions.signed_ticket": ticket_pb2.SignedTicket,
     "questions.criteria": condition_pb2.Condition,
+    "questions.signed_manifest": sample_pb2.SignedManifest,
     "questions.signed_receipt": answer_pb2.SignedReceipt,
     "pending.signed_ticket": ticket_pb2.Ticket,
 }

@@ -43,6 +43,7 @@ from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.slot_secrets import SLOT_SECRET_BYTES
 from census_node.slots import BATCH
 from health_node.dictionary import HEALTH_DICTIONARY
+from health_node.texts import LATE, LATE_REMEDY
 
 pytestmark = pytest.mark.process
 
@@ -484,6 +485,8 @@ LOG_LINE = re.compile(
     r"timestamp=\S+ level=info event=(refused|\"inbox did not take an answer\"|\"cards were not exchanged\"|"
     r"\"the census log was not cosigned\")"
     r"( rpc=/tripartite\.v1\.\w+/\w+)?( researcher=researcher-1)?( peer=\w+)?( code=[A-Z_]+)?( retry_seconds=[0-9.]+)?"
+    # A busy machine is late; it says so, and nothing of the sample.
+    rf"|timestamp=\S+ level=warning event=\"{re.escape(LATE)}\" remedy=\"{re.escape(LATE_REMEDY)}\""
     # The transport's own words about a stranger.
     r"|I\d{4} \S+ +\d+ ssl_transport_security\.cc:\d+\] Handshake failed with error SSL_ERROR_SSL: error:[0-9a-f]+:"
     r"SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: self signed certificate"

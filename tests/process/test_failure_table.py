@@ -389,14 +389,14 @@ def test_row_4_a_question_that_cannot_be_asked(served: Watched, command: str, ca
 
 
 def test_row_4_a_scale_that_was_never_quoted(served: Watched, liars: Liars) -> None:
-    """A ticket that says another scale than its quote is refused before a sample is drawn."""
+    """A ticket that says another scale than its quote is refused at its header, and our log shows that it was forwarded."""
     asked = liars.researcher.prepare(SENIORS, FRENCH)
     submission = liars.researcher.submission(asked, change=lambda body: setattr(body, "scale", 51))
     with served.harmless(logged="code=SCALE_REFUSED"):
         error = liars.researcher.submit(submission.SerializeToString())
         assert error is not None
         assert (error.code, "1 to 50" in error.hint) == ("SCALE_REFUSED", True)
-    assert not served.deployment.tickets("health", "forwarded")[served.deployment.ticket_of(asked.query)]
+    assert served.deployment.tickets("health", "forwarded")[served.deployment.ticket_of(asked.query)] == 1
 
 
 # --- row 5: the census node ----------------------------------------------------------------------------------------------
