@@ -22,5 +22,6 @@ receiving   frames read, opened and linked   linking     a sample looked up as i
 linked      a sample with its census units
 oversight   openings for an auditor          publication what of the log is shown, and when
 log_service the log's proofs, and watching   slot_secrets  what noise slots commit to
+quote_rate  how often one researcher may quote
 belief_report  what `census status` says (belief_plot: its picture)
 """
