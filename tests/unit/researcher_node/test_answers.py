@@ -141,13 +141,17 @@ def test_reader_that_never_ends_keeps_nobody_from_their_answer(
     # If it were tried to wipe the key inside SQLite, nobody else could write for as long as this.
     answers._db.execute(f"pragma busy_timeout={int(1000 * NEVER_SECONDS)}")
     other._db.execute(f"pragma busy_timeout={int(1000 * PATIENCE_SECONDS)}")
-    receiving = threading.Thread(target=lambda: answers.receive(sealed), daemon=True)
+    receiving = threading.Thread(target=lambda: answers.receive(sealed))
     receiving.start()
-    while other.get(sealed.query_id.hex()).state != "answered":
-        pass
-    other.refuse(orders[1].body.query_id.hex(), "BUSY")
-    receiving.join()
-    reader.execute("rollback")
+    try:
+        while other.get(sealed.query_id.hex()).state != "answered":
+            pass
+        other.refuse(orders[1].body.query_id.hex(), "BUSY")
+        receiving.join(PATIENCE_SECONDS)
+        assert not receiving.is_alive()
+    finally:
+        # Also ends who waits for the reader.
+        reader.execute("rollback")
     other.receive(sealed_answer(world, orders[1]))
     for order in orders:
         assert order.opening_key.to_text().split()[-1].encode() not in stored_bytes(world)
