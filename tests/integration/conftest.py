@@ -18,7 +18,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
         "broker_common.rpc.cards._TIMEOUT_SECONDS",
         "census_node.delivery._TIMEOUT_SECONDS",
         "census_node.delivery._VISIT_SECONDS",
-        "health_node.service._POLICY_TIMEOUT_SECONDS",
+        "health_node.census_link._POLICY_TIMEOUT_SECONDS",
         "health_node.witness._CALL_SECONDS",
         "researcher_node.asking._CALL_SECONDS",
     ):
