@@ -133,7 +133,7 @@ def each(role: str) -> dict[str, Case]:
             f"{role} serve --home DIR/{other}",
             3,
             "HOME_INVALID",
-            (f"it is a {other} home", f"tripartite {other}"),
+            (f'says role = "{other}"', f"tripartite {other}"),
         ),
         f"{role}: an unknown setting": Case(
             setting(role, "role =", "colour = 3\nrole ="),
@@ -345,7 +345,7 @@ CASES: dict[str, Case] = {
         nothing, f"census policy adopt --home HOME {'0' * 64}", 3, "INVALID_VALUE", ("'census policy propose' said",)
     ),
     "researcher: an agency's home": Case(
-        nothing, "researcher quote --home DIR/census", 3, "HOME_INVALID", ("it is a census home",)
+        nothing, "researcher quote --home DIR/census", 3, "HOME_INVALID", ('says role = "census"',)
     ),
     "researcher: create over a home": Case(
         nothing,
