@@ -8,7 +8,7 @@ Invariants. The same seed gives the same bits, in every release of this program:
 from them years later. A bit is given out once. A stream prints as a placeholder and can be neither pickled nor copied,
 because two copies would draw the same noise for two answers, and their difference would be exact.
 
-Left to others: what goes into the seed (slot secret, ticket hash, sets, loads, scale, label), that it is used for one
+Left to others: what goes into the seed (slot secret, ticket hash, set commitment, scale, label), that it is used for one
 answer only, and wiping the slot secret after use.
 """
 

@@ -21,6 +21,7 @@ SHORT_LIMITS = {
     "fakes/simulation.py": "time is virtual",
     "fakes/wiretap.py": "whoever does not listen any more is not waited for; nothing fails",
     "integration/test_slow_clients.py": "how long an attacker goes on sending",
+    "process/test_modes.py": "between looks at what no event tells of",
     "unit/census_node/test_ledger_book.py": "time for an erasure that does not wait, as it should not; nothing fails",
     "unit/rpc/test_server.py": "time for an end that must not come; nothing fails",
     "unit/storage/test_clock.py": "a clock made up for the test",
@@ -39,6 +40,8 @@ SLEEPS = {
     "process/test_random_kills.py": "kills at any moment",
     "protocol/test_budget_races.py": "work that takes longer than its deadline",
     "protocol/test_census_service.py": "a sender that is slow; nothing may be early",
+    "protocol/test_health_service.py": "between looks at what no event tells of",
+    "protocol/test_quote_flood.py": "time is virtual",
     "statistical/test_line_times.py": "time is virtual",
     "statistical/test_release_times.py": "time is virtual, or a question is asked at a random instant",
 }

@@ -71,7 +71,7 @@ def log_of(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 PROPOSED = [
-    *("policy_hash", "key_id", "file", "changes", "max_belief", "param", "cap", "scale", "answers_left"),
+    *("policy_hash", "key_id", "file", "changes", "max_belief", "param", "cap", "scale", "quota_bytes", "answers_left"),
     *("shuts_down", "weaker", "warnings"),
 ]
 
