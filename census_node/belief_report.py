@@ -108,7 +108,7 @@ def _shutdown_reason(state: CensusState, policy: Policy) -> str:
     return "earlier" if state.anything_fits else "answers"
 
 
-def status_of(facts: Facts, charges: Charges | None, kept: KeptSamples) -> dict[str, Any]:
+def status_of(facts: Facts, charges: Charges | None) -> dict[str, Any]:
     """The status, by the keys that scripts rely on."""
     policy = facts.policy
     # What strict accounting counts after per-person accounting nobody was charged: the ledgers know better.
@@ -126,8 +126,6 @@ def status_of(facts: Facts, charges: Charges | None, kept: KeptSamples) -> dict[
         "people_charged": None if people is None else people_charged(people),
         # Of the ledger that has more of them: submitted pseudonyms, or the units of the census that the policy names.
         "people_exhausted": None if people is None else people_exhausted(people, policy),
-        "kept_samples": kept.count,
-        "kept_bytes": kept.size_bytes,
         "log_size": facts.log_size,
         "policy_hash": facts.policy_hash,
     }
@@ -138,7 +136,7 @@ def status_text(facts: Facts, charges: Charges | None, kept: KeptSamples, alert_
 
     Of a ledger that decides, whichever has the larger share of them.
     """
-    policy, result = facts.policy, status_of(facts, charges, kept)
+    policy, result = facts.policy, status_of(facts, charges)
     named = {
         "param": odds_text(result["param"]),
         "release": facts.release or texts.STATUS_NOTHING_LOADED,

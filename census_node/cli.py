@@ -133,7 +133,7 @@ def status(home: Path, as_json: bool, report: bool, plot: Path | None) -> None:
     charges = opened.charges()
     facts = opened.read(facts_of)
     kept = opened.kept_samples()
-    result = status_of(facts, charges, kept)
+    result = status_of(facts, charges)
     if as_json and facts.dictionary_changed:
         say(texts.WARN_DICTIONARY)
     parts = [status_text(facts, charges, kept, opened.config.alert_exhausted_share)]
@@ -141,7 +141,7 @@ def status(home: Path, as_json: bool, report: bool, plot: Path | None) -> None:
         found = make_report(
             facts.policy, common=facts.common, sampled=facts.sampled, units=facts.units, charges=charges
         )
-        result["report"] = report_of(found, facts.policy)
+        result["report"] = report_of(found, facts.policy) | {"kept_samples": kept.count, "kept_bytes": kept.size_bytes}
         parts.append(report_text(found, facts.policy))
         if plot is not None:
             # Imported here: the plotting library takes a second that no other command has to spend.

@@ -39,7 +39,7 @@ SCALES = tuple(range(1, 51))
 PER_PERSON = policy(accounting="per_person", scales=SCALES)
 STATUS_KEYS = [
     *("state", "accounting", "max_belief", "param", "answers", "worst_charged", "worst_belief"),
-    *("people_charged", "people_exhausted", "kept_samples", "kept_bytes", "log_size", "policy_hash"),
+    *("people_charged", "people_exhausted", "log_size", "policy_hash"),
 ]
 KEPT = KeptSamples(3, 1_234_567)
 REPORT_KEYS = [
@@ -100,15 +100,14 @@ def has(text: str, line: str) -> bool:
 
 def test_the_status_has_the_promised_keys_and_nothing_else() -> None:
     """Per person: how many were charged, how many have nothing left, the worst of them; strict: null."""
-    status = status_of(facts(), charges([0, 1, 2, 41]), KEPT)
+    status = status_of(facts(), charges([0, 1, 2, 41]))
     assert list(status) == STATUS_KEYS
     assert (status["people_charged"], status["people_exhausted"]) == (3, 1)
     assert (status["worst_charged"], status["worst_belief"]) == (41 * PRICE, 0.79685)
-    strict = status_of(facts(policy(scales=SCALES), answers=2), None, KEPT)
+    strict = status_of(facts(policy(scales=SCALES), answers=2), None)
     assert list(strict) == STATUS_KEYS
     assert (strict["people_charged"], strict["people_exhausted"]) == (None, None)
     assert strict["worst_charged"] == 2 * PRICE
-    assert [status[name] for name in ("kept_samples", "kept_bytes")] == [3, 1_234_567]
 
 
 def test_the_status_says_what_samples_take_on_disk() -> None:
@@ -132,7 +131,7 @@ def test_the_alert_is_raised_above_the_share_and_not_at_it(exhausted: int, alert
 
 def test_the_alert_is_for_people_and_in_no_key(tmp_path: Path) -> None:
     """Scripts compute it from two numbers; nothing named so stands in the object."""
-    assert "alert" not in json.dumps(status_of(facts(), charges([41] * 100), KEPT))
+    assert "alert" not in json.dumps(status_of(facts(), charges([41] * 100)))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -140,9 +139,9 @@ def test_households_without_room_raise_the_alert_where_they_decide() -> None:
     """Nobody's pseudonym is used up, six of a hundred households are: counted and said, where the budget is theirs."""
     rules = policy(accounting="per_person", unit="household", scales=SCALES)
     ledgers = charges([20] * 200, households=[40] * 100)
-    assert status_of(facts(rules), ledgers, KEPT)["people_exhausted"] == 0
+    assert status_of(facts(rules), ledgers)["people_exhausted"] == 0
     ledgers = charges([20] * 200, households=[41] * 6 + [40] * 94)
-    assert status_of(facts(rules), ledgers, KEPT)["people_exhausted"] == 6
+    assert status_of(facts(rules), ledgers)["people_exhausted"] == 6
     text = status_said(ledgers, rules)
     assert has(text, "people 200 charged so far; nothing left: 0 submitted pseudonyms, 6 households")
     assert "more than 5 % of the households charged so far have nothing left (6 of 100)" in text
@@ -151,7 +150,7 @@ def test_households_without_room_raise_the_alert_where_they_decide() -> None:
         in text
     )
     assert "alert" not in status_said(ledgers)
-    assert status_of(facts(), ledgers, KEPT)["people_exhausted"] == 0
+    assert status_of(facts(), ledgers)["people_exhausted"] == 0
 
 
 def test_strict_accounting_after_per_person_accounting_states_what_somebody_was_charged() -> None:
@@ -159,7 +158,7 @@ def test_strict_accounting_after_per_person_accounting_states_what_somebody_was_
     rules = policy(scales=SCALES)
     changes: dict[str, Any] = {"answers": 103, "common": {30: 3}, "sampled": {30: 100}}
     ledgers = charges([0, 2, 5], floor=3 * PRICE)
-    status = status_of(facts(rules, **changes), ledgers, KEPT)
+    status = status_of(facts(rules, **changes), ledgers)
     assert (status["worst_charged"], status["worst_belief"]) == (8 * PRICE, 0.56628)
     assert (status["people_charged"], status["people_exhausted"]) == (None, None)
     text = status_said(ledgers, rules, **changes)
