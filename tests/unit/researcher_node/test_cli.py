@@ -40,7 +40,7 @@ class Asking:
     async def session(self, _store: object) -> AsyncIterator[Asking]:
         yield self
 
-    async def prepare(self, _wanted: object, *, quoted_again: int) -> int:
+    async def prepare(self, _wanted: object, *, quoted_again: int, **_: object) -> int:
         self.prepared.append(quoted_again)
         return quoted_again
 
