@@ -101,7 +101,7 @@ class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     origin: LogName
     # The most rows with a health card that a load of the registry may hold, now and later: a multiple of 524,288. The answer
     # delay that the policy needs follows from it, never from how many are loaded. `init` writes a tenth more than there are.
-    people: Annotated[int, Meta(ge=DECLARED_STEP, le=2**32 - DECLARED_STEP, multiple_of=DECLARED_STEP)]
+    people: Annotated[int, Meta(ge=DECLARED_STEP, le=2**32 - DECLARED_STEP, multiple_of=DECLARED_STEP)] = 524_288
     # Host and port to listen on.
     address: str = "127.0.0.1:0"
     # Whether peers may list services and messages (gRPC reflection). Shows nothing that is not in `protos/`.

@@ -96,7 +96,7 @@ class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     # The most people that a load may hold, now and later: a multiple of 524,288. Takes effect with the next load. Everything
     # about size that anybody else sees follows from it (what criteria may cost, which delays the policy needs), never from how
     # many people are loaded. `init` writes a tenth more than there are.
-    places: Annotated[int, Meta(ge=DECLARED_STEP, le=2**32 - DECLARED_STEP, multiple_of=DECLARED_STEP)]
+    places: Annotated[int, Meta(ge=DECLARED_STEP, le=2**32 - DECLARED_STEP, multiple_of=DECLARED_STEP)] = 524_288
     # [census], see below.
     census: CensusPeer
     # Host and port to listen on.
