@@ -129,8 +129,6 @@ def quote(home: Path, as_json: bool, count: str, scale: int | None, wanted_margi
         "margin_95": response.margin_95,
         "charged": response.charged,
         "remaining": remaining,
-        "quota": response.quota if response.HasField("quota") else None,
-        "quota_left": quota_left,
         "policy_hash": response.policy_hash.hex(),
         "expires": expires,
     }

@@ -148,7 +148,7 @@ def _policy(chance: random.Random) -> dict[str, Any]:
         ("max_belief", ("0.6", "0.7", "0.75", "0.8", "0.9", "0.99")),
         ("scales", ((30,), (20, 30, 50), (40, 50), (1, 2, 5, 10, 20, 25, 30, 40, 50, 60))),
         ("release_tick_ms", (0, 50, 1000)),
-        ("answer_delay_ms", (0, 100, 2000)),
+        ("answer_delay_ms", (110, 500, 2000)),
         ("answer_retention_ms", (60_000, 3_600_000, 2 * _DAY * 1000)),
         ("quote_lifetime_ms", (1_000, 60_000, 600_000)),
         ("open_quotes", (1, 2, 64)),

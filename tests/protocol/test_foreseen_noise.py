@@ -12,6 +12,8 @@ import pytest
 from fakes.dishonest import ForeseeingCensus
 from fakes.history import MemoryPart, auditor
 from fakes.pair import STAGES, Pair
+from fakes.patience import until
+from fakes.witnessed import WitnessedPair
 from fakes.world import CENSUS, HEALTH, OTHER, OTHER_HEALTH, OWNER, RESEARCHER, Order, World
 from tripartite.v1 import answer_pb2, census_service_pb2, sample_pb2
 
@@ -90,13 +92,16 @@ async def test_refusing_headers_until_the_noise_is_liked(
     world: World, monkeypatch: pytest.MonkeyPatch, oversight: OpeningKey
 ) -> None:
     """Caught by the audit: the answer is as the rules make it, and every refusal stands beside its researcher and code."""
-    pair, attacker, answers = Pair(world), ForeseeingCensus(world, monkeypatch), world.open_answers()
-    assert await ask(pair, answers, world.order()) == STAGES
-    pair.link.scripts[:] = [attacker.foreseeing(pair.watched, refusals=REFUSALS)]
-    for _ in range(REFUSALS):
-        assert await ask(pair, answers, world.order()) == "SLOT_UNUSABLE"
-    assert await ask(pair, answers, world.order()) == STAGES
-    assert len(attacker.refused) == REFUSALS
+    pair, attacker, answers = WitnessedPair(world), ForeseeingCensus(world, monkeypatch), world.open_answers()
+    async with pair.witnessing():
+        await until(pair.is_cosigned)
+        assert await ask(pair, answers, world.order()) == STAGES
+        pair.link.scripts[:] = [attacker.foreseeing(pair.watched, refusals=REFUSALS)]
+        for _ in range(REFUSALS):
+            assert await ask(pair, answers, world.order()) == "SLOT_UNUSABLE"
+        assert await ask(pair, answers, world.order()) == STAGES
+        assert len(attacker.refused) == REFUSALS
+        await pair.rounds(2)
     report, text = audited(pair, answers, oversight)
     assert (report["verified"], report["noise_proved"], report["answers"]) == (True, 2, 2)
     assert report["uncharged_samples"] == REFUSALS
@@ -131,9 +136,12 @@ async def test_hearing_a_sample_and_saying_nothing(
     script: Callable[[AsyncIterator[census_service_pb2.CountRequest]], AsyncIterator[census_service_pb2.CountResponse]],
 ) -> None:
     """Caught by the audit, whether the census node took everything or the header alone: by researcher, without a code."""
-    pair, answers = Pair(world, forward_deadline_ms=0), world.open_answers()
-    pair.link.scripts[:] = [script]
-    assert await pair.submit(world.order()) == "PEER_UNAVAILABLE"
+    pair, answers = WitnessedPair(world, forward_deadline_ms=0), world.open_answers()
+    async with pair.witnessing():
+        await until(pair.is_cosigned)
+        pair.link.scripts[:] = [script]
+        assert await pair.submit(world.order()) == "PEER_UNAVAILABLE"
+        await pair.rounds(2)
     report, text = audited(pair, answers, oversight)
     assert (report["verified"], report["uncharged_samples"], report["refusals"]) == (True, 1, [])
     assert report["unanswered"] == [{"researcher": RESEARCHER, "count": 1}]
