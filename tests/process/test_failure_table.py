@@ -516,7 +516,7 @@ def test_row_6_researcher_gone(still: Watched) -> None:
         wait_until(lambda: bool(deployment.tickets("census", "released")[deployment.ticket_of(query)]), "released")
         (row,) = deployment.run("researcher", "answers", "--collect", query, "--json").result["answers"]
         assert (row["query_id"], row["state"]) == (query, "answered")
-    deployment.order_policy(release_tick_ms=0)
+    deployment.order_policy(release_tick_ms=100)
 
 
 def test_row_6_researcher_gone_for_too_long(machines: Machines) -> None:

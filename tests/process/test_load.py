@@ -71,6 +71,13 @@ def test_stop_under_load_loses_no_accepted_question(tmp_path: Path) -> None:
             lambda: accepted.keys() <= deployment.tickets("health", "settled").keys() | refused(deployment),
             "every accepted question has come to its end",
         )
+        deployment.json("researcher", "answers", "--collect")
+        # Fetching submits again what no health node had confirmed before the stop.
+        accepted = deployment.tickets("health", "submitted")
+        wait_until(
+            lambda: accepted.keys() <= deployment.tickets("health", "settled").keys() | refused(deployment),
+            "what was submitted again has come to its end, too",
+        )
         collected = deployment.json("researcher", "answers", "--collect", "--state", "answered")
     charged, released = deployment.tickets("census", "charged"), deployment.tickets("census", "released")
     assert charged == released
