@@ -41,7 +41,7 @@ CONTENTS = ("angioplast", "French", "mother_ton", "age >", "agee")
 UNKNOWN_FIELD = b"\xa0\x06\x01"
 TWO_MEBIBYTES = bytes(2 << 20)
 HOUR_MS = 3_600_000
-TICK_MS = 3000
+TICK_MS = 1500
 QUARTER_MS = 91 * 24 * HOUR_MS
 
 
