@@ -22,7 +22,7 @@ from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, run_here, 
 from fakes.homes import set_limits
 from fakes.liars import END, LyingHealth, LyingResearcher
 from fakes.patience import PATIENCE_SECONDS, linger_here
-from tripartite.v1 import condition_pb2, sample_pb2, ticket_pb2
+from tripartite.v1 import condition_pb2, ticket_pb2
 
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import Purpose, SigningKey
@@ -303,7 +303,7 @@ def test_row_1_a_replayed_sample_is_one_sample(served: Watched, liars: Liars) ->
 def test_row_1_a_call_that_is_not_for_this_role(served: Watched, liars: Liars) -> None:
     """A researcher's own good certificate opens no door of the health agency's."""
     with served.harmless(logged="code=WRONG_ROLE"):
-        error = liars.researcher.count(sample_pb2.SampleHeader().SerializeToString())
+        error = liars.researcher.count()
         assert error is not None
         assert (error.code, "protos/README.md" in error.hint) == ("WRONG_ROLE", True)
 

@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 from fakes.dictionaries import CHANGES, put_in_place, relabelled
 from fakes.links import NO_CONTEXT
-from fakes.world import RESEARCHER, World, charge_and_answer, make_policy
+from fakes.world import OWNER, RESEARCHER, World, charge_and_answer, make_policy
 from structlog.testing import capture_logs
 from tripartite.v1 import census_service_pb2, ticket_pb2
 
 from broker_common.errors import RefusedError
 from broker_common.query.dictionary import Code, Dictionary
 from broker_common.query.question import Question
+from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from census_node.charging import charge
 from census_node.config import LimitConfig
@@ -79,6 +80,7 @@ async def test_nothing_is_quoted_under_a_changed_census_dictionary(
     """The researcher hears it before a slot is reserved or a sample drawn, about any question."""
     service = CensusService(world.census, LimitConfig(), StopSignal())
     redefine_census(monkeypatch, change)
+    set_caller(OWNER)
     for question in (Question(), FRENCH):
         with pytest.raises(RefusedError) as caught:
             await service.Quote(census_service_pb2.QuoteRequest(question=question.to_wire(), scale=30), NO_CONTEXT)
