@@ -179,8 +179,9 @@ async def _say(
 
 
 async def _converse(call: Any, parts: Sequence[bytes]) -> None:
-    """Say the first part, and the rest when there is the word to proceed; hear everything, raise how it ended."""
-    await call.write(parts[0])
+    """Say the first part, if any, and the rest when there is the word to proceed; hear everything, raise how it ended."""
+    if parts:
+        await call.write(parts[0])
     heard = await call.read()
     proceeds = isinstance(heard, bytes) and census_service_pb2.CountResponse.FromString(heard).HasField("proceed")
     for part in parts[1:] if proceeds else ():
