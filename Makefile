@@ -5,7 +5,7 @@ PACKAGES := broker_common census_node deploy health_node researcher_node
 PROTOS := $(wildcard protos/tripartite/v1/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast fuzz bench bench-growth bench-report bench-audit bench-ledgers bench-load workload check format lint types imports protos protos-check docs docs-check lock clean
+.PHONY: help setup demo test test-fast fuzz bench bench-bits bench-growth bench-report bench-audit bench-dashboard bench-load workload check check-alerts test-browser screenshot format lint types imports protos protos-check docs docs-check lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,11 +21,26 @@ setup: .venv/.complete ## local .venv from the hash-pinned lock, with .venv/bin/
 demo: setup ## three nodes on this machine, the paper's two studies, then the drive to the cap
 	@$(BIN)/tripartite demo
 
-test: setup ## everything the README promises: fast, process and statistical tests
-	$(BIN)/pytest -n 2 --dist worksteal
+test: setup ## everything the README promises: fast, process and statistical tests; those of pages if there is a browser
+	$(BIN)/pytest -n 2 --dist worksteal -m "not browser"
+	@$(if $(CHROMIUM),$(BIN)/pytest -n 0 tests/browser,echo "The pages were not tested: no browser is here, and 'make test-browser' installs one.")
 
 test-fast: setup ## under a minute: no processes, no statistics
-	$(BIN)/pytest -n 2 --dist worksteal -m "not process and not statistical"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not process and not statistical and not browser"
+
+# Debian's packages; what is there already is left as it is.
+CHROMIUM = $(shell command -v chromium)
+test-browser: setup browser ## the pages in a real browser, which is installed where it is missing
+	$(BIN)/pytest -n 0 tests/browser
+
+screenshot: setup browser ## the picture of the public face in the README, of made-up people
+	PYTHONPATH=tests $(BIN)/python -m browser.screenshot docs/census-dashboard.png
+
+PROMTOOL = $(shell command -v promtool)
+check-alerts: ## every alert of deploy/monitoring fires once, and not on a healthy node
+	@$(if $(PROMTOOL),,apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends prometheus)
+	promtool check config deploy/monitoring/prometheus.yml
+	promtool test rules deploy/monitoring/alerts_test.yml
 
 SECONDS ?= 60
 fuzz: setup ## coverage-guided, SECONDS=60 for each parser or TARGET=name; saves what it finds in tests/fuzz/corpus
@@ -39,10 +54,14 @@ PEOPLE ?= 15000000
 DIR ?= build/bench/people-$(PEOPLE)
 BENCH = PYTHONPATH=tests $(BIN)/python -m benchmarks
 ON_DIR = --people $(PEOPLE) --directory $(DIR) $(if $(JSON),--json)
-bench: .venv/.bench ## questions to PEOPLE=15000000 beside a floor and rivals; DIR=a deployment to use again, JSON=1
+bench: .venv/.bench ## questions to PEOPLE=15000000, about nobody to everybody, beside a floor and rivals; DIR=a deployment to use again, JSON=1
 	$(BENCH).end_to_end $(ON_DIR)
 	$(BENCH).rivals $(ON_DIR)
 	$(BENCH).timeline $(ON_DIR)
+
+bench-bits: .venv/.bench ## the desk's own work on a sample beside the floor; instructions, counted by valgrind
+	$(BENCH).floor_bits --people $(PEOPLE)
+	$(BENCH).instructions
 
 bench-growth: .venv/.bench ## how cost grows along every axis, or AXIS=name, up to MOST=number
 	$(BENCH).growth $(ON_DIR) $(if $(AXIS),--axis $(AXIS)) $(if $(MOST),--most $(MOST))
@@ -54,8 +73,9 @@ QUERIES ?= 100000
 bench-audit: setup ## an audit of a log of QUERIES=100000 queries, as a ratio to bare hashing and signature checks
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.audit_speed $(QUERIES)
 
-bench-ledgers: setup ## the ledgers of 15 million people: memory, and time as a ratio to bare arithmetic
-	PYTHONPATH=tests $(BIN)/python -m benchmarks.ledger_size
+ENTRIES ?= 1000000
+bench-dashboard: setup ## the census dashboard before a log of ENTRIES=1000000: fold, first paint, bytes, memory
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.dashboard_speed $(ENTRIES)
 
 workload: setup ## answers under both accountings for streams of studies, and what per-person drops do to them
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.workload
@@ -66,7 +86,13 @@ RESEARCHERS ?= 32
 bench-load: setup ## RESEARCHERS=32 at once, for SECONDS=120 on PEOPLE=1000000: answers a second, fairness, memory, then a replay
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.load --researchers $(RESEARCHERS) --seconds $(call given,SECONDS,120) --people $(call given,PEOPLE,1000000)
 
-check: setup format-check lint types imports protos-check docs-check test ## the sole merge gate
+check: setup format-check lint types imports protos-check docs-check check-alerts browser test ## the sole merge gate
+
+.PHONY: browser
+NGINX = $(shell PATH="$$PATH:/usr/sbin" command -v nginx)
+OPENSSL = $(shell command -v openssl)
+browser: ## only install what the tests of pages need: browser, nginx and openssl
+	@$(if $(and $(CHROMIUM),$(NGINX),$(OPENSSL)),,apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends chromium nginx-light openssl)
 
 .PHONY: format-check
 format-check: setup

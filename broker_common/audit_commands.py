@@ -1,7 +1,7 @@
 """The commands of an audit: `tripartite audit export` for every home, `verify` and `replay` for the auditor.
 
-A role makes its export known through the entry points `tripartite.exports`, and the check of its private stores, if there is
-one, through `tripartite.sites`; which role a home is, its config.toml says.
+A role makes its export known through the entry points `tripartite.exports`; which role a home is, its config.toml says. Whoever
+looks on site brings a judge of their own: nothing that the home's node is made of decides there.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ import click
 from broker_common.audit import texts
 from broker_common.audit.audit import Audited, replay_parts, verify_parts
 from broker_common.audit.export_folder import ExportFolder
-from broker_common.audit.findings import Findings
+from broker_common.audit.findings import Report
 from broker_common.audit.handed_in import FolderPart, Part
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.log_export import ExportReport, Report
-from broker_common.audit.on_site import AuditedLog, OnSite, SiteCheck
+from broker_common.audit.log_export import ExportReport
+from broker_common.audit.on_site.visit import SiteCheck
 from broker_common.audit.openings import OpenedOnSite
-from broker_common.audit.report import report_json, report_text
+from broker_common.audit.report import report_json, report_text, verdict
 from broker_common.cli import Progress, emit, home_option, json_option
 from broker_common.errors import ExitCode, InvalidRequestError
+from broker_common.language import LANGUAGES, language_of_environment, said
+from broker_common.language import language as language_named
 from broker_common.storage.clock import system_clock
+from broker_common.storage.durable import replace_file
 from broker_common.storage.home import stated_role
 
 __all__ = ["audit"]
 
 _EXPORTS: Final = "tripartite.exports"
-_SITES: Final = "tripartite.sites"
 _ROLES: Final = ("researcher", "health", "census")
 # Of the entry point that opens criteria as well.
 _WITH_CRITERIA: Final = "{role}-with-criteria"
@@ -69,7 +71,7 @@ def export(home: Path, to: Path, criteria: bool, as_json: bool) -> None:
     make: _Export = point.load()
     exported = make(home, ExportFolder(to), Progress(texts.EXPORTING))
     result = {"role": role, "to": str(to), "size": exported.size, "written": exported.written}
-    emit(as_json, result, texts.EXPORTED.format_map(result | {"what": texts.WHAT[role]}))
+    emit(as_json, result, said(texts.EXPORTED, **(result | {"role": said(role), "what": said(texts.WHAT[role])})))
 
 
 @audit.command()
@@ -102,12 +104,39 @@ def replay(directory: Path, home: Path, openings: Path | None, on_site: Path | N
     return _audit(partial(replay_parts, opened=opened, site=site), directory, home, as_json)
 
 
+@audit.command()
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@home_option
+@click.option("--to", type=click.Path(path_type=Path, dir_okay=False), required=True, help=texts.REPORT_TO_HELP)
+@click.option("--language", type=click.Choice(LANGUAGES), help=texts.LANGUAGE_HELP)
+@click.option("--openings", type=click.Path(path_type=Path, exists=True, file_okay=False), help=texts.OPENINGS_HELP)
+@json_option
+def report(directory: Path, home: Path, to: Path, language: str | None, openings: Path | None, as_json: bool) -> int:
+    """Replay, and write a report that a commissioner can read: one HTML file, in English or French.
+
+    The verdict comes first, then what could not be checked, the leakage, a timeline, and who asked how much. Ends with exit
+    code 1 if anything does not hold; the report is written all the same, and says what.
+    """
+    # Imported here: no other audit has to wait for the libraries of pages.
+    from broker_common.audit.html_report import report_html  # noqa: PLC0415
+
+    opened = None if openings is None else OpenedOnSite(FolderPart(openings), AuditorHome(home).oversight_key())
+    audited, parts = _audited(partial(replay_parts, opened=opened), directory, home)
+    tongue = language_of_environment() if language is None else language_named(language)
+    page = report_html(audited, tongue, made_ms=system_clock(), parts=sorted(parts))
+    replace_file(to, page.encode("utf-8"))
+    result = {"verified": not audited.findings.count, "problems": audited.findings.count, "report": str(to)}
+    emit(as_json, result, said(texts.REPORTED, verdict=verdict(audited), file=to))
+    return ExitCode.AUDIT_FAILED if audited.findings.count else ExitCode.OK
+
+
 def _site_check(home: Path) -> SiteCheck:
-    """The check of a home's private stores that its role has made known."""
-    point = next((point for point in entry_points(group=_SITES) if point.name == stated_role(home)), None)
-    if point is None:
+    """The check of a census home's private stores."""
+    # Imported here: no other audit has to wait for NumPy.
+    from broker_common.audit.on_site.walk import check  # noqa: PLC0415
+
+    if stated_role(home) != "census":
         raise InvalidRequestError("INVALID_VALUE", name=str(home), problem=texts.NO_SITE, remedy=texts.NO_SITE_REMEDY)
-    check: Callable[[Path, AuditedLog, Findings, Callable[[str], Report]], OnSite] = point.load()
     return partial(check, home)
 
 
@@ -117,6 +146,15 @@ def _audit(
     home: Path,
     as_json: bool,
 ) -> int:
+    audited, _ = _audited(run, directory, home)
+    emit(as_json, report_json(audited), report_text(audited))
+    return ExitCode.AUDIT_FAILED if audited.findings.count else ExitCode.OK
+
+
+def _audited(
+    run: Callable[[Mapping[str, Part], AuditorHome, Callable[[str], Report]], Audited], directory: Path, home: Path
+) -> tuple[Audited, Mapping[str, Part]]:
+    """What an audit of the parts in a directory has found."""
     opened = AuditorHome(home)
     found = sorted(directory.iterdir())
     parts: dict[str, Part] = {
@@ -131,5 +169,4 @@ def _audit(
         # The auditor's own home may lie beside the exports.
         if path.name not in parts and path.resolve() != home.resolve():
             audited.findings.problem("UNKNOWN_FILE", "", None, path.name)
-    emit(as_json, report_json(audited), report_text(audited))
-    return ExitCode.AUDIT_FAILED if audited.findings.count else ExitCode.OK
+    return audited, parts

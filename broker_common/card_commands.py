@@ -35,6 +35,7 @@ from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import BrokerError, InvalidRequestError
+from broker_common.language import phrase, said
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import SHARED_FILE, replace_file
@@ -136,7 +137,7 @@ def card(home: Path, as_json: bool, to: Path | None) -> None:
         # Public, and made to be handed on.
         replace_file(to, content + b"\n", mode=SHARED_FILE)
     result = {"fingerprint": own.fingerprint, "serial": own.card.serial, "card": content.decode()}
-    text = texts.CARD_WRITTEN.format(file=to, **result) if to is not None else str(result["card"])
+    text = said(texts.CARD_WRITTEN, file=to, **result) if to is not None else str(result["card"])
     emit(as_json, result, text)
 
 
@@ -158,7 +159,7 @@ def rotate(home: Path, as_json: bool, wait_ms: int | None, honour_ms: int | None
         after, now_ms = _replace_key(opened, purpose, wait_ms, honour_ms)
     rows = [row for row in _key_rows(after, now_ms) if row["purpose"] == purpose]
     result = {"purpose": purpose, "serial": after.card.serial, "fingerprint": after.fingerprint, "keys": rows}
-    emit(as_json, result, texts.ROTATED.format(table=_key_table(rows), home=home, **result))
+    emit(as_json, result, said(texts.ROTATED, table=_key_table(rows), home=home, **result))
 
 
 def _replace_key(opened: KeyHome, purpose: str, wait_ms: int | None, honour_ms: int | None) -> tuple[VerifiedCard, int]:
@@ -169,14 +170,35 @@ def _replace_key(opened: KeyHome, purpose: str, wait_ms: int | None, honour_ms: 
             "INVALID_VALUE",
             name="PURPOSE",
             problem=f"'{purpose[:32]}' is no kind of key that this home has",
-            remedy=texts.PURPOSES.format(purposes=", ".join(PURPOSES[before.card.role])),
+            remedy=phrase(texts.PURPOSES, purposes=", ".join(PURPOSES[before.card.role])),
         )
     if wait_ms is None and usual.wait_ms and not opened.keyring.has(before, purpose, now_ms):
-        say(texts.KEY_GONE.format(purpose=purpose))
+        say(said(texts.KEY_GONE, purpose=purpose))
         wait_ms = 0
+    if purpose == TLS:
+        wait_ms = _certificate_wait_ms(before, now_ms, wait_ms)
     from_ms = now_ms + (usual.wait_ms if wait_ms is None else wait_ms)
     until_ms = from_ms + (usual.honour_ms if honour_ms is None else honour_ms)
     return _rotate(opened, before, purpose, now_ms=now_ms, from_ms=from_ms, until_ms=until_ms), now_ms
+
+
+def _certificate_wait_ms(card: VerifiedCard, now_ms: int, wait_ms: int | None) -> int:
+    """How long until a new certificate is used: never beyond the end of the one in use, or nobody could connect meanwhile."""
+    in_use = card.in_use(TLS, now_ms)
+    end_ms = in_use.expiry_ms if isinstance(in_use, PeerCertificate) else 0
+    left_ms = max(0, end_ms - now_ms)
+    if wait_ms is None:
+        wait_ms = min(_USUAL[TLS].wait_ms, left_ms // 2)
+    if wait_ms > left_ms:
+        raise InvalidRequestError(
+            "INVALID_VALUE",
+            name="--in",
+            problem=f"is later than the end of the certificate in use, {instant(end_ms)}",
+            remedy=texts.SHORTER_WAIT,
+        )
+    if not left_ms:
+        say(said(texts.CERTIFICATE_ENDED))
+    return wait_ms
 
 
 def _rotate(
@@ -195,7 +217,7 @@ def _rotate(
     try:
         opened.after_rotation(purpose)
     except BrokerError:
-        say(texts.UNFINISHED)
+        say(said(texts.UNFINISHED))
         raise
     ring.forget_ended(after, now_ms)
     return after
@@ -209,7 +231,7 @@ def _verify_room(unsigned: Card, purpose: str) -> None:
             "INVALID_VALUE",
             name=f"The key for {purpose}",
             problem=f"was replaced too often: {MOST_KEYS_PER_PURPOSE} are still good, as many as a card lists",
-            remedy=texts.NO_ROOM.format(when=instant(min(filter(None, ends)))),
+            remedy=phrase(texts.NO_ROOM, when=instant(min(filter(None, ends)))),
         )
 
 
@@ -275,7 +297,7 @@ def revoke_command(open_home: Callable[[Path], AgencyHome[Any]], roles: Sequence
     def command(home: Path, as_json: bool, role: str, name: str, reason: str) -> None:
         open_home(home).revoke(cast("Role", role), name, verify_reason(reason))
         result = {"role": role, "name": name, "state": "revoked"}
-        emit(as_json, result, texts.REVOKED.format_map(result))
+        emit(as_json, result, said(texts.REVOKED, **(result | {"role": said(role)})))
 
     command.__doc__ = texts.REVOKE_HELP
     return _command(
@@ -308,8 +330,11 @@ def verify_card_role(card: VerifiedCard, roles: Sequence[Role]) -> None:
         raise InvalidRequestError(
             "INVALID_VALUE",
             name="The card",
-            problem=texts.CARD_OF.format(owner=texts.OWNERS[role]),
-            remedy=texts.CARDS_HERE.format(owners=" or ".join(texts.OWNERS[each] for each in roles)),
+            problem=phrase(texts.CARD_OF, owner=texts.OWNERS[role]),
+            remedy=phrase(
+                texts.CARDS_HERE,
+                owners=phrase(texts.EITHER, one=texts.OWNERS[roles[0]], other=texts.OWNERS[roles[1]]),
+            ),
         )
 
 
@@ -417,33 +442,35 @@ def _key_id(public: PublicKey) -> str:
 
 
 def _list_text(result: _Row) -> str:
-    parts = [texts.OWN.format_map(result | {"who": _who(result)}), _key_table(result["keys"])]
+    parts = [said(texts.OWN, **(result | {"who": _who(result)})), _key_table(result["keys"])]
     if result["linkage"]:
-        parts.append(texts.LINKAGE.format_map(result))
+        parts.append(said(texts.LINKAGE, **result))
     for peer in result["peers"]:
-        shown = texts.PEER.format_map(peer | {"who": _who(peer)}) + _terms_text(peer)
+        shown = said(texts.PEER, **(peer | {"who": _who(peer)})) + _terms_text(peer)
         parts += ["", shown, _key_table(peer["keys"])]
     return "\n".join(parts)
 
 
 def _registered_text(result: _Row) -> str:
-    dropped = texts.DROPPED.format(dropped=", ".join(result["dropped"])) if result.get("dropped") else ""
-    return texts.REGISTERED.format_map(result | {"who": _who(result)}) + _terms_text(result) + dropped + texts.COMPARE
+    dropped = said(texts.DROPPED, dropped=", ".join(result["dropped"])) if result.get("dropped") else ""
+    return (
+        said(texts.REGISTERED, **(result | {"who": _who(result)})) + _terms_text(result) + dropped + said(texts.COMPARE)
+    )
 
 
 def _who(row: _Row) -> str:
-    return texts.WHO[row["role"]].format_map(row)
+    return said(texts.WHO[row["role"]], **row)
 
 
 def _terms_text(row: _Row) -> str:
     """Of a researcher: what they may ask for, and where their answers go."""
-    projects = texts.PROJECTS.format(projects=", ".join(row["projects"])) if row.get("projects") else ""
-    return projects + (texts.INBOX.format(inbox=row["inbox"]) if row.get("inbox") else "")
+    projects = said(texts.PROJECTS, projects=", ".join(row["projects"])) if row.get("projects") else ""
+    return projects + (said(texts.INBOX, inbox=row["inbox"]) if row.get("inbox") else "")
 
 
 def _key_table(rows: Sequence[_Row]) -> str:
     return "\n".join(
-        texts.KEY.format_map(row | {"until": row["until"] or texts.NO_END}).rstrip()
-        + (texts.EXPIRES.format_map(row) if row["expires"] else "")
+        said(texts.KEY, **(row | {"until": row["until"] or said(texts.NO_END), "state": said(row["state"])})).rstrip()
+        + (said(texts.EXPIRES, **row) if row["expires"] else "")
         for row in rows
     )

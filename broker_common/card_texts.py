@@ -26,6 +26,11 @@ KEY_GONE = (
     "The private {purpose} key that is in use is not here, so the new one is put to use at once. Peers that may not be in "
     "contact by then are handed the card."
 )
+CERTIFICATE_ENDED = (
+    "The certificate in use has ended, so the new one is used at once. Peers cannot connect before they have it: hand every "
+    "one of them the card."
+)
+SHORTER_WAIT = "Nothing was changed. Give a shorter time, or leave --in out."
 NO_ROOM = "Nothing was changed. The first of them ends at {when}; 'tripartite keys list' shows them all."
 UNFINISHED = (
     "The new key is on the card, but the policy in force is signed by the key before alone, and ends with it for whoever "
@@ -43,7 +48,7 @@ WHO = {
 REVOKED = "The {role} {name} is not known here any more, from now on."
 
 TO_HELP = "Write the card to this file instead of printing it."
-IN_HELP = "How long until the new key is put to use, like 7d, 12h or 0s; the usual time if left out, at once if the one before is lost."
+IN_HELP = "How long until the new key is put to use, like 7d, 12h or 0s; the usual time if left out, less if a certificate ends before, at once if the one before is lost."
 HONOUR_HELP = "How long after that the key before is honoured; the usual time if left out."
 REGISTER_HELP = """Register a peer by the card that its owner printed with 'keys card', or change what is known of one.
 
@@ -66,6 +71,7 @@ that wait are not handed out. Registering again makes it known again.
 """
 OWNERS = {"researcher": "a researcher", "health": "the health agency", "census": "the census agency"}
 CARD_OF = "is that of {owner}"
+EITHER = "{one} or {other}"
 CARDS_HERE = "Give the card of {owners}. Nothing was registered."
 MANY_PROJECTS = "A study that has ended needs no registration any more: leave it out."
 NAME_RULE = "Use small letters, digits and hyphens, at most 63."

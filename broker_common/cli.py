@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import errno
 import functools
+import io
 import json
 import os
 import re
 import runpy
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -25,10 +25,12 @@ from types import FrameType
 from typing import Any
 
 import click
-import structlog
 
 from broker_common import interrupts
 from broker_common.errors import BrokerError, ExitCode, InternalError, InvalidRequestError
+from broker_common.language import phrase, said
+from broker_common.lifeline import watch_lifeline
+from broker_common.logs import log_as
 from broker_common.storage.linkage_keys import NextKey
 
 __all__ = [
@@ -64,6 +66,7 @@ _SHOWN_CHARACTERS = 40
 _MOST_ROWS = 2**32 - 1
 _ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
 _MAX_PORT = 65_535
+_WHOSE_DISK = "The home is {home}."
 _OF_A_DISK = frozenset({"STATE_UNKNOWN", "STORE_FAILED"})
 # A disk that is full, or broken, or mounted so that nobody may write.
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
@@ -138,7 +141,7 @@ def linkage_key_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_source(*, new_key: bool, key_file: Path | None, **others: Any) -> None:
         if new_key and key_file is not None:
-            raise click.UsageError("--new-key and --key-file cannot be combined.", click.get_current_context())
+            raise click.UsageError(phrase("--new-key and --key-file cannot be combined."), click.get_current_context())
         command(source=NextKey(new=new_key, file=key_file), **others)
 
     new = click.option("--new-key", is_flag=True, help="Make the new key here, at one of the two agencies only.")
@@ -154,25 +157,21 @@ def ready_line(text: str, *, lifeline: bool) -> Callable[[str], None]:
     """What a serving command calls with its address: prints the ready line, then holds to its lifeline."""
 
     def ready(address: str) -> None:
-        click.echo(text.format(address=address))
+        click.echo(said(text, address=address))
         if lifeline:
-            threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
+            watch_lifeline()
 
     return ready
 
 
-def _stop_at_end_of_input() -> None:
-    # A parent that dies, however it dies, closes the pipe: no node is left behind holding a port.
-    while os.read(sys.stdin.fileno(), 4096):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
 def rejections_text(rejected: Sequence[tuple[int, str]], count: int, counted_by: str) -> str:
     """The rows that a load left out, for a person: the first few with number and reason."""
-    shown = [f"  {counted_by} {line}: {reason}" for line, reason in rejected[:_SHOWN_REJECTIONS]]
+    shown = [
+        said("  {counted_by} {line}: {reason}", counted_by=said(counted_by), line=line, reason=reason)
+        for line, reason in rejected[:_SHOWN_REJECTIONS]
+    ]
     more = count - len(shown)
-    return "\n".join(shown + ([f"  ... and {more} more"] if more > 0 else []))
+    return "\n".join(shown + ([said("  ... and {more} more", more=more)] if more > 0 else []))
 
 
 def emit(as_json: bool, result: Mapping[str, Any], text: str) -> None:
@@ -206,7 +205,7 @@ class Progress:
     """One line on stderr that counts up; redrawn on a terminal, said at every tenth otherwise."""
 
     def __init__(self, what: str) -> None:
-        self._what = what
+        self._what = said(what)
         self._said = -1
 
     def __call__(self, done: int, total: int) -> None:
@@ -217,7 +216,8 @@ class Progress:
         self._said = step
         terminal = sys.stderr.isatty()
         end = "\n" if step == 100 or not terminal else ""  # noqa: PLR2004 - percent
-        sys.stderr.write(f"{chr(13) if terminal else ''}{self._what}: {step} %{end}")
+        shown = said("{what}: {step} %", what=self._what, step=step)
+        sys.stderr.write(f"{chr(13) if terminal else ''}{shown}{end}")
         sys.stderr.flush()
 
 
@@ -312,7 +312,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.umask(0o077)
     # A command that is told to end may say so, and leaves nothing behind; serving nodes put handlers of their own here.
     signal.signal(signal.SIGTERM, _interrupt)
-    _log_to_stderr()
+    log_as("text")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that has no sign for a letter shows its number: an answer that was charged is never lost for that.
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(_run(words))
 
 
@@ -339,7 +343,7 @@ def _verify_text(words: Sequence[str]) -> None:
     try:
         "".join(words).encode()
     except UnicodeEncodeError as error:
-        raise click.UsageError("An argument is not text in UTF-8.") from error
+        raise click.UsageError(phrase("An argument is not text in UTF-8.")) from error
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -370,19 +374,26 @@ def _say_place(error: Exception) -> None:
     """Where a bug is: never its message, which may quote what somebody asked or who they are."""
     for frame in traceback.extract_tb(error.__traceback__):
         say(f"  {frame.filename}:{frame.lineno} {frame.name}")
-    say(f"unforeseen {type(error).__name__}")
+    say(said("unforeseen {kind}", kind=type(error).__name__))
 
 
 def _fail(error: BrokerError, words: Sequence[str]) -> int:
-    said = error.as_json()
-    if error.code in _OF_A_DISK and (homes := _homes(words)):
-        # Whatever raised it does not know whose disk it is.
-        said["error"]["hint"] += f" The home is {homes[0]}."
+    homes = _homes(words) if error.code in _OF_A_DISK else []
     if "--json" in words:
+        said = error.as_json()
+        said["error"]["hint"] += "".join(f" {_WHOSE_DISK.format(home=home)}" for home in homes[:1])
         click.echo(json.dumps(said, ensure_ascii=False))
     else:
-        click.echo("Error: {text}\n{hint}  [{code}]".format_map(said["error"]), err=True)
+        _say_failure(error, homes)
     return error.exit_code
+
+
+def _say_failure(error: BrokerError, homes: Sequence[str]) -> None:
+    """Sentence and hint in the language of the user's environment."""
+    text, hint = error.said(said)
+    # Whatever raised it does not know whose disk it is.
+    hint += "".join(f" {said(_WHOSE_DISK, home=home)}" for home in homes[:1])
+    click.echo(said("Error: {text}\n{hint}  [{code}]", text=text, hint=hint, code=error.code), err=True)
 
 
 def _homes(words: Sequence[str]) -> list[str]:
@@ -396,33 +407,21 @@ def _fail_interrupted(interrupt: BaseException, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps({"error": {"code": "INTERRUPTED", "text": interrupts.TEXT, "hint": hint}}))
     else:
-        click.echo(f"Interrupted. {hint}", err=True)
+        click.echo(said("Interrupted. {hint}", hint=said(hint)), err=True)
     return interrupts.INTERRUPTED
 
 
 def _fail_usage(error: click.UsageError, as_json: bool) -> int:
     path = error.ctx.command_path if error.ctx is not None else "tripartite"
-    hint = f"Run '{path} --help'."
+    hint = phrase("Run '{path} --help'.", path=path)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         # Nothing was asked for: the message is the whole help, and no error to somebody who looks around.
         click.echo(error.format_message(), err=True)
     elif as_json:
         click.echo(json.dumps({"error": {"code": "USAGE", "text": error.format_message(), "hint": hint}}))
     else:
-        click.echo(f"Error: {error.format_message()}\n{hint}", err=True)
+        click.echo(said("Error: {problem}\n{hint}", problem=said(error.format_message()), hint=said(hint)), err=True)
     return ExitCode.USAGE
-
-
-def _log_to_stderr() -> None:
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
 
 
 if __name__ == "__main__":

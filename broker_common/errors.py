@@ -4,7 +4,8 @@
      |-- InvalidRequestError   the caller's fault; the same request will fail again      exit 3
      |-- RefusedError          a sound request that budget, policy or state forbids      exit 4
      |-- PeerUnavailableError  another node is down, slow, or not the node we expect     exit 5
-     |-- InternalError         our own fault: a bug, a full disk, a damaged store        exit 6
+     |-- InternalError         our own fault: a bug, a full disk                         exit 6
+     |                         a damaged or rolled-back store: stopped for good          exit 7
      `-- StateUnknownError     a write whose outcome we cannot know; the node stops      exit 6
 
 Invariants. A reason code never changes its meaning. The public sentence is built from the table and from `details`
@@ -15,7 +16,7 @@ A French table can stand beside this one: codes and details travel on the wire, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -30,6 +31,7 @@ __all__ = [
     "RefusedError",
     "StateUnknownError",
     "error_for",
+    "exit_code_of",
 ]
 
 
@@ -43,6 +45,8 @@ class ExitCode(IntEnum):
     REFUSED = 4
     PEER_UNAVAILABLE = 5
     INTERNAL = 6
+    # Until a person acts: starting again would end the same way. A service manager must not try.
+    STOPPED = 7
 
 
 class BrokerError(Exception):
@@ -55,13 +59,29 @@ class BrokerError(Exception):
         if not isinstance(self, reason.family):
             raise TypeError(f"{code} belongs to {reason.family.__name__}, not {type(self).__name__}")
         self.code = code
-        self.details: dict[str, str] = {name: str(value) for name, value in details.items()}
+        self.exit_code = exit_code_of(code)
+        self.details: dict[str, str] = {
+            # A phrase stays one: it can be said in another language.
+            name: value if isinstance(value, str) else str(value)
+            for name, value in details.items()
+        }
         super().__init__(f"{code}: {self.text}")
 
     @property
     def text(self) -> str:
         """One sentence for a person, safe to show to whoever made the request."""
         return REASONS[self.code].text.format_map(_spoken(self.details))
+
+    def said(self, translate: Callable[[str], str]) -> tuple[str, str]:
+        """Sentence and hint in another language: `translate` gives the text that stands for an English one."""
+        reason = REASONS[self.code]
+        details = _spoken(self.details)
+        for name in _OUR_WORDS & details.keys():
+            told = translate(self.details[name])
+            if told != self.details[name]:
+                # French has no-break spaces of its own. The rest may still quote a stranger.
+                details[name] = _shown(told, "\u00a0")
+        return translate(reason.text).format_map(details), translate(reason.hint).format_map(details)
 
     @property
     def hint(self) -> str:
@@ -131,12 +151,11 @@ class _Blanks(dict[str, str]):
 
 def _spoken(details: Mapping[str, str]) -> _Blanks:
     """Details for a sentence. They may quote a stranger's file: nothing in it moves a cursor or is no text at all."""
-    return _Blanks(
-        {
-            name: "".join(character if character.isprintable() else "?" for character in value)
-            for name, value in details.items()
-        }
-    )
+    return _Blanks({name: _shown(value) for name, value in details.items()})
+
+
+def _shown(text: str, also: str = "") -> str:
+    return "".join(each if each.isprintable() or each in also else "?" for each in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,23 +167,27 @@ class Reason:
     hint: str
 
 
+# Details that are our own words. The others quote somebody, and a quotation is not translated.
+_OUR_WORDS = frozenset({"agency", "peer", "problem", "remedy", "role", "scales", "subject", "what"})
 # Of a peer's words for our terminal.
 _MAX_DETAIL_CHARACTERS = 500
-_STOPPING = frozenset({"INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"})
-_FOR_OPERATOR = frozenset({"INTEGRITY", "ROLLED_BACK", "SECRET_MISSING"})
+_STOPPING = frozenset({"FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"})
+# Starting again would end the same way, and trying for ever would hide that somebody has to look.
+_FOR_GOOD = frozenset({"FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK"})
+_FOR_OPERATOR = frozenset({"FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK", "SECRET_MISSING"})
 _ENDS_TICKET = frozenset(
     {
         "BUDGET_EXHAUSTED",
-        "LINKAGE_MISMATCH",
         "POLICY_MISMATCH",
-        "PSEUDONYMS_EXHAUSTED",
         "QUESTION_SYNTAX",
         "QUOTA_REACHED",
         "RELEASE_MISMATCH",
+        "ROSTER_NOT_IN_FORCE",
         "SCALE_REFUSED",
         "SERVICE_SHUT_DOWN",
         "SLOT_UNUSABLE",
         "TICKET_EXPIRED",
+        "TOO_MANY_CELLS",
         "UNKNOWN_PROJECT",
         "UNKNOWN_RESEARCHER",
         "UNKNOWN_VALUE",
@@ -226,6 +249,11 @@ REASONS: Mapping[str, Reason] = {
         InvalidRequestError,
         "The question cannot be read: {problem}.",
         "Write it like: mother_tongue = 'French', mother_tongue in ('French', 'English'), or: all",
+    ),
+    "TOO_MANY_CELLS": Reason(
+        InvalidRequestError,
+        "The question has {cells} cells; the census node answers {served} in one question.",
+        "Ask for fewer cells at a time. Each question is charged by itself.",
     ),
     "INVALID_VALUE": Reason(InvalidRequestError, "{name} {problem}.", "{remedy}"),
     # --- messages, identities and keys -----------------------------------------------------------------------------
@@ -334,8 +362,25 @@ REASONS: Mapping[str, Reason] = {
     ),
     "BAD_FRAMES": Reason(
         InvalidRequestError,
-        "The sample's frames are wrong: {problem}.",
-        "The whole sample was refused and nothing was charged; send it again from the start.",
+        "The frames are wrong: {problem}.",
+        "The whole roster was refused; send it again from the start.",
+    ),
+    "ROSTER_REUSED": Reason(
+        InvalidRequestError,
+        "Roster {number} was already sent with another content.",
+        "The roster in force stays. Was the health node's home restored from a copy? See 'When a node refuses to start' in "
+        "deploy/README.md; the next load sends a roster with a number of its own.",
+    ),
+    "ROSTER_OLD": Reason(
+        InvalidRequestError,
+        "A roster with a higher number than {number} was sent before.",
+        "The newer one stays. Was the health node's home restored from a copy? See 'When a node refuses to start' in "
+        "deploy/README.md.",
+    ),
+    "BAD_SAMPLE": Reason(
+        InvalidRequestError,
+        "The sample is not one bit for each declared place: {problem}.",
+        "The whole sample was refused and nothing was charged; send it again, made from the roster in force.",
     ),
     "UNKNOWN_QUERY": Reason(
         InvalidRequestError,
@@ -375,10 +420,11 @@ REASONS: Mapping[str, Reason] = {
         "charged.",
         "Ask again when both have done so; their operators know when.",
     ),
-    "PSEUDONYMS_EXHAUSTED": Reason(
-        RefusedError,
-        "The health agency has submitted {limit} people in all, as many as budgets are kept for.",
-        "Tell the census agency's operator; the limit stands in its configuration.",
+    "ROSTER_NOT_IN_FORCE": Reason(
+        InvalidRequestError,
+        "The health agency's data were replaced while the question was on its way, or the census node does not have their roster "
+        "yet. Nothing was charged.",
+        "Ask again: the roster of the data in force is sent by itself, and the new question waits for it.",
     ),
     "SLOT_UNUSABLE": Reason(
         InvalidRequestError,
@@ -426,10 +472,11 @@ REASONS: Mapping[str, Reason] = {
         'Propose another one, or, if it is meant, give --confirm --reason "..." where the operator\'s key is. Nothing '
         "was changed.",
     ),
-    "UNIT_LATE": Reason(
+    "SUBJECT_FIXED": Reason(
         RefusedError,
-        "A budget per household cannot begin after answers under strict accounting.",
-        "Those answers did not note how many people of a household were counted. Choose a budget per person.",
+        "Budgets are for each {subject} since the first answer was charged, and stay so.",
+        "The charges of persons say nothing of what their households were counted for, nor the other way round. Propose a policy "
+        "with --subject {subject}; to let less be learned of each, lower --max-belief, or end the service with 'tripartite census shutdown'.",
     ),
     "NOTHING_FITS": Reason(
         RefusedError,
@@ -456,8 +503,8 @@ REASONS: Mapping[str, Reason] = {
     "POLICY_TOO_NARROW": Reason(
         RefusedError,
         "The census policy does not fit the places that are declared for the health data: {problem}.",
-        "The census operator must raise it ('tripartite census policy propose {remedy}'): a sample that does not fit, or takes "
-        "longer, would tell its size.",
+        "The census operator must raise it ('tripartite census policy propose {remedy}'): criteria that take longer would tell how "
+        "many people match.",
     ),
     "LOAD_REFUSED": Reason(
         InvalidRequestError, "The file was not loaded: {problem}.", "{remedy} What was loaded before is still in force."
@@ -566,6 +613,12 @@ REASONS: Mapping[str, Reason] = {
         "The node stays shut. Find the row of what it names under 'When a node refuses to start' in deploy/README.md, and put back "
         "nothing that the row does not name.",
     ),
+    "FORMAT_UNKNOWN": Reason(
+        InternalError,
+        "{home} was made by another version of this program: format {found}, where this version reads format {known}.",
+        "Go on with the version that made it, or make a new home with 'tripartite init': nothing is carried over, and what was "
+        "charged in the old one is not known in the new one.",
+    ),
     "ROLLED_BACK": Reason(
         InternalError,
         "This log is older than, or beside, what {witness} has seen of it: {problem}.",
@@ -594,6 +647,11 @@ REASONS: Mapping[str, Reason] = {
         "give it again. A question is asked again with its query id, 'ask --again', to fetch its answer.",
     ),
 }
+
+
+def exit_code_of(code: str) -> ExitCode:
+    """What a command that fails with this code ends with."""
+    return ExitCode.STOPPED if code in _FOR_GOOD else REASONS[code].family.exit_code
 
 
 def error_for(code: str, details: Mapping[str, str]) -> BrokerError:

@@ -17,7 +17,7 @@ __all__ = ["HINT", "INTERRUPTED", "TEXT", "end_at_once", "end_quietly", "leave_t
 # The exit code of a command that was interrupted.
 INTERRUPTED = 130
 TEXT = "The command was interrupted."
-HINT = "What it had not finished is not done."
+HINT = "Unfinished work is dropped; run it again."
 
 
 def end_at_once() -> None:

@@ -1,19 +1,31 @@
 """The small values everything else is written in: identifiers, counts that carry trust, and time.
 
-Invariants. `ExactCount` has no wire encoder and prints as a placeholder; only a mechanism in `broker_common.privacy`
-turns it into a `NoisyCount`. Times are integer milliseconds since 1970 in UTC. A clock is a parameter, never a call.
+Invariants. `ExactCounts` has no wire encoder and prints as a placeholder; only a mechanism in `broker_common.privacy`
+turns it into `NoisyCounts`. Times are integer milliseconds since 1970 in UTC. A clock is a parameter, never a call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
-__all__ = ["HASH_BYTES", "PSEUDONYM_BYTES", "QUERY_ID_BYTES", "Clock", "ExactCount", "NoisyCount", "Randomness"]
+__all__ = [
+    "HASH_BYTES",
+    "MOST_CELLS",
+    "PSEUDONYM_BYTES",
+    "QUERY_ID_BYTES",
+    "Clock",
+    "ExactCounts",
+    "NoisyCounts",
+    "Randomness",
+]
 
 PSEUDONYM_BYTES = 16
 QUERY_ID_BYTES = 16
 HASH_BYTES = 32
+# Of one question, and so of its answer.
+MOST_CELLS = 16
 
 
 class Clock(Protocol):
@@ -28,29 +40,44 @@ class Randomness(Protocol):
     def __call__(self, size: int, /) -> bytes: ...
 
 
-class ExactCount:
-    """A true count: exists in the census node's memory only, prints as a placeholder, cannot be serialised."""
+class ExactCounts:
+    """True counts, one for each cell of a question: in the census node's memory only, printed as a placeholder, never serialised."""
 
-    __slots__ = ("_value",)
+    __slots__ = ("_values",)
 
-    def __init__(self, value: int) -> None:
-        if value < 0:
+    def __init__(self, values: Iterable[int]) -> None:
+        self._values = _one_for_each_cell(values)
+        if min(self._values) < 0:
             raise ValueError("a count is never negative")
-        self._value = value
 
-    def reveal_to_mechanism(self) -> int:
+    def reveal_to_mechanism(self) -> tuple[int, ...]:
         """SECURITY: for `broker_common.privacy` alone; every other reader is a leak."""
-        return self._value
+        return self._values
 
     def __repr__(self) -> str:
-        return "ExactCount(<secret>)"
+        return "ExactCounts(<secret>)"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an exact count is never serialised")
 
 
 @dataclass(frozen=True, slots=True)
-class NoisyCount:
-    """What a mechanism made of an exact count: safe to release once its charge is durable."""
+class NoisyCounts:
+    """What a mechanism made of exact counts, in the same order: safe to release once its charge is durable."""
 
-    value: int
+    values: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        _one_for_each_cell(self.values)
+
+    @property
+    def padded(self) -> tuple[int, ...]:
+        """The same numbers, and zeros up to the most that an answer has: whoever counts bytes learns no number of cells."""
+        return self.values + (0,) * (MOST_CELLS - len(self.values))
+
+
+def _one_for_each_cell(values: Iterable[int]) -> tuple[int, ...]:
+    counts = tuple(values)
+    if not 1 <= len(counts) <= MOST_CELLS:
+        raise ValueError(f"an answer has 1 to {MOST_CELLS} cells")
+    return counts

@@ -7,17 +7,17 @@ beside it (`belief_report.plot_text`), for whoever does not see it.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
 from fractions import Fraction
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from broker_common.language import language_of_environment, said
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.report import BANDS, BeliefReport, Spread
 from census_node import texts
-from census_node.belief_report import band_names, households_name, plain
+from census_node.belief_report import band_names, bars_name, plain
 
 __all__ = ["HEIGHT_PIXELS", "WIDTH_PIXELS", "draw"]
 
@@ -25,8 +25,8 @@ WIDTH_PIXELS, HEIGHT_PIXELS = 1200, 750
 _DOTS_PER_INCH = 120
 _HALF = Fraction(1, 2)
 # Told apart in print and by every kind of eye.
-_COLOURS = ("#1b6ca8", "#e08e1b")
-_GROUP_WIDTH = 0.8
+_COLOUR = "#1b6ca8"
+_BAR_WIDTH = 0.8
 # Of the axis, in percent: one household in ten million is still to be seen.
 _LEAST_PERCENT = 1e-6
 _MOST_PERCENT = 200
@@ -40,56 +40,40 @@ def draw(report: BeliefReport, policy: Policy) -> bytes:
     axes = figure.add_subplot()
     # Before anything is drawn: of bars that are all nothing no scale can be guessed.
     axes.set_yscale("log")
-    groups = _groups(report, policy)
-    axes.set_ylim(_least(groups), _MOST_PERCENT)
-    _bars(axes, groups)
+    name, percents = _bars(report, policy)
+    axes.set_ylim(_least(percents), _MOST_PERCENT)
+    axes.bar(range(len(percents)), percents, width=_BAR_WIDTH, color=_COLOUR, label=name)
     _lines(axes, report, policy)
-    names = band_names(report)
+    names = band_names(report, language_of_environment())
     axes.set_xticks(range(len(names)), names, fontsize="small")
-    axes.set_title(texts.PLOT_TITLE)
-    axes.set_xlabel(texts.PLOT_X)
-    axes.set_ylabel(texts.PLOT_Y)
+    axes.set_title(said(texts.PLOT_TITLE))
+    axes.set_xlabel(said(texts.PLOT_X))
+    axes.set_ylabel(said(texts.PLOT_Y))
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
-    axes.yaxis.set_major_formatter(lambda percent, _: f"{percent:g} %")
+    axes.yaxis.set_major_formatter(lambda percent, _: said("{percent:g} %", percent=percent))
     figure.legend(loc="outside lower center", ncols=2, fontsize="small")
     content = io.BytesIO()
     figure.savefig(content, format="png")
     return content.getvalue()
 
 
-def _bars(axes: Axes, groups: Mapping[str, list[float]]) -> None:
-    width = _GROUP_WIDTH / len(groups)
-    for place, (name, percents) in enumerate(groups.items()):
-        shift = width * (place - (len(groups) - 1) / 2)
-        axes.bar(
-            [position + shift for position in range(len(percents))],
-            percents,
-            width=width,
-            color=_COLOURS[place],
-            label=name,
-        )
-
-
-def _groups(report: BeliefReport, policy: Policy) -> dict[str, list[float]]:
-    """Percent of all who stand at rest, in each band, above the limit."""
-    if report.persons is None or report.households is None:
+def _bars(report: BeliefReport, policy: Policy) -> tuple[str, list[float]]:
+    """Who they are, and percent of all who stand at rest, in each band, above the limit."""
+    if report.spread is None:
         everybody = [0.0] * (BANDS + 2)
         everybody[report.worst_place] = 100.0
-        return {texts.PLOT_EVERYBODY: everybody}
-    return {
-        texts.PLOT_PERSONS.format(people=f"{report.persons.people:,}"): _percents(report.persons),
-        households_name(report.households, policy): _percents(report.households),
-    }
+        return said(texts.PLOT_EVERYBODY), everybody
+    return bars_name(report.spread, policy, language_of_environment()), _percents(report.spread)
 
 
 def _percents(spread: Spread) -> list[float]:
     return [100 * count / max(spread.people, 1) for count in spread.places]
 
 
-def _least(groups: Mapping[str, list[float]]) -> float:
+def _least(percents: list[float]) -> float:
     """A power of ten below the lowest bar."""
-    lowest = min((percent for bars in groups.values() for percent in bars if percent), default=100.0)
+    lowest = min((percent for percent in percents if percent), default=100.0)
     least = 1.0
     while least >= lowest and least > _LEAST_PERCENT:
         least /= 10
@@ -97,11 +81,11 @@ def _least(groups: Mapping[str, list[float]]) -> float:
 
 
 def _lines(axes: Axes, report: BeliefReport, policy: Policy) -> None:
-    limit = texts.PLOT_LIMIT.format(belief=policy.max_belief)
+    limit = said(texts.PLOT_LIMIT, belief=language_of_environment().exact(policy.max_belief))
     axes.axvline(_place(report, report.bands[-1].high), color="#b3261e", linewidth=2, label=limit)
     if report.typical_now is not None:
         belief = report.typical_now.expected_belief
-        name = texts.PLOT_TYPICAL.format(belief=plain(belief))
+        name = said(texts.PLOT_TYPICAL, belief=plain(belief))
         axes.axvline(_place(report, Fraction(belief)), color="#333333", linestyle="--", label=name)
 
 

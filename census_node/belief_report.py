@@ -1,6 +1,6 @@
 """`census status` and the belief report, as the object that scripts read and as text for people.
 
-The numbers are made in `broker_common.privacy.report`; here they are read off the log and the ledgers, named, and put into
+The numbers are made in `broker_common.privacy.report`; here they are read off the log and the ledger, named, and put into
 words. They stay inside the census agency: they depend on who was in samples, which is why the alert about people with
 nothing left is text for whoever sits at this machine, and in no log.
 """
@@ -15,32 +15,30 @@ from fractions import Fraction
 from typing import Any
 
 from broker_common.cli import instant
+from broker_common.language import Language, language_of_environment, said
 from broker_common.privacy.accounting import any_fits
 from broker_common.privacy.forecast import FORECAST_REACH, MIN_ANSWERS, MIN_PEOPLE, Milestone
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.report import (
     BeliefReport,
     Charges,
-    Quantile,
     Spread,
     Typical,
     exhaustion,
     most_charged,
-    people_charged,
-    people_exhausted,
     worst_belief,
 )
 from broker_common.tlog.census_state import CensusState
 from census_node import texts
 from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.ledger.samples import KeptSamples
 from census_node.policy_commands import number, odds_text, policy_in_force, size_text
-from census_node.samples import KeptSamples
 
 __all__ = [
     "Facts",
     "band_names",
+    "bars_name",
     "facts_of",
-    "households_name",
     "plain",
     "plot_text",
     "report_of",
@@ -75,6 +73,11 @@ class Facts:
     shutdown_reason: str
     shutdown_note: str
     shutdown_ms: int
+
+    @property
+    def answers_of_samples(self) -> int:
+        """Answers that were charged to the people in their samples."""
+        return sum(self.sampled.values())
 
 
 def facts_of(state: CensusState) -> Facts:
@@ -111,9 +114,9 @@ def _shutdown_reason(state: CensusState, policy: Policy) -> str:
 def status_of(facts: Facts, charges: Charges | None) -> dict[str, Any]:
     """The status, by the keys that scripts rely on."""
     policy = facts.policy
-    # What strict accounting counts after per-person accounting nobody was charged: the ledgers know better.
-    worst = facts.units if charges is None else most_charged(charges, policy.unit)
-    people = None if policy.accounting == "strict" else charges
+    # What strict accounting counts after per-person accounting nobody was charged: the ledger knows better.
+    worst = facts.units if charges is None else most_charged(charges)
+    people = None if charges is None or policy.accounting == "strict" else exhaustion(charges, policy)
     return {
         "state": "shutdown" if facts.shut_down else "serving",
         "accounting": policy.accounting,
@@ -122,67 +125,65 @@ def status_of(facts: Facts, charges: Charges | None) -> dict[str, Any]:
         "answers": facts.answers,
         "worst_charged": worst,
         "worst_belief": float(worst_belief(worst, policy)),
-        # Strict accounting charges everyone alike: there are no persons to count.
-        "people_charged": None if people is None else people_charged(people),
-        # Of the ledger that has more of them: submitted pseudonyms, or the units of the census that the policy names.
-        "people_exhausted": None if people is None else people_exhausted(people, policy),
+        # Persons, or households if budgets are for them. Strict accounting charges everyone alike: there is nobody to count.
+        "people_charged": None if people is None else people.charged,
+        "people_exhausted": None if people is None else people.exhausted,
         "log_size": facts.log_size,
         "policy_hash": facts.policy_hash,
     }
 
 
-def status_text(facts: Facts, charges: Charges | None, kept: KeptSamples, alert_share: int) -> str:
-    """The status for people; with an alert when more than `alert_share` percent of those charged have nothing left.
-
-    Of a ledger that decides, whichever has the larger share of them.
-    """
+def status_text(
+    facts: Facts, charges: Charges | None, kept: KeptSamples, alert_share: int, *, is_running: bool = False
+) -> str:
+    """The status for people; with an alert when more than `alert_share` percent of those charged have nothing left."""
     policy, result = facts.policy, status_of(facts, charges)
     named = {
         "param": odds_text(result["param"]),
-        "release": facts.release or texts.STATUS_NOTHING_LOADED,
-        "linkage": facts.linkage or texts.STATUS_NOTHING_LOADED,
-        "accounting": texts.STATUS_ACCOUNTING[policy.accounting].format(unit=policy.unit),
-        "whom": texts.LIMITED[policy.unit],
+        "release": facts.release or said(texts.STATUS_NOTHING_LOADED),
+        "process": said(texts.STATUS_RUNNING) if is_running else said(texts.STATUS_NOT_RUNNING),
+        "linkage": facts.linkage or said(texts.STATUS_NOTHING_LOADED),
+        "accounting": said(texts.STATUS_ACCOUNTING[policy.accounting], subject=said(policy.subject)),
+        "max_belief": language_of_environment().exact(policy.max_belief),
+        "state": said(result["state"]),
+        "whom": said(texts.LIMITED[policy.subject]),
     }
-    parts = [texts.STATUS.format_map({**result, **named})]
+    parts = [said(texts.STATUS, **({**result, **named}))]
     if charges is not None and policy.accounting == "strict":
-        parts.append(texts.STATUS_COUNTED.format(units=facts.units, cap=policy.cap))
+        parts.append(said(texts.STATUS_COUNTED, units=facts.units, cap=policy.cap))
     elif charges is not None:
         parts += _people_text(charges, policy, alert_share)
     if kept.count or policy.accounting == "per_person":
-        parts.append(texts.STATUS_KEPT.format(count=kept.count, size=size_text(kept.size_bytes)))
+        parts.append(said(texts.STATUS_KEPT, count=kept.count, size=size_text(kept.size_bytes)))
     if facts.shut_down:
         parts.append(_shut_text(facts))
     if result["worst_charged"] > policy.cap:
-        parts.append(texts.STATUS_WARNING.format(sentence=texts.WARN_CHARGED))
+        parts.append(said(texts.STATUS_WARNING, sentence=said(texts.WARN_CHARGED)))
     if facts.dictionary_changed:
-        parts.append(texts.STATUS_WARNING.format(sentence=texts.WARN_DICTIONARY))
+        parts.append(said(texts.STATUS_WARNING, sentence=said(texts.WARN_DICTIONARY)))
     return "\n".join(parts)
 
 
 def _people_text(charges: Charges, policy: Policy, alert_share: int) -> list[str]:
-    rows = exhaustion(charges, policy)
-    exhausted = ", ".join(
-        texts.STATUS_EXHAUSTED.format(exhausted=row.exhausted, counted=texts.COUNTED[row.counted]) for row in rows
-    )
-    parts = [texts.STATUS_PEOPLE.format(people_charged=people_charged(charges), exhausted=exhausted)]
-    worst = max(rows, key=lambda row: row.share)
-    if worst.share * _HUNDRED > alert_share:
+    found, counted = exhaustion(charges, policy), said(texts.COUNTED[policy.subject])
+    parts = [said(texts.STATUS_PEOPLE, charged=found.charged, exhausted=found.exhausted, counted=counted)]
+    if found.share * _HUNDRED > alert_share:
         parts.append(
-            texts.STATUS_ALERT.format(
+            said(
+                texts.STATUS_ALERT,
                 share=alert_share,
-                counted=texts.COUNTED[worst.counted],
-                exhausted=worst.exhausted,
-                charged=worst.charged,
+                counted=counted,
+                exhausted=found.exhausted,
+                charged=found.charged,
             )
         )
     return parts
 
 
 def _shut_text(facts: Facts) -> str:
-    by = texts.STATUS_SHUT_BY[facts.shutdown_reason].format(max_answers=facts.policy.max_answers)
-    note = texts.STATUS_SHUT_NOTE.format(note=facts.shutdown_note) if facts.shutdown_note else ""
-    return texts.STATUS_SHUT.format(time=instant(facts.shutdown_ms), by=by) + note
+    by = said(texts.STATUS_SHUT_BY[facts.shutdown_reason], max_answers=facts.policy.max_answers)
+    note = said(texts.STATUS_SHUT_NOTE, note=facts.shutdown_note) if facts.shutdown_note else ""
+    return said(texts.STATUS_SHUT, time=instant(facts.shutdown_ms), by=by) + note
 
 
 # --- the report as an object -------------------------------------------------------------------------------------------
@@ -204,9 +205,8 @@ def report_of(report: BeliefReport, policy: Policy) -> dict[str, Any]:
         ],
         "typical": {"now": _typical_of(report.typical_now), "limit": _typical_of(report.typical_limit)},
         "bands": [[float(band.low), float(band.high)] for band in report.bands],
-        "submitted": _spread_of(report.submitted),
-        "persons": _spread_of(report.persons),
-        "households": _spread_of(report.households),
+        "subject": policy.subject,
+        "spread": _spread_of(report.spread),
         "answers_left": report.answers_left,
         "forecast": [
             {"share": float(row.share), "early": row.early, "middle": row.middle, "late": row.late}
@@ -249,58 +249,60 @@ def _spread_of(spread: Spread | None) -> dict[str, Any] | None:
 def report_text(report: BeliefReport, policy: Policy) -> str:
     """The report for people, section by section."""
     sections = [_ceilings_text(report, policy), _typical_text(report, policy)]
-    if report.submitted is not None and report.persons is not None and report.households is not None:
-        columns = {"submitted": report.submitted, "persons": report.persons, "households": report.households}
-        sections += [_spread_text(report, policy, columns), _quantiles_text(columns)]
+    if report.spread is not None:
+        counted = said(texts.COUNTED[policy.subject])
+        sections += [_spread_text(report, report.spread, counted), _quantiles_text(report.spread, counted)]
     sections.append(_forecast_text(report, policy))
     return "\n".join(sections)
 
 
-def plain(value: Decimal | Fraction) -> str:
+def plain(value: Decimal | Fraction, t: Language | None = None) -> str:
     """A belief for people: as few digits as it has, at most five."""
-    return f"{float(value):.5f}".rstrip("0").rstrip(".")
+    return (t or language_of_environment()).exact(f"{float(value):.5f}".rstrip("0").rstrip("."))
 
 
-def band_names(report: BeliefReport) -> list[str]:
+def band_names(report: BeliefReport, t: Language) -> list[str]:
     """Where people can stand: untouched, in each band, above the limit."""
-    within = [texts.REPORT_BAND.format(high=plain(band.high)) for band in report.bands]
-    return [texts.REPORT_AT_REST, *within, texts.REPORT_ABOVE.format(high=plain(report.bands[-1].high))]
+    within = [t(texts.REPORT_BAND, high=plain(band.high, t)) for band in report.bands]
+    return [t(texts.REPORT_AT_REST), *within, t(texts.REPORT_ABOVE, high=plain(report.bands[-1].high, t))]
 
 
 def _ceilings_text(report: BeliefReport, policy: Policy) -> str:
     rows = [
-        texts.REPORT_CEILING.format(
+        said(
+            texts.REPORT_CEILING,
             prior=plain(row.prior),
-            now=texts.REPORT_FROM_TO.format(down=plain(row.now_down), up=plain(row.now_up)),
-            limit=texts.REPORT_FROM_TO.format(down=plain(row.limit_down), up=plain(row.limit_up)),
+            now=said(texts.REPORT_FROM_TO, down=plain(row.now_down), up=plain(row.now_up)),
+            limit=said(texts.REPORT_FROM_TO, down=plain(row.limit_down), up=plain(row.limit_up)),
         )
         for row in report.ceilings
     ]
-    return "\n".join([texts.REPORT_CEILINGS.format(whom=texts.LIMITED[policy.unit]), *rows])
+    return "\n".join([said(texts.REPORT_CEILINGS, whom=said(texts.LIMITED[policy.subject])), *rows])
 
 
 def _typical_text(report: BeliefReport, policy: Policy) -> str:
-    notes = [texts.REPORT_AT_SCALES if report.submitted is None else texts.REPORT_AT_WORST]
-    if policy.unit == "household":
+    notes = [texts.REPORT_AT_SCALES if report.spread is None else texts.REPORT_AT_WORST]
+    if policy.subject == "household":
         notes.append(texts.REPORT_AT_WORST_HOUSEHOLD)
     lines = [
         _typical_head(report),
-        _typical_row(texts.REPORT_TYPICAL_NOW, report.typical_now),
-        _typical_row(texts.REPORT_TYPICAL_LIMIT, report.typical_limit),
-        *(note.format(scale=policy.usual_scale) for note in notes),
+        _typical_row(said(texts.REPORT_TYPICAL_NOW), report.typical_now),
+        _typical_row(said(texts.REPORT_TYPICAL_LIMIT), report.typical_limit),
+        *(said(note, scale=policy.usual_scale) for note in notes),
     ]
     return "\n".join(lines)
 
 
 def _typical_head(report: BeliefReport) -> str:
-    passed = [texts.REPORT_PASSES.format(belief=plain(band.high)) for band in report.bands[:-1]]
-    return texts.REPORT_TYPICAL.format(beyond=_columns(passed))
+    passed = [said(texts.REPORT_PASSES, belief=plain(band.high)) for band in report.bands[:-1]]
+    return said(texts.REPORT_TYPICAL, beyond=_columns(passed))
 
 
 def _typical_row(name: str, typical: Typical | None) -> str:
     if typical is None:
-        return texts.REPORT_TYPICAL_TOO_MANY.format(answers=name)
-    return texts.REPORT_TYPICAL_ROW.format(
+        return said(texts.REPORT_TYPICAL_TOO_MANY, answers=name)
+    return said(
+        texts.REPORT_TYPICAL_ROW,
         answers=name,
         count=sum(group.count for group in typical.answers),
         ceiling=plain(typical.ceiling),
@@ -311,107 +313,96 @@ def _typical_row(name: str, typical: Typical | None) -> str:
 
 
 def _columns(words: Sequence[str]) -> str:
-    return "".join(texts.REPORT_COLUMN.format(word=word) for word in words).rstrip()
+    return "".join(said(texts.REPORT_COLUMN, word=word) for word in words).rstrip()
 
 
 def _chance(chance: Decimal) -> str:
     """One in so many, to the nearest number of two digits; of a hundred where it is more than every other time."""
     if not chance:
-        return texts.REPORT_CHANCE_NONE
+        return said(texts.REPORT_CHANCE_NONE)
     if 2 * chance > 1:
-        return texts.REPORT_CHANCE_LARGE.format(n=round(chance * _HUNDRED))
+        return said(texts.REPORT_CHANCE_LARGE, n=round(chance * _HUNDRED))
     n = 1 / Fraction(chance)
     unit = 10 ** max(len(str(int(n))) - 2, 0)
-    return texts.REPORT_CHANCE.format(n=f"{round(n / unit) * unit:,}")
+    return said(texts.REPORT_CHANCE, n=language_of_environment().number(round(n / unit) * unit))
 
 
-def _spread_text(report: BeliefReport, policy: Policy, columns: Mapping[str, Spread]) -> str:
+def _spread_text(report: BeliefReport, spread: Spread, counted: str) -> str:
     rows = [
-        texts.REPORT_SPREAD_ROW.format(
-            band=band, **{name: f"{spread.places[place]:,}" for name, spread in columns.items()}
-        )
-        for place, band in enumerate(band_names(report))
+        said(texts.REPORT_SPREAD_ROW, band=band, people=language_of_environment().number(people))
+        for band, people in zip(band_names(report, language_of_environment()), spread.places, strict=True)
     ]
-    if policy.unit == "person" and columns["households"].above_limit:
-        rows.append(texts.REPORT_ABOVE_NOTE.format(unit=policy.unit))
-    return "\n".join([texts.REPORT_SPREAD, *rows])
+    return "\n".join([said(texts.REPORT_SPREAD, counted=counted), *rows])
 
 
-def _quantiles_text(columns: Mapping[str, Spread]) -> str:
-    longest = max(columns.values(), key=lambda spread: len(spread.quantiles)).quantiles
+def _quantiles_text(spread: Spread, counted: str) -> str:
     rows = [
-        texts.REPORT_QUANTILE_ROW.format(
-            share=texts.REPORT_QUANTILE_ALL
+        said(
+            texts.REPORT_QUANTILE_ROW,
+            share=said(texts.REPORT_QUANTILE_ALL)
             if row.share == 1
-            else texts.REPORT_QUANTILE_SHARE.format(share=plain(row.share * _HUNDRED)),
-            **{name: _quantile(spread.quantiles, place) for name, spread in columns.items()},
+            else said(texts.REPORT_QUANTILE_SHARE, share=plain(row.share * _HUNDRED)),
+            charge=said(texts.REPORT_QUANTILE, units=row.units, ceiling=plain(row.ceiling)),
         )
-        for place, row in enumerate(longest)
+        for row in spread.quantiles
     ]
-    return "\n".join([texts.REPORT_QUANTILES, *(rows or [f"  {texts.REPORT_NOBODY}"])])
-
-
-def _quantile(quantiles: tuple[Quantile, ...], place: int) -> str:
-    if not quantiles:
-        return texts.REPORT_NOBODY
-    return texts.REPORT_QUANTILE.format(units=quantiles[place].units, ceiling=plain(quantiles[place].ceiling))
+    head = said(texts.REPORT_QUANTILES, counted=counted)
+    return "\n".join([head, *(rows or [f"  {said(texts.REPORT_NOBODY)}"])])
 
 
 def _forecast_text(report: BeliefReport, policy: Policy) -> str:
     if report.answers_left is not None:
-        text = texts.REPORT_STRICT if report.submitted is None else texts.REPORT_STRICT_LATE
-        return text.format(left=report.answers_left, scale=policy.usual_scale)
+        text = texts.REPORT_STRICT if report.spread is None else texts.REPORT_STRICT_LATE
+        return said(text, left=report.answers_left, scale=policy.usual_scale)
     if not report.forecast:
-        return texts.REPORT_FORECAST_NONE.format(answers=MIN_ANSWERS, people=MIN_PEOPLE)
-    spreads = {"submitted": report.submitted, "person": report.persons, "household": report.households}
-    spread = spreads[report.forecast_of]
-    rows = [_milestone_text(row, 0 if spread is None else spread.charged) for row in report.forecast]
-    head = texts.REPORT_FORECAST.format(scale=policy.usual_scale, counted=texts.COUNTED[report.forecast_of])
-    return "\n".join([head, *rows, texts.REPORT_FORECAST_NOTE])
+        return said(texts.REPORT_FORECAST_NONE, answers=MIN_ANSWERS, people=MIN_PEOPLE)
+    charged = 0 if report.spread is None else report.spread.charged
+    rows = [_milestone_text(row, charged) for row in report.forecast]
+    head = said(texts.REPORT_FORECAST, scale=policy.usual_scale, counted=said(texts.COUNTED[policy.subject]))
+    return "\n".join([head, *rows, said(texts.REPORT_FORECAST_NOTE)])
 
 
 def _milestone_text(row: Milestone, charged: int) -> str:
-    share = texts.REPORT_FORECAST_SHARE.format(share=plain(row.share * _HUNDRED), people=f"{charged:,}")
+    share = said(
+        texts.REPORT_FORECAST_SHARE, share=plain(row.share * _HUNDRED), people=language_of_environment().number(charged)
+    )
     if row.late == 0:
-        return texts.REPORT_FORECAST_REACHED.format(share=share)
+        return said(texts.REPORT_FORECAST_REACHED, share=share)
     early, middle, late = (
-        texts.REPORT_FORECAST_BEYOND.format(reach=f"{FORECAST_REACH:,}") if answers is None else f"{answers:,}"
+        said(texts.REPORT_FORECAST_BEYOND, reach=language_of_environment().number(FORECAST_REACH))
+        if answers is None
+        else language_of_environment().number(answers)
         for answers in (row.early, row.middle, row.late)
     )
-    return texts.REPORT_FORECAST_ROW.format(share=share, early=early, middle=middle, late=late)
+    return said(texts.REPORT_FORECAST_ROW, share=share, early=early, middle=middle, late=late)
 
 
-def households_name(households: Spread, policy: Policy) -> str:
-    """What the plot calls households: with a budget for each person the limit is not theirs."""
-    name = texts.PLOT_HOUSEHOLDS if policy.unit == "household" else texts.PLOT_HOUSEHOLDS_FREE
-    return name.format(people=f"{households.people:,}")
+def bars_name(spread: Spread, policy: Policy, t: Language) -> str:
+    """Whom the bars of the plot count."""
+    return t(texts.PLOT_BARS[policy.subject], people=t.number(spread.people))
 
 
-def plot_text(report: BeliefReport, policy: Policy) -> str:
+def plot_text(report: BeliefReport, policy: Policy, t: Language) -> str:
     """The plot in a sentence or two, for whoever does not see it."""
     (now,) = (row.now_up for row in report.ceilings if row.prior == Fraction(1, 2))
     typical = report.typical_now
-    if report.persons is None or report.households is None:
-        bars = texts.PLOT_TEXT_STRICT
+    if report.spread is None:
+        bars = t(texts.PLOT_TEXT_STRICT)
     else:
-        named = {
-            texts.PLOT_PERSONS.format(people=f"{report.persons.people:,}"): report.persons,
-            households_name(report.households, policy): report.households,
-        }
-        bars = " ".join(
-            texts.PLOT_TEXT_BARS.format(
-                name=name[0].upper() + name[1:],
-                counts=", ".join(
-                    texts.PLOT_TEXT_COUNT.format(count=f"{count:,}", band=band)
-                    for count, band in zip(spread.places, band_names(report), strict=True)
-                    if count
-                ),
-            )
-            for name, spread in named.items()
+        name = bars_name(report.spread, policy, t)
+        bars = t(
+            texts.PLOT_TEXT_BARS,
+            name=name[0].upper() + name[1:],
+            counts=", ".join(
+                t(texts.PLOT_TEXT_COUNT, count=t.number(count), band=band)
+                for count, band in zip(report.spread.places, band_names(report, t), strict=True)
+                if count
+            ),
         )
-    return texts.PLOT_TEXT.format(
-        limit=policy.max_belief,
+    return t(
+        texts.PLOT_TEXT,
+        limit=t.exact(policy.max_belief),
         bars=bars,
-        worst=plain(now),
-        typical=texts.PLOT_TEXT_UNKNOWN if typical is None else plain(typical.expected_belief),
+        worst=plain(now, t),
+        typical=t(texts.PLOT_TEXT_UNKNOWN) if typical is None else plain(typical.expected_belief, t),
     )

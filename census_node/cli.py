@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,6 +15,7 @@ from broker_common.cli import (
     ReleaseName,
     emit,
     home_option,
+    instant,
     json_option,
     lifeline_option,
     linkage_key_options,
@@ -24,9 +26,13 @@ from broker_common.cli import (
 )
 from broker_common.crypto.certificates import Role
 from broker_common.crypto.signing import SigningKey
+from broker_common.dashboard_commands import dashboard_command
 from broker_common.errors import RefusedError
 from broker_common.heap import share_one_heap
+from broker_common.language import language, language_of_environment, said
 from broker_common.privacy.report import make_report
+from broker_common.rpc.handshake_log import noting_refused_connections
+from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import NextKey
@@ -38,6 +44,7 @@ from census_node.opening import CensusHome
 from census_node.operating import Done, shut_down
 from census_node.operating import reopen as reopen_service
 from census_node.policy_commands import policy
+from census_node.registry.rosters import KeptRoster
 
 __all__ = ["commands"]
 
@@ -77,7 +84,7 @@ def load(home: Path, as_json: bool, max_rejected: int | None, release: str | Non
         "rejected": rejected.count,
         "rejections": [{"line": line, "reason": reason} for line, reason in rejected.first],
     }
-    text = texts.LOADED.format_map(result)
+    text = said(texts.LOADED, **result)
     left_out = rejections_text(rejected.first, rejected.count, rejected.counted_by)
     emit(as_json, result, "\n".join(filter(None, [text, left_out])))
 
@@ -95,17 +102,17 @@ def relink(home: Path, as_json: bool, source: NextKey, audited: bool) -> None:
     """Change the key that links records across the agencies.
 
     One agency makes the new key, the other takes its key file. Both do this, in any order and with the nodes up or down;
-    until both have, questions are refused and nothing is charged. What was charged before is still answered. Let the
+    until both have, questions wait, or are refused, and nothing is charged. What was charged before is still answered. Let the
     auditor come on site before: samples that are kept cannot be compared with their registry afterwards.
     """
     opened = CensusHome(home)
     kept = opened.samples_kept()
     if kept and not audited:
-        say(texts.SAMPLES_KEPT.format(count=kept))
+        say(said(texts.SAMPLES_KEPT, count=kept))
         raise RefusedError("AUDIT_FIRST")
     report = opened.relink(source, progress=Progress(texts.RELINKING))
     result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
-    emit(as_json, result, texts.RELINKED.format_map({**result, "file": opened.linkage_keys.place}))
+    emit(as_json, result, said(texts.RELINKED, **({**result, "file": opened.linkage_keys.place})))
 
 
 @commands.command()
@@ -114,9 +121,10 @@ def relink(home: Path, as_json: bool, source: NextKey, audited: bool) -> None:
 def serve(home: Path, lifeline: bool) -> None:
     """Serve until Ctrl-C or SIGTERM. A service that is shut down still hands out what was charged before."""
     opened = CensusHome(home)
-    with opened.home.serving():
+    monitor = opened.monitor()
+    with opened.home.serving(), noting_refused_connections(opened.config.log_format, monitor.refused):
         share_one_heap()
-        asyncio.run(opened.serve(ready_line(texts.READY, lifeline=lifeline)))
+        asyncio.run(opened.serve(ready_line(texts.READY, lifeline=lifeline), monitor))
 
 
 @commands.command()
@@ -129,14 +137,18 @@ def status(home: Path, as_json: bool, report: bool, plot: Path | None) -> None:
     if plot is not None and not report:
         raise click.UsageError(texts.PLOT_ALONE)
     opened = CensusHome(home)
-    # In this order: the log then knows every answer that the ledgers hold, even while a node charges.
+    # In this order: the log then knows every answer that the ledger holds, even while a node charges.
     charges = opened.charges()
     facts = opened.read(facts_of)
     kept = opened.kept_samples()
-    result = status_of(facts, charges)
+    is_running = opened.home.is_served
+    rosters = opened.rosters()
+    result = status_of(facts, charges) | {"rosters": [_roster_json(*each) for each in rosters]}
     if as_json and facts.dictionary_changed:
-        say(texts.WARN_DICTIONARY)
-    parts = [status_text(facts, charges, kept, opened.config.alert_exhausted_share)]
+        say(said(texts.WARN_DICTIONARY))
+    share = opened.config.alert_exhausted_share
+    parts = [status_text(facts, charges, kept, share, is_running=is_running)]
+    parts += [_roster_text(*each) for each in rosters]
     if report:
         found = make_report(
             facts.policy, common=facts.common, sampled=facts.sampled, units=facts.units, charges=charges
@@ -147,12 +159,34 @@ def status(home: Path, as_json: bool, report: bool, plot: Path | None) -> None:
             # Imported here: the plotting library takes a second that no other command has to spend.
             from census_node.belief_plot import draw  # noqa: PLC0415
 
-            # SECURITY: what it shows stays inside the agency, as the ledgers do.
+            # SECURITY: what it shows stays inside the agency, as the ledger does.
             replace_file(plot, draw(found, facts.policy), mode=0o600)
-            alternative = plot_text(found, facts.policy)
-            result["report"]["plot"] = {"file": str(plot), "text": alternative}
-            parts.append(texts.PLOTTED.format(file=plot, text=alternative))
+            result["report"]["plot"] = {"file": str(plot), "text": plot_text(found, facts.policy, language("en"))}
+            shown = plot_text(found, facts.policy, language_of_environment())
+            parts.append(said(texts.PLOTTED, file=plot, text=shown))
     emit(as_json, result, "\n".join(parts))
+
+
+def _roster_json(roster: KeptRoster, is_in_force: bool) -> dict[str, str | int]:
+    """A roster as programs read it. Sizes are for the census agency's own staff, who have the roster itself."""
+    return {
+        "health": roster.health,
+        "number": roster.number,
+        "state": "lost" if not roster.file else "in force" if is_in_force else "staged",
+        "received": instant(roster.received_ms),
+        "people": roster.people,
+        "places": roster.places,
+    }
+
+
+def _roster_text(roster: KeptRoster, is_in_force: bool) -> str:
+    state = said(texts.STATUS_ROSTER_IN_FORCE if is_in_force else texts.STATUS_ROSTER_STAGED)
+    if not roster.file:
+        state = said(texts.STATUS_ROSTER_LOST)
+    return said(
+        texts.STATUS_ROSTER,
+        **(_roster_json(roster, is_in_force) | {"state": state, "time": instant(roster.received_ms)}),
+    )
 
 
 @commands.command()
@@ -167,7 +201,7 @@ def shutdown(home: Path, as_json: bool, reason: str) -> None:
     go out, and the node keeps running to hand them out. A service that is shut down already is left as it is.
     """
     done = _give(CensusHome(home), shut_down, reason)
-    _emit_state(as_json, done, texts.SHUT_DOWN if done.changed else texts.SHUT_DOWN_BEFORE)
+    _emit_state(as_json, done, said(texts.SHUT_DOWN) if done.changed else said(texts.SHUT_DOWN_BEFORE))
 
 
 @commands.command()
@@ -180,7 +214,7 @@ def reopen(home: Path, as_json: bool, reason: str) -> None:
     Signed with the operator's key and logged with its reason; a running node follows at once. What was charged before goes
     on counting. Refused while no scale that the policy admits fits: adopt another policy first.
     """
-    _emit_state(as_json, _give(CensusHome(home), reopen_service, reason), texts.REOPENED)
+    _emit_state(as_json, _give(CensusHome(home), reopen_service, reason), said(texts.REOPENED))
 
 
 def _give(opened: CensusHome, act: Callable[[Journal[CensusState], str, SigningKey], Done], reason: str) -> Done:
@@ -196,3 +230,13 @@ def _emit_state(as_json: bool, done: Done, text: str) -> None:
 
 
 commands.add_command(policy)
+
+
+def _dashboard(home: Path) -> Any:
+    # Imported here: no other command has to wait for the libraries of pages.
+    from census_node.dashboard import CensusDashboard  # noqa: PLC0415
+
+    return CensusDashboard(CensusHome(home), system_clock)
+
+
+commands.add_command(dashboard_command(_dashboard))

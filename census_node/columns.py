@@ -2,18 +2,20 @@
 
 A column that nobody asks for is not read. What is read has the type that was asked for; what it means is left to those
 who ask. A file is an archive that NumPy can read, whose arrays begin where they can be used in place: of a column that is
-mapped, the memory is the file's and may be taken back, until the last who uses it is done, also when it is removed.
+mapped, the memory is the file's and can be let go of, until the last who uses it is done, also when it is removed.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
@@ -23,7 +25,7 @@ from numpy.lib.npyio import NpzFile
 from broker_common.errors import InternalError
 from broker_common.storage.durable import create_for_owner, replacing
 
-__all__ = ["StoredColumns", "reading_columns", "write_columns"]
+__all__ = ["MappedColumn", "StoredColumns", "reading_columns", "write_columns"]
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 # Every array begins at a multiple of this, as NumPy's own headers have it.
@@ -34,6 +36,8 @@ _SIZES_AT = 26
 _LARGE_SIZES = 20
 _EXTRA_HEAD = 4
 _PADDING = 0x4154
+# Read at a time where nothing is kept.
+_BYTES_AT_ONCE = 1 << 20
 # What NumPy and zipfile say of a file that is none of theirs: any of these.
 _DAMAGE = (
     *(OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError, SyntaxError, struct.error),
@@ -57,21 +61,53 @@ class StoredColumns:
             raise ValueError("a column has another length")
         return column
 
-    def mapped(self, name: str, kind: np.dtype[ScalarT], length: int | None = None) -> npt.NDArray[ScalarT]:
+    def mapped(self, name: str, kind: np.dtype[ScalarT], length: int | None = None) -> MappedColumn[ScalarT]:
         """The same, left in the file; ValueError for one that could not be used there."""
-        # Read once, which checks it.
-        size = len(self.column(name, kind, length))
-        if not size:
-            return np.empty(0, kind)
         archive = self._stored.zip
         assert archive is not None  # noqa: S101 - it is open
         member = archive.getinfo(f"{name}.npy")
+        size = _checked_size(archive, member, kind, length)
+        if not size:
+            return MappedColumn(np.empty(0, kind))
         self._file.seek(member.header_offset + _SIZES_AT)
         skipped = sum(struct.unpack("<HH", self._file.read(4)))
         start = member.header_offset + _SIZES_AT + 4 + skipped + member.file_size - size * kind.itemsize
         if member.compress_type != ZIP_STORED or start % _ALIGNMENT:
             raise ValueError("a column does not begin where it can be used")
-        return np.asarray(np.memmap(self._file, kind, "r", start, (size,)))
+        begin = start - start % mmap.ALLOCATIONGRANULARITY
+        memory = mmap.mmap(
+            self._file.fileno(), start - begin + size * kind.itemsize, access=mmap.ACCESS_READ, offset=begin
+        )
+        return MappedColumn(np.frombuffer(memory, kind, size, start - begin), memory)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MappedColumn(Generic[ScalarT]):
+    """A column that was left in its file."""
+
+    array: npt.NDArray[ScalarT]
+    _memory: mmap.mmap | None = None
+
+    def let_go(self) -> None:
+        """Take no memory for it until it is read again."""
+        if self._memory is not None:
+            self._memory.madvise(mmap.MADV_DONTNEED)
+
+
+def _checked_size(archive: ZipFile, member: ZipInfo, kind: np.dtype[Any], length: int | None) -> int:
+    """How many numbers a column has; read once, which checks it, a part at a time."""
+    with archive.open(member) as stream:
+        if np.lib.format.read_magic(stream) != (1, 0):
+            raise ValueError("a column has another format")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+        if dtype != kind or len(shape) != 1:
+            raise ValueError("a column has another type or shape")
+        left_bytes = int(shape[0]) * kind.itemsize
+        while content := stream.read(_BYTES_AT_ONCE):
+            left_bytes -= len(content)
+    if left_bytes or length not in {None, shape[0]}:
+        raise ValueError("a column has another length")
+    return int(shape[0])
 
 
 def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any]]) -> None:

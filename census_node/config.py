@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
+from broker_common.dashboard.config import DashboardConfig
+from broker_common.logs import LogFormat
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.storage.registration import Identifier, LogName
 
@@ -58,18 +60,18 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Bounds on what the outside may make the node do at once."""
 
-    # Samples in hand at the same time, of one health agency; its next one is told to come back (BUSY).
+    # Samples of one health agency that may be on their way or in hand; its next one is told to come back (BUSY).
     max_queries: Annotated[int, Meta(ge=1, le=1024)] = 16
-    # Bytes of samples in memory at the same time, of one health agency: 16 for each person. A sample that would be more is told
-    # to come back (BUSY). At least 16 times the agency's population times its `max_samples`, or BUSY would tell how many people
-    # match. Not counted is what is found of each person until the charge: 12 bytes for row and units, and 5 for the place in each
-    # run of the first ledger, of which there are one to four. For 15 million people 240 MB are counted of a sample, and 495 to
-    # 720 MB taken; for four such samples 960 MB are counted, and 2.0 to 2.9 GB taken.
-    max_sample_bytes: Annotated[int, Meta(ge=2**20, le=2**40)] = 1_073_741_824
     # A stream that says nothing for this long after it was opened is ended.
     header_deadline_ms: Annotated[int, Meta(ge=100, le=600_000)] = 10_000
     # A sample that takes longer than this to arrive is given up; the health node sends it again.
     sample_deadline_ms: Annotated[int, Meta(ge=1000, le=3_600_000)] = 120_000
+    # A roster that takes longer than this to arrive is given up; the health node sends it again.
+    roster_deadline_ms: Annotated[int, Meta(ge=1000, le=86_400_000)] = 1_800_000
+    # Rosters of one health agency that may begin to come in an hour. A further one is told to come back (BUSY).
+    rosters_per_hour: Annotated[int, Meta(ge=1, le=10_000)] = 60
+    # Places that a roster may be declared for: 16 bytes each on disk, a bit each in every sample. A larger one is refused.
+    max_places: Annotated[int, Meta(ge=DECLARED_STEP, le=2**31, multiple_of=DECLARED_STEP)] = 67_108_864
     # How long Collect may hold a call open for an answer that is not out yet.
     collect_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 20_000
     # How long Quote may hold a call open until the health agency has cosigned a noise slot.
@@ -83,9 +85,6 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     cosignature_wait_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 60_000
     # How long Witness may hold a call open until there is something to cosign.
     witness_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 20_000
-    # Pseudonyms that one health agency may ever submit, found in the census or not: what the ledgers of persons have room for.
-    # Far above its population, or a refusal would tell how many people match.
-    max_pseudonyms: Annotated[int, Meta(ge=1, lt=2**32)] = 50_000_000
     # Researchers whose inboxes are pushed to at the same time; the others wait for their turn.
     max_pushes: Annotated[int, Meta(ge=1, le=1024)] = 16
 
@@ -99,13 +98,15 @@ class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     organisation: Identifier
     # Name of the log; stands in every checkpoint.
     origin: LogName
-    # The most rows with a health card that a load of the registry may hold, now and later: a multiple of 524,288. The answer
-    # delay that the policy needs follows from it, never from how many are loaded. `init` writes a tenth more than there are.
+    # The most rows with a health card that a load of the registry may hold, now and later: a multiple of 524,288. The tick that
+    # the policy needs follows from it, never from how many are loaded. `init` writes a tenth more than there are.
     people: Annotated[int, Meta(ge=DECLARED_STEP, le=2**32 - DECLARED_STEP, multiple_of=DECLARED_STEP)] = 524_288
     # Host and port to listen on.
     address: str = "127.0.0.1:0"
     # Whether peers may list services and messages (gRPC reflection). Shows nothing that is not in `protos/`.
     reflection: bool = False
+    # How the operator log is written to standard error: "text", a line of names and values, or "json", an object a line.
+    log_format: LogFormat = "text"
     # Whether the operator log says of each query how long its stages took. For tuning: it shows how large samples are.
     log_stages: bool = False
     # Folder on another disk or host that remembers how long the log was; relative to the home. Empty: there is none, and
@@ -119,3 +120,5 @@ class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     keys: KeyConfig = field(default_factory=KeyConfig)
     # [limits], see below.
     limits: LimitConfig = field(default_factory=LimitConfig)
+    # [dashboard], see below.
+    dashboard: DashboardConfig = field(default_factory=DashboardConfig)

@@ -1,16 +1,14 @@
-"""What the census operator declares of the registry's size, and what has to fit it: loads, and the policy's answer delay."""
+"""What the census operator declares of the registry's size, and what follows: the loads that fit, and the tick."""
 
 from __future__ import annotations
 
 from broker_common.errors import InvalidRequestError
-from broker_common.privacy.delays import declared_for, too_short, usual_delay_ms
+from broker_common.language import phrase
+from broker_common.privacy.delays import declared_for, too_short, usual_tick_ms
 from broker_common.privacy.policy import Policy
 from census_node import texts
 
 __all__ = ["delay_warnings", "verify_declared", "verify_delays"]
-
-# The forward delay is the health node's, which knows its places.
-_OURS = ("answer_delay_ms",)
 
 
 def verify_declared(people: int, declared: int) -> None:
@@ -28,14 +26,14 @@ def verify_declared(people: int, declared: int) -> None:
 
 
 def verify_delays(policy: Policy, declared: int) -> None:
-    """Return only if the policy's answer delay covers so many people.
+    """Return only if the policy's tick covers so many people.
 
     Raises:
         InvalidRequestError: LOAD_REFUSED.
     """
     found = delay_warnings(policy, declared)
     if found:
-        option = f"--answer-delay-ms {usual_delay_ms(declared)}"
+        option = f"--release-tick-ms {usual_tick_ms(declared, policy.subject)}"
         raise InvalidRequestError(
             "LOAD_REFUSED",
             problem=found[0],
@@ -44,8 +42,11 @@ def verify_delays(policy: Policy, declared: int) -> None:
 
 
 def delay_warnings(policy: Policy, declared: int) -> tuple[str, ...]:
-    """Which delays of the policy do not cover the declared people, a sentence each."""
+    """Which times of the policy do not cover the declared people, a sentence each.
+
+    The forward delay is the health node's, which knows its places.
+    """
     return tuple(
-        texts.WARN_DELAY.format(name=name, value=getattr(policy, name), declared=declared, least=least_ms)
-        for name, least_ms in too_short(policy, declared, _OURS).items()
+        phrase(texts.WARN_DELAY, name=name, value=getattr(policy, name), declared=declared, least=least_ms)
+        for name, least_ms in too_short(policy, people=declared).items()
     )

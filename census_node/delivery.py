@@ -8,7 +8,7 @@ An inbox has acknowledged an answer when it has stored it; only then is the deli
 it again.
 
 SECURITY: what is removed is removed beside that, in a task of its own, and not because an answer came out. Wiping samples and
-writing the ledgers anew takes longer the larger they are; no answer may wait for it.
+writing the ledger anew takes longer the larger it is; no answer may wait for it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Courier:
         self._places = asyncio.Semaphore(limits.max_pushes)
         self._visits: dict[str, _Visit] = {}
         self._pauses: dict[str, _Pause] = {}
-        node.on_release(lambda _: self._loop.call_soon_threadsafe(self._wake.set))
+        node.on_out(lambda _: self._loop.call_soon_threadsafe(self._wake.set))
 
     async def run(self) -> None:
         """Push what is released and remove what has expired, for as long as the node serves.

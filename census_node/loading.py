@@ -3,7 +3,7 @@
 A row is loaded with all its values or not at all. Rows with one person_id and different cards are one person's cards, if
 household and all values are the same as in the first of them; otherwise the first stays. A row without a health card
 cannot be linked and is left out, counted apart from the rows that are wrong. Of several rows with one card the first
-stays. Cards become pseudonyms here, ids of persons and households numbers (`units`); they are kept nowhere.
+stays. Cards become pseudonyms here, ids of persons and households numbers (`subjects`); they are kept nowhere.
 
 Memory: about 60 bytes for each row of the source while it is read, 50 more for a moment when everything is sorted,
 and up to 36 bytes for each person with their household that was ever loaded.
@@ -34,7 +34,7 @@ from broker_common.storage.source_values import ColumnReader
 from broker_common.values import PSEUDONYM_BYTES
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.registry import NO_VALUE, Registry
-from census_node.units import NAME, UNIT, Names, number_units
+from census_node.subjects import NAME, NUMBER, Cards, Names, number_subjects
 
 __all__ = ["LoadReport", "read_registry"]
 
@@ -64,7 +64,7 @@ def read_registry(
     progress: Progress | None = None,
     max_rejected: int | None = None,
 ) -> tuple[Registry, Names, LoadReport]:
-    """The registry that the source describes. Units that `names` knows keep their numbers; new ones are added to them.
+    """The registry that the source describes. Subjects that `names` knows keep their numbers; new ones are added to them.
 
     Raises:
         InvalidRequestError: LOAD_REFUSED, DICTIONARY_UNUSABLE.
@@ -85,17 +85,17 @@ def read_registry(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Units:
+class _Subjects:
     """The persons, or the households, of the rows read."""
 
     names: npt.NDArray[np.bytes_]
-    # By unit: its first row in the file.
+    # By subject: its first row in the file.
     first: npt.NDArray[np.uint32]
-    # By row: its unit, as a place in the two above.
+    # By row: its subject, as a place in the two above.
     of_row: npt.NDArray[np.uint32]
 
     @classmethod
-    def of(cls, names: npt.NDArray[np.bytes_]) -> _Units:
+    def of(cls, names: npt.NDArray[np.bytes_]) -> _Subjects:
         # What `np.unique` does, by numbers, in a fraction of the time and memory.
         halves = names.view(">u8").reshape(-1, 2)
         high, low = halves[:, 0].astype(np.uint64), halves[:, 1].astype(np.uint64)
@@ -114,10 +114,10 @@ class _Units:
     def numbered(
         self, known: npt.NDArray[np.bytes_], rows: npt.NDArray[np.intp]
     ) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np.uint32]]:
-        """What is known when the units of these rows have their numbers, and these rows' numbers."""
+        """What is known when the subjects of these rows have their numbers, and these rows' numbers."""
         used = np.zeros(len(self.names), np.bool_)
         used[self.of_row[rows]] = True
-        known, numbers = number_units(known, self.names, used)
+        known, numbers = number_subjects(known, self.names, used)
         return known, numbers[self.of_row[rows]]
 
 
@@ -180,7 +180,7 @@ class _Incoming:
 
     def settle(self, load: str) -> tuple[Registry, Names]:
         """Everyone read who can be linked, ascending by pseudonym; rows that repeat or contradict others are rejected."""
-        persons, households = _Units.of(self._persons.take()), _Units.of(self._households.take())
+        persons, households = _Subjects.of(self._persons.take()), _Subjects.of(self._households.take())
         lines, has_card = self._lines.take(), self._has_card.take()
         columns = {name: column.take() for name, column in self._columns.items()}
         cards = self._cards(persons, households, lines, has_card, columns)
@@ -192,20 +192,21 @@ class _Incoming:
         rows = cards[order]
         high, low = high[order], low[order]
         del order, cards, lines
-        values = {name: columns.pop(name)[rows] for name in self._readers}
         known_persons, person_of = persons.numbered(self._names.persons, rows)
         del persons
+        values = {name: _by_person(columns.pop(name), rows, person_of, len(known_persons)) for name in self._readers}
         known_households, household_of = households.numbered(self._names.households, rows)
         del households, rows
-        registry = Registry(load, high, low, values, person_of, household_of, len(known_persons), len(known_households))
-        homes = np.concatenate([self._names.homes, np.zeros(len(known_persons) - len(self._names.homes), UNIT)])
+        counts = len(known_persons), len(known_households)
+        registry = Registry.of(load, Cards(high, low, person_of, household_of), values, *counts)
+        homes = np.concatenate([self._names.homes, np.zeros(len(known_persons) - len(self._names.homes), NUMBER)])
         homes[person_of] = household_of
         return registry, Names(self._names.salt, known_persons, known_households, homes)
 
     def _cards(
         self,
-        persons: _Units,
-        households: _Units,
+        persons: _Subjects,
+        households: _Subjects,
         lines: npt.NDArray[np.uint32],
         has_card: npt.NDArray[np.bool_],
         columns: dict[str, npt.NDArray[np.uint8]],
@@ -223,8 +224,17 @@ class _Incoming:
         return np.flatnonzero(has_card & ~contradicts)
 
 
+def _by_person(
+    values: npt.NDArray[np.uint8], rows: npt.NDArray[np.intp], persons: npt.NDArray[np.uint32], count: int
+) -> npt.NDArray[np.uint8]:
+    """The values of these rows at the numbers of their persons."""
+    by_person = np.full(count, NO_VALUE, np.uint8)
+    by_person[persons] = values[rows]
+    return by_person
+
+
 def _reader(column: Column) -> ColumnReader:
-    """Reads a language variable, of which a byte is kept for each card.
+    """Reads a language variable, of which a byte is kept for each person.
 
     Raises:
         InvalidRequestError: DICTIONARY_UNUSABLE.

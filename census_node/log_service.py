@@ -115,7 +115,7 @@ class LogService(log_service_pb2_grpc.LogServiceServicer):
         if seen.size > self._heard.get(agency, 0):
             # What is said again is no news, and whoever says it often wakes nobody.
             self._heard[agency] = seen.size
-            self._publication.announce()
+            self._publication.hear()
         return seen.size
 
     def _cosign(self, agency: str, request: log_service_pb2.WitnessRequest) -> str:

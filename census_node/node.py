@@ -1,10 +1,6 @@
-"""One running census node: its parts put together, and the walk of one query from admission to release.
+"""One running census node: its parts put together, and what it does beside queries: quotes, slots, deliveries, what expires.
 
-    admitted -> kept (its sample in a file) -> charged -> answered (sealed) -> published -> cosigned -> released
-        -> delivered, or removed when its retention has ended
-
-Each arrow is one durable step. A crash between two of them leaves a state from which `recover` goes on; it never goes
-back. Before the charge nobody's language is looked at.
+How one query is answered stands in `query.flow`.
 """
 
 from __future__ import annotations
@@ -12,60 +8,48 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-import structlog
 from tripartite.v1 import policy_pb2
 
 from broker_common.crypto.base64_text import parse_base64
-from broker_common.crypto.commitments import SlotSecret, commit_slot, hash_active, hash_bytes
+from broker_common.crypto.commitments import SlotSecret, commit_slot
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import SigningKey, VerifyKey
-from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
-from broker_common.privacy.accounting import price_units
+from broker_common.errors import InvalidRequestError, RefusedError
+from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.query.ticket import Researcher, VerifiedTicket
-from broker_common.stages import stage
-from broker_common.storage.journal import Checkpointed, Journal
+from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder, verify_dictionary
 from broker_common.storage.open_loads import OpenLoads
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Delivered, Expired, Released, Slots, encode_entry
+from broker_common.tlog.entries import Delivered, Expired, Slots, encode_entry
 from broker_common.tlog.note import parse_note
 from broker_common.values import Clock, Randomness
-from census_node.admission import AdmittedSample, Gate
-from census_node.answering import seal_answer
-from census_node.charging import (
-    Decided,
-    Kept,
-    LoadReplacedError,
-    charge,
-    decide,
-    quota_left,
-    verify_affordable,
-    verify_open,
-    verify_quota,
-)
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.ledger_book import LedgerBook
-from census_node.ledger_steps import LedgerSteps, Step
-from census_node.ledgers import Decision
-from census_node.linking import LinkedSample, Linking
-from census_node.outbox import Outbox, Pending, WaitingAnswer
+from census_node.ledger.book import LedgerBook, loads_to_fold
+from census_node.ledger.passes import Passes
+from census_node.ledger.people import People
+from census_node.ledger.samples import SampleFolder
+from census_node.ledger.snapshots import SnapshotFolder
+from census_node.ledger.steps import LedgerSteps
+from census_node.outbox import Outbox, WaitingAnswer
 from census_node.oversight import Oversight
 from census_node.publication import Publication
-from census_node.registry import Registry
-from census_node.reservations import Reservations
-from census_node.samples import SampleFolder
+from census_node.query.admission import Arrived, Gate, Recovered, SampleAttempt
+from census_node.query.answering import Answers
+from census_node.query.budget import Unfinished, quota_left, verify_affordable, verify_open, verify_quota
+from census_node.query.charging import Charging, Keeping, Kept
+from census_node.query.flow import Charge, Claim, Parts
+from census_node.query.publishing import Publishing
+from census_node.query.reservations import Reservations
+from census_node.registry.registry import Registry
+from census_node.registry.rosters import RosterFolder
+from census_node.registry.staging import RosterName, Rosters
 from census_node.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
 from census_node.slots import BATCH, OfferedSlot, Slot, SlotBatch, SlotBook
 
-__all__ = ["CensusNode", "InForce", "Keys", "forget_old_loads"]
-
-_log = structlog.get_logger()
-Rows: TypeAlias = npt.NDArray[np.uint32]
+__all__ = ["CensusNode", "InForce", "Keys", "OpenRegistries", "forget_old_loads"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +72,6 @@ class InForce:
 
     policy: Policy
     census_release: str
-    linkage: str
 
 
 class CensusNode:
@@ -101,15 +84,15 @@ class CensusNode:
         keys: Keys,
         loads: LoadFolder,
         samples: SampleFolder,
-        book: LedgerBook,
+        snapshots: SnapshotFolder,
         slot_secrets: SlotSecrets,
+        rosters: RosterFolder,
         publication: Publication,
         oversight: Oversight | None,
         clock: Clock,
         randomness: Randomness,
     ) -> None:
         self.journal = journal
-        self.book = book
         self.publication = publication
         self.clock = clock
         self.slots = SlotBook()
@@ -119,17 +102,71 @@ class CensusNode:
         self._keys = keys
         self._samples = samples
         self._randomness = randomness
-        self.registries: OpenLoads[CensusState, Registry] = OpenLoads(
-            journal, loads, read=Registry.read, needed=lambda: _loads_needed(journal)
+        self._passes = Passes()
+        registries = OpenRegistries(journal, loads)
+        self.registries, self._people = registries.loads, registries.people
+        self.rosters = Rosters(
+            journal,
+            rosters,
+            self.registries,
+            manifest_keys=keys.manifest,
+            sample_keys=keys.sample,
+            randomness=randomness,
+            named=self._rosters_named,
         )
-        self._on_release: list[Callable[[str], object]] = []
-        self._on_charge: list[Callable[[], object]] = []
-        self._reservations = Reservations()
-        self._reserving = threading.Lock()
-        # Charged tickets whose answers can never be made.
-        self.lost: set[str] = set()
+        self.book = LedgerBook(
+            journal,
+            samples=samples,
+            snapshots=snapshots,
+            people=self._people,
+            passes=self._passes,
+            randomness=randomness,
+        )
         # Set when the node is about to stop: nothing is waited for any more.
         self.stopping = threading.Event()
+        self.answers = Answers(
+            journal,
+            samples=samples,
+            slot_secrets=slot_secrets,
+            people=self._people,
+            passes=self._passes,
+            key=keys.answer,
+            oversight=oversight,
+            forgot_samples=self.book.forgot_samples,
+            is_stopping=self.stopping.is_set,
+        )
+        self.keeping = Keeping(journal, self.book, samples, self._people, randomness)
+        self.charging = Charging(journal, self.book, verify_answerable=keys.answer, spend=self.slots.spend)
+        self._reservations = Reservations()
+        self._reserving = threading.Lock()
+
+    def parts(self) -> Parts[SampleAttempt, Kept]:
+        """What queries are answered with. Made in the event loop."""
+        return Parts(
+            samples=self.keeping,
+            ledger=self.charging,
+            answers=self.answers,
+            publication=Publishing(self.journal, self.publication, self._keys.witnesses, self.cosigned),
+        )
+
+    def cosigned(self, charge: Charge) -> str | None:
+        """The checkpoint covering a charge that the agency of its sample has cosigned."""
+        witness = self._keys.witnesses().get(charge.agency)
+        note = None if witness is None else self.publication.cosigned(charge.index, witness=witness)
+        return None if note is None else note.note
+
+    @property
+    def unfinished(self) -> Unfinished:
+        """Charges of which researchers are told nothing yet, or never."""
+        return Unfinished(self.answers.lost, self.answers.held_back)
+
+    def _rosters_named(self) -> set[RosterName]:
+        """Rosters that a kept sample is places of."""
+        with self.journal.reading() as state:
+            kept = LedgerSteps(self.journal.db).tickets_kept()
+            waiting = {ticket for ticket, sample, _ in Outbox(self.journal.db).all_pending() if sample}
+            charges = [state.tickets[ticket].charge for ticket in kept | waiting]
+        return {(charge.health, charge.roster) for charge in charges}
 
     # --- what is in force ------------------------------------------------------------------------------------------
 
@@ -140,12 +177,12 @@ class CensusNode:
             RefusedError: NOTHING_LOADED.
         """
         with self.journal.reading() as state:
-            policy, release, linkage = state.policy, state.release, state.linkage
+            policy, release = state.policy, state.release
         if policy is None:
             raise RefusedError("NOTHING_LOADED", what="policy", role="census")
         if not release:
             raise RefusedError("NOTHING_LOADED", what="registry", role="census")
-        return InForce(policy, release, linkage)
+        return InForce(policy, release)
 
     def verify_dictionary(self) -> None:
         """Return only if the registry in force was loaded under the dictionary that questions are read with.
@@ -176,12 +213,12 @@ class CensusNode:
             sample_keys=self._keys.sample(),
             policy=now.policy,
             census_release=now.census_release,
-            linkage=now.linkage,
             now_ms=self.journal.now(),
             verify_open=self._verify_open,
             verify_dictionary=self.verify_dictionary,
             verify_slot=self._verify_slot,
             is_charged=self._is_charged,
+            roster=self.rosters.usable,
             reserve=self._reserve,
         )
 
@@ -191,7 +228,7 @@ class CensusNode:
 
     def _verify_open(self) -> None:
         with self.journal.reading() as state:
-            verify_open(state, lost=self.lost)
+            verify_open(state, unfinished=self.unfinished)
 
     def _verify_slot(self, ticket: VerifiedTicket) -> None:
         if not self.slots.is_held(_slot_of(ticket), ticket.body.researcher_id, self.journal.now()):
@@ -202,7 +239,7 @@ class CensusNode:
         body, ticket_hash = ticket.body, ticket.hash.hex()
         with self._reserving:
             # Before its slot is claimed, which gives way to no quote as long as the ticket is in hand.
-            self._reservations.hold(ticket_hash, body.researcher_id, price_units(body.scale))
+            self._reservations.hold(ticket_hash, body.researcher_id, price(body.scale, cells=len(body.question.cells)))
             try:
                 with self.journal.reading() as state:
                     if ticket_hash not in state.tickets:
@@ -215,7 +252,7 @@ class CensusNode:
         """Claim a ticket's slot, if its answer may be charged beside all that is charged or in hand."""
         body, ticket_hash, now_ms = ticket.body, ticket.hash.hex(), self.journal.now()
         reserved = self._reservations.reserved(body.researcher_id, charged=state.tickets, but=ticket_hash)
-        verify_affordable(state, body.scale, reserved=reserved, lost=self.lost)
+        verify_affordable(state, body.scale, reserved=reserved, unfinished=self.unfinished)
         verify_quota(state, body.researcher_id, now_ms, reserved=reserved)
         if not self.slots.claim(_slot_of(ticket), body.researcher_id, ticket_hash, now_ms):
             raise InvalidRequestError("SLOT_UNUSABLE")
@@ -280,222 +317,17 @@ class CensusNode:
             return quota_left(state, researcher, self.journal.now(), reserved=reserved)
 
     def let_go(self, ticket_hash: str) -> None:
-        """An attempt that was accepted is over, however it ended."""
+        """An attempt that was admitted is over, however it ended."""
         self._reservations.let_go(ticket_hash)
 
-    # --- the walk of one query -------------------------------------------------------------------------------------
+    def attempt(self, agency: str, arrived: Arrived) -> SampleAttempt:
+        """An agency's sample that has come whole."""
+        return SampleAttempt(agency, arrived, self.gate, self.let_go)
 
-    def linking(self) -> Linking:
-        """What a sample is linked with, as it comes, on the load that is in force now."""
-        while True:
-            with self.journal.reading() as state:
-                load, commitments = state.load, state.commitments
-            try:
-                return Linking(self._registry_of(load, commitments), self.book.submitted)
-            except InternalError:
-                # Another load took its place meanwhile, and nobody needs its file any more.
-                with self.journal.reading() as state:
-                    if state.load == load:
-                        raise
+    # --- at a start --------------------------------------------------------------------------------------------------
 
-    def link(self, sample: AdmittedSample) -> LinkedSample:
-        """A whole sample, linked on the load that is in force now."""
-        linking = self.linking()
-        linking.expect(len(sample.pseudonyms))
-        linking.add(0, sample.pseudonyms)
-        return linking.finish(sample.pseudonyms)
-
-    def keep(self, linked: LinkedSample) -> Kept:
-        """Durably keep a sample with the census units of its pseudonyms, linked or not."""
-        # CRASH: a sample that no charge names is swept away at the next start.
-        with stage("keeping"):
-            return Kept(self._samples.write(linked.units, self._randomness), linked)
-
-    def forget(self, kept: Kept) -> None:
-        """Wipe a sample that will not be charged."""
-        self._samples.wipe(kept.file)
-
-    def decide(self, sample: AdmittedSample, linked: LinkedSample) -> Decided | None:
-        """Who of a linked sample would be charged now; for `charge`, so that it takes no longer for many."""
-        with stage("deciding"):
-            return decide(self.journal, self.book, sample, linked, self._randomness)
-
-    def on_charge(self, notify: Callable[[], object]) -> None:
-        """Call `notify` after every charge, from the thread that charged: what was decided before may hold no more."""
-        self._on_charge.append(notify)
-
-    def charge(self, sample: AdmittedSample, kept: Kept, decided: Decided | None = None) -> Rows | None:
-        """Durably charge a kept sample; gives the rows of those who are counted, for `answer_charged`.
-
-        None for a ticket that was charged before: it is not charged again, and keeps its answer.
-        """
-        with stage("charging"):
-            rows = self._charge(sample, kept, decided)
-        self.slots.spend(sample.ticket.body.noise_slot.number)
-        # CRASH: charged and not answered; `recover` answers.
-        return rows
-
-    def answer_charged(self, ticket_hash: str, rows: Rows | None) -> Checkpointed:
-        """Count, and store the sealed answer of a charge; gives the charge's proof."""
-        self._patiently(lambda: self.answer(ticket_hash, rows))
-        with self.journal.reading() as state:
-            index = state.tickets[ticket_hash].index
-        return self.journal.prove(index)
-
-    def settle(self) -> None:
-        """Bring the ledgers up to the charges that are durable; holds the last one's sample until then."""
-        with stage("settling"):
-            self.book.settle()
-
-    def _charge(self, sample: AdmittedSample, kept: Kept, decided: Decided | None) -> Rows | None:
-        """The rows of those who are counted; None if the ticket was charged before."""
-        while True:
-            rows, replaced = None, False
-            try:
-                # Before the charge: without this key there would be no answer for it.
-                self._keys.answer()
-                rows = charge(self.journal, self.book, sample, kept, self._randomness, decided)
-            except LoadReplacedError:
-                replaced = True
-            finally:
-                if rows is None and not self.journal.is_broken and not self._is_named(sample, kept):
-                    # Refused, or charged before. After an uncertain commit the file stays: the log will tell.
-                    self._samples.wipe(kept.file)
-            if not replaced:
-                for notify in self._on_charge:
-                    notify()
-                return rows
-            # Linked again, on the load that is in force now.
-            kept = self.keep(self.link(sample))
-
-    def _is_named(self, sample: AdmittedSample, kept: Kept) -> bool:
-        """Whether a charge is durable that names the file, whatever went wrong after it."""
-        with self.journal.reading():
-            pending = Outbox(self.journal.db).pending(sample.ticket.hash.hex())
-        return pending is not None and pending.sample == kept.file
-
-    def _patiently(self, step: Callable[[], None]) -> None:
-        """What follows a charge is paid for: a journal that another process holds is waited for, not given up on."""
-        while True:
-            try:
-                return step()
-            except RefusedError as error:
-                if error.code != "BUSY" or self.stopping.is_set():
-                    raise
-
-    def answer(self, ticket_hash: str, rows: Rows | None = None) -> None:
-        """Make and store the sealed answer of a charged ticket, unless that has been done.
-
-        `rows` are those who are counted, where whoever charged it knows them still; otherwise its sample's file is read.
-        """
-        with self.journal.reading() as state:
-            pending = Outbox(self.journal.db).pending(ticket_hash)
-            step = LedgerSteps(self.journal.db).of_ticket(ticket_hash)
-            ticket, commitments = state.tickets[ticket_hash], state.commitments
-            if pending is None:
-                return
-        if ticket_hash in self.lost:
-            raise InternalError("SAMPLE_LOST")
-        try:
-            registry = self._registry_of(pending.load, commitments)
-            if rows is None:
-                rows = registry.rows_of(self._active(pending, step))
-            slot_secret = self._slot_secrets.read(pending.slot, pending.slot_commitment)
-        except InternalError:
-            with self.journal.reading():
-                if Outbox(self.journal.db).pending(ticket_hash) is None:
-                    # A retry of the same ticket has answered and wiped in between.
-                    return
-            raise
-        sealed, opening = seal_answer(
-            pending,
-            rows,
-            slot_secret,
-            ticket,
-            self.journal.prove(ticket.index),
-            registry,
-            self._keys.answer(),
-            overseen=self._oversight is not None,
-        )
-        if self._oversight is not None and opening is not None:
-            # CRASH: an opening without its answer; made again with the answer, it is the same.
-            self._oversight.keep(opening)
-        with self.journal.transaction() as transaction:
-            outbox = Outbox(transaction.db)
-            if outbox.pending(ticket_hash) is None:
-                # Another thread, handling a retry of the same ticket, was faster: its answer stands.
-                return
-            outbox.put_answer(
-                WaitingAnswer(
-                    query=ticket.charge.query,
-                    ticket_hash=ticket_hash,
-                    researcher=ticket.charge.researcher,
-                    sealed=sealed,
-                )
-            )
-        # CRASH: the answer stands, the sample and the noise secret too; the next start sweeps them away.
-        if step is None:
-            # Under strict accounting nobody needs it any more.
-            self._samples.wipe(pending.sample)
-        self._slot_secrets.wipe(pending.slot)
-
-    def _active(self, pending: Pending, step: Step | None) -> npt.NDArray[np.uint8]:
-        """Those of a charged sample who are to be counted where they are linked."""
-        sample = self._samples.read(pending.sample, pending.submitted_set)
-        if step is None:
-            return sample.pseudonyms
-        if hash_active(pending.submitted_set, step.active) != pending.active_set:
-            raise InternalError("INTEGRITY", problem=f"who is counted for ticket {pending.ticket_hash} was changed")
-        active: npt.NDArray[np.uint8] = sample.pseudonyms[
-            Decision.of_bits(step.fits, step.active, len(sample.pseudonyms)).active
-        ]
-        return active
-
-    def cosigned_for(self, ticket_hash: str) -> str | None:
-        """The checkpoint that covers a charge and that its health agency has cosigned; None before there is one."""
-        with self.journal.reading() as state:
-            ticket = state.tickets[ticket_hash]
-        witness = self._keys.witnesses().get(ticket.charge.health)
-        cosigned = None if witness is None else self.publication.cosigned(ticket.index, witness=witness)
-        return None if cosigned is None else cosigned.note
-
-    def publish_charge(self, ticket_hash: str) -> None:
-        """Show the log up to the charge of a ticket, so that it can be cosigned."""
-        with self.journal.reading() as state:
-            index = state.tickets[ticket_hash].index
-        self.publication.publish(index + 1)
-
-    def release(self, ticket_hash: str) -> None:
-        """Log that the answer may leave; from here on it can be collected and is pushed to the inbox.
-
-        Raises:
-            PeerUnavailableError: NOT_WITNESSED, its health agency has not cosigned a checkpoint that covers the charge.
-        """
-        self._patiently(lambda: self._release(ticket_hash))
-        with self.journal.reading() as state:
-            query = state.tickets[ticket_hash].charge.query
-        for notify in self._on_release:
-            notify(query)
-
-    def _release(self, ticket_hash: str) -> None:
-        # SECURITY: before this nobody but us has seen that the charge is in the log.
-        cosigned = self.cosigned_for(ticket_hash)
-        if cosigned is None:
-            raise PeerUnavailableError("NOT_WITNESSED")
-        with self.journal.transaction() as transaction:
-            state, outbox = transaction.state, Outbox(transaction.db)
-            ticket = state.tickets[ticket_hash]
-            if ticket.answer:
-                return
-            waiting = outbox.answer(ticket.charge.query)
-            if waiting is None:
-                raise InternalError("INTEGRITY", problem="an answer to release is missing")
-            answer = hash_bytes(waiting.sealed).hex()
-            transaction.append(Released(ticket=ticket_hash, answer=answer, checkpoint=cosigned))
-            outbox.start_retention(waiting.query, state.tickets[ticket_hash].kept_until_ms)
-
-    def recover(self) -> list[str]:
-        """Before serving: answer what was charged; gives the tickets whose answers are to be released.
+    def recover(self) -> list[Recovered]:
+        """Before serving: answer what was charged; gives the charges whose answers are to be released.
 
         No sample may arrive meanwhile: what no charge names is swept away, and every noise slot that is left is void.
 
@@ -506,21 +338,18 @@ class CensusNode:
             pending = Outbox(self.journal.db).all_pending()
             kept = LedgerSteps(self.journal.db).files()
         self._samples.sweep(kept | {sample for _, sample, _ in pending})
+        self.rosters.sweep()
         self.book.open()
         for ticket_hash, _, _ in pending:
-            try:
-                self.answer(ticket_hash)
-            except BrokerError as error:
-                if error.code not in {"DICTIONARY_CHANGED", "INTEGRITY", "SAMPLE_LOST"}:
-                    raise
-                _log.error("a charged answer cannot be made", ticket=ticket_hash, problem=error.text)
-                self.lost.add(ticket_hash)
+            self.answers.recover(ticket_hash)
         self.commit_slots(afresh=True)
         with self.journal.reading() as state:
-            return [ticket_hash for ticket_hash in state.unreleased if ticket_hash not in self.lost]
-
-    def _registry_of(self, load: str, commitments: dict[str, str]) -> Registry:
-        return self.registries.store(load, commitments)
+            charges = [state.tickets[ticket_hash].charge for ticket_hash in state.unreleased]
+        return [
+            Recovered(Claim(charge.health, charge.ticket, bytes.fromhex(charge.submitted)))
+            for charge in charges
+            if charge.ticket not in self.answers.lost
+        ]
 
     def read_registry(self) -> None:
         """Read the registry in force, so that no question has to wait for it."""
@@ -528,9 +357,13 @@ class CensusNode:
 
     # --- getting answers to researchers ----------------------------------------------------------------------------
 
-    def on_release(self, notify: Callable[[str], object]) -> None:
-        """Call `notify` with the query after every release, from the thread that released."""
-        self._on_release.append(notify)
+    def on_out(self, notify: Callable[[str], object]) -> None:
+        """Call `notify` with the query of every answer that is let out."""
+
+        def tell(ticket_hash: str) -> None:
+            notify(self.journal.state.tickets[ticket_hash].charge.query)
+
+        self.answers.on_out(tell)
 
     def released_answer(self, query: str, researcher: str) -> WaitingAnswer | None:
         """The researcher's own released answer; None for a query that is not out, nobody's, or somebody else's.
@@ -545,6 +378,8 @@ class CensusNode:
             ticket = state.tickets[ticket_hash] if ticket_hash is not None else None
             if ticket is None or ticket.charge.researcher != researcher or not ticket.answer:
                 return None
+            if ticket_hash in self.answers.held_back:
+                return None
             answer = Outbox(self.journal.db).answer(query)
         if answer is None:
             raise InvalidRequestError("ANSWER_EXPIRED", query=query)
@@ -553,8 +388,11 @@ class CensusNode:
     def undelivered(self, researchers: Collection[str]) -> dict[str, list[str]]:
         """By researcher, for these of them: queries whose answers are out and that they do not have, oldest first."""
         waiting: dict[str, list[str]] = {}
+        held_back = self.answers.held_back
         with self.journal.reading() as state:
             for ticket_hash in state.undelivered:
+                if ticket_hash in held_back:
+                    continue
                 charge = state.tickets[ticket_hash].charge
                 if charge.researcher in researchers:
                     waiting.setdefault(charge.researcher, []).append(charge.query)
@@ -583,7 +421,7 @@ class CensusNode:
         if self._oversight is not None:
             self._oversight.forget_old(self.clock())
         now_ms = self.journal.now()
-        self.book.maintain(now_ms, frozenset(self.lost))
+        self.book.maintain(now_ms, frozenset(self.answers.lost))
         with self.journal.reading():
             if not Outbox(self.journal.db).expired(now_ms):
                 return
@@ -591,7 +429,7 @@ class CensusNode:
             outbox, undelivered = Outbox(transaction.db), transaction.state.undelivered
             for ticket_hash in [ticket_hash for ticket_hash in outbox.expired(now_ms) if ticket_hash in undelivered]:
                 # Not before the instant they were found at: a clock that is set back meanwhile must not make it early.
-                transaction.append(Expired(ticket=ticket_hash), not_before_ms=now_ms)
+                transaction.append(Expired(ticket=ticket_hash), at_ms=now_ms)
             outbox.forget_expired(now_ms)
             # CRASH: entries and removals stand together or not at all.
 
@@ -602,10 +440,30 @@ def _slot_of(ticket: VerifiedTicket) -> Slot:
 
 
 def forget_old_loads(journal: Journal[CensusState], loads: LoadFolder) -> None:
-    """Remove registries that neither new questions nor pending answers need."""
-    loads.forget_except(_loads_needed(journal))
-
-
-def _loads_needed(journal: Journal[CensusState]) -> set[str]:
+    """Remove registries that nobody is counted or charged on any more, and that no kept sample names."""
     with journal.reading() as state:
-        return {state.load} | Outbox(journal.db).loads_needed()
+        kept = {state.tickets[ticket].charge.load for ticket in LedgerSteps(journal.db).tickets_kept()}
+    # SECURITY: an auditor on site finds out with it who of a kept sample was there.
+    loads.forget_except(loads_needed(journal) | kept)
+
+
+def loads_needed(journal: Journal[CensusState]) -> set[str]:
+    """Loads that somebody is still counted, or charged, on."""
+    with journal.reading() as state:
+        return {state.load} | Outbox(journal.db).loads_needed() | loads_to_fold(journal.db, state)
+
+
+class OpenRegistries:
+    """The registries of one journal, as whoever needs people of a load wants them."""
+
+    def __init__(self, journal: Journal[CensusState], loads: LoadFolder) -> None:
+        self.loads: OpenLoads[CensusState, Registry] = OpenLoads(
+            journal, loads, read=Registry.read, needed=lambda: loads_needed(journal)
+        )
+        self._journal = journal
+
+    def people(self, load: str) -> People:
+        """Everybody on a load that the log names."""
+        with self._journal.reading() as state:
+            commitments = state.commitments
+        return self.loads.store(load, commitments).people

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,11 +12,15 @@ from grpc import aio
 from sqlite_utils import Database
 from tripartite.v1 import card_service_pb2_grpc, census_service_pb2_grpc, log_service_pb2_grpc
 
+from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.commitments import SALT_BYTES
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
+from broker_common.dashboard.beside import dashboard_beside
+from broker_common.dashboard.certificate_watch import watch_certificates
 from broker_common.errors import InvalidRequestError
+from broker_common.monitoring import Monitor
 from broker_common.privacy.report import Charges
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.channel import Peer
@@ -30,7 +33,7 @@ from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring, log_signer
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
-from broker_common.storage.registration import CardExchange, KnownPeers
+from broker_common.storage.registration import CardExchange, KnownPeers, own_card
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
 from broker_common.storage.witness_store import WitnessStore
@@ -40,22 +43,26 @@ from census_node.config import CensusConfig
 from census_node.declared import verify_declared, verify_delays
 from census_node.delivery import Courier
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.ledger_book import LedgerBook
-from census_node.ledger_steps import LedgerSteps
+from census_node.ledger.book import LedgerBook
+from census_node.ledger.passes import Passes
+from census_node.ledger.samples import KeptSamples, SampleFolder
+from census_node.ledger.snapshots import SnapshotFolder
+from census_node.ledger.steps import LedgerSteps
 from census_node.loading import LoadReport, read_registry
 from census_node.log_service import LogService
-from census_node.node import CensusNode, Keys, forget_old_loads
+from census_node.node import CensusNode, Keys, OpenRegistries, forget_old_loads
 from census_node.operating import Confirmation, Done, adopt, sign_again
 from census_node.outbox import Outbox
 from census_node.oversight import Oversight
 from census_node.proposals import Proposal, ProposalFolder
 from census_node.publication import Publication, verify_witnessed
+from census_node.query.admission import Recovered
+from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder
+from census_node.registry.staging import newest_and_in_force, was_in_force
 from census_node.relinking import relink_registry
-from census_node.samples import KeptSamples, SampleFolder
 from census_node.service import CensusService
 from census_node.slot_secrets import SlotSecrets
-from census_node.snapshots import SnapshotFolder
-from census_node.units import Carry, Known, Names
+from census_node.subjects import Carry, Known, Names
 
 __all__ = ["CensusHome"]
 
@@ -64,6 +71,7 @@ _LOADS = "registries"
 _SAMPLES = "samples"
 _LEDGERS = "ledgers"
 _SLOTS = "slots"
+_ROSTERS = "rosters"
 _OPENINGS = "openings"
 _PROPOSALS = "proposals"
 # The unit that the retention of openings is given in.
@@ -90,7 +98,8 @@ class CensusHome(AgencyHome[CensusState]):
 
     def policy_keys(self) -> list[VerifyKey]:
         """What a policy may be signed with now."""
-        return self.own_card().verify_keys(Purpose.POLICY, self._log_time())
+        with self.journal() as journal, journal.reading() as state:
+            return own_card(state.membership).verify_keys(Purpose.POLICY, journal.now())
 
     def private_policy_key(self) -> SigningKey:
         """The key that signs policies.
@@ -108,30 +117,55 @@ class CensusHome(AgencyHome[CensusState]):
         """
         return self._offline_key(Purpose.OPERATOR)
 
-    def _log_time(self) -> int:
-        """What replay will go by: a log that was written under a clock that was ahead stays ahead."""
-        with self.journal() as journal:
-            return journal.now()
+    def operator_key_as_of(self, state: CensusState) -> SigningKey:
+        """The same for a caller who has read the log, which takes a while if it is long.
+
+        Raises:
+            InvalidRequestError: KEY_MISSING.
+        """
+        return self.operator_key_of(own_card(state.membership), state.time_ms)
+
+    def operator_key_of(self, card: VerifiedCard, log_ms: int) -> SigningKey:
+        """The same by the agency's card and the time of its log's newest entry.
+
+        Raises:
+            InvalidRequestError: KEY_MISSING.
+        """
+        # As replay goes by: a log that was written under a clock that was ahead stays ahead.
+        return self._key_of(card, Purpose.OPERATOR, max(log_ms, self._clock()))
 
     def _offline_key(self, purpose: Purpose) -> SigningKey:
+        with self.journal() as journal, journal.reading() as state:
+            return self._key_of(own_card(state.membership), purpose, journal.now())
+
+    def _key_of(self, card: VerifiedCard, purpose: Purpose, now_ms: int) -> SigningKey:
         try:
-            return self.keyring.signing(self.own_card(), purpose, self._log_time())
+            return self.keyring.signing(card, purpose, now_ms)
         except InvalidRequestError as error:
             if error.code != "SECRET_MISSING":
                 raise
             details = {name: error.details[name] for name in ("reference", "problem")}
             raise InvalidRequestError("KEY_MISSING", what=purpose.value, name=purpose.value, **details) from error
 
-    def open_journal(self, *, create: bool = False) -> Journal[CensusState]:
-        """The node's journal; `create` makes a new one and refuses to touch an old one."""
+    @property
+    def journal_path(self) -> Path:
+        """The file that the journal is in."""
+        return self.home.path / _JOURNAL
+
+    def beginning(self) -> Callable[[], CensusState]:
+        """What the fold of this home's log begins with, made anew at every call."""
         identity_key = self.home.read_key(
             self.config.keys.identity, lambda text: VerifyKey.parse_text(text, Purpose.IDENTITY)
         )
+        return lambda: CensusState(identity_key)
+
+    def open_journal(self, *, create: bool = False) -> Journal[CensusState]:
+        """The node's journal; `create` makes a new one and refuses to touch an old one."""
         log_time = SteadyClock()
         make = Journal.create if create else Journal
         journal = make(
-            self.home.path / _JOURNAL,
-            fresh_state=lambda: CensusState(identity_key),
+            self.journal_path,
+            fresh_state=self.beginning(),
             signer=log_signer(self.keyring, self.config.origin, self._clock),
             clock=log_time,
             tables=_create_tables,
@@ -155,10 +189,10 @@ class CensusHome(AgencyHome[CensusState]):
         Raises:
             InvalidRequestError: LOAD_REFUSED, SECRET_MISSING, LINKAGE_KEY_MISSING.
             RefusedError: LOADING.
-            InternalError: STORE_FAILED; INTEGRITY, the load in force, which knows the units, is not the one that was
+            InternalError: STORE_FAILED; INTEGRITY, the load in force, which knows the subjects, is not the one that was
                 loaded.
         """
-        with self.journal() as journal, self.loads.loading(os.urandom) as load:
+        with self.home.noting_refused_load(), self.journal() as journal, self.loads.loading(os.urandom) as load:
             with journal.reading() as state:
                 before, in_force, commitments = state.load, state.linkage, dict(state.commitments)
                 policy = state.policy
@@ -166,7 +200,7 @@ class CensusHome(AgencyHome[CensusState]):
                 verify_delays(policy, self.config.people)
             linkage = self.linkage_keys.chain(in_force)
             if before:
-                # SECURITY: whoever could change the numbers of units could let charges fall on others.
+                # SECURITY: whoever could change the numbers of subjects could let charges fall on others.
                 self.loads.verify(journal, before, commitments)
                 names = Names.read(self.loads.file(before), before)
             else:
@@ -178,7 +212,7 @@ class CensusHome(AgencyHome[CensusState]):
             # Not earlier: beside the rows of a source it would be a third of the memory.
             known = Known.read(self.loads.file(before), before) if before else Known.none()
             registry.write(self.loads.file(load), names, known.former_after(registry.cards))
-            carry = Carry.between(known, registry.cards, registry.person_count, registry.household_count)
+            carry = Carry.between(known, registry.cards, registry.people.person_count, registry.people.household_count)
             with_entry = self._book(journal).put_load(carry)
             self.loads.put_in_force(
                 journal,
@@ -195,8 +229,7 @@ class CensusHome(AgencyHome[CensusState]):
     def relink(self, source: NextKey, *, progress: Progress | None = None) -> RelinkReport:
         """Change the linkage key of the registry in force; a serving node takes it at the next question."""
         with self.journal() as journal:
-            book = self._book(journal)
-            return relink_registry(journal, self.loads, book, self.linkage_keys, source, os.urandom, progress=progress)
+            return relink_registry(journal, self.loads, self.linkage_keys, source, os.urandom, progress=progress)
 
     def samples_kept(self) -> int:
         """Of how many charges the sample is kept for an audit on site."""
@@ -217,16 +250,20 @@ class CensusHome(AgencyHome[CensusState]):
             return view(state)
 
     def charges(self) -> Charges | None:
-        """What the ledgers hold for each person; None where strict accounting has charged everybody alike from the start."""
+        """What the ledger holds for each subject; None where strict accounting has charged everybody alike from the start."""
         with self.journal() as journal:
             return self._book(journal).charges()
 
     def kept_samples(self) -> KeptSamples:
-        """What samples take on disk: their files, and the bits in the rows of their charges."""
-        with self.journal() as journal, journal.reading():
-            bits = LedgerSteps(journal.db).bits_bytes()
-        files = SampleFolder(self.home.path / _SAMPLES).kept()
-        return replace(files, size_bytes=files.size_bytes + bits)
+        """What samples take on disk."""
+        return SampleFolder(self.home.path / _SAMPLES).kept()
+
+    def rosters(self) -> list[tuple[KeptRoster, bool]]:
+        """The rosters in force and staged, by agency, lost ones included; True for one in force."""
+        with self.journal() as journal, journal.reading() as state:
+            kept, in_force = RosterBook(journal.db).all(), dict(state.rosters)
+            named = newest_and_in_force(kept, in_force, state.membership.peers("health"))
+        return [(roster, was_in_force(in_force, roster.health, roster.number)) for roster in named]
 
     def adopt(self, proposal: Proposal, confirmation: Confirmation | None = None) -> Done:
         """Put a proposed policy in force; see `operating.adopt`."""
@@ -245,12 +282,16 @@ class CensusHome(AgencyHome[CensusState]):
         key = self.home.read_key(reference, SealingKey.parse_text)
         return Oversight(self.home.path / _OPENINGS, key, _DAY_MS * self.config.opening_retention_days)
 
-    async def serve(self, on_ready: Callable[[str], None]) -> None:
+    async def serve(self, on_ready: Callable[[str], None], monitor: Monitor | None = None) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""
         with self.journal() as journal:
-            await self._serve(journal, on_ready)
+            await self._serve(journal, on_ready, monitor or self.monitor())
 
-    async def _serve(self, journal: Journal[CensusState], on_ready: Callable[[str], None]) -> None:
+    def monitor(self) -> Monitor:
+        """What a serving node counts itself with."""
+        return Monitor("census", self._clock)
+
+    async def _serve(self, journal: Journal[CensusState], on_ready: Callable[[str], None], monitor: Monitor) -> None:
         known = KnownPeers(journal, self._clock)
         store = self._witness_store
         if store is not None:
@@ -264,14 +305,21 @@ class CensusHome(AgencyHome[CensusState]):
         self.keyring.opening(own, self._clock())
         stop = StopSignal()
         node = self._node(journal)
-        service = CensusService(node, self.config.limits, stop, log_stages if self.config.log_stages else None)
+        service = CensusService(
+            node,
+            self.config.limits,
+            stop,
+            log_stages if self.config.log_stages else None,
+            people=self.config.people,
+            monitor=monitor,
+        )
         witnessing = Witnessing(
             journal, cosigner=lambda: self.keyring.cosigner(known.own(), self._clock()), clock=self._clock
         )
         log_service = LogService(node, witnessing, known, self.config.limits, stop)
         await asyncio.to_thread(node.read_registry)
 
-        recovered: list[str] = []
+        recovered: list[Recovered] = []
 
         def tls() -> TlsCredentials:
             return self.keyring.tls(known.own(), self._clock())
@@ -296,8 +344,15 @@ class CensusHome(AgencyHome[CensusState]):
             recovered.extend(await asyncio.to_thread(node.recover))
 
         async def while_serving() -> None:
-            service.release_recovered(recovered)
-            await together(courier.run(), every(_READ_AHEAD_SECONDS, node.registries.look_ahead))
+            service.go_on_with(recovered)
+            await together(
+                courier.run(),
+                service.run(),
+                every(_READ_AHEAD_SECONDS, node.registries.look_ahead),
+                monitor.keep_writing(self.home.path),
+                watch_certificates(journal, self._clock),
+                dashboard_beside("census", self.home.path, self.config.dashboard),
+            )
 
         server = NodeServer(
             address=self.config.address,
@@ -307,6 +362,7 @@ class CensusHome(AgencyHome[CensusState]):
             service="tripartite.v1.CensusService",
             clock=self._clock,
             reflection=self.config.reflection,
+            monitor=monitor,
         )
         try:
             await server.run(
@@ -324,7 +380,8 @@ class CensusHome(AgencyHome[CensusState]):
             journal,
             samples=SampleFolder(self.home.path / _SAMPLES),
             snapshots=SnapshotFolder(self.home.path / _LEDGERS),
-            most_pseudonyms=self.config.limits.max_pseudonyms,
+            people=OpenRegistries(journal, self.loads).people,
+            passes=Passes(),
             randomness=os.urandom,
         )
 
@@ -349,8 +406,9 @@ class CensusHome(AgencyHome[CensusState]):
             ),
             loads=self.loads,
             samples=SampleFolder(self.home.path / _SAMPLES),
-            book=self._book(journal),
+            snapshots=SnapshotFolder(self.home.path / _LEDGERS),
             slot_secrets=SlotSecrets(self.home.path / _SLOTS),
+            rosters=RosterFolder(self.home.path / _ROSTERS),
             publication=Publication(journal, self._witness_store),
             oversight=self._oversight(),
             clock=self._clock,
@@ -362,4 +420,5 @@ def _create_tables(db: Database) -> None:
     CosignedNotes.create_tables(db)
     LedgerSteps.create_tables(db)
     Outbox.create_tables(db)
+    RosterBook.create_tables(db)
     LoadFolder.create_tables(db)

@@ -21,16 +21,12 @@ class Pending:
     ticket_hash: str
     signed_ticket: bytes
     load: str
-    submitted_set: bytes
-    active_set: bytes
-    # Name of the file that keeps the sample.
+    roster: int
+    # Reference of the file that keeps the sample.
     sample: str
     # The noise slot, and what the log said of its secret before anybody asked for it.
     slot: int
     slot_commitment: bytes
-    # What opens the charge's commitments to the submitted set and to the active one.
-    submitted_salt: bytes
-    active_salt: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +57,10 @@ class Outbox:
                 "ticket": str,
                 "signed_ticket": bytes,
                 "load": str,
-                "submitted_set": bytes,
-                "active_set": bytes,
+                "roster": int,
                 "sample": str,
                 "slot": int,
                 "slot_commitment": bytes,
-                "submitted_salt": bytes,
-                "active_salt": bytes,
             },
             pk="ticket",
             if_not_exists=True,
@@ -87,10 +80,9 @@ class Outbox:
         return None if row is None else Pending(*row)
 
     def forget_membership(self, ticket_hash: str) -> None:
-        """Of a charge that waits in vain for its answer: who was in its sample, and what opens its commitments."""
-        gone = {"submitted_set": b"", "active_set": b"", "sample": "", "submitted_salt": b"", "active_salt": b""}
+        """Of a charge that waits in vain for its answer: who was in its sample."""
         if self.pending(ticket_hash) is not None:
-            self._db.table("pending").update(ticket_hash, gone)
+            self._db.table("pending").update(ticket_hash, {"sample": ""})
 
     def all_pending(self) -> list[tuple[str, str, int]]:
         """Ticket, sample file and noise slot of every pending charge, oldest first."""

@@ -16,16 +16,24 @@ import msgspec
 
 from broker_common.cli import Whole, emit, home_option, json_option
 from broker_common.errors import InvalidRequestError, RefusedError
-from broker_common.privacy.policy import MAX_POLICY_BYTES, MAX_SCALE, MAX_SCALES, Accounting, Policy, Unit
+from broker_common.language import language_of_environment, phrase, said
+from broker_common.privacy.policy import (
+    MAX_POLICY_BYTES,
+    MAX_SCALE,
+    MAX_SCALES,
+    Accounting,
+    Policy,
+    Subject,
+    scales_text,
+)
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason
 from census_node import texts
-from census_node.admission import scales_text
 from census_node.declared import delay_warnings
+from census_node.ledger.samples import bytes_of_samples
 from census_node.opening import CensusHome
 from census_node.operating import Confirmation
-from census_node.proposals import Change, Consequences, Proposal, consequences, draft, make_proposal, verify_unit
-from census_node.samples import bytes_of_samples
+from census_node.proposals import Change, Consequences, Proposal, consequences, draft, make_proposal, verify_subject
 
 __all__ = ["number", "odds_text", "policy", "policy_in_force", "size_text"]
 
@@ -55,21 +63,24 @@ def show(home: Path, as_json: bool) -> None:
 
 
 def _show_policy(home: Path, as_json: bool) -> None:
-    in_force, result = CensusHome(home).read(lambda state: (policy_in_force(state), _policy(state)))
+    opened = CensusHome(home)
+    people = opened.config.people
+    in_force, result = opened.read(lambda state: (policy_in_force(state), _policy(state, people)))
     shown = {
+        "max_belief": language_of_environment().exact(result["max_belief"]),
         "param": odds_text(result["param"]),
-        "scales": scales_text(result["scales"]),
+        "scales": said(scales_text(result["scales"])),
         "quote_lifetime": _duration(result["quote_lifetime_ms"]),
         "answer_retention": _duration(result["answer_retention_ms"]),
-        "accounting": texts.ACCOUNTING[result["accounting"]].format_map(result),
-        "max_answers": result["max_answers"] or texts.NO_END,
+        "accounting": said(texts.ACCOUNTING[result["accounting"]], subject=said(result["subject"])),
+        "max_answers": result["max_answers"] or said(texts.NO_END),
         "sample_retention": _duration(result["sample_retention_ms"]),
-        "quota": _quota_text(in_force),
+        "quota": _quota_text(in_force, people),
     }
-    emit(as_json, result, texts.POLICY.format_map(result | shown))
+    emit(as_json, result, said(texts.POLICY, **(result | shown)))
 
 
-def _policy(state: CensusState) -> dict[str, Any]:
+def _policy(state: CensusState, people: int) -> dict[str, Any]:
     in_force = policy_in_force(state)
     assert state.adopted is not None  # noqa: S101 - a policy in force was adopted
     return {
@@ -78,22 +89,22 @@ def _policy(state: CensusState) -> dict[str, Any]:
         "key_id": state.adopted.key_id,
         "param": number(in_force.param),
         "cap": in_force.cap,
-        "quota_bytes": _quota_bytes(in_force),
+        "quota_bytes": _quota_bytes(in_force, people),
     }
 
 
-def _quota_bytes(policy: Policy) -> int | None:
-    """The most that the samples of one researcher take on disk, if all are as large as may be; None without a quota."""
-    return bytes_of_samples(policy.max_sample, policy.quota) if policy.quota else None
+def _quota_bytes(policy: Policy, people: int) -> int | None:
+    """Of a census with so many declared people: what the samples of one researcher take on disk; None without a quota."""
+    return bytes_of_samples(people, people, policy.quota) if policy.quota else None
 
 
-def _quota_text(policy: Policy) -> str:
-    most = _quota_bytes(policy)
+def _quota_text(policy: Policy, people: int) -> str:
+    most = _quota_bytes(policy, people)
     if most is not None:
-        return texts.QUOTA.format(answers=policy.quota, people=policy.max_sample, size=size_text(most))
+        return said(texts.QUOTA, answers=policy.quota, people=people, size=size_text(most))
     if policy.accounting == "strict":
-        return texts.QUOTA_STRICT
-    return texts.QUOTA_NONE.format(size=size_text(bytes_of_samples(policy.max_sample, 1)))
+        return said(texts.QUOTA_STRICT)
+    return said(texts.QUOTA_NONE, size=size_text(bytes_of_samples(people, people, 1)), people=people)
 
 
 # --- propose -----------------------------------------------------------------------------------------------------------
@@ -113,10 +124,10 @@ class _Scales(click.ParamType[tuple[int, ...]]):
         for part in value.split(","):
             match = re.fullmatch(r" *([0-9]{1,7}) *(?:- *([0-9]{1,7}) *)?", part, re.ASCII)
             if match is None:
-                self.fail(texts.SCALES_FORM.format(part=part), param, ctx)
+                self.fail(said(texts.SCALES_FORM, part=part), param, ctx)
             first, last = int(match[1]), int(match[2] or match[1])
             if not 1 <= first <= last <= MAX_SCALE or last - first >= MAX_SCALES:
-                self.fail(texts.SCALES_RANGE.format(part=part, most=MAX_SCALES, largest=MAX_SCALE), param, ctx)
+                self.fail(said(texts.SCALES_RANGE, part=part, most=MAX_SCALES, largest=MAX_SCALE), param, ctx)
             scales.update(range(first, last + 1))
         return tuple(sorted(scales))
 
@@ -145,7 +156,7 @@ def _number_options(command: Callable[..., None]) -> Callable[..., None]:
 @home_option
 @json_option
 @click.option("--accounting", type=click.Choice(get_args(Accounting)), help=texts.ACCOUNTING_HELP)
-@click.option("--unit", type=click.Choice(get_args(Unit)), help=texts.UNIT_HELP)
+@click.option("--subject", type=click.Choice(get_args(Subject)), help=texts.SUBJECT_HELP)
 @click.option("--max-belief", "max_belief", metavar="DECIMAL", help=texts.MAX_BELIEF_HELP)
 @click.option("--scales", type=_Scales(), metavar="SCALES", help=texts.SCALES_HELP)
 @_number_options
@@ -171,7 +182,7 @@ def propose(home: Path, as_json: bool, source: Path | None, **settings: Any) -> 
         if proposed == state.policy and state.adopted is not None and state.adopted.key_id == key.key_id:
             raise RefusedError("POLICY_IN_FORCE", what=proposed.hash.hex())
         # Before it is signed: nobody could adopt it.
-        verify_unit(proposed, state)
+        verify_subject(proposed, state)
         meaning = consequences(proposed, state)
         warnings = (*meaning.warnings, *delay_warnings(proposed, opened.config.people))
         return proposed, replace(meaning, warnings=warnings)
@@ -179,8 +190,8 @@ def propose(home: Path, as_json: bool, source: Path | None, **settings: Any) -> 
     proposed, meaning = opened.read(propose_from)
     proposal = make_proposal(proposed, key)
     file = opened.proposals.write(proposed, proposal)
-    result = _proposal_json(proposed, proposal, file, meaning)
-    emit(as_json, result, _proposal_text(result, proposed, meaning, home))
+    result = _proposal_json(proposed, proposal, file, meaning, opened.config.people)
+    emit(as_json, result, _proposal_text(result, proposed, meaning, home, opened.config.people))
 
 
 def _document(source: Path) -> bytes:
@@ -188,7 +199,9 @@ def _document(source: Path) -> bytes:
         return file.read(MAX_POLICY_BYTES)
 
 
-def _proposal_json(proposed: Policy, proposal: Proposal, file: Path, meaning: Consequences) -> dict[str, Any]:
+def _proposal_json(
+    proposed: Policy, proposal: Proposal, file: Path, meaning: Consequences, people: int
+) -> dict[str, Any]:
     return {
         "policy_hash": proposed.hash.hex(),
         "key_id": proposal.key_id,
@@ -198,7 +211,7 @@ def _proposal_json(proposed: Policy, proposal: Proposal, file: Path, meaning: Co
         "param": number(proposed.param),
         "cap": proposed.cap,
         "scale": proposed.usual_scale,
-        "quota_bytes": _quota_bytes(proposed),
+        "quota_bytes": _quota_bytes(proposed, people),
         "answers_left": meaning.answers_left,
         "shuts_down": meaning.shuts_down,
         "weaker": list(meaning.weaker),
@@ -206,26 +219,39 @@ def _proposal_json(proposed: Policy, proposal: Proposal, file: Path, meaning: Co
     }
 
 
-def _proposal_text(result: Mapping[str, Any], proposed: Policy, meaning: Consequences, home: Path) -> str:
-    whom = texts.LIMITED[proposed.unit]
+def _proposal_text(result: Mapping[str, Any], proposed: Policy, meaning: Consequences, home: Path, people: int) -> str:
+    whom = said(texts.LIMITED[proposed.subject])
     parts = [
-        texts.PROPOSAL.format_map(result),
-        "\n".join(texts.CHANGE_ROW.format_map(row) for row in (texts.CHANGE_HEAD, *map(_row, meaning.changes))),
-        texts.CONSEQUENCES.format_map({**result, "param": odds_text(result["param"]), "whom": whom}),
-        (texts.CHARGED_TO_ALL if meaning.answers_left is None else texts.ANSWERS_LEFT).format_map(
-            {**result, "charged": meaning.charged_units}
+        said(texts.PROPOSAL, **result),
+        "\n".join(said(texts.CHANGE_ROW, **row) for row in (_change_head(), *map(_row, meaning.changes))),
+        said(
+            texts.CONSEQUENCES,
+            **{
+                **result,
+                "max_belief": language_of_environment().exact(proposed.max_belief),
+                "param": odds_text(result["param"]),
+                "whom": whom,
+            },
         ),
-        texts.QUOTA_PROPOSED.format(quota=_quota_text(proposed)),
+        said(
+            texts.CHARGED_TO_ALL if meaning.answers_left is None else texts.ANSWERS_LEFT,
+            **{**result, "charged": meaning.charged_units},
+        ),
+        said(texts.QUOTA_PROPOSED, quota=_quota_text(proposed, people)),
     ]
     if meaning.shuts_down:
-        parts.append(texts.SHUTS_DOWN)
+        parts.append(said(texts.SHUTS_DOWN))
     elif meaning.is_shut:
-        parts.append(texts.COULD_REOPEN if meaning.fits else texts.STAYS_SHUT)
-    parts += [texts.WEAKER.format(sentence=sentence) for sentence in meaning.weaker]
-    parts += [texts.WARNING.format(sentence=sentence) for sentence in meaning.warnings]
-    confirm = texts.CONFIRM_WORDS if meaning.weaker else ""
-    parts.append(texts.ADOPT_WITH.format(hash=result["policy_hash"], home=shlex.quote(str(home)), confirm=confirm))
+        parts.append(said(texts.COULD_REOPEN) if meaning.fits else said(texts.STAYS_SHUT))
+    parts += [said(texts.WEAKER, sentence=said(sentence)) for sentence in meaning.weaker]
+    parts += [said(texts.WARNING, sentence=said(sentence)) for sentence in meaning.warnings]
+    confirm = said(texts.CONFIRM_WORDS) if meaning.weaker else ""
+    parts.append(said(texts.ADOPT_WITH, hash=result["policy_hash"], home=shlex.quote(str(home)), confirm=confirm))
     return "\n".join(parts)
+
+
+def _change_head() -> dict[str, str]:
+    return {name: said(head) for name, head in texts.CHANGE_HEAD.items()}
 
 
 def _row(change: Change) -> dict[str, str]:
@@ -234,8 +260,8 @@ def _row(change: Change) -> dict[str, str]:
 
 def _shown(value: Any) -> str:
     if value is None:
-        return texts.NO_VALUE
-    return scales_text(value) if isinstance(value, list | tuple) else str(value)
+        return said(texts.NO_VALUE)
+    return said(scales_text(value)) if isinstance(value, list | tuple) else str(value)
 
 
 # --- adopt -------------------------------------------------------------------------------------------------------------
@@ -262,7 +288,7 @@ def adopt(home: Path, as_json: bool, confirm: bool, reason: str | None, proposal
         confirmation = Confirmation(verify_reason(reason), opened.private_operator_key())
     done = opened.adopt(found, confirmation)
     result = {"policy_hash": done.policy_hash, "state": done.state, "log_size": done.log_size}
-    emit(as_json, result, texts.ADOPTED[done.state].format_map(result))
+    emit(as_json, result, said(texts.ADOPTED[done.state], **result))
 
 
 # --- shared with the other commands ------------------------------------------------------------------------------------
@@ -289,20 +315,30 @@ def number(value: Fraction) -> int | float:
 
 def odds_text(param: float) -> str:
     """A factor of odds for people: to the third decimal, rounded up."""
-    return f"{math.ceil(param * 1000) / 1000:g}"
+    return language_of_environment().exact(f"{math.ceil(param * 1000) / 1000:g}")
 
 
 def size_text(size_bytes: int) -> str:
     """For display: a size on disk in the largest unit that is not above it, to one decimal, rounded up."""
-    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+    for text, size in (
+        (phrase("{n:g} TB"), 10**12),
+        (phrase("{n:g} GB"), 10**9),
+        (phrase("{n:g} MB"), 10**6),
+        (phrase("{n:g} kB"), 10**3),
+    ):
         if size_bytes >= size:
-            return f"{math.ceil(10 * size_bytes / size) / 10:g} {unit}"
-    return f"{size_bytes} bytes"
+            return said(text, n=math.ceil(10 * size_bytes / size) / 10)
+    return said("{n} bytes", n=size_bytes)
 
 
 def _duration(milliseconds: int) -> str:
     """For display: in the largest unit that comes out whole."""
-    for unit, size in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("seconds", 1000)):
+    for text, size in (
+        ("{n} days", 86_400_000),
+        ("{n} hours", 3_600_000),
+        ("{n} minutes", 60_000),
+        ("{n} seconds", 1000),
+    ):
         if milliseconds % size == 0:
-            return f"{milliseconds // size} {unit}"
-    return f"{milliseconds} ms"
+            return said(text, n=milliseconds // size)
+    return said("{n} ms", n=milliseconds)

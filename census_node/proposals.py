@@ -18,7 +18,8 @@ from msgspec import Meta, Struct
 
 from broker_common.crypto.signing import SigningKey, VerifyKey, key_named
 from broker_common.errors import InvalidRequestError, RefusedError
-from broker_common.privacy.accounting import answers_left, price_units
+from broker_common.language import joined, phrase
+from broker_common.privacy.accounting import answers_left, price
 from broker_common.privacy.policy import MAX_POLICY_BYTES, Policy, parse_policy, parse_signed_policy
 from broker_common.storage.durable import make_folder, replace_file
 from broker_common.tlog.census_state import CensusState
@@ -33,7 +34,7 @@ __all__ = [
     "consequences",
     "draft",
     "make_proposal",
-    "verify_unit",
+    "verify_subject",
 ]
 
 # Digits of a hash that a person must type at least.
@@ -65,7 +66,7 @@ class Proposal(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             key = key_named(keys, self.key_id, subject="policy")
         except InvalidRequestError as error:
             # Signed before that key was replaced, for example.
-            problem = texts.PROPOSAL_KEY.format(key=self.key_id[:_MAX_KEY_ID])
+            problem = phrase(texts.PROPOSAL_KEY, key=self.key_id[:_MAX_KEY_ID])
             raise _invalid("the proposal", problem, texts.PROPOSAL_AGAIN) from error
         return parse_signed_policy(self.document.encode(), self.signature, key)
 
@@ -139,20 +140,20 @@ def draft(base: bytes | Policy, changes: dict[str, Any]) -> Policy:
         except ValueError as error:
             raise _invalid("--from", f"does not hold a policy ({error})", texts.FROM_REMEDY) from error
     drafted = msgspec.structs.replace(base, **changes)
-    if drafted.accounting == "strict" and drafted.unit == "household":
+    if drafted.accounting == "strict" and drafted.subject == "household":
         raise _invalid(texts.HOUSEHOLD_BUDGET, texts.HOUSEHOLD_STRICT, texts.HOUSEHOLD_REMEDY)
     # Read back from its own bytes, because making a value checks none of its limits.
     return parse_policy(drafted.document)
 
 
-def verify_unit(policy: Policy, state: CensusState) -> None:
-    """Return only if the log's rules let a budget for this policy's unit begin now.
+def verify_subject(policy: Policy, state: CensusState) -> None:
+    """Return only if this policy's budgets are for whom the first answer was charged to.
 
     Raises:
-        RefusedError: UNIT_LATE.
+        RefusedError: SUBJECT_FIXED.
     """
-    if policy.unit == "household" and state.common_units:
-        raise RefusedError("UNIT_LATE")
+    if state.subject not in {None, policy.subject}:
+        raise RefusedError("SUBJECT_FIXED", subject=state.subject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,27 +217,25 @@ def _warnings(policy: Policy, state: CensusState) -> tuple[str, ...]:
     if policy.release_tick_ms == 0:
         found.append(texts.WARN_TICK_0)
     if policy.answer_retention_ms < _DAY_MS:
-        found.append(texts.WARN_RETENTION.format(retention=f"{policy.answer_retention_ms / 1000:g} s"))
+        found.append(phrase(texts.WARN_RETENTION, retention=phrase("{n:g} s", n=policy.answer_retention_ms / 1000)))
     if policy.accounting == "per_person" and policy.sample_retention_ms < _DAY_MS:
-        found.append(texts.WARN_SAMPLES.format(retention=f"{policy.sample_retention_ms / 1000:g} s"))
-    if policy.unit == "household":
-        found += _household_warnings(policy, state)
+        found.append(phrase(texts.WARN_SAMPLES, retention=phrase("{n:g} s", n=policy.sample_retention_ms / 1000)))
+    if policy.subject == "household":
+        found += _household_warnings(policy)
     return tuple(found)
 
 
-def _household_warnings(policy: Policy, state: CensusState) -> list[str]:
+def _household_warnings(policy: Policy) -> list[str]:
     found = [texts.WARN_HOUSEHOLDS_MOVE]
-    if state.answers and state.policy is not None and state.policy.unit != "household":
-        found.append(texts.WARN_HOUSEHOLDS_START)
     # Larger scales cost less, so that the last one of a number of people is the largest.
-    largest = {policy.cap // price_units(scale) + 1: scale for scale in policy.scales}
+    largest = {policy.cap // price(scale) + 1: scale for scale in policy.scales}
     parts = [
-        texts.HOUSEHOLD_OF.format(people=people, scale=scale)
+        phrase(texts.HOUSEHOLD_OF, people=people, scale=scale)
         for people, scale in largest.items()
         if people <= _LARGE_HOUSEHOLD
     ]
     if parts:
-        found.append(texts.WARN_HOUSEHOLD_SIZE.format(households="; ".join(parts)))
+        found.append(phrase(texts.WARN_HOUSEHOLD_SIZE, households=joined("; ", parts)))
     return found
 
 

@@ -1,9 +1,9 @@
 """What of the census log is shown: the newest checkpoint that witnesses may cosign, and what they have cosigned.
 
-    charged -> published at a tick (the witness store first) -> cosigned by the health agency -> released
+    charged -> entrusted to the witness store -> shown at a tick -> cosigned by the health agency -> released
 
-The log is shown at instants that follow from questions' headers and from quotes, never as soon as something happens: how
-long it is at another instant would tell what other questions were doing then.
+The log is shown at instants that follow from the policy and from quotes, never as soon as something happens: how long it is at
+another instant would tell what other questions were doing then.
 """
 
 from __future__ import annotations
@@ -31,12 +31,23 @@ class Publication:
         self._journal = journal
         self._store = store
         self._lock = threading.Lock()
-        self._size = 0
+        self._size = self._entrusted = 0
         self._listeners: list[Callable[[], object]] = []
+        self._hearers: list[Callable[[], object]] = []
 
     def on_news(self, tell: Callable[[], object]) -> None:
         """Call `tell`, from any thread, when something was published or cosigned."""
         self._listeners.append(tell)
+
+    def on_cosigned(self, hear: Callable[[], object]) -> None:
+        """Call `hear`, from a thread that may wait, when more was cosigned."""
+        self._hearers.append(hear)
+
+    def hear(self) -> None:
+        """More was cosigned. Blocking."""
+        for hear in self._hearers:
+            hear()
+        self.announce()
 
     def announce(self) -> None:
         """Tell everybody who listens."""
@@ -49,19 +60,32 @@ class Publication:
         Raises:
             InternalError: STORE_FAILED, the witness store could not take it; nothing is shown.
         """
+        self.entrust(size)
+        self.show(size)
+
+    def entrust(self, size: int) -> None:
+        """Durably give the witness store the log up to `size` entries; shows it to nobody.
+
+        Raises:
+            InternalError: STORE_FAILED.
+        """
         with self._lock:
-            if size <= self._size:
-                return
-            note = self._journal.checkpoint(size)
-            if self._store is not None:
-                self._store.put(note)
-            # CRASH: the store may be ahead of what anybody else has seen, and never is of the log.
+            if size > self._entrusted:
+                if self._store is not None:
+                    self._store.put(self._journal.checkpoint(size))
+                # CRASH: the store may be ahead of what anybody else has seen, and never is of the log.
+                self._entrusted = size
+
+    def show(self, size: int) -> None:
+        """Show the log up to `size` entries, which are entrusted, unless more of it is shown already. Waits for no disk."""
+        if size > self._entrusted:
+            raise ValueError("the log is shown before it is entrusted to its witness")
+        if size > self._size:
             self._size = size
-        self.announce()
+            self.announce()
 
     def newer_than(self, size: int) -> tuple[int, str] | None:
         """Size and note of what is shown, if it is more than `size` entries; signed with the keys of now."""
-        # Read without the lock, which is held while a checkpoint goes to a disk that may be far away.
         shown = self._size
         return (shown, self._journal.checkpoint(shown)) if shown > size else None
 

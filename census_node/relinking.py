@@ -1,7 +1,7 @@
 """Changing the linkage key at the census agency: the registry in force, sorted anew under its people's next pseudonyms.
 
-Former cards step along: whoever comes back under the next key is known. So do the pseudonyms of the ledgers, those that
-nobody in the census ever had included, while charges go on (`RelinkedLedgers`).
+Former cards step along: whoever comes back under the next key is known. The ledger goes by the numbers of persons and
+households, which keep theirs: nothing of it changes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from broker_common.storage.source import Progress
 from broker_common.tlog.census_state import CensusState
 from broker_common.values import Randomness
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.ledger_book import LedgerBook
 from census_node.node import forget_old_loads
 from census_node.registry import Registry
-from census_node.units import Known, Names
+from census_node.subjects import Known, Names
 
 __all__ = ["relink_registry"]
 
@@ -28,7 +27,6 @@ __all__ = ["relink_registry"]
 def relink_registry(
     journal: Journal[CensusState],
     loads: LoadFolder,
-    book: LedgerBook,
     keys: LinkageKeys,
     source: NextKey,
     randomness: Randomness,
@@ -36,26 +34,22 @@ def relink_registry(
     progress: Progress | None = None,
 ) -> RelinkReport:
     """Put the next linkage key in force; see `broker_common.storage.relinking`. Needs about 130 bytes a person."""
-    stepped: list[LinkageKey] = []
 
     def write_store(replaced: str, load: str, added: Sequence[LinkageKey]) -> int:
-        stepped.extend(added)
         path = loads.file(replaced)
         registry, names = Registry.read(path, replaced), Names.read(path, replaced)
-        rekeyed = rekey(registry.high, registry.low, added, progress)
+        rekeyed = rekey(registry.cards.high, registry.cards.low, added, progress)
         former = Known.read(path, replaced).former.relinked(added)
         registry.relinked(load, rekeyed).write(loads.file(load), names, former)
         return registry.size
 
-    with book.relinking(stepped) as ledgers:
-        return relink(
-            journal,
-            loads,
-            keys,
-            source,
-            dictionary=CENSUS_DICTIONARY,
-            write_store=write_store,
-            alongside=ledgers,
-            forget_old_loads=lambda: forget_old_loads(journal, loads),
-            randomness=randomness,
-        )
+    return relink(
+        journal,
+        loads,
+        keys,
+        source,
+        dictionary=CENSUS_DICTIONARY,
+        write_store=write_store,
+        forget_old_loads=lambda: forget_old_loads(journal, loads),
+        randomness=randomness,
+    )

@@ -1,103 +1,113 @@
-"""The census node's RPCs: wire messages in, wire messages out, and the fixed instants between them.
+"""The census node's RPCs: wire messages in, wire messages out. What is decided, in which order and when, stands in `query`.
 
-What is decided, and in which order, stands in `admission`, `charging` and `node`; here is only who hears of it, and when.
 A query goes on to its release whatever becomes of the connection that brought it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from dataclasses import dataclass
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+import structlog
 from grpc.aio import ServicerContext
 from tripartite.v1 import answer_pb2, census_service_pb2, census_service_pb2_grpc, sample_pb2, ticket_pb2
 
-from broker_common.crypto.certificates import Identity
+from broker_common.crypto.sample_bits import PART_BYTES, SealedSample, part_count
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
-from broker_common.privacy.accounting import price_units
+from broker_common.monitoring import Monitor
+from broker_common.privacy.accounting import price
+from broker_common.privacy.delays import desk_batch
 from broker_common.privacy.discrete_laplace import margin
-from broker_common.privacy.policy import Policy
-from broker_common.query.question import question_from_wire
+from broker_common.privacy.policy import Policy, scales_text
+from broker_common.query.messages import parse_message
+from broker_common.query.question import question_from_wire, verify_served
 from broker_common.rpc.callers import caller
+from broker_common.rpc.channel import PROCEED
 from broker_common.rpc.news import News, NewsOf
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.stages import Report, recording
 from broker_common.storage.journal import Checkpointed
 from broker_common.tlog.note import parse_note
-from census_node.admission import Admission, AdmittedSample, scales_text
-from census_node.charging import Decided, Kept, quotable_answers
 from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.linking import LinkedSample, Linking
 from census_node.node import CensusNode
+from census_node.query.admission import Arrived, BrokenOff, Recovered, SampleAttempt
+from census_node.query.budget import quotable_answers
+from census_node.query.desk import Desk
+from census_node.query.flow import answer_query
+from census_node.query.schedule import Schedule, schedule_of
+from census_node.query.streams import Streams
 from census_node.quote_rate import QuoteRate
-from census_node.receiving import Reception
+from census_node.roster_rounds import RosterRounds
 from census_node.slots import OfferedSlot
-from census_node.timing import ChargeTurns, charge_time, is_late, next_tick, outcome_time, sleep_until, sleep_until_tick
 
 __all__ = ["CensusService"]
 
+_log = structlog.get_logger()
 Context = ServicerContext[object, object]
 ParametersT = ParamSpec("ParametersT")
 ResultT = TypeVar("ResultT")
 # Before a stop: for queries under way to come to a durable step.
 _DRAIN_SECONDS = 3.0
-# What BUSY says; the health node tries again by itself.
-_RETRY_SECONDS = 1
-# Without ticks: for an answer that is out to be fetched.
-_ASIDE_SECONDS = 0.05
-# Threads for the linking of all samples.
-_LINKERS = 2
+# Releases that one round takes, beside its samples; they are small.
+_MOST_RELEASES = 64
 
 
-@dataclass(slots=True)
-class _Walk:
-    """One query on its way: what it came with, and what becomes of it.
+class _Call:
+    """Whoever asked for one query, and what they are told: the charge, then the release, or what ended it."""
 
-    The three futures are set in this order, or fail together with the query.
-    """
+    def __init__(self, on_outcome: Callable[[], object]) -> None:
+        """`on_outcome` is called when the sample has had its outcome; once more does no harm."""
+        loop = asyncio.get_running_loop()
+        self.proof: asyncio.Future[Checkpointed] = loop.create_future()
+        self.release: asyncio.Future[None] = loop.create_future()
+        self._on_outcome = on_outcome
 
-    header: sample_pb2.SampleHeader
-    requests: AsyncIterator[census_service_pb2.CountRequest]
-    sender: Identity
-    policy: Policy
-    header_ms: int
-    proceed: asyncio.Future[None]
-    charged: asyncio.Future[Checkpointed]
-    released: asyncio.Future[None]
-    # Hash of the ticket while its slot and price are held; empty before.
-    held: str = ""
-    # When its charge is to be made, where charges have turns; 0 before its header is accepted.
-    turn_ms: int = 0
-    # Of its sample, as far as it has come and while it may be in memory.
-    sample_bytes: int = 0
+    def charged(self, proof: Checkpointed) -> None:
+        self._on_outcome()
+        self.proof.set_result(proof)
 
-    @property
-    def has_turn(self) -> bool:
-        return self.policy.accounting == "per_person" and self.policy.release_tick_ms > 0
+    def released(self) -> None:
+        self.release.set_result(None)
+
+    def failed(self, error: Exception) -> None:
+        """What has not been told yet is told so."""
+        self._on_outcome()
+        for future in (self.proof, self.release):
+            if not future.done():
+                future.set_exception(error)
+                # Marks the exception as seen: the connection may be long gone.
+                future.exception()
 
 
 class CensusService(census_service_pb2_grpc.CensusServiceServicer):
     """tripartite.v1.CensusService."""
 
     def __init__(
-        self, node: CensusNode, limits: LimitConfig, stop: StopSignal, report_stages: Report | None = None
+        self,
+        node: CensusNode,
+        limits: LimitConfig,
+        stop: StopSignal,
+        report_stages: Report | None = None,
+        *,
+        people: int,
+        monitor: Monitor | None = None,
     ) -> None:
+        """`people` are declared for the registry: how much a round may do follows from them."""
+        self._people = people
         self._loop = asyncio.get_running_loop()
         self._node = node
         self._limits = limits
         self._stop = stop
         self._report_stages = report_stages
-        # By health agency, so that none can keep another one out; so are the bytes of samples in memory.
-        self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(limits.max_queries))
-        self._sample_bytes: Counter[str] = Counter()
-        self._linkers = ThreadPoolExecutor(_LINKERS, "linking")
+        self._monitor = Monitor("census", node.clock) if monitor is None else monitor
+        self._streams = Streams(most=limits.max_queries, deadline_ms=limits.sample_deadline_ms)
+        self._parts = node.parts()
+        self._desk = Desk(self._schedule, most_releases=_MOST_RELEASES, clock=node.clock, stop_node=stop.stop)
         self._quote_rate = QuoteRate(limits.quotes_per_minute, limits.quote_burst, self._loop.time)
         # However many quotes are asked for, they leave the threads that charges and releases need alone.
         self._quoters = ThreadPoolExecutor(1, "quotes")
@@ -105,23 +115,51 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         # The batch of noise slots that is being committed to.
         self._batch: asyncio.Future[None] | None = None
         # Tasks are held here because the event loop itself holds them weakly.
-        self._walks: set[asyncio.Task[None]] = set()
-        # Refused samples of which something is still being linked, and ledgers that are brought up to date.
-        self._aside: set[asyncio.Task[None]] = set()
-        # By ticket: charged answers on their way out, which wait for a cosignature and then for a tick.
-        self._releases: dict[str, asyncio.Task[None]] = {}
+        self._queries: set[asyncio.Task[None]] = set()
         # Whoever waits for an answer waits for its release, and not for anybody else's: many wait at once.
-        self._released = NewsOf()
-        node.on_release(self._released.tell)
-        stop.on_stop(self._released.tell_all)
-        # Whoever waits for a cosignature waits for the next one, whatever it covers, and looks again.
+        self._out = NewsOf()
+        node.on_out(self._out.tell)
+        stop.on_stop(self._out.tell_all)
+        # Whoever waits for a noise slot waits for the next cosignature, whatever it covers, and looks again.
         self._cosigned = News()
         node.publication.on_news(self._cosigned.tell)
         stop.on_stop(self._cosigned.tell)
-        # The same for whoever has decided who fits.
-        self._charged = News()
-        node.on_charge(self._charged.tell)
-        self._turns = ChargeTurns()
+        # Received and joined beside the questions, which never wait for them.
+        self._rosters = RosterRounds(
+            node.rosters,
+            limits,
+            desk=self._desk,
+            schedule=self._schedule,
+            policy=lambda: node.in_force().policy,
+            publication=node.publication,
+            clock=node.clock,
+        )
+
+    def _schedule(self) -> Schedule:
+        # As of the last transaction or reading: a round begins by looking at the journal.
+        policy = self._node.journal.state.policy
+        return schedule_of(policy, batch=self._batch_of, clock=self._node.clock, alert=self._overrun)
+
+    def _batch_of(self, policy: Policy) -> int:
+        return desk_batch(policy.release_tick_ms, self._people, policy.subject)
+
+    def _overrun(self) -> None:
+        self._monitor.missed_tick()
+        _log.warning("the work of a round took longer than a tick")
+
+    async def run(self) -> None:
+        """Work at the desk, and put rosters in force, for as long as the node serves."""
+        desk = asyncio.create_task(self._desk.run())
+        rosters = asyncio.create_task(self._rosters.run())
+        try:
+            await asyncio.wait({desk, rosters}, return_when=asyncio.FIRST_COMPLETED)
+            if rosters.done():
+                rosters.result()
+            await asyncio.shield(desk)
+        finally:
+            rosters.cancel()
+            self._desk.stop()
+            await asyncio.gather(desk, rosters, return_exceptions=True)
 
     # --- what may be asked -----------------------------------------------------------------------------------------
 
@@ -210,18 +248,19 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         now = self._node.in_force()
         with self._node.journal.reading() as state:
             # Said before anything is said of the question: nothing will be answered any more.
-            quotable_answers(state, now.policy, now.policy.scales[-1], lost=self._node.lost)
+            quotable_answers(state, now.policy, now.policy.scales[-1], unfinished=self._node.unfinished)
         self._node.verify_dictionary()
-        question_from_wire(request.question, CENSUS_DICTIONARY)
+        question = question_from_wire(request.question, CENSUS_DICTIONARY)
+        verify_served(question)
         policy, scale = now.policy, request.scale
         if scale not in policy.scales:
             raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(policy.scales))
         with self._node.journal.reading() as state:
-            remaining = quotable_answers(state, policy, scale, lost=self._node.lost)
+            remaining = quotable_answers(state, policy, scale, unfinished=self._node.unfinished)
         quota_left = self._node.quota_left(researcher)
         return policy, census_service_pb2.QuoteResponse(
             scale=scale,
-            charged=price_units(scale),
+            charged=price(scale, cells=len(question.cells)),
             margin_95=margin(scale),
             remaining=remaining,
             quota=policy.quota or None,
@@ -236,251 +275,92 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         self, requests: AsyncIterator[census_service_pb2.CountRequest], context: Context
     ) -> AsyncIterator[census_service_pb2.CountResponse]:
         del context
-        header_ms = self._node.clock()
-        policy = (await self._node.journal.glance(self._node.in_force)).policy
-        try:
-            # Before the place: a stream that says nothing takes none, and one that is refused has been listened to.
-            header = await self._read_header(requests)
-            # Not when the stream was opened: a sample would be due before its header was due an answer.
-            header_ms = self._node.clock()
-            if self._stop.is_set:
-                raise PeerUnavailableError("PEER_UNAVAILABLE", peer="census")
-            places = self._places[caller().organisation]
-            if places.locked():
-                raise RefusedError("BUSY", retry_seconds=_RETRY_SECONDS)
-        except BrokerError:
-            due_ms = outcome_time(policy, header_ms=header_ms, received_ms=header_ms)
-            await sleep_until_tick(policy, due_ms, self._node.clock)
-            raise
-        # The place is held until the release, so that how long a query takes shows in nobody's waiting.
-        await places.acquire()
-        future = self._loop.create_future
-        walk = _Walk(header, requests, caller(), policy, header_ms, future(), future(), future())
-        self._start(walk)
-        await asyncio.shield(walk.proceed)
-        yield census_service_pb2.CountResponse(proceed=sample_pb2.Proceed())
-        charged = await asyncio.shield(walk.charged)
+        # Without a policy in force nobody knows when anything may be said: it is said at once.
+        await self._node.journal.glance(self._node.in_force)
+        call = self._begin(requests, caller().organisation)
+        proof = await asyncio.shield(call.proof)
         yield census_service_pb2.CountResponse(
             charged=sample_pb2.Charged(
-                checkpoint=charged.note, log_index=charged.index, inclusion_proof=charged.proof, entry=charged.entry
+                checkpoint=proof.note, log_index=proof.index, inclusion_proof=proof.proof, entry=proof.entry
             )
         )
-        await asyncio.shield(walk.released)
+        await asyncio.wait({call.release}, timeout=self._limits.cosignature_wait_ms / 1000)
+        if not call.release.done():
+            # When its agency cosigns, the answer goes out.
+            raise PeerUnavailableError("NOT_WITNESSED")
+        call.release.result()
         yield census_service_pb2.CountResponse(released=sample_pb2.Released())
 
-    async def _read_header(self, requests: AsyncIterator[census_service_pb2.CountRequest]) -> sample_pb2.SampleHeader:
+    def _begin(self, requests: AsyncIterator[census_service_pb2.CountRequest], agency: str) -> _Call:
+        """Begin a query, which goes on whatever becomes of its connection.
+
+        Raises:
+            RefusedError: BUSY, the agency has all of its streams.
+        """
+        stream = ExitStack()
+        stream.enter_context(self._streams.held(agency))
+        call = _Call(stream.close)
+        self._start(self._received(requests, agency), call)
+        return call
+
+    def _start(self, attempt: Coroutine[Any, Any, SampleAttempt], call: _Call) -> None:
+        query = asyncio.create_task(self._bring_to_release(attempt, call))
+        self._queries.add(query)
+        query.add_done_callback(self._end)
+        self._monitor.in_hand(len(self._queries))
+
+    def _end(self, query: asyncio.Task[None]) -> None:
+        self._queries.discard(query)
+        self._monitor.in_hand(len(self._queries))
+
+    async def _bring_to_release(self, attempt: Coroutine[Any, Any, SampleAttempt], call: _Call) -> None:
+        try:
+            with recording(self._report_stages):
+                started_ms = self._node.clock()
+                await answer_query(self._parts, self._desk, await attempt, call)
+            self._monitor.answered((self._node.clock() - started_ms) / 1000)
+            _log.info("answered")
+        except BrokerError as error:
+            if error.stops_node:
+                self._stop.stop(error)
+            call.failed(error)
+        except Exception as error:  # noqa: BLE001 - handed to the caller's handler, which says INTERNAL
+            log_unforeseen(error)
+            call.failed(error)
+        finally:
+            # Also of a query that was cancelled, with its connection or with the node: it holds its stream no longer.
+            call.failed(PeerUnavailableError("PEER_UNAVAILABLE", peer="census"))
+
+    async def _received(self, requests: AsyncIterator[census_service_pb2.CountRequest], agency: str) -> SampleAttempt:
+        """A sample that has come whole; or why it has not, which is told when anything else would be."""
+        try:
+            head = await self._read_head(requests)
+            manifest = parse_message(sample_pb2.Manifest, head.manifest.manifest)
+            declared = await asyncio.to_thread(self._node.rosters.declared, agency, manifest.roster)
+            size = part_count(declared) * PART_BYTES
+            bits = memoryview(await self._streams.received(_parts(requests), size=size, part_size=PART_BYTES))
+        except Exception as error:  # noqa: BLE001 - raised again at its instant
+            return BrokenOff(agency, error)
+        parts = [bits[start : start + PART_BYTES] for start in range(0, size, PART_BYTES)]
+        return self._node.attempt(agency, Arrived(head.ticket, head.manifest, SealedSample(head.sealed_head, parts)))
+
+    async def _read_head(self, requests: AsyncIterator[census_service_pb2.CountRequest]) -> sample_pb2.SampleHead:
         try:
             async with asyncio.timeout(self._limits.header_deadline_ms / 1000):
                 first = await anext(requests, None)
         except TimeoutError as error:
             raise PeerUnavailableError("PEER_UNAVAILABLE", peer="health") from error
-        if first is None or first.WhichOneof("part") != "header":
-            raise InvalidRequestError("MALFORMED_MESSAGE", problem="the sample does not begin with its header")
-        return first.header
+        if first is None or first.WhichOneof("part") != "head":
+            raise InvalidRequestError("MALFORMED_MESSAGE", problem="the sample does not begin with its head")
+        return first.head
 
-    def _start(self, walk: _Walk) -> None:
-        _hold(self._walks, self._bring_to_release(walk))
+    # --- rosters ---------------------------------------------------------------------------------------------------
 
-    async def _bring_to_release(self, walk: _Walk) -> None:
-        try:
-            with recording(self._report_stages):
-                ticket_hash = await self._bring_to_charge(walk)
-                await self._patiently_released(ticket_hash)
-            walk.released.set_result(None)
-            if not walk.policy.release_tick_ms:
-                # Not before, and nobody waits for it: neither this answer nor who gets its place.
-                _hold(self._aside, self._settle_aside())
-        except BrokerError as error:
-            if error.stops_node:
-                self._stop.stop(error)
-            _fail(walk, error)
-        except Exception as error:  # noqa: BLE001 - handed to the caller's handler, which says INTERNAL and logs
-            _fail(walk, error)
-        finally:
-            if walk.held:
-                self._node.let_go(walk.held)
-            self._let_go_of_sample(walk)
-            self._places[walk.sender.organisation].release()
-
-    async def _patiently_released(self, ticket_hash: str) -> None:
-        """Return when the answer is out.
-
-        Raises:
-            PeerUnavailableError: NOT_WITNESSED, the health agency does not cosign; when it does, the answer goes out.
-        """
-        release = self._start_release(ticket_hash)
-        await asyncio.wait({release}, timeout=self._limits.cosignature_wait_ms / 1000)
-        if not release.done():
-            raise PeerUnavailableError("NOT_WITNESSED")
-        release.result()
-
-    def _start_release(self, ticket_hash: str) -> asyncio.Task[None]:
-        """The one task that releases a charged ticket."""
-        release = self._releases.get(ticket_hash)
-        if release is None:
-            release = self._releases[ticket_hash] = asyncio.create_task(self._release(ticket_hash))
-            release.add_done_callback(lambda done: self._end_release(ticket_hash, done))
-        return release
-
-    def _end_release(self, ticket_hash: str, done: asyncio.Task[None]) -> None:
-        del self._releases[ticket_hash]
-        error = None if done.cancelled() else done.exception()
-        if isinstance(error, BrokerError) and error.stops_node:
-            self._stop.stop(error)
-        elif error is not None and not isinstance(error, BrokerError):
-            log_unforeseen(error)
-
-    async def _release(self, ticket_hash: str) -> None:
-        """Wait for the cosignature of the charge, then for the first tick that is a full period later."""
-        while not await self._released_when_cosigned(ticket_hash):
-            # Its health agency was replaced in between: the cosignature of another one is waited for.
-            continue
-
-    async def _released_when_cosigned(self, ticket_hash: str) -> bool:
-        """False where the cosignature that was waited for does not count any more."""
-        while True:
-            news = self._cosigned.next()
-            if await self._node.journal.glance(self._node.cosigned_for, ticket_hash) is not None:
-                break
-            await asyncio.wait([news])
-        policy = (await self._node.journal.glance(self._node.in_force)).policy
-        await sleep_until_tick(policy, next_tick(policy, self._node.clock() + policy.release_tick_ms), self._node.clock)
-        try:
-            await asyncio.to_thread(self._node.release, ticket_hash)
-        except PeerUnavailableError as error:
-            if error.code != "NOT_WITNESSED":
-                raise
-            return False
-        return True
-
-    async def _bring_to_charge(self, walk: _Walk) -> str:
-        """Receive, charge and answer, and show the log up to the charge; gives the ticket's hash.
-
-        However it ends, it ends at a tick: refusals at the same one as charges.
-        """
-        clock = self._node.clock
-        due_ms = walk.header_ms
-        try:
-            try:
-                reception = await self._begin(walk)
-                sample = await self._received(walk, reception)
-            finally:
-                # Half the delay after the turn, too: that of a sample which was early is not told before its time.
-                received_ms = clock()
-                # Also of one that is refused, or it would be told at another tick.
-                if walk.turn_ms and is_late(walk.policy, header_ms=walk.header_ms, received_ms=received_ms):
-                    walk.turn_ms = self._turns.take_late(walk.policy, received_ms)
-                due_ms = outcome_time(
-                    walk.policy, header_ms=walk.header_ms, received_ms=received_ms, turn_ms=walk.turn_ms
-                )
-            # From here on the query no longer depends on the connection.
-            ticket_hash = sample.ticket.hash.hex()
-            proof = await self._charged_and_answered(walk, sample, await reception.linked(sample))
-            # Nobody holds any of it any more when the agency hears of the charge, and may send the next one.
-            del sample, reception
-            if walk.policy.release_tick_ms:
-                # SECURITY: before the instant of the charge. Done after it, it would show in whoever comes next.
-                await self._settle()
-        finally:
-            await sleep_until_tick(walk.policy, due_ms, clock)
-        if walk.policy.release_tick_ms:
-            await asyncio.to_thread(self._node.publish_charge, ticket_hash)
-        # SECURITY: before the charge is told, at an instant of the policy; its agency may send another one as soon as it is.
-        self._let_go_of_sample(walk)
-        walk.charged.set_result(proof)
-        return ticket_hash
-
-    async def _settle_aside(self) -> None:
-        """When the answer has left: bringing the ledgers up to date keeps everything else waiting for milliseconds at a time."""
-        await asyncio.sleep(_ASIDE_SECONDS)
-        await self._settle()
-
-    async def _settle(self) -> None:
-        """Bring the ledgers up to the charge; where that fails, whoever charges next begins from the rows."""
-        await asyncio.to_thread(self._node.settle)
-
-    async def _charged_and_answered(self, walk: _Walk, sample: AdmittedSample, linked: LinkedSample) -> Checkpointed:
-        """Keep, decide, charge and answer; gives the proof of the charge, which the log shows where there are no ticks."""
-        # At once, and begun first: writing the sample down leaves the processor to the decision on it.
-        keeping = self._loop.run_in_executor(None, copy_context().run, self._node.keep, linked)
-        try:
-            decided = await self._wait_to_charge(walk, sample, linked, keeping)
-        except BaseException:
-            # No charge will name its file.
-            await asyncio.to_thread(self._node.forget, await keeping)
-            raise
-        rows = await asyncio.to_thread(self._node.charge, sample, await keeping, decided)
-        ticket_hash = sample.ticket.hash.hex()
-        answering = asyncio.to_thread(self._node.answer_charged, ticket_hash, rows)
-        if walk.policy.release_tick_ms:
-            return await answering
-        # With no instant to wait for, the log is shown and cosigned while the answer is made. Begun first: it takes longer, and
-        # mostly waits for disks and for the other agency.
-        _, proof = await asyncio.gather(asyncio.to_thread(self._node.publish_charge, ticket_hash), answering)
-        return proof
-
-    async def _wait_to_charge(
-        self, walk: _Walk, sample: AdmittedSample, linked: LinkedSample, keeping: asyncio.Future[Kept]
-    ) -> Decided | None:
-        """Return when the charge of a sample is to be made and it is kept, with what has been decided by then."""
-        clock, policy = self._node.clock, walk.policy
-        while True:
-            overtaken = self._charged.next()
-            decided = await asyncio.to_thread(self._node.decide, sample, linked)
-            await asyncio.wait({keeping})
-            if not walk.has_turn:
-                await sleep_until(charge_time(policy, header_ms=walk.header_ms, kept_ms=clock()), clock)
-                return decided
-            if clock() > walk.turn_ms:
-                walk.turn_ms = self._turns.take_late(policy, clock())
-            turn = asyncio.create_task(sleep_until(walk.turn_ms, clock))
-            await asyncio.wait({turn, overtaken}, return_when=asyncio.FIRST_COMPLETED)
-            if turn.done():
-                return decided
-            turn.cancel()
-
-    async def _begin(self, walk: _Walk) -> Reception:
-        """Admit the header, and say so."""
-        # Outside the deadline: a hold whose admission was given up half way would never be let go.
-        admission, linking = await asyncio.to_thread(self._begin_admission, walk)
-        walk.held = admission.ticket_hash
-        if walk.has_turn:
-            walk.turn_ms = self._turns.take(walk.policy, walk.header_ms)
-        walk.proceed.set_result(None)
-        return Reception(admission, linking, self._linkers)
-
-    async def _received(self, walk: _Walk, reception: Reception) -> AdmittedSample:
-        """The sample, with every check made. What is still being linked of one that fails is not waited for."""
-        try:
-            async with asyncio.timeout(self._limits.sample_deadline_ms / 1000):
-                return await reception.admitted(walk.requests, partial(self._hold, walk))
-        except BaseException as error:
-            _hold(self._aside, reception.stop())
-            if isinstance(error, TimeoutError):
-                # No verdict on the sample: a slow link must not make a refusal of a large one.
-                raise PeerUnavailableError("PEER_UNAVAILABLE", peer="health") from error
-            raise
-
-    def _begin_admission(self, walk: _Walk) -> tuple[Admission, Linking]:
-        linking = self._node.linking()
-        return Admission(walk.header, walk.sender, self._node.gate()), linking
-
-    def _hold(self, walk: _Walk, size: int) -> None:
-        """Take so many more bytes of a sample into memory.
-
-        Raises:
-            RefusedError: BUSY. SECURITY: it depends on sizes of samples, which the agency knows that sent them; one whose
-                researchers must not learn them sends fewer samples at once (`max_samples` of the health node).
-        """
-        agency = walk.sender.organisation
-        if self._sample_bytes[agency] + size > self._limits.max_sample_bytes:
-            raise RefusedError("BUSY", retry_seconds=_RETRY_SECONDS)
-        walk.sample_bytes += size
-        self._sample_bytes[agency] += size
-
-    def _let_go_of_sample(self, walk: _Walk) -> None:
-        self._sample_bytes[walk.sender.organisation] -= walk.sample_bytes
-        walk.sample_bytes = 0
+    async def SendRoster(
+        self, requests: AsyncIterator[census_service_pb2.SendRosterRequest], context: Context
+    ) -> census_service_pb2.SendRosterResponse:
+        await self._rosters.receive(requests, caller(), partial(context.send_initial_metadata, (PROCEED,)))
+        return census_service_pb2.SendRosterResponse()
 
     # --- the answer to its researcher ------------------------------------------------------------------------------
 
@@ -492,7 +372,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         wait_ms = min(request.wait_ms, self._limits.collect_wait_ms)
         deadline = self._loop.time() + wait_ms / 1000
         while True:
-            news = self._released.next(query)
+            news = self._out.next(query)
             answer = await self._node.journal.glance(self._node.released_answer, query, researcher)
             left = deadline - self._loop.time()
             if answer is not None or left <= 0 or self._stop.is_set:
@@ -508,33 +388,27 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
     async def drain(self) -> None:
         """Before a stop: let queries that are under way be released, or at least come to a durable step."""
         self._node.stopping.set()
-        if self._walks:
-            await asyncio.wait(self._walks, timeout=_DRAIN_SECONDS)
+        waiting: set[asyncio.Future[Any]] = {*self._queries}
         if self._batch is not None:
-            await asyncio.wait({self._batch}, timeout=_DRAIN_SECONDS)
-        for release in self._releases.values():
+            waiting.add(self._batch)
+        if waiting:
+            await asyncio.wait(waiting, timeout=_DRAIN_SECONDS)
+        for query in self._queries:
             # Taken up at the next start.
-            release.cancel()
+            query.cancel()
 
-    def release_recovered(self, tickets: Sequence[str]) -> None:
-        """After a start: what was answered before or while starting goes out, once its charge is cosigned."""
-        for ticket_hash in tickets:
-            self._start_release(ticket_hash)
-
-
-def _hold(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
-    """Begin some work, and hold its task until it is done."""
-    task = asyncio.create_task(work)
-    tasks.add(task)
-    task.add_done_callback(tasks.discard)
+    def go_on_with(self, recovered: Sequence[Recovered]) -> None:
+        """After a start: what was charged before goes out, once it is cosigned."""
+        for attempt in recovered:
+            self._start(_at_once(attempt), _Call(lambda: None))
 
 
-def _fail(walk: _Walk, error: Exception) -> None:
-    """Give the failure to whoever still waits; log it if it is a bug and nobody does."""
-    for future in (walk.proceed, walk.charged, walk.released):
-        if not future.done():
-            future.set_exception(error)
-            # Marks the exception as seen: the connection may be long gone.
-            future.exception()
-    if not isinstance(error, BrokerError):
-        log_unforeseen(error)
+async def _at_once(attempt: SampleAttempt) -> SampleAttempt:
+    return attempt
+
+
+async def _parts(requests: AsyncIterator[census_service_pb2.CountRequest]) -> AsyncIterator[bytes]:
+    async for request in requests:
+        if request.WhichOneof("part") != "bits":
+            raise InvalidRequestError("MALFORMED_MESSAGE", problem="a part of the sample is out of order")
+        yield request.bits

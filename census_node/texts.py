@@ -12,8 +12,6 @@ __all__ = [
     "CHANGE_HEAD",
     "CHANGE_ROW",
     "CHARGED_TO_ALL",
-    "CHARGES_NOT_DECIDED",
-    "CHECKING_ON_SITE",
     "CONFIRM_AND_REASON",
     "CONFIRM_HELP",
     "CONFIRM_REMEDY",
@@ -21,7 +19,6 @@ __all__ = [
     "CONSEQUENCES",
     "COULD_REOPEN",
     "COUNTED",
-    "COUNTS_NOT_CHECKED",
     "FROM_HELP",
     "FROM_REMEDY",
     "HOUSEHOLD_BUDGET",
@@ -29,25 +26,18 @@ __all__ = [
     "HOUSEHOLD_REMEDY",
     "HOUSEHOLD_STRICT",
     "LIMITED",
-    "LINKAGE_KEYS_NOT_THERE",
     "LOADED",
     "LOADING",
     "MAX_BELIEF_HELP",
-    "MEMBERSHIP_ERASED",
-    "MEMBERSHIP_GONE",
     "NO_END",
     "NO_REASON",
     "NO_VALUE",
-    "OTHER_HOME",
-    "OTHER_HOME_REMEDY",
     "PLOTTED",
     "PLOT_ALONE",
+    "PLOT_BARS",
     "PLOT_EVERYBODY",
     "PLOT_HELP",
-    "PLOT_HOUSEHOLDS",
-    "PLOT_HOUSEHOLDS_FREE",
     "PLOT_LIMIT",
-    "PLOT_PERSONS",
     "PLOT_TEXT",
     "PLOT_TEXT_BARS",
     "PLOT_TEXT_COUNT",
@@ -69,13 +59,11 @@ __all__ = [
     "QUOTA_STRICT",
     "READY",
     "REASON_HELP",
-    "REGISTRY_NOT_CHECKED",
     "RELEASE_HELP",
     "RELINKED",
     "RELINKING",
     "REOPENED",
     "REPORT_ABOVE",
-    "REPORT_ABOVE_NOTE",
     "REPORT_AT_REST",
     "REPORT_AT_SCALES",
     "REPORT_AT_WORST",
@@ -112,7 +100,6 @@ __all__ = [
     "REPORT_TYPICAL_NOW",
     "REPORT_TYPICAL_ROW",
     "REPORT_TYPICAL_TOO_MANY",
-    "ROW",
     "SAMPLES_KEPT",
     "SCALES_FORM",
     "SCALES_HELP",
@@ -121,29 +108,29 @@ __all__ = [
     "SHUTS_DOWN",
     "SHUT_DOWN",
     "SHUT_DOWN_BEFORE",
-    "SNAPSHOT_NOT_CHECKED",
-    "SNAPSHOT_NOT_COMMITTED",
     "STATUS",
     "STATUS_ACCOUNTING",
     "STATUS_ALERT",
     "STATUS_COUNTED",
-    "STATUS_EXHAUSTED",
     "STATUS_KEPT",
     "STATUS_NOTHING_LOADED",
+    "STATUS_NOT_RUNNING",
     "STATUS_PEOPLE",
+    "STATUS_ROSTER",
+    "STATUS_ROSTER_IN_FORCE",
+    "STATUS_ROSTER_LOST",
+    "STATUS_ROSTER_STAGED",
+    "STATUS_RUNNING",
     "STATUS_SHUT",
     "STATUS_SHUT_BY",
     "STATUS_SHUT_NOTE",
     "STATUS_WARNING",
     "STAYS_SHUT",
-    "STEPS_NEWER",
-    "UNITS_NOT_CHECKED",
-    "UNIT_HELP",
+    "SUBJECT_HELP",
     "WARNING",
     "WARN_CHARGED",
     "WARN_DICTIONARY",
     "WARN_HOUSEHOLDS_MOVE",
-    "WARN_HOUSEHOLDS_START",
     "WARN_HOUSEHOLD_SIZE",
     "WARN_RETENTION",
     "WARN_SAMPLES",
@@ -158,6 +145,7 @@ Loaded {linked} linked people of {rows} rows; {without_card} have no health card
 Census release {release} is in force."""
 STATUS = """\
 Census node: {state}
+  process         {process}
   accounting      {accounting}, no belief about {whom} above {max_belief} (odds move by at most {param})
   answers         {answers}
   charged         {worst_charged} units; no belief can have passed {worst_belief}
@@ -166,16 +154,21 @@ Census node: {state}
   linkage         {linkage}
   policy          {policy_hash}"""
 STATUS_NOTHING_LOADED = "nothing is loaded"
-STATUS_ACCOUNTING = {"strict": "strict", "per_person": "per_person with a budget for each {unit}"}
+STATUS_RUNNING = "running"
+STATUS_NOT_RUNNING = "not running"
+STATUS_ACCOUNTING = {"strict": "strict", "per_person": "per_person with a budget for each {subject}"}
 STATUS_COUNTED = """\
   counted         {units} of {cap} units: strict accounting counts all answers, those too that were charged to the
                   people in their samples alone; what it counts ends the service"""
-STATUS_PEOPLE = "  people          {people_charged} charged so far; nothing left: {exhausted}"
-STATUS_EXHAUSTED = "{exhausted} {counted}"
+STATUS_PEOPLE = "  people          {charged} {counted} charged so far; nothing left: {exhausted}"
 STATUS_KEPT = "  kept samples    {count}, {size} on disk"
 STATUS_ALERT = """\
   alert           more than {share} % of the {counted} charged so far have nothing left ({exhausted} of {charged}): new
                   answers leave them out, and nobody outside is told; 'alert_exhausted_share' sets when this is said"""
+STATUS_ROSTER = "  roster          {number} of {health}, {state}, received {time}: {people} people, {places} places"
+STATUS_ROSTER_IN_FORCE = "in force"
+STATUS_ROSTER_LOST = "lost"
+STATUS_ROSTER_STAGED = "staged"
 STATUS_SHUT = "  shut down       {time}, {by}"
 STATUS_SHUT_NOTE = ": {note}"
 STATUS_SHUT_BY = {
@@ -185,7 +178,7 @@ STATUS_SHUT_BY = {
     "operator": "by the operator",
 }
 LIMITED = {"person": "one person", "household": "one household that stays as it is"}
-COUNTED = {"submitted": "submitted pseudonyms", "person": "persons in the census", "household": "households"}
+COUNTED = {"person": "persons in the census", "household": "households"}
 STATUS_WARNING = "  warning         {sentence}"
 REPORT_CEILINGS = """\
 Ceilings of belief about {whom}: what nobody can have passed, whatever the answers said
@@ -202,7 +195,7 @@ REPORT_TYPICAL_LIMIT = "at most"
 REPORT_COLUMN = "{word:<19}"
 REPORT_PASSES = "above {belief}"
 REPORT_AT_WORST = """\
-  So far: about the person charged most, by the worst mixture: of the answers that were given, as many at the smallest scales
+  So far: about whoever was charged most, by the worst mixture: of the answers that were given, as many at the smallest scales
   as fit into that charge, the rest at larger ones; at most: at scale {scale}. Averages are no promise; ceilings are."""
 REPORT_AT_WORST_HOUSEHOLD = """\
   Of a household whose members share a language more can be learned: for that there are the ceilings alone."""
@@ -213,16 +206,14 @@ REPORT_CHANCE_LARGE = "{n} in 100"
 REPORT_CHANCE_NONE = "never"
 REPORT_SPREAD = """\
 People by ceiling of belief (believed before: 0.5)
-  ceiling           submitted pseudonyms    persons in the census    households"""
-REPORT_SPREAD_ROW = "  {band:<18}{submitted:<24}{persons:<25}{households}"
+  ceiling           {counted}"""
+REPORT_SPREAD_ROW = "  {band:<18}{people}"
 REPORT_AT_REST = "0.5: not charged"
 REPORT_BAND = "up to {high}"
 REPORT_ABOVE = "above {high}"
-REPORT_ABOVE_NOTE = """\
-  above the limit   members of a household taken together, as if they shared a language; the policy limits a {unit}"""
-REPORT_QUANTILES = "Of those charged, charge in units and ceiling"
+REPORT_QUANTILES = "Of the {counted} charged, charge in units and ceiling"
 REPORT_QUANTILE = "{units} ({ceiling})"
-REPORT_QUANTILE_ROW = "  {share:<18}{submitted:<24}{persons:<25}{households}"
+REPORT_QUANTILE_ROW = "  {share:<18}{charge}"
 REPORT_QUANTILE_SHARE = "{share} % at most"
 REPORT_QUANTILE_ALL = "the most"
 REPORT_NOBODY = "nobody"
@@ -239,8 +230,7 @@ REPORT_FORECAST_REACHED = "  {share:<18}they have none now"
 REPORT_FORECAST_BEYOND = "more than {reach}"
 REPORT_FORECAST_SHARE = "{share} % of {people}"
 REPORT_FORECAST_NOTE = """\
-  if the same people are asked about as often as before; who was charged most was so by chance too: rather too early.
-  Of the ledgers that decide, this is the one which is used up sooner."""
+  if the same people are asked about as often as before; who was charged most was so by chance too: rather too early."""
 REPORT_FORECAST_NONE = """\
 Forecast
   none: it takes {answers} answers and {people} people charged to say anything"""
@@ -251,7 +241,7 @@ PLOTTED = """\
 Plot: {file}
   {text}"""
 PLOT_TEXT = """\
-Bar chart of how many persons and households stand at each ceiling of belief, from 0.5 to the limit {limit}. {bars} The highest \
+Bar chart of how many stand at each ceiling of belief, from 0.5 to the limit {limit}. {bars} The highest \
 ceiling is {worst}, the typical belief about whoever was charged most {typical}."""
 PLOT_TEXT_BARS = "{name}: {counts}."
 PLOT_TEXT_COUNT = "{count} {band}"
@@ -260,9 +250,7 @@ PLOT_TEXT_UNKNOWN = "not computed"
 PLOT_TITLE = "How sure can anybody have become of one person's language?"
 PLOT_X = "Ceiling of belief: what nobody can have passed who believed 0.5 before"
 PLOT_Y = "Share of all (each line ten times the one below)"
-PLOT_PERSONS = "persons in the census ({people})"
-PLOT_HOUSEHOLDS = "households ({people})"
-PLOT_HOUSEHOLDS_FREE = "households ({people}), to which the limit does not apply"
+PLOT_BARS = {"person": "persons in the census ({people})", "household": "households ({people})"}
 PLOT_EVERYBODY = "everybody (strict accounting)"
 PLOT_LIMIT = "limit of the policy: {belief}"
 PLOT_TYPICAL = "typical belief about whoever was charged most: {belief}"
@@ -274,19 +262,17 @@ Policy {policy_hash}, signed by the census agency with key {key_id}
   scales            {scales}
   release tick      {release_tick_ms} ms
   forward delay     {forward_delay_ms} ms
-  answer delay      {answer_delay_ms} ms
   quotes            stand for {quote_lifetime}, at most {open_quotes} open per researcher
-  sample            at most {max_sample} people
   answers           wait {answer_retention} for their researcher
   samples           are kept {sample_retention} for an audit on site, where persons are charged
   quota             {quota}"""
-QUOTA = "{answers} answers of one researcher at a time; on disk at most {size}, if each sample has {people} people"
-QUOTA_NONE = "none: one researcher may fill the disk, at most {size} an answer"
+QUOTA = "{answers} answers of one researcher at a time; on disk at most {size}, if the health agency declares {people} places"
+QUOTA_NONE = "none: one researcher may fill the disk, {size} an answer, if the health agency declares {people} places"
 QUOTA_STRICT = "none: strict accounting keeps no samples"
 QUOTA_PROPOSED = "  quota             {quota}"
 ACCOUNTING = {
     "strict": "strict: an answer is charged to everybody",
-    "per_person": "per_person: an answer is charged to the people in its sample, a budget for each {unit}",
+    "per_person": "per_person: an answer is charged to the people in its sample, a budget for each {subject}",
 }
 NO_END = "no end"
 SHUT_DOWN = "The service is shut down. Answers charged before still go out."
@@ -297,7 +283,7 @@ RELINKED = """\
 The linkage key is changed: {people} people have new pseudonyms. Chain {linkage} is in force, {previous} was before.
 Unless the health agency has this chain already: bring it {file}, out of band, and let it run
   tripartite health relink --home HOME --key-file FILE
-Until chain {linkage} is in force at both agencies, questions are refused and nothing is charged: compare the names."""
+Until chain {linkage} is in force at both agencies, questions wait, or are refused, and nothing is charged: compare the names."""
 SHUT_DOWN_BEFORE = "The service was shut down already. Nothing was changed, and the reason given now is not logged."
 REOPENED = "The service answers again. What was charged before goes on counting."
 
@@ -333,10 +319,6 @@ WARN_DICTIONARY = (
     "the registry in force was loaded under another dictionary than this program's, so that no question is answered: load its "
     "source again with 'tripartite census load', or, if a newer program has loaded it, use that one"
 )
-WARN_HOUSEHOLDS_START = (
-    "households start from all that their people were charged together: some may have nothing left at once, and nobody outside "
-    "is told; 'census status --report' says where they stand; the limit does not hold for households that were asked about before"
-)
 WARN_HOUSEHOLDS_MOVE = (
     "the limit holds for people who are in one and the same household in every load: about somebody who moves, and about a "
     "household that splits or that others join, more can be learned"
@@ -357,7 +339,10 @@ PROPOSAL_KEY = "is signed with key {key}, which is no policy key of this agency 
 PROPOSAL_AGAIN = "Make it again with 'census policy propose'."
 HOUSEHOLD_BUDGET = "A budget per household"
 HOUSEHOLD_STRICT = "means nothing under strict accounting, which charges everyone alike"
-HOUSEHOLD_REMEDY = "Add --accounting per_person, or --unit person."
+HOUSEHOLD_REMEDY = (
+    "Add --accounting per_person, or, before the first answer was charged, --subject person. After it, lower --max-belief "
+    "to let less be learned."
+)
 FROM_REMEDY = "Give a file with a whole policy as JSON, every setting named; see 'Policy' in deploy/README.md."
 CONFIRM_REMEDY = "Leave --confirm and --reason out: this policy gives no less than the one in force."
 CONFIRM_AND_REASON = "Give --confirm and --reason together, or neither."
@@ -367,17 +352,15 @@ REASON_HELP = "Why, for the log; auditors read it."
 NO_REASON = "none was given"
 CONFIRM_HELP = "Adopt a policy that gives less than the one in force; signed with the operator's key."
 ACCOUNTING_HELP = "Who is charged for an answer: everyone, or the people in its sample."
-UNIT_HELP = "Whose language one budget protects under per_person; strict charges everyone alike and has 'person'."
+SUBJECT_HELP = "Whose language one budget protects under per_person; strict charges everyone alike and has 'person'."
 MAX_BELIEF_HELP = "No belief about one person may pass this; an exact decimal between 0.5 and 1."
 SCALES_HELP = "Noise scales that may be asked for, like 10-50 or 5,10,30."
 FROM_HELP = "Start from this file, a whole policy as JSON, instead of the policy in force."
 SETTING_HELP = {
-    "release_tick_ms": "Everything leaves the census node on a multiple of this.",
-    "forward_delay_ms": "The health node forwards a sample this long after the question.",
-    "answer_delay_ms": "A charge is told this long after its header, at the next tick.",
+    "release_tick_ms": "Samples, outcomes and answers leave on multiples of this.",
+    "forward_delay_ms": "A sample leaves the health node at the first tick this long after the question.",
     "quote_lifetime_ms": "How long a quote stands.",
     "open_quotes": "Open quotes per researcher.",
-    "max_sample": "People in one sample at most; never below a health agency's declared places.",
     "max_answers": "The service shuts down after so many answers; 0: no such end.",
     "answer_retention_ms": "How long an answer waits for its researcher.",
     "researcher_answers": "Answers of one researcher whose samples are kept at the same time; 0: any number.",
@@ -385,38 +368,3 @@ SETTING_HELP = {
 }
 SCALES_FORM = "'{part}' is neither a scale nor a range like 10-50."
 SCALES_RANGE = "'{part}' is no range of at most {most} ascending scales from 1 to {largest}."
-
-# --- an audit on site ----------------------------------------------------------------------------------------------
-CHECKING_ON_SITE = "Checking the ledgers of persons"
-OTHER_HOME = "is not the home of the census log that was handed in"
-OTHER_HOME_REMEDY = "Give the home of the census agency whose export is in DIR/census."
-ROW = "row {place} of the history"
-MEMBERSHIP_ERASED = (
-    "Who was in the samples of {count} charges, and that nobody was skipped in them: their membership is erased, as the policy "
-    "says. What they come to is taken from a snapshot."
-)
-MEMBERSHIP_GONE = "Of these, {count} were erased by the node while they were being looked at."
-CHARGES_NOT_DECIDED = (
-    "Whether {count} charges fell on everybody in their samples: what had been charged before could not be worked out."
-)
-UNITS_NOT_CHECKED = (
-    "The census units of the samples of {count} charges: the load that they were charged on is not kept any more."
-)
-COUNTS_NOT_CHECKED = (
-    "The exact counts of {count} charges: their load was made under another dictionary than that of this program, and is not read "
-    "with this one."
-)
-CARRIES_NOT_CHECKED = (
-    "Whether {count} loads took over all charges of the ones before, or not of everybody: such a load is not kept any more, or "
-    "nothing shows who had which census unit before."
-)
-STEPS_NEWER = "{count} charges, loads or changes of the linkage key: they are newer than what was handed in."
-SNAPSHOT_NOT_CHECKED = "The newest snapshot of the ledgers: it holds something that is newer than what was handed in."
-SNAPSHOT_NOT_COMMITTED = (
-    "What was charged before the first membership that is kept: no charge in the log commits to that snapshot yet."
-)
-LINKAGE_KEYS_NOT_THERE = (
-    "Who is who after the change of the linkage key in entry {entry} of the census log: the keys are not in this home. That all "
-    "charges came along was checked without names."
-)
-REGISTRY_NOT_CHECKED = "Whether the registry's cards, units and languages are true: no audit can say."

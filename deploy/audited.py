@@ -18,6 +18,7 @@ from broker_common.audit.home import AuditorHome
 from broker_common.audit.openings import OpenedOnSite
 from broker_common.audit.report import report_json, report_text
 from broker_common.errors import InternalError
+from broker_common.language import said
 from census_node.exporting import export as export_census
 from deploy import texts
 from health_node.exporting import export as export_health
@@ -37,15 +38,15 @@ def audit_deployment(deployment: Path, directory: Path, *, say: Say) -> dict[str
     exports, damaged = directory / "exports", directory / "exports-damaged"
     for role, export in _EXPORTS.items():
         export(deployment / role, ExportFolder(exports / role), _quietly)
-    say(texts.DEMO_AUDIT)
+    say(said(texts.DEMO_AUDIT))
     honest = _replay(deployment, exports)
     say(texts.indented(report_text(honest)))
     shutil.copytree(exports, damaged)
     bundle = _flip_a_bit_of_a_price(damaged / "census")
-    say(texts.DEMO_FLIPPED.format(file=bundle.relative_to(damaged)))
+    say(said(texts.DEMO_FLIPPED, file=bundle.relative_to(damaged)))
     caught = _replay(deployment, damaged)
     say(texts.indented(report_text(caught).partition("\n")[0]))
-    say(texts.DEMO_AUDIT_AGAIN.format(exports=exports, deployment=deployment))
+    say(said(texts.DEMO_AUDIT_AGAIN, exports=exports, deployment=deployment))
     return {"honest": report_json(honest), "one_bit_flipped": report_json(caught)}
 
 

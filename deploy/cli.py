@@ -10,6 +10,7 @@ import click
 
 from broker_common.cli import Progress, Whole, emit, json_option, say
 from broker_common.errors import ExitCode
+from broker_common.language import language_of_environment, said
 from broker_common.privacy.policy import Accounting
 from deploy import texts
 from deploy.demo import run_demo
@@ -50,9 +51,7 @@ _LARGEST_SEED = 2**32 - 1
 @click.option(
     "--release-tick-ms",
     type=Whole(0, 60_000),
-    default=250,
-    show_default=True,
-    help="Answers leave on multiples of this; 0 means at once and is for tests.",
+    help="Answers leave on multiples of this; by default 250, or more for many people; 0 means at once and is for tests.",
 )
 @json_option
 def init(
@@ -61,7 +60,7 @@ def init(
     seed: int,
     accounting: Accounting,
     max_belief: str,
-    release_tick_ms: int,
+    release_tick_ms: int | None,
     as_json: bool,
 ) -> None:
     """Make a local deployment with synthetic people.
@@ -86,7 +85,11 @@ def init(
         "researcher_id": RESEARCHER_ID,
         "project": PROJECT,
     }
-    emit(as_json, result, texts.INIT_DONE.format_map(result))
+    emit(
+        as_json,
+        result,
+        said(texts.INIT_DONE, **(result | {"population": language_of_environment().number(population)})),
+    )
 
 
 @click.command()
@@ -103,7 +106,7 @@ def up(directory: Path) -> int:
     try:
         asyncio.run(run())
     except ChildFailedError as error:
-        say(texts.NODE_FAILED.format(role=error.role))
+        say(said(texts.NODE_FAILED, role=said(error.role)))
         return error.child_code
     return ExitCode.OK
 

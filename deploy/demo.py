@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from broker_common.errors import InvalidRequestError, RefusedError
+from broker_common.language import language_of_environment, phrase, said
 from broker_common.privacy.belief import belief_from_log_odds, belief_of_units, log_likelihood_ratio
 from broker_common.privacy.discrete_laplace import margin
 from census_node.opening import CensusHome
 from deploy import texts
 from deploy.audited import audit_deployment
 from deploy.local import PROJECT, Plan, lay_out
-from deploy.supervise import Nodes
+from deploy.supervise import Nodes, node_log
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
@@ -33,17 +34,17 @@ __all__ = ["run_demo"]
 _MARKER = ".tripartite-demo"
 _SCALE = 30
 _MAX_BELIEF = "0.8"
+# Faster than usual, where a desk with so few people keeps up.
 _TICK_MS = 100
-# The least that the declared figures of so few people need.
-_DELAY_MS = 110
+_FEW = 1_000_000
 _WAIT_SECONDS = 60.0
 _FRENCH = "mother_tongue = 'French'"
 _ONTARIO = 12_851_821
 _SENIORS = "age >= 65 and diagnosis = 'type_2_diabetes'"
 _BANDS = (
-    ("no stay", "hospital_visits = 0"),
-    ("1 or 2 stays", "hospital_visits between 1 and 2"),
-    ("3 or more", "hospital_visits >= 3"),
+    (phrase("no stay"), "hospital_visits = 0"),
+    (phrase("1 or 2 stays"), "hospital_visits between 1 and 2"),
+    (phrase("3 or more"), "hospital_visits >= 3"),
 )
 
 Say = Callable[[str], None]
@@ -65,33 +66,36 @@ class _Target:
 async def run_demo(directory: Path, population: int, *, say: Say, report: Any) -> dict[str, Any]:
     """The whole demo in `directory`; gives what `--json` prints."""
     _make_room(directory)
-    say(texts.DEMO_TITLE.format(population=f"{population:,}"))
+    say(said(texts.DEMO_TITLE, population=population))
     # The paper's accounting, because this is the paper's attack: driven to its cap, only `strict` stops answering.
     plan = Plan(
         population=population,
         seed=2011,
         accounting="strict",
         max_belief=_MAX_BELIEF,
-        release_tick_ms=_TICK_MS,
-        delay_ms=_DELAY_MS,
+        release_tick_ms=_TICK_MS if population <= _FEW else None,
     )
     deployment = directory / "deployment"
     policy = lay_out(deployment, plan, report)
-    say(texts.DEMO_NODES)
-    async with Nodes(deployment, say=lambda line: say(f"  {line}")):
-        home = ResearcherHome(deployment / "researcher")
-        answers = home.open_answers()
-        async with home.session(answers) as session:
-            show = _Show(session, say, policy.cap)
-            studies = await show.studies(population)
-            target = _choose_target(deployment)
-            attack = await show.attack(target)
-        answers.close()
+    say(said(texts.DEMO_NODES))
+    with node_log(directory / "nodes.log", say) as log:
+        async with Nodes(deployment, say=lambda line: say(f"  {line}"), log=log):
+            home = ResearcherHome(deployment / "researcher")
+            answers = home.open_answers()
+            async with home.session(answers) as session:
+                show = _Show(session, say, policy.cap)
+                studies = await show.studies(population)
+                attack = await show.attack(_choose_target(deployment))
+            answers.close()
     status = _status(deployment)
-    shown = "shut down" if status["state"] == "shutdown" else status["state"]
-    say(texts.DEMO_STATUS.format_map(status | {"state": shown}))
+    say(
+        said(
+            texts.DEMO_STATUS,
+            **(status | {"state": said(status["state"]), "max_belief": language_of_environment().exact(_MAX_BELIEF)}),
+        )
+    )
     audit = await asyncio.to_thread(audit_deployment, deployment, directory, say=say)
-    say(texts.DEMO_KEPT.format(directory=deployment))
+    say(said(texts.DEMO_KEPT, directory=deployment))
     return {"population": population, "studies": studies, "attack": attack, "status": status, "audit": audit}
 
 
@@ -121,15 +125,15 @@ class _Show:
 
     async def studies(self, population: int) -> list[dict[str, Any]]:
         """The paper's two example questions."""
-        self._say(texts.DEMO_STUDIES.format(margin=margin(_SCALE), scale=_SCALE))
-        self._say(texts.DEMO_STUDY_1)
-        rows = [await self._share("angioplasty", "procedure = 'angioplasty'")]
-        self._say(texts.DEMO_STUDY_2)
+        self._say(said(texts.DEMO_STUDIES, margin=margin(_SCALE), scale=_SCALE))
+        self._say(said(texts.DEMO_STUDY_1))
+        rows = [await self._share(phrase("angioplasty"), "procedure = 'angioplasty'")]
+        self._say(said(texts.DEMO_STUDY_2))
         rows += [await self._share(label, f"{_SENIORS} and {band}") for label, band in _BANDS]
         total = max(1, rows[0]["total"])
         point = 100 * margin(_SCALE) / (total * _ONTARIO / population)
-        self._say(texts.DEMO_COARSE.format(population=f"{population:,}", point=f"{point:.2f}"))
-        self._say(texts.DEMO_CHARGED.format(answers=self._answers, units=self._units, cap=self._cap))
+        self._say(said(texts.DEMO_COARSE, population=population, point=point))
+        self._say(said(texts.DEMO_CHARGED, answers=self._answers, units=self._units, cap=self._cap))
         return rows
 
     async def _share(self, label: str, where: str) -> dict[str, Any]:
@@ -138,8 +142,14 @@ class _Show:
         reach = margin(_SCALE)
         low, high = _percent(count - reach, total + reach), _percent(count + reach, total - reach)
         self._say(
-            texts.DEMO_BAND.format(
-                label=label, count=count, total=total, share=_percent(count, total), low=low, high=high
+            said(
+                texts.DEMO_BAND,
+                label=said(label),
+                count=count,
+                total=total,
+                share=_percent(count, total),
+                low=low,
+                high=high,
             )
         )
         return {"label": label, "where": where, "count": count, "total": total, "margin_95": reach}
@@ -147,7 +157,7 @@ class _Show:
     async def attack(self, target: _Target) -> dict[str, Any]:
         """Ask about the target's group until the service refuses."""
         cap_percent = 100 * float(_MAX_BELIEF)
-        self._say(texts.DEMO_ATTACK.format(cap=f"{cap_percent:.1f}"))
+        self._say(said(texts.DEMO_ATTACK, cap=cap_percent))
         log_odds, belief, ceiling = Fraction(0), 50.0, 50.0
         beliefs: list[float] = []
         while not isinstance(answer := await self._ask_or_refusal(target.where, _FRENCH), RefusedError):
@@ -156,20 +166,26 @@ class _Show:
             ceiling = 100 * float(belief_of_units(self._units))
             beliefs.append(belief)
             self._say(
-                texts.DEMO_ATTACK_ROW.format(
-                    number=self._answers, noisy=answer.noisy_count, belief=belief, ceiling=ceiling
+                said(
+                    texts.DEMO_ATTACK_ROW,
+                    number=self._answers,
+                    noisy=answer.noisy_count,
+                    belief=belief,
+                    ceiling=ceiling,
                 )
             )
         self._say(
-            texts.DEMO_ATTACK_TRUTH.format(
-                language=target.language,
+            said(
+                texts.DEMO_ATTACK_TRUTH,
+                language=said(target.language),
                 answers=len(beliefs),
                 before=self._answers - len(beliefs),
                 belief=belief,
                 ceiling=ceiling,
             )
         )
-        self._say(texts.DEMO_REFUSED.format(number=self._answers + 1, text=answer.text, hint=answer.hint))
+        text, hint = answer.said(said)
+        self._say(said(texts.DEMO_REFUSED, number=self._answers + 1, text=text, hint=hint))
         return {
             "where": target.where,
             "francophone": target.is_francophone,
@@ -233,5 +249,5 @@ def _make_room(directory: Path) -> None:
 def _percent(part: int, whole: int) -> str:
     if whole <= 0:
         # Noise larger than the group: nothing is ruled out.
-        return "100.0 %"
-    return f"{100 * min(max(part / whole, 0.0), 1.0):.1f} %"
+        return said("{share:.1f} %", share=100.0)
+    return said("{share:.1f} %", share=100 * min(max(part / whole, 0.0), 1.0))

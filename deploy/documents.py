@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from tripartite.v1 import answer_pb2, ticket_pb2
 
 import broker_common.audit.home
+import broker_common.dashboard.config
 import broker_common.privacy.policy
 import census_node.config
 import health_node.config
@@ -33,8 +34,8 @@ from broker_common.crypto.base64_text import base64_text
 from broker_common.crypto.commitments import commit_criteria, hash_bytes
 from broker_common.crypto.sealing import SEALING_KEY_BYTES
 from broker_common.crypto.signing import Purpose, SigningKey
-from broker_common.errors import REASONS
-from broker_common.privacy.accounting import price_units
+from broker_common.errors import REASONS, exit_code_of
+from broker_common.privacy.accounting import price
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.criteria import parse_condition
@@ -111,7 +112,7 @@ def _callers() -> str:
 
 def _errors() -> str:
     rows = [
-        f"| `{code}` | {STATUS_OF_REASON[code].name} | {int(reason.family.exit_code)} | {reason.text} |"
+        f"| `{code}` | {STATUS_OF_REASON[code].name} | {int(exit_code_of(code))} | {reason.text} |"
         for code, reason in REASONS.items()
     ]
     return "\n".join(["| code | gRPC status | exit | sentence |", "|---|---|---|---|", *rows]) + "\n"
@@ -282,7 +283,7 @@ def _example_receipt() -> str:
     """The file of a question that has an answer, with its base64 cut short, and the ticket hash."""
     ticket = _example_ticket()
     hashed = hash_bytes(ticket.ticket)
-    body = answer_pb2.Receipt(query_id=bytes(range(16)), ticket_hash=hashed, scale=30, charged=price_units(30))
+    body = answer_pb2.Receipt(query_id=bytes(range(16)), ticket_hash=hashed, scale=30, charged=price(30))
     receipt = body.SerializeToString(deterministic=True)
     key = SigningKey(Purpose.ANSWER, b"*" * 32)
     signed = answer_pb2.SignedReceipt(receipt=receipt, signature=key.sign(receipt), key_id=key.key_id)
@@ -325,6 +326,7 @@ _BLOCKS: Mapping[str, Callable[[], str]] = {
     "errors": _errors,
     "settings-policy": lambda: _settings(broker_common.privacy.policy, "Policy"),
     "settings-census": lambda: _settings(census_node.config, "CensusConfig", "KeyConfig", "LimitConfig"),
+    "settings-dashboard": lambda: _settings(broker_common.dashboard.config, "DashboardConfig"),
     "settings-health": lambda: _settings(health_node.config, "HealthConfig", "KeyConfig", "LimitConfig", "CensusPeer"),
     "settings-auditor": lambda: _settings(broker_common.audit.home, "AuditorConfig", "KeyConfig"),
     "settings-researcher": lambda: _settings(researcher_node.config, "ResearcherConfig", "KeyConfig", "AgencyPeer"),

@@ -22,8 +22,13 @@ from broker_common.crypto.secret_text import secret_text
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief
-from broker_common.privacy.delays import declared_for, least_delay_ms, usual_delay_ms
-from broker_common.privacy.policy import Accounting, Policy, Unit
+from broker_common.privacy.delays import (
+    declared_for,
+    least_forward_delay_ms,
+    usual_forward_delay_ms,
+    usual_tick_ms,
+)
+from broker_common.privacy.policy import Accounting, Policy, Subject
 from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
 from broker_common.tlog.membership import peer_name
@@ -54,7 +59,6 @@ PROJECT = "official-languages"
 RELEASE = "2011"
 CENSUS_ORIGIN = "census.example/tripartite"
 HEALTH_ORIGIN = "health.example/tripartite"
-_MAX_SAMPLE = 20_000_000
 _DAY_MS = 86_400_000
 # About eleven questions a day for each researcher, while samples are kept for 90 days.
 _RESEARCHER_ANSWERS = 1000
@@ -68,9 +72,10 @@ class Plan:
     seed: int
     accounting: Accounting
     max_belief: str
-    release_tick_ms: int
-    delay_ms: int | None = None
-    unit: Unit = "person"
+    # None, here and below: what is usual for so many people.
+    release_tick_ms: int | None = None
+    forward_delay_ms: int | None = None
+    subject: Subject = "person"
     researcher_answers: int = _RESEARCHER_ANSWERS
     # Settings under [limits] of the census node's config.toml.
     census_limits: Mapping[str, int] = field(default_factory=dict)
@@ -86,9 +91,9 @@ class Plan:
         return declared_for(census_size(self.population))
 
     @property
-    def least_delay_ms(self) -> int:
-        """What both delays have to be at least."""
-        return least_delay_ms(max(self.places, self.census_people))
+    def least_forward_delay_ms(self) -> int:
+        """What the forward delay has to be at least."""
+        return least_forward_delay_ms(self.places)
 
     def policy(self) -> Policy:
         """The census agency's policy.
@@ -105,21 +110,17 @@ class Plan:
                 problem="is so close to 0.5 that not even one answer at scale 50 fits",
                 remedy="Use at least 0.505.",
             )
-        forward_ms, answer_ms = usual_delay_ms(self.places), usual_delay_ms(max(self.places, self.census_people))
-        if self.delay_ms is not None:
-            forward_ms = answer_ms = self.delay_ms
+        forward_ms, tick_ms = self.forward_delay_ms, self.release_tick_ms
         return Policy(
             accounting=self.accounting,
-            unit=self.unit,
+            subject=self.subject,
             max_belief=self.max_belief,
             max_answers=0,
             scales=scales,
-            forward_delay_ms=forward_ms,
-            answer_delay_ms=answer_ms,
-            release_tick_ms=self.release_tick_ms,
+            forward_delay_ms=usual_forward_delay_ms(self.places) if forward_ms is None else forward_ms,
+            release_tick_ms=usual_tick_ms(self.census_people, self.subject) if tick_ms is None else tick_ms,
             quote_lifetime_ms=10 * 60_000,
             open_quotes=64,
-            max_sample=max(_MAX_SAMPLE, self.places),
             answer_retention_ms=90 * _DAY_MS,
             sample_retention_ms=90 * _DAY_MS,
             researcher_answers=self.researcher_answers,

@@ -10,19 +10,23 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from broker_common.errors import ExitCode, InternalError
+from broker_common.errors import ExitCode, InternalError, InvalidRequestError
+from broker_common.language import said
 from deploy import texts
 
-__all__ = ["ROLES", "ChildFailedError", "Nodes", "told_to_stop"]
+__all__ = ["ROLES", "ChildFailedError", "Nodes", "node_log", "told_to_stop"]
 
 ROLES = ("census", "health", "researcher")
 _RESTART_SECONDS = 0.5
 _STOP_SECONDS = 20.0
 _READY_SECONDS = 120.0
+# A terminal shows so many lines at once.
+_SHOWN_LINES = 40
 
 
 def told_to_stop() -> asyncio.Event:
@@ -31,6 +35,20 @@ def told_to_stop() -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
     return told
+
+
+@contextmanager
+def node_log(file: Path, say: Callable[[str], None]) -> Iterator[BinaryIO]:
+    """Where nodes log to instead of the terminal; its end is said where something failed."""
+    try:
+        with file.open("ab") as log:
+            yield log
+    except Exception as error:
+        # What was wished for wrongly is no node's doing.
+        if not isinstance(error, InvalidRequestError) or error.code != "INVALID_VALUE":
+            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()[-_SHOWN_LINES:]
+            say("\n".join([said(texts.NODES_LOGGED), *lines]))
+        raise
 
 
 class Nodes:
@@ -102,9 +120,9 @@ class Nodes:
         while not self._stopping:
             code = await self._children[role].wait()
             if code >= 0:
-                self._say((texts.NODE_STOPPED if code == 0 else texts.NODE_ENDED).format(role=role, code=code))
+                self._say(said(texts.NODE_STOPPED if code == 0 else texts.NODE_ENDED, role=said(role), code=code))
                 return
-            self._say(f"{role} node was killed (signal {-code}); starting it again")
+            self._say(said(texts.NODE_KILLED, role=said(role), signal=-code))
             await asyncio.sleep(_RESTART_SECONDS)
             if not await self._restart(role):
                 return
@@ -116,11 +134,11 @@ class Nodes:
                 await self._start(role)
             except ChildFailedError as error:
                 if not error.may_pass:
-                    self._say(f"{role} node stopped by itself (exit {error.child_code}); it said why above")
+                    self._say(said(texts.NODE_ENDED, role=said(role), code=error.child_code))
                     return False
                 await asyncio.sleep(_RESTART_SECONDS)
             else:
-                self._say(f"{role} node is back")
+                self._say(said(texts.NODE_BACK, role=said(role)))
                 return True
 
 

@@ -16,9 +16,12 @@ EMPTY_FOLDER = "Nothing was changed. Name a folder that is new or empty."
 NOT_A_DEMO = "Nothing was changed. Name another folder with --directory."
 NODE_STOPPED = "{role} node was told to stop, and did; it is not started again"
 NODE_ENDED = "{role} node stopped by itself (exit {code}); it said why above"
+NODE_KILLED = "{role} node was killed (signal {signal}); starting it again"
+NODE_BACK = "{role} node is back"
 NODE_FAILED = "The {role} node did not start, and said why above; the others have been stopped."
+NODES_LOGGED = "What the nodes logged last:"
 
-DEMO_TITLE = "A synthetic Ontario of {population} people. Nobody in it exists."
+DEMO_TITLE = "A synthetic Ontario of {population:,} people. Nobody in it exists."
 DEMO_NODES = "\nThree nodes, three processes, mutual TLS on this machine:"
 
 DEMO_STUDIES = """
@@ -28,14 +31,14 @@ DEMO_STUDY_1 = "\nStudy 1: francophones (mother tongue French) among people who 
 DEMO_STUDY_2 = "\nStudy 2: hospital use of people of 65 and over with type 2 diabetes"
 DEMO_BAND = "  {label:<16} about {count:>5} of about {total:>5} people   share {share:>6}   (noise: {low} to {high})"
 DEMO_COARSE = """\
-  On {population} people this noise is coarse. It does not grow with the data: on all of Ontario, about 12.9 million
-  people, the same question would be answered within about {point} percentage points."""
+  On {population:,} people this noise is coarse. It does not grow with the data: on all of Ontario, about 12.9 million
+  people, the same question would be answered within about {point:.2f} percentage points."""
 DEMO_CHARGED = "  charged so far: {answers} answers, {units} of {cap} units"
 
 DEMO_ATTACK = """
 The attack (Figure 2 of the paper). A health agency and a researcher collude against one made-up person: they know the
 language of everybody else, and ask about the same small group again and again until the census node stops. How sure do
-they become that this person is francophone? They start at 50.0 %; the law of this service says: never above {cap} %."""
+they become that this person is francophone? They start at 50.0 %; the law of this service says: never above {cap:.1f} %."""
 DEMO_ATTACK_ROW = (
     "  answer {number:>2}   noisy count {noisy:>5}   they believe {belief:>5.1f} %   could be at most {ceiling:>5.1f} %"
 )
@@ -57,7 +60,9 @@ The same, with one bit of the last charge flipped in {file}:
 DEMO_AUDIT_AGAIN = """
 Again by hand: tripartite audit replay {exports} --home {deployment}/auditor
 """
-DEMO_KEPT = "The deployment stands in {directory}; nothing is left running. Look around: tripartite census status --home {directory}/census"
+DEMO_KEPT = """\
+The deployment stands in {directory}; nothing is left running. Look at it in a browser:
+  tripartite census dashboard --home {directory}/census"""
 
 
 def indented(text: str) -> str:

@@ -35,7 +35,7 @@ _log = structlog.get_logger()
 # Long enough to reach a census node that was restarted a moment ago.
 _POLICY_TIMEOUT_SECONDS = 5.0
 # Between exchanges of cards.
-_EXCHANGE_SECONDS = 300.0
+_EXCHANGE_SECONDS = 30.0
 # After a failed exchange: the census node may be starting.
 _SOON_SECONDS = 5.0
 # Between exchanges that failing calls ask for, however many fail.

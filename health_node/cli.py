@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,6 +14,7 @@ from broker_common.cli import (
     ReleaseName,
     emit,
     home_option,
+    instant,
     json_option,
     lifeline_option,
     linkage_key_options,
@@ -21,11 +23,15 @@ from broker_common.cli import (
     rejections_text,
 )
 from broker_common.crypto.certificates import Role
+from broker_common.dashboard_commands import dashboard_command
 from broker_common.errors import BrokerError, RefusedError
 from broker_common.heap import share_one_heap
-from broker_common.privacy.delays import least_delay_ms
+from broker_common.language import phrase, phrase_of, said
+from broker_common.privacy.delays import least_forward_delay_ms
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
+from broker_common.rpc.handshake_log import noting_refused_connections
+from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import NextKey
 from broker_common.tlog.health_state import HealthState
@@ -34,6 +40,7 @@ from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.node import verify_fits
 from health_node.opening import HealthHome
 from health_node.people_store import Figures, read_figures
+from health_node.roster_book import RosterBook, SentRoster
 
 __all__ = ["commands"]
 
@@ -78,10 +85,10 @@ def load(home: Path, as_json: bool, max_rejected: int | None, release: str | Non
         "rejected": rejected.count,
         "rejections": [{"line": line, "reason": reason} for line, reason in rejected.first],
         "places": opened.config.places,
-        "least_delay_ms": least_delay_ms(opened.config.places),
+        "least_forward_delay_ms": least_forward_delay_ms(opened.config.places),
         "policy": problem,
     }
-    text = texts.LOADED.format_map(result | {"policy": problem or texts.FITS})
+    text = said(texts.LOADED, **(result | {"policy": said(problem or texts.FITS)}))
     left_out = rejections_text(rejected.first, rejected.count, rejected.counted_by)
     emit(as_json, result, "\n".join(filter(None, [text, left_out])))
 
@@ -91,7 +98,7 @@ def _asked_policy(opened: HealthHome) -> tuple[Policy | None, str]:
     try:
         return asyncio.run(opened.policy_in_force()), ""
     except BrokerError as error:
-        return None, texts.NOT_ASKED.format(code=error.code, text=error.text)
+        return None, phrase(texts.NOT_ASKED, code=error.code, text=phrase_of(error))
 
 
 def _release_in_force(opened: HealthHome) -> str:
@@ -112,7 +119,7 @@ def relink(home: Path, as_json: bool, source: NextKey, people: Path | None) -> N
     """Change the key that links records across the agencies.
 
     One agency makes the new key, the other takes its key file. Both do this, in any order and with the nodes up or down;
-    until both have, questions are refused and nothing is charged. What was charged before is still answered.
+    until both have, questions wait, or are refused, and nothing is charged. What was charged before is still answered.
     """
     if people is not None and source.new:
         raise click.UsageError(texts.RELOAD_NEW, click.get_current_context())
@@ -123,7 +130,7 @@ def relink(home: Path, as_json: bool, source: NextKey, people: Path | None) -> N
         report, loaded = opened.reload(people, source, progress=Progress(texts.LOADING))
         left_out = rejections_text(loaded.rejected.first, loaded.rejected.count, loaded.rejected.counted_by)
     result = {"linkage": report.linkage, "previous": report.previous, "load": report.load, "people": report.people}
-    text = texts.RELINKED.format_map({**result, "file": opened.linkage_keys.place})
+    text = said(texts.RELINKED, **({**result, "file": opened.linkage_keys.place}))
     emit(as_json, result, "\n".join(filter(None, [text, left_out])))
 
 
@@ -133,9 +140,10 @@ def relink(home: Path, as_json: bool, source: NextKey, people: Path | None) -> N
 def serve(home: Path, lifeline: bool) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     opened = HealthHome(home)
-    with opened.home.serving():
+    monitor = opened.monitor()
+    with opened.home.serving(), noting_refused_connections(opened.config.log_format, monitor.refused):
         share_one_heap()
-        asyncio.run(opened.serve(ready_line(texts.READY, lifeline=lifeline)))
+        asyncio.run(opened.serve(ready_line(texts.READY, lifeline=lifeline), monitor))
 
 
 @commands.command()
@@ -148,6 +156,7 @@ def status(home: Path, as_json: bool) -> None:
         figures = _figures_in_force(opened, journal)
         policy = _policy_fits(opened, figures.places)
         with journal.reading() as state:
+            roster = RosterBook(journal.db).get(state.load)
             dictionary = state.dictionaries.get(state.load, "")
             result = {
                 "organisation": opened.config.organisation,
@@ -158,15 +167,36 @@ def status(home: Path, as_json: bool) -> None:
                 "log_size": state.size,
                 "people": figures.people,
                 "places": figures.places,
-                "least_delay_ms": least_delay_ms(figures.places),
+                "least_forward_delay_ms": least_forward_delay_ms(figures.places),
                 "policy": policy,
+                "roster": _roster_json(roster),
                 "linkage": state.linkage,
                 "dictionary": dictionary,
                 "dictionary_changed": dictionary not in {"", HEALTH_DICTIONARY.hash.hex()},
             }
-    shown = result | {"serving": "yes" if result["serving"] else "no", "policy": policy or texts.FITS}
-    warning = [texts.STATUS_WARNING] if result["dictionary_changed"] else []
-    emit(as_json, result, "\n".join([texts.STATUS.format_map(shown), *warning]))
+    shown = (
+        result
+        | {"roster": _roster_text(roster)}
+        | {"serving": said("yes" if result["serving"] else "no"), "policy": said(policy or texts.FITS)}
+    )
+    warning = [said(texts.STATUS_WARNING)] if result["dictionary_changed"] else []
+    emit(as_json, result, "\n".join([said(texts.STATUS, **shown), *warning]))
+
+
+def _roster_json(roster: SentRoster | None) -> dict[str, str | int] | None:
+    """The roster of the load in force, as programs read it; None before there is one."""
+    if roster is None:
+        return None
+    sent_ms = roster.acknowledged_ms
+    return {"number": roster.number, "acknowledged": instant(sent_ms) if sent_ms else ""}
+
+
+def _roster_text(roster: SentRoster | None) -> str:
+    if roster is None:
+        return said(texts.ROSTER_NONE)
+    if not roster.acknowledged_ms:
+        return said(texts.ROSTER_UNDER_WAY, number=roster.number)
+    return said(texts.ROSTER_SENT, number=roster.number, time=instant(roster.acknowledged_ms))
 
 
 def _policy_fits(opened: HealthHome, places: int) -> str:
@@ -177,7 +207,7 @@ def _policy_fits(opened: HealthHome, places: int) -> str:
     try:
         verify_fits(policy, places)
     except RefusedError as error:
-        return f"{error.text} {error.hint}"
+        return phrase_of(error, with_hint=True)
     return ""
 
 
@@ -203,3 +233,13 @@ def dictionary(home: Path, as_json: bool) -> None:
     """The published columns and codes: what criteria may speak of."""
     HealthHome(home)
     emit(as_json, dictionary_json(HEALTH_DICTIONARY), dictionary_text(HEALTH_DICTIONARY))
+
+
+def _dashboard(home: Path) -> Any:
+    # Imported here: no other command has to wait for the libraries of pages.
+    from health_node.dashboard import HealthDashboard  # noqa: PLC0415
+
+    return HealthDashboard(HealthHome(home), system_clock)
+
+
+commands.add_command(dashboard_command(_dashboard))

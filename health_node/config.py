@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
+from broker_common.dashboard.config import DashboardConfig
+from broker_common.logs import LogFormat
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.storage.registration import Identifier, LogName
 
@@ -49,13 +51,9 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Bounds on what the outside may make the node do at once."""
 
     # Questions between their turn and their answer at the same time; the others wait in line. Not more than the census node's.
+    # Each holds a sample of one bit for each declared place: 2 MB for 16 million, twice as much while it is sent. Cohorts are drawn
+    # one after the other, within `forward_delay_ms` of the policy unless so many come at once that some leave at a later tick.
     max_queries: Annotated[int, Meta(ge=1, le=1024)] = 16
-    # Samples that may be in memory at the same time, here and at the census node, each taken for as large as the population:
-    # 16 bytes a person here from its drawing to its charge, and 33 to 48 at the census node until its charge (`max_sample_bytes`
-    # there). For 15 million people one takes 240 MB here and up to 720 MB there, and four take 960 MB here and up to 2.9 GB there.
-    # With ticks at most so many questions are charged in the time of both delays and a tick. Cohorts are drawn one after the
-    # other: so many of them have to be ready within `forward_delay_ms` of the policy.
-    max_samples: Annotated[int, Meta(ge=1, le=1024)] = 4
     # Questions that may wait in line; beyond them whoever has one in line is told to come back (BUSY).
     max_waiting: Annotated[int, Meta(ge=1, le=1_000_000)] = 1024
     # The same for the questions of one researcher. With `max_queries` below the policy's `open_quotes`, or waiting costs quotes.
@@ -64,14 +62,16 @@ class LimitConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     retry_seconds: Annotated[int, Meta(ge=1, le=3600)] = 1
     # How long a question is tried again when the census node does not answer.
     forward_deadline_ms: Annotated[int, Meta(ge=0, le=3_600_000)] = 30_000
-    # How long one attempt may take, from its header to the release.
+    # How long one attempt may take, from its first byte to the release.
     attempt_deadline_ms: Annotated[int, Meta(ge=1000, le=3_600_000)] = 300_000
+    # How long one attempt to send the roster may take. Another one follows.
+    roster_deadline_ms: Annotated[int, Meta(ge=1000, le=86_400_000)] = 1_800_000
     # Threads that may work on one cohort.
     engine_threads: Annotated[int, Meta(ge=1, le=64)] = 2
     # What all `engine_threads` together do in a second for criteria, in passes over one person. Two threads on two idle cores
-    # do 20,000,000,000 and more. The default is a fifth of that: up to `max_samples` cohorts wait for each other, and a machine
-    # does something else as well. Lower it for a slower machine, fewer threads or more samples: criteria that take longer than
-    # the policy's `forward_delay_ms` are refused by it.
+    # do 20,000,000,000 and more. The default is a fifth of that: several cohorts wait for each other, and a machine does
+    # something else as well. Lower it for a slower machine or fewer threads: criteria that take longer than the policy's
+    # `forward_delay_ms` are refused by it.
     work_per_second: Annotated[int, Meta(ge=1_000_000, le=10**15)] = 4_000_000_000
 
 
@@ -96,16 +96,20 @@ class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     # The most people that a load may hold, now and later: a multiple of 524,288. Takes effect with the next load. Everything
     # about size that anybody else sees follows from it (what criteria may cost, which delays the policy needs), never from how
     # many people are loaded. `init` writes a tenth more than there are.
-    places: Annotated[int, Meta(ge=DECLARED_STEP, le=2**32 - DECLARED_STEP, multiple_of=DECLARED_STEP)] = 524_288
+    places: Annotated[int, Meta(ge=DECLARED_STEP, le=2**31, multiple_of=DECLARED_STEP)] = 524_288
     # [census], see below.
     census: CensusPeer
     # Host and port to listen on.
     address: str = "127.0.0.1:0"
     # Whether peers may list services and messages (gRPC reflection). Shows nothing that is not in `protos/`.
     reflection: bool = False
+    # How the operator log is written to standard error: "text", a line of names and values, or "json", an object a line.
+    log_format: LogFormat = "text"
     # Whether the operator log says of each query how long its stages took. For tuning: it shows how large samples are.
     log_stages: bool = False
     # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)
     # [limits], see below.
     limits: LimitConfig = field(default_factory=LimitConfig)
+    # [dashboard], see below.
+    dashboard: DashboardConfig = field(default_factory=DashboardConfig)

@@ -1,6 +1,6 @@
 """Handing one sample to the census node: committed to once, sealed anew for every attempt, and what comes back is verified.
 
-The rounds: `make_manifest` commits to the sample, an `Attempt` makes what is sent, `verify_charged` checks what is claimed.
+The rounds: `make_manifest` commits to the sample, `seal_attempt` makes what is sent, `verify_charged` checks what is claimed.
 None of them knows a socket.
 """
 
@@ -8,54 +8,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice, repeat
+from itertools import chain
 
+import numpy as np
 from tripartite.v1 import census_service_pb2, sample_pb2, ticket_pb2
 
-from broker_common.crypto.commitments import commit_set
-from broker_common.crypto.frames import FrameSealer, SampleFrames
-from broker_common.crypto.pseudonyms import Pseudonyms
-from broker_common.crypto.sealing import SealingKey, sample_info
+from broker_common.crypto.sample_bits import Bound, SampleBits
+from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import SigningKey
 from broker_common.errors import BrokerError, PeerUnavailableError
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.query.ticket import VerifiedTicket
 from broker_common.stages import stage
 from broker_common.tlog.cosignature import only_lines_of
 from broker_common.tlog.entries import Charged, parse_entry
 from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import NoteVerifier
-from broker_common.values import Randomness
 
 __all__ = [
-    "Attempt",
     "HandedOver",
     "Sample",
-    "Sender",
     "VerifiedCharge",
     "make_manifest",
+    "seal_attempt",
     "sign_manifest",
     "verify_charged",
 ]
-
-# Frames that are sealed in one go: few at first, so that something is soon on its way, then enough to spare changes of thread.
-_BATCHES = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
     """One ticket's sample: the same at every attempt."""
 
-    people: Pseudonyms
-    set_salt: bytes
+    bits: SampleBits
+    bound: Bound
+    # Number of the roster whose places the bits are.
+    roster: int
 
-
-@dataclass(frozen=True, slots=True)
-class Sender:
-    """What the health agency seals one attempt with."""
-
-    census_key: SealingKey
-    randomness: Randomness
+    @property
+    def size(self) -> int:
+        """How many people are in it. For the health agency's own staff, and only as a number of digits."""
+        return int(np.bitwise_count(self.bits.bits).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +68,11 @@ class VerifiedCharge:
     checkpoint: str
 
 
-def make_manifest(ticket_hash: bytes, sample: Sample) -> sample_pb2.Manifest:
+def make_manifest(sample: Sample) -> sample_pb2.Manifest:
     """What the health agency says of a ticket's sample, the same at every attempt."""
     with stage("committing"):
-        commitment = commit_set(sample.set_salt, ticket_hash, sample.people.set_hash())
-    return sample_pb2.Manifest(ticket_hash=ticket_hash, set_commitment=commitment)
+        commitment = sample.bits.commitment(sample.bound)
+    return sample_pb2.Manifest(ticket_hash=sample.bound.ticket_hash, set_commitment=commitment, roster=sample.roster)
 
 
 def sign_manifest(manifest: bytes, key: SigningKey) -> sample_pb2.SignedManifest:
@@ -87,55 +80,31 @@ def sign_manifest(manifest: bytes, key: SigningKey) -> sample_pb2.SignedManifest
     return sample_pb2.SignedManifest(manifest=manifest, signature=key.sign(manifest), key_id=key.key_id)
 
 
-class Attempt:
-    """The header and the frames of one attempt, under a frame key that exists in this object only."""
-
-    def __init__(
-        self, ticket: VerifiedTicket, signed_ticket: ticket_pb2.SignedTicket, linkage: str, sender: Sender
-    ) -> None:
-        self._signed_ticket = signed_ticket
-        self._linkage = linkage
-        self._sealer = FrameSealer(sender.randomness)
-        info = sample_info(ticket.hash, ticket.body.policy_hash, linkage)
-        self._sealed_key = sender.census_key.seal(self._sealer.frame_key, info)
-
-    def header(self) -> census_service_pb2.CountRequest:
-        """The first message."""
-        return census_service_pb2.CountRequest(
-            header=sample_pb2.SampleHeader(
-                ticket=self._signed_ticket, sealed_frame_key=self._sealed_key, linkage=self._linkage
-            )
-        )
-
-    def frames(self, sample: Sample) -> Iterator[census_service_pb2.CountRequest]:
-        """The sample. Take all of them once."""
-        for index, last, plaintext in SampleFrames(sample.people, sample.set_salt):
-            ciphertext = self._sealer.seal_frame(index, last, plaintext)
-            yield census_service_pb2.CountRequest(
-                frame=sample_pb2.SampleFrame(index=index, last=last, ciphertext=ciphertext)
-            )
-
-    def batches(self, sample: Sample) -> Iterator[list[census_service_pb2.CountRequest]]:
-        """The same frames, some at a time. How many at which time depends on nothing."""
-        frames, sizes = self.frames(sample), chain(_BATCHES, repeat(_BATCHES[-1]))
-        while batch := _sealed(frames, next(sizes)):
-            yield batch
-
-
-def _sealed(frames: Iterator[census_service_pb2.CountRequest], number: int) -> list[census_service_pb2.CountRequest]:
+def seal_attempt(
+    signed_ticket: ticket_pb2.SignedTicket,
+    manifest: sample_pb2.SignedManifest,
+    sample: Sample,
+    census_key: SealingKey,
+) -> Iterator[census_service_pb2.CountRequest]:
+    """What is sent in one attempt: the head, then parts. SECURITY: sealed before the first is taken, so that none waits for another."""
     with stage("sealing"):
-        return list(islice(frames, number))
+        sealed = sample.bits.seal(census_key, sample.bound)
+    head = sample_pb2.SampleHead(ticket=signed_ticket, manifest=manifest, sealed_head=sealed.head)
+    return chain(
+        [census_service_pb2.CountRequest(head=head)],
+        (census_service_pb2.CountRequest(bits=bytes(part)) for part in sealed.parts),
+    )
 
 
 def verify_charged(
     charged: sample_pb2.Charged,
     ticket: VerifiedTicket,
-    set_commitment: bytes,
+    manifest: sample_pb2.Manifest,
     *,
     handed_over: HandedOver,
     census_log: NoteVerifier,
 ) -> VerifiedCharge:
-    """The charge, if the census node's signed log holds it for exactly this ticket and this set, as handed over by us.
+    """The charge, if the census node's signed log holds it for exactly this ticket and this sample, as handed over by us.
 
     Raises:
         PeerUnavailableError: PEER_MISBEHAVED, naming what does not hold.
@@ -149,8 +118,10 @@ def verify_charged(
     event = entry.event
     if root != checkpoint.root or entry.sequence != charged.log_index or not isinstance(event, Charged):
         raise _misbehaved("a charge that is not in its log")
-    if event.ticket != ticket.hash.hex() or event.submitted != set_commitment.hex():
+    if event.ticket != ticket.hash.hex() or event.submitted != manifest.set_commitment.hex():
         raise _misbehaved("the charge of another ticket or sample")
+    if event.roster != manifest.roster:
+        raise _misbehaved("a charge for another roster than the sample's")
     # SECURITY: the release takes the cosignature of the agency that is named here. In another name the census node could
     # let the answer out without ours.
     if event.health != handed_over.organisation:
@@ -159,7 +130,7 @@ def verify_charged(
         raise _misbehaved("a charge for another manifest than the ticket's")
     if event.scale != ticket.body.scale:
         raise _misbehaved("a charge at another scale than the ticket's")
-    if event.units != price_units(event.scale):
+    if event.units != price(event.scale, cells=len(ticket.body.question.cells)):
         raise _misbehaved("a charge at another price than its scale has")
     if event.slot != ticket.body.noise_slot.number:
         raise _misbehaved("a charge for another noise slot than the ticket's")

@@ -3,13 +3,11 @@
 Researchers take turns: of whoever waits, the one who was served longest ago is next, with their oldest question. However many
 questions somebody has here, somebody else's single one waits for one of them at most.
 
-Two things are given out together and given back one after the other. A *sample place* is held while a sample may be in
-memory, here or at the census node: from before it is drawn until the charge is told. A *place* is held until the answer
-is out. Neither asks how large a sample is: whoever waited for less than the largest would learn sizes.
+A *place* is given to whoever is next, and given back when the answer is out.
 
-SECURITY: when a question's turn comes follows from when questions came, and from when others were told their charges and
-answers: instants of the policy. That an agency is busy shows, what it is busy with does not. The same holds of being turned
-away: it depends on how many wait, and on how many of them are one's own.
+SECURITY: when a question's turn comes follows from when questions came, and from when others were told their answers: instants
+of the policy. That an agency is busy shows, what it is busy with does not. The same holds of being turned away: it depends on
+how many wait, and on how many of them are one's own.
 
 Everything runs in one event loop; nothing is remembered across a restart, since what waits is durable elsewhere.
 """
@@ -32,27 +30,21 @@ class Spot:
     def __init__(self, line: Line, researcher: str) -> None:
         self._line = line
         self.researcher = researcher
-        self.has_place = self.has_sample_place = False
+        self.has_place = False
         # Set while it stands in the line, and done when it need not any more.
         self.turn: asyncio.Future[None] | None = None
 
-    async def sample_place(self) -> bool:
-        """Return with a place and a sample place; whether there was any waiting for them.
+    async def place(self) -> bool:
+        """Return with a place; whether there was any waiting for it.
 
         Raises:
             PeerUnavailableError: PEER_UNAVAILABLE, the node stops; what waits is taken up at the next start.
         """
-        if self.has_sample_place:
-            return False
         turn = self.turn = asyncio.get_running_loop().create_future()
         self._line.enter(self)
         waited = not turn.done()
         await turn
         return waited
-
-    def give_back_sample_place(self) -> None:
-        """The charge was told: nothing of the sample is in anybody's memory."""
-        self._line.take_back(self, with_place=False)
 
     def leave(self) -> None:
         """Give back whatever is held, and wait for nothing more."""
@@ -65,13 +57,10 @@ class Line:
     def __init__(self, limits: LimitConfig) -> None:
         self._limits = limits
         self._places = limits.max_queries
-        self._sample_places = limits.max_samples
         # How many questions of each researcher have no place yet.
         self._without_place: Counter[str] = Counter()
         # In the order in which researchers have their turns; nobody has an empty queue here.
         self._turns: dict[str, deque[Spot]] = {}
-        # Who holds a place and needs a sample place once more: before the others, or those could wait for each other.
-        self._again: deque[Spot] = deque()
         self._closed = asyncio.Event()
 
     def join(self, researcher: str, *, recovered: bool = False) -> Spot:
@@ -90,14 +79,18 @@ class Line:
         self._without_place[researcher] += 1
         return Spot(self, researcher)
 
+    @property
+    def waiting(self) -> int:
+        """Questions that have no place yet."""
+        return self._without_place.total()
+
     def close(self) -> None:
         """Nobody is served any more; who waits hears it."""
         self._closed.set()
-        for queue in (self._again, *self._turns.values()):
+        for queue in self._turns.values():
             for spot in queue:
                 if spot.turn is not None and not spot.turn.done():
                     spot.turn.set_exception(_stopping())
-        self._again.clear()
         self._turns.clear()
 
     async def pause(self, seconds: float) -> None:
@@ -113,30 +106,20 @@ class Line:
     # --- what spots do ---------------------------------------------------------------------------------------------
 
     def enter(self, spot: Spot) -> None:
-        """Stand in line for what the spot does not have."""
+        """Stand in line for a place."""
         if self._closed.is_set():
             raise _stopping()
-        if spot.has_place:
-            self._again.append(spot)
-        else:
-            self._turns.setdefault(spot.researcher, deque()).append(spot)
-        self._serve()
-
-    def take_back(self, spot: Spot, *, with_place: bool) -> None:
-        """What the spot holds is free for others."""
-        if spot.has_sample_place:
-            spot.has_sample_place = False
-            self._sample_places += 1
-        if with_place and spot.has_place:
-            spot.has_place = False
-            self._places += 1
+        self._turns.setdefault(spot.researcher, deque()).append(spot)
         self._serve()
 
     def leave(self, spot: Spot) -> None:
         """The spot neither holds anything nor waits for anything from here on."""
-        if not spot.has_place:
+        if spot.has_place:
+            spot.has_place = False
+            self._places += 1
+        else:
             self._forget_waiting(spot)
-        self.take_back(spot, with_place=True)
+        self._serve()
 
     def _forget_waiting(self, spot: Spot) -> None:
         self._without_place[spot.researcher] -= 1
@@ -149,13 +132,8 @@ class Line:
                 del self._turns[spot.researcher]
 
     def _serve(self) -> None:
-        while self._sample_places and not self._closed.is_set():
-            if self._again:
-                self._grant(self._again.popleft())
-            elif self._places and self._turns:
-                self._grant(self._next())
-            else:
-                return
+        while self._places and self._turns and not self._closed.is_set():
+            self._grant(self._next())
 
     def _next(self) -> Spot:
         researcher = next(iter(self._turns))
@@ -167,12 +145,9 @@ class Line:
         return spot
 
     def _grant(self, spot: Spot) -> None:
-        self._sample_places -= 1
-        spot.has_sample_place = True
-        if not spot.has_place:
-            self._forget_waiting(spot)
-            self._places -= 1
-            spot.has_place = True
+        self._forget_waiting(spot)
+        self._places -= 1
+        spot.has_place = True
         if spot.turn is not None and not spot.turn.done():
             spot.turn.set_result(None)
 

@@ -2,6 +2,9 @@
 
     accepted (durable) -> drawn -> forwarded (durable) -> charged (proved by the census node) -> settled
 
+A question stands for the load that it was accepted on, and its sample is places of that load's roster: it waits until the census
+node has that.
+
 SECURITY: nothing of a ticket leaves before `forwarded` is durable, with the manifest that commits to its sample. Whatever a
 census node does with a sample, the health agency's log shows that it was handed over.
 
@@ -12,12 +15,13 @@ is charged once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from tripartite.v1 import condition_pb2, health_service_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, hash_bytes, verify_commitment
+from broker_common.crypto.sample_bits import Bound, SampleBits
 from broker_common.crypto.sampling import SamplingKey
 from broker_common.crypto.signing import SigningKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError, error_for
@@ -34,12 +38,14 @@ from broker_common.storage.registration import own_card
 from broker_common.tlog.entries import Forwarded, Refused, ReportedCharge, Settled, Submitted
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
 from broker_common.values import Clock, Randomness
+from health_node.cohort_figures import CohortBands
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import HandedOver, Sample, VerifiedCharge, sign_manifest
+from health_node.marks import mark_sample
 from health_node.people_store import PeopleStore
 from health_node.pricing import verify_affordable
 from health_node.questions import KeptQuestion, Questions
-from health_node.sampling import draw_sample
+from health_node.roster_book import RosterBook
 
 __all__ = ["Accepted", "HealthNode", "SamplingKeys", "forget_old_loads", "verify_fits"]
 
@@ -58,8 +64,8 @@ class Accepted:
 
     ticket: VerifiedTicket
     signed_ticket: ticket_pb2.SignedTicket
-    # Name of the linkage chain that the sample's pseudonyms come from: that of the load it was accepted on.
-    linkage: str
+    # That it was accepted on: its sample is places of this load's roster.
+    load: str
     # True when the answer is already out: there is nothing left to do.
     settled: bool
 
@@ -85,6 +91,8 @@ class HealthNode:
         self._sampling = sampling
         self._randomness = randomness
         self._work_per_second = work_per_second
+        # Hashes of the tickets whose questions are on their way in this process. Changed in its event loop only.
+        self.under_way: set[str] = set()
         self.stores: OpenLoads[HealthState, PeopleStore] = OpenLoads(
             journal,
             loads,
@@ -149,8 +157,7 @@ class HealthNode:
             known = state.tickets.get(ticket_hash)
             if known is not None:
                 _verify_not_refused(known, ticket)
-                linkage = state.linkages[known.submission.load]
-                return Accepted(ticket, request.ticket, linkage, settled=known.settled)
+                return Accepted(ticket, request.ticket, known.submission.load, settled=known.settled)
             if state.ticket_of_query(ticket.query_id.hex()) is not None:
                 raise InvalidRequestError("TICKET_REUSED")
             if state.membership.peer("researcher", ticket.body.researcher_id) is None:
@@ -164,6 +171,7 @@ class HealthNode:
                     ticket=ticket_hash,
                     criteria=ticket.body.criteria_commitment.hex(),
                     researcher=ticket.body.researcher_id,
+                    project=ticket.body.project_id,
                     load=state.load,
                 )
             )
@@ -178,8 +186,8 @@ class HealthNode:
                     sampling_key=self._sampling.in_use(),
                 )
             )
-            linkage = state.linkage
-        return Accepted(ticket, request.ticket, linkage, settled=False)
+            load = state.load
+        return Accepted(ticket, request.ticket, load, settled=False)
 
     def unfinished(self) -> list[str]:
         """After a start: hashes of accepted tickets whose end is not known, oldest first; each is to be resumed."""
@@ -195,7 +203,6 @@ class HealthNode:
         """A ticket that was accepted before, as it stands now."""
         with self.journal.reading() as state:
             known, question = state.tickets[ticket_hash], Questions(self.journal.db).get(ticket_hash)
-            linkage = state.linkages[known.submission.load]
         assert question is not None  # noqa: S101 - written in the transaction that opened the ticket
         try:
             signed = parse_message(ticket_pb2.SignedTicket, question.signed_ticket)
@@ -203,40 +210,76 @@ class HealthNode:
         except InvalidRequestError as error:
             raise InternalError("INTEGRITY", problem="the ticket of an open question is damaged") from error
         _verify_not_refused(known, ticket)
-        return Accepted(ticket, signed, linkage, settled=known.settled)
+        return Accepted(ticket, signed, known.submission.load, settled=known.settled)
 
     # --- its sample ------------------------------------------------------------------------------------------------
 
+    def may_be_sampled(self, accepted: Accepted) -> bool:
+        """Whether the census node has the roster that the ticket's sample is places of, or was handed that sample before.
+
+        Raises:
+            InvalidRequestError: ROSTER_NOT_IN_FORCE, another load took its place before: this one's roster will not be sent.
+        """
+        with self.journal.reading() as state:
+            roster = RosterBook(self.journal.db).get(accepted.load)
+            # What was handed over once goes again, whatever was replaced since: it may be charged.
+            was_handed_over = bool(state.tickets[accepted.ticket.hash.hex()].manifest)
+            is_in_force = state.load == accepted.load
+        if was_handed_over or (roster is not None and roster.acknowledged_ms):
+            return True
+        if not is_in_force:
+            raise InvalidRequestError("ROSTER_NOT_IN_FORCE")
+        return False
+
     def sample(self, accepted: Accepted) -> Sample:
-        """The ticket's sample, drawn from the load it was accepted on.
+        """The ticket's sample, drawn from the load it was accepted on, which has a roster.
 
         Raises:
             RefusedError: DICTIONARY_CHANGED, the load means another thing by its numbers than the present dictionary.
         """
         with self.journal.reading() as state:
             kept = Questions(self.journal.db).get(accepted.ticket.hash.hex())
+            roster = RosterBook(self.journal.db).get(accepted.load)
             assert kept is not None  # noqa: S101 - written when the ticket was accepted
+            assert roster is not None  # noqa: S101 - nothing is drawn before it is there
             verify_dictionary(state, kept.load, HEALTH_DICTIONARY)
         condition = condition_from_wire(parse_message(condition_pb2.Condition, kept.criteria), HEALTH_DICTIONARY)
         ticket = accepted.ticket
         key = self._sampling.named(kept.sampling_key)
-        people = draw_sample(self._store(kept.load), condition, ticket.body.fraction_millionths, key)
-        return Sample(people, kept.set_salt)
+        bits = mark_sample(self._store(kept.load), condition, ticket.body.fraction_millionths, key)
+        return Sample(SampleBits(bits, kept.set_salt), Bound(ticket.hash, hash_bytes(roster.manifest)), roster.number)
+
+    def loads_of(self, tickets: Collection[str]) -> set[str]:
+        """The loads that those of these tickets were accepted on that were accepted."""
+        with self.journal.reading() as state:
+            return {state.tickets[ticket].submission.load for ticket in tickets if ticket in state.tickets}
+
+    def people(self, load: str) -> PeopleStore:
+        """The people of a load.
+
+        Raises:
+            RefusedError: DICTIONARY_CHANGED, NOTHING_LOADED.
+            InternalError: INTEGRITY.
+        """
+        with self.journal.reading() as state:
+            verify_dictionary(state, load, HEALTH_DICTIONARY)
+        return self._store(load)
+
+    def load_in_force(self) -> str:
+        """Its id; empty where nothing is loaded."""
+        with self.journal.reading() as state:
+            return state.load
 
     def _places(self) -> int:
         """How many people were declared for the load in force; none where nothing is loaded."""
         while True:
-            load = self._load_in_force()
+            load = self.load_in_force()
             try:
                 return self._store(load).places if load else 0
             except (InternalError, RefusedError):
                 # Another load took its place meanwhile, and nobody needs its file any more.
-                if load == self._load_in_force():
+                if load == self.load_in_force():
                     raise
-
-    def _load_in_force(self) -> str:
-        with self.journal.reading() as state:
-            return state.load
 
     def _store(self, load: str) -> PeopleStore:
         with self.journal.reading() as state:
@@ -245,8 +288,12 @@ class HealthNode:
 
     # --- what becomes of it ----------------------------------------------------------------------------------------
 
-    def log_forwarded(self, manifest: sample_pb2.Manifest, key: SigningKey) -> sample_pb2.SignedManifest:
+    def log_forwarded(
+        self, manifest: sample_pb2.Manifest, key: SigningKey, *, people: int
+    ) -> sample_pb2.SignedManifest:
         """Durably log that the sample is about to be handed over, once for each ticket; gives the signed manifest.
+
+        Of how many `people` it holds only the number of digits is noted, for this agency's own staff.
 
         Later attempts get the manifest that was signed first; a key that has replaced the first one signs it anew.
 
@@ -258,8 +305,11 @@ class HealthNode:
             questions = Questions(transaction.db)
             if not transaction.state.tickets[ticket_hash].manifest:
                 signed = sign_manifest(document, key)
-                transaction.append(Forwarded(ticket=ticket_hash, manifest=hash_bytes(document).hex()))
+                transaction.append(
+                    Forwarded(ticket=ticket_hash, roster=manifest.roster, manifest=hash_bytes(document).hex())
+                )
                 questions.put_manifest(ticket_hash, signed.SerializeToString(deterministic=True))
+                CohortBands(transaction.db).put(ticket_hash, people)
                 return signed
             kept = questions.get(ticket_hash)
         assert kept is not None  # noqa: S101 - written when the ticket was accepted
@@ -290,9 +340,12 @@ class HealthNode:
             transaction.append(Settled(ticket=ticket_hash))
 
     def log_refused(self, ticket_hash: str, code: str) -> None:
-        """Log that the census node refused the ticket; a ticket it has charged cannot be refused any more."""
+        """Log that the ticket is refused, by the census node or for its roster; one that is charged cannot be any more."""
         with self.journal.transaction() as transaction:
             ticket = transaction.state.tickets[ticket_hash]
+            if code == "ROSTER_NOT_IN_FORCE":
+                # Or every question after this one would be refused as well, instead of waiting until the roster is there.
+                RosterBook(transaction.db).forget_acknowledgement(ticket.submission.load)
             if ticket.is_open and not ticket.charged:
                 transaction.append(Refused(ticket=ticket_hash, code=code))
 
@@ -304,13 +357,12 @@ def _verify_not_refused(known: AcceptedTicket, ticket: VerifiedTicket) -> None:
 
 
 def verify_fits(policy: Policy, places: int) -> None:
-    """Return only if the policy admits a sample of so many people, and its delays cover one.
+    """Return only if the policy's delays cover a sample of so many places.
 
     Raises:
         RefusedError: POLICY_TOO_NARROW.
     """
-    least = {"max_sample": places} if policy.max_sample < places else {}
-    least |= too_short(policy, places)
+    least = too_short(policy, places)
     if least:
         raise RefusedError(
             "POLICY_TOO_NARROW",

@@ -13,7 +13,10 @@ from tripartite.v1 import card_service_pb2_grpc, health_service_pb2_grpc
 
 from broker_common.crypto.cards import SAMPLING
 from broker_common.crypto.certificates import TlsCredentials
-from broker_common.crypto.signing import Purpose, VerifyKey
+from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
+from broker_common.dashboard.beside import dashboard_beside
+from broker_common.dashboard.certificate_watch import watch_certificates
+from broker_common.monitoring import Monitor
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
@@ -31,12 +34,15 @@ from broker_common.storage.source import Progress
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.health_state import HealthState
 from health_node.census_link import CensusLink, fetch_policy
+from health_node.cohort_figures import CohortBands
 from health_node.config import HealthConfig
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.loading import LoadReport, load_people
 from health_node.node import HealthNode, SamplingKeys, forget_old_loads, verify_fits
 from health_node.questions import Questions
 from health_node.relinking import relink_people, reload_people
+from health_node.roster_book import RosterBook
+from health_node.rosters import RosterSender
 from health_node.service import HealthService
 from health_node.witness import CensusWitness
 
@@ -62,15 +68,24 @@ class HealthHome(AgencyHome[HealthState]):
     def linkage_keys(self) -> LinkageKeys:
         return LinkageKeys(self.home, self.config.keys.linkage)
 
-    def open_journal(self, *, create: bool = False) -> Journal[HealthState]:
-        """The node's journal; `create` makes a new one and refuses to touch an old one."""
+    @property
+    def journal_path(self) -> Path:
+        """The file that the journal is in."""
+        return self.home.path / _JOURNAL
+
+    def beginning(self) -> Callable[[], HealthState]:
+        """What the fold of this home's log begins with, made anew at every call."""
         identity_key = self.home.read_key(
             self.config.keys.identity, lambda text: VerifyKey.parse_text(text, Purpose.IDENTITY)
         )
+        return lambda: HealthState(identity_key)
+
+    def open_journal(self, *, create: bool = False) -> Journal[HealthState]:
+        """The node's journal; `create` makes a new one and refuses to touch an old one."""
         make = Journal.create if create else Journal
         return make(
-            self.home.path / _JOURNAL,
-            fresh_state=lambda: HealthState(identity_key),
+            self.journal_path,
+            fresh_state=self.beginning(),
             signer=log_signer(self.keyring, self.config.origin, self._clock),
             clock=self._clock,
             tables=_create_tables,
@@ -90,9 +105,9 @@ class HealthHome(AgencyHome[HealthState]):
         Raises:
             RefusedError: POLICY_TOO_NARROW, `policy`, where it is known, does not fit the declared places.
         """
-        if policy is not None:
-            verify_fits(policy, self.config.places)
-        with self.journal() as journal, self.loads.loading(os.urandom) as load:
+        with self.home.noting_refused_load(), self.journal() as journal, self.loads.loading(os.urandom) as load:
+            if policy is not None:
+                verify_fits(policy, self.config.places)
             with journal.reading() as state:
                 in_force = state.linkage
             linkage = self.linkage_keys.chain(in_force)
@@ -151,12 +166,16 @@ class HealthHome(AgencyHome[HealthState]):
                 max_rejected=max_rejected,
             )
 
-    async def serve(self, on_ready: Callable[[str], None]) -> None:
+    async def serve(self, on_ready: Callable[[str], None], monitor: Monitor | None = None) -> None:
         """Serve until a signal, or until an error that stops the node, which is raised."""
         with self.journal() as journal:
-            await self._serve(journal, on_ready)
+            await self._serve(journal, on_ready, monitor or self.monitor())
 
-    async def _serve(self, journal: Journal[HealthState], on_ready: Callable[[str], None]) -> None:
+    def monitor(self) -> Monitor:
+        """What a serving node counts itself with."""
+        return Monitor("health", self._clock)
+
+    async def _serve(self, journal: Journal[HealthState], on_ready: Callable[[str], None], monitor: Monitor) -> None:
         own = self.own_card()
         with self.keyring.changing():
             self.keyring.forget_ended(own, self._clock(), log_ms=journal.state.time_ms)
@@ -170,16 +189,26 @@ class HealthHome(AgencyHome[HealthState]):
         # Or the first question would wait for it; a damaged store is said here as well.
         await asyncio.to_thread(node.stores.prepare)
 
+        def manifest_key() -> SigningKey:
+            return self.keyring.signing(known.own(), Purpose.MANIFEST, self._clock())
+
+        rosters = RosterSender(
+            node,
+            link,
+            manifest_key=manifest_key,
+            randomness=os.urandom,
+            deadline_ms=self.config.limits.roster_deadline_ms,
+        )
         service = HealthService(
             node,
             census=link,
-            manifest_key=lambda: self.keyring.signing(known.own(), Purpose.MANIFEST, self._clock()),
-            randomness=os.urandom,
+            manifest_key=manifest_key,
             limits=self.config.limits,
+            offer_roster=rosters.offer_again,
             report_stages=log_stages if self.config.log_stages else None,
             stop=stop,
+            monitor=monitor,
         )
-
         witness = CensusWitness(
             link,
             journal,
@@ -188,6 +217,7 @@ class HealthHome(AgencyHome[HealthState]):
                 journal, cosigner=lambda: self.keyring.cosigner(known.own(), self._clock()), clock=self._clock
             ),
             census=self.config.census.organisation,
+            heard=monitor.heard_of_peer,
         )
 
         def add_services(server: aio.Server) -> None:
@@ -195,12 +225,25 @@ class HealthHome(AgencyHome[HealthState]):
             cards = CardService(CardExchange(journal, self._clock))
             card_service_pb2_grpc.add_CardServiceServicer_to_server(cards, server)
 
+        async def go_on() -> None:
+            # In this order: a roster waits for questions that stand for an older load, also for those that go on after a start.
+            await service.recover()
+            await rosters.run()
+
         async def while_serving() -> None:
             # First, or what goes on again would be sealed to a key that was replaced while this node was down.
             await link.exchange_cards()
             # Together: what is taken up waits for places, and places for what is cosigned.
             reading_ahead = every(_READ_AHEAD_SECONDS, node.stores.look_ahead)
-            await together(service.recover(), witness.run(), link.keep_cards_current(), reading_ahead)
+            await together(
+                go_on(),
+                witness.run(),
+                link.keep_cards_current(),
+                reading_ahead,
+                monitor.keep_writing(self.home.path),
+                watch_certificates(journal, self._clock),
+                dashboard_beside("health", self.home.path, self.config.dashboard),
+            )
 
         server = NodeServer(
             address=self.config.address,
@@ -210,6 +253,7 @@ class HealthHome(AgencyHome[HealthState]):
             service="tripartite.v1.HealthService",
             clock=self._clock,
             reflection=self.config.reflection,
+            monitor=monitor,
         )
         try:
             await server.run(add_services, stop=stop, on_ready=on_ready, while_serving=while_serving)
@@ -248,6 +292,8 @@ class HealthHome(AgencyHome[HealthState]):
 
 
 def _create_tables(db: Database) -> None:
+    CohortBands.create_tables(db)
     CosignedNotes.create_tables(db)
     Questions.create_tables(db)
+    RosterBook.create_tables(db)
     LoadFolder.create_tables(db)

@@ -23,35 +23,46 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from broker_common.crypto.pseudonyms import Pseudonyms
 from broker_common.errors import InternalError, RefusedError
 from broker_common.query.condition import Condition
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.durable import create_for_owner, replacing
 from broker_common.storage.source_values import Values
 from broker_common.values import HASH_BYTES, PSEUDONYM_BYTES
-from health_node.cohort import Predicate, Scratch, compile_condition
+from health_node.cohort import Marks, Scratch, compile_condition
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.encoding import Encoding, Stored
 
-__all__ = ["Figures", "People", "PeopleStore", "build_people_store", "read_figures", "replace_people_store"]
+__all__ = [
+    "PEOPLE_IN_BLOCK",
+    "Figures",
+    "Narrow",
+    "People",
+    "PeopleStore",
+    "build_people_store",
+    "read_figures",
+    "replace_people_store",
+]
 
 _MAGIC = b"tripPPL1"
 _COUNT_BYTES = 8
 _HEADER_BYTES = len(_MAGIC) + 2 * _COUNT_BYTES + HASH_BYTES
 _ALIGNED = 64
 # One core's cache holds a block's marks; with smaller ones two threads mostly wait for each other between calls.
-_BLOCK = 1 << 20
+PEOPLE_IN_BLOCK = 1 << 20
+"""Whose marks are made in one go."""
+_OCTET = 8
 # People whose pseudonyms are looked at in one go.
 _PIECE = 1 << 20
 _DEFAULT_THREADS = 2
-# Fewer people than this for each thread are narrowed down by one.
-_LEAST_SHARE = 1 << 14
+
+Narrow: TypeAlias = Callable[[NDArray[np.uint8], Marks], None]
+"""Takes marks out of a block of people, whose pseudonyms are an (n, 16) array; it looks at each of them alone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,23 +208,33 @@ class PeopleStore:
         """How many people were declared when it was loaded: all that anybody else may see of its size."""
         return self._places
 
-    def select(self, condition: Condition) -> Pseudonyms:
-        """Everyone for whom the condition is true."""
-        predicate = compile_condition(condition, self._dictionary)
-        share = max(1, -(-self.size // self._threads))
-        parts = self._pool.map(
-            lambda start: self._rows(predicate, start, min(start + share, self.size)), range(0, self.size, share)
-        )
-        return Pseudonyms(self._pseudonyms, np.concatenate([np.empty(0, dtype=np.intp), *parts]))
+    @property
+    def pseudonyms(self) -> NDArray[np.uint8]:
+        """Everyone's, strictly ascending, as an (n, 16) array that nobody may change."""
+        return self._pseudonyms
 
-    def narrow(self, people: Pseudonyms, choose: Callable[[Pseudonyms], Pseudonyms]) -> Pseudonyms:
-        """Those of these people that `choose` leaves, which looks at each of them alone: it is given a part of them at a time."""
-        share = -(-len(people) // self._threads)
-        if share < _LEAST_SHARE:
-            # Handing it over takes longer.
-            return choose(people)
-        starts = range(0, len(people), share)
-        return Pseudonyms.joined(list(self._pool.map(lambda start: choose(people.part(start, start + share)), starts)))
+    def mark(self, condition: Condition, narrow: Narrow, *, block: int = PEOPLE_IN_BLOCK) -> NDArray[np.uint8]:
+        """One bit for each declared place, the most significant first: whether its person is marked by both.
+
+        A place is a row, since rows ascend by pseudonym and no two are alike; behind the last one all bits are zero. `narrow`
+        takes marks out of a block of people; a block is a multiple of 8. SECURITY: every place is looked at, whoever matches.
+        """
+        predicate = compile_condition(condition, self._dictionary)
+        bits = np.zeros(-(-self._places // _OCTET), dtype=np.uint8)
+
+        def mark_share(thread: int) -> None:
+            scratch = Scratch(block)
+            whole = scratch.borrow()
+            for first in range(thread * block, self.size, self._threads * block):
+                people = slice(first, min(first + block, self.size))
+                marks = whole[: people.stop - first]
+                predicate.mark({name: column[people] for name, column in self._columns.items()}, marks, scratch)
+                narrow(self._pseudonyms[people], marks)
+                packed = np.packbits(marks)
+                bits[first // _OCTET :][: len(packed)] = packed
+
+        list(self._pool.map(mark_share, range(self._threads)))
+        return bits
 
     @property
     def halves(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
@@ -235,19 +256,6 @@ class PeopleStore:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-    def _rows(self, predicate: Predicate, start: int, stop: int) -> NDArray[np.intp]:
-        """Of the rows from `start` to before `stop` those that match."""
-        scratch, found = Scratch(_BLOCK), [np.empty(0, dtype=np.intp)]
-        whole = scratch.borrow()
-        for first in range(start, stop, _BLOCK):
-            last = min(first + _BLOCK, stop)
-            marks = whole[: last - first]
-            predicate.mark({name: column[first:last] for name, column in self._columns.items()}, marks, scratch)
-            rows = np.flatnonzero(marks)
-            rows += first
-            found.append(rows)
-        return np.concatenate(found)
 
     def _verify(self) -> None:
         for start in range(0, self.size, _PIECE):

@@ -1,8 +1,8 @@
 """The price of a question in work: from its criteria, its fraction and the declared places, never from anybody's record.
 
-The unit is one pass over one person (`cohort`). Everything that is done for a question before its sample leaves is priced
-as if everybody matched, and every declared place were a person. What the forward delay does not pay for is refused when it is
-submitted: tuned criteria would otherwise leave later for a large sample than for an empty one.
+The unit is one pass over one person (`cohort`). Everything that is done for a question before its sample leaves is priced as if
+every declared place were a person. What the forward delay does not pay for is refused when it is submitted: tuned criteria
+would otherwise leave at a later tick, and everybody behind them.
 """
 
 from __future__ import annotations
@@ -18,22 +18,30 @@ from health_node.dictionary import HEALTH_DICTIONARY
 
 __all__ = ["price", "verify_affordable"]
 
+
 # Measured with two threads on two idle cores, for 1 and for 15 million people, in ns a person: a pass 0.02 to 0.05; the rest,
-# for a sample of everybody, as below. Each is written as passes of 0.05 ns, rounded up; the reserve is in `work_per_second`.
-_ROWS_PASSES = 100  # 1.4 to 5: the rows of everybody who matches
-_HASH_PASSES = 240  # 10.5 to 12: 16 bytes of each fetched and hashed
-_FRACTION_PASSES = 260  # 6.5 to 13: each drawn, those taken copied
+# which is done for everybody, as below. Each is written as passes of 0.05 ns, rounded up; the reserve is in `work_per_second`.
+_ALWAYS_PASSES = 6  # 0.2 to 0.25: a bit of each packed, hashed and sealed
+_DRAWING_PASSES = 60  # 2.6 to 2.9: 16 bytes of each encrypted and compared, where a fraction is drawn
 
 
 def price(
-    condition: Condition, fraction_millionths: int, places: int, dictionary: Dictionary = HEALTH_DICTIONARY
+    condition: Condition,
+    fraction_millionths: int,
+    places: int,
+    dictionary: Dictionary = HEALTH_DICTIONARY,
 ) -> int:
     """Passes over people for one question."""
     return places * (_base_passes(fraction_millionths) + compile_condition(condition, dictionary).passes)
 
 
 def verify_affordable(
-    condition: Condition, fraction_millionths: int, *, places: int, policy: Policy, work_per_second: int
+    condition: Condition,
+    fraction_millionths: int,
+    *,
+    places: int,
+    policy: Policy,
+    work_per_second: int,
 ) -> None:
     """Return only if the forward delay pays for the question. Without ticks delays promise nothing, and everything passes.
 
@@ -50,5 +58,4 @@ def verify_affordable(
 
 def _base_passes(fraction_millionths: int) -> int:
     """Passes that every question costs, whatever its criteria."""
-    drawing = 0 if fraction_millionths == WHOLE_MILLIONTHS else _FRACTION_PASSES
-    return _ROWS_PASSES + _HASH_PASSES + drawing
+    return _ALWAYS_PASSES + (0 if fraction_millionths == WHOLE_MILLIONTHS else _DRAWING_PASSES)

@@ -1,15 +1,15 @@
 """The health node's RPCs: takes a question, walks it to the census node, and tells the researcher how far it is.
 
-What a researcher sees changes at fixed times only. A question is durable before it waits for anything. It waits for a place
-for its sample (`line`); the sample is drawn and committed to; and a fixed delay after the question had its place, however
-large the sample is, it leaves. Everything after that happens at the census node's ticks. No message carries a size.
-A question goes on to its end whatever becomes of the connection that brought it.
+What a researcher sees changes at fixed times only. A question is durable before it waits for anything. It waits until the census
+node has the roster of its load, and for a place (`line`); the sample is drawn and committed to; and it leaves at the first tick
+that is not before a fixed delay after the question came. Everything after that happens at the census node's ticks. No message
+has a length that anybody's record decides. A question goes on to its end whatever becomes of the connection that brought it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -20,6 +20,7 @@ from tripartite.v1 import census_service_pb2, health_service_pb2, health_service
 
 from broker_common.crypto.signing import SigningKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError
+from broker_common.monitoring import Monitor
 from broker_common.privacy.policy import Policy
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.query.ticket import VerifiedTicket
@@ -27,12 +28,11 @@ from broker_common.rpc.callers import caller
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.rpc.status import broker_error
 from broker_common.stages import Report, recording, stage
-from broker_common.values import Randomness
 from health_node import texts
 from health_node.census_link import CensusLink, CensusNow, fetch_policy
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
-from health_node.forwarding import Attempt, Sample, Sender, make_manifest, verify_charged
+from health_node.forwarding import Sample, make_manifest, seal_attempt, verify_charged
 from health_node.line import Line, Spot
 from health_node.node import Accepted, HealthNode
 
@@ -44,8 +44,8 @@ CountCall = StreamStreamCall[census_service_pb2.CountRequest, census_service_pb2
 ResultT = TypeVar("ResultT")
 # Before a stop: for questions under way to come to their end, or at least to a durable step.
 _DRAIN_SECONDS = 3.0
-# Who has waited goes on at the next of so many parts of a tick.
-_PARTS_OF_A_TICK = 4
+# How often a question that waits for its roster looks whether the census node has it.
+_ROSTER_LOOK_SECONDS = 0.5
 # Between attempts: doubled every time, up to the longest.
 _FIRST_BACKOFF_SECONDS = 0.2
 _MAX_BACKOFF_SECONDS = 5.0
@@ -97,11 +97,11 @@ class _Ready:
     """A sample that may leave: our log says that it does."""
 
     sample: Sample
-    set_commitment: bytes
-    manifest: sample_pb2.SignedManifest
+    manifest: sample_pb2.Manifest
+    signed_manifest: sample_pb2.SignedManifest
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Question:
     """One accepted ticket on its way to the census node."""
 
@@ -110,10 +110,8 @@ class _Question:
     spot: Spot
     # Of the time at which it was submitted; not known of a question that goes on after a start.
     policy: Policy | None
-    # None as soon as it is not the submission that the delay counts from.
+    # None as well.
     submitted_ms: int | None
-    # Kept for the next attempt until the charge is told.
-    ready: _Ready | None = None
 
 
 class HealthService(health_service_pb2_grpc.HealthServiceServicer):
@@ -125,22 +123,25 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         *,
         census: CensusLink,
         manifest_key: Callable[[], SigningKey],
-        randomness: Randomness,
         limits: LimitConfig,
         stop: StopSignal,
+        offer_roster: Callable[[], None] = lambda: None,
         report_stages: Report | None = None,
+        monitor: Monitor | None = None,
     ) -> None:
+        """`offer_roster` is called when the census node does not know the roster that a sample names."""
+        self._monitor = Monitor("health", node.clock) if monitor is None else monitor
         self._node = node
         self._report_stages = report_stages
         self._census = census
         self._manifest_key = manifest_key
-        self._randomness = randomness
+        self._offer_roster = offer_roster
         self._limits = limits
         self._stop = stop
         self._policy: Policy | None = None
         self._line = Line(limits)
         stop.on_stop(self._line.close)
-        # One cohort at a time: two at once would slow each other down by how large they are.
+        # One cohort at a time, with all threads: two at once would slow each other down.
         self._drawing = asyncio.Lock()
         self._walks: dict[str, _Walk] = {}
         # Tasks are held here because the event loop itself holds them weakly.
@@ -220,8 +221,11 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     ) -> _Walk:
         """Start the walk of a ticket. It is known at once: two retries cannot walk twice."""
         walk = self._walks[ticket_hash] = _Walk()
+        # Before it is accepted: whoever sees another load in force, and no question of this one, sends that load's roster.
+        self._node.under_way.add(ticket_hash)
         task = asyncio.create_task(self._bring_to_end(ticket_hash, accept, walk, spot, policy, submitted_ms))
         self._tasks.add(task)
+        self._count_questions()
         task.add_done_callback(self._tasks.discard)
         return walk
 
@@ -239,8 +243,11 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             accepted = await asyncio.to_thread(accept)
             await walk.reach(health_service_pb2.STAGE_ACCEPTED)
             if not accepted.settled:
+                started_ms = self._node.clock() if submitted_ms is None else submitted_ms
                 with recording(self._report_stages):
                     await self._forward(_Question(accepted, walk, spot, policy, submitted_ms))
+                self._monitor.answered((self._node.clock() - started_ms) / 1000)
+                _log.info("answered")
             for passed in (
                 health_service_pb2.STAGE_FORWARDED,
                 health_service_pb2.STAGE_CHARGED,
@@ -256,61 +263,86 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             error = InternalError("INTERNAL")
         finally:
             del self._walks[ticket_hash]
+            self._node.under_way.discard(ticket_hash)
             spot.leave()
+            self._count_questions()
             await walk.end(error)
 
-    async def _make_ready(self, question: _Question) -> None:
-        """Draw the sample and commit to it; return at the instant at which it may leave, with its manifest in our log."""
-        policy, leave_ms = await self._place(question)
-        async with self._drawing:
-            sample, manifest = await asyncio.to_thread(self._drawn, question.accepted)
-        await self._wait_to_leave(policy, leave_ms)
-        key = await self._node.journal.glance(self._manifest_key)
-        # SECURITY: durable before the first byte leaves, and once for each ticket: nobody holds any of a sample that our log
-        # does not name.
-        signed = await asyncio.to_thread(self._node.log_forwarded, manifest, key)
-        question.ready = _Ready(sample, manifest.set_commitment, signed)
-
-    async def _place(self, question: _Question) -> tuple[Policy, int]:
-        """Wait for a sample place; gives the policy that times the question, and when its sample leaves.
-
-        SECURITY: a delay after the question came. A question that had to wait leaves a delay after it got its place, on a grid,
-        not at the millisecond at which somebody else's charge was told: that would be a clock for what the nodes were doing.
-        """
-        had_to_wait = await question.spot.sample_place()
-        submitted_ms, question.submitted_ms = question.submitted_ms, None
-        if question.policy is None:
-            question.policy = self._policy = await self._retrying(lambda: self._knowing_cards(self._fetch_policy))
-        policy = question.policy
-        if submitted_ms is not None and not had_to_wait:
-            return policy, submitted_ms + policy.forward_delay_ms
-        grid_ms = max(1, policy.release_tick_ms // _PARTS_OF_A_TICK)
-        return policy, _next_multiple(grid_ms, self._node.clock() + policy.forward_delay_ms)
-
-    def _drawn(self, accepted: Accepted) -> tuple[Sample, sample_pb2.Manifest]:
-        sample = self._node.sample(accepted)
-        return sample, make_manifest(accepted.ticket.hash, sample)
-
-    async def _wait_to_leave(self, policy: Policy, leave_ms: int) -> None:
-        """Return at the given instant, or, when that has passed, at the next tick; at once without ticks."""
-        if not policy.release_tick_ms:
-            return
-        now_ms = self._node.clock()
-        if now_ms > leave_ms:
-            _log.warning(texts.LATE, remedy=texts.LATE_REMEDY)
-            leave_ms = _next_multiple(policy.release_tick_ms, now_ms)
-        await self._line.pause(max(0, leave_ms - now_ms) / 1000)
+    def _count_questions(self) -> None:
+        self._monitor.in_hand(len(self._walks))
+        self._monitor.in_line(self._line.waiting)
 
     async def _forward(self, question: _Question) -> None:
         """Hand the sample over until it is charged and released, or refused."""
         try:
             # Outside the deadline of attempts: a question may wait for long until it is drawn.
-            await self._make_ready(question)
-            await self._retrying(lambda: self._knowing_cards(lambda: self._attempt(question)))
+            ready = await self._made_ready(question)
+            await self._retrying(lambda: self._knowing_cards(lambda: self._attempt(question, ready)))
         except BrokerError as error:
             if error.ends_ticket:
                 await asyncio.to_thread(self._node.log_refused, question.accepted.ticket.hash.hex(), error.code)
+            if error.code == "ROSTER_NOT_IN_FORCE":
+                self._offer_roster()
             raise _for_researcher(error) from error
+
+    async def _made_ready(self, question: _Question) -> _Ready:
+        """Draw the sample and commit to it; return at the tick at which it leaves, with its manifest in our log."""
+        policy, delayed_ms = await self._place(question)
+        async with self._drawing:
+            sample, manifest, size = await asyncio.to_thread(self._drawn, question.accepted)
+        await self._wait_to_leave(policy, delayed_ms)
+        key = await self._node.journal.glance(self._manifest_key)
+        # SECURITY: durable before the first byte leaves, and once for each ticket: nobody holds any of a sample that our log
+        # does not name.
+        signed = await asyncio.to_thread(self._node.log_forwarded, manifest, key, people=size)
+        return _Ready(sample, manifest, signed)
+
+    async def _place(self, question: _Question) -> tuple[Policy, int]:
+        """Wait for the roster and a place; gives the policy that times the question, and before when its sample does not leave.
+
+        SECURITY: a delay after the question came; for one that had to wait, a delay after it had its place. Nothing that is done
+        for it meanwhile decides at which tick it leaves.
+        """
+        # Before its place: questions that stand for an older load need one, and the roster waits for their end.
+        had_to_wait = await self._wait_for_roster(question.accepted)
+        had_to_wait |= await question.spot.place()
+        self._count_questions()
+        policy = question.policy
+        if policy is None:
+            policy = self._policy = await self._retrying(lambda: self._knowing_cards(self._fetch_policy))
+        came_ms = question.submitted_ms
+        if came_ms is None or had_to_wait:
+            came_ms = self._node.clock()
+        return policy, came_ms + policy.forward_delay_ms
+
+    async def _wait_for_roster(self, accepted: Accepted) -> bool:
+        """Return when the census node has the roster that the sample is places of; whether that had to be waited for.
+
+        Raises:
+            InvalidRequestError: ROSTER_NOT_IN_FORCE.
+            PeerUnavailableError: PEER_UNAVAILABLE, the node stops.
+        """
+        waited = False
+        while not await self._node.journal.glance(self._node.may_be_sampled, accepted):
+            waited = True
+            await self._line.pause(_ROSTER_LOOK_SECONDS)
+        return waited
+
+    def _drawn(self, accepted: Accepted) -> tuple[Sample, sample_pb2.Manifest, int]:
+        sample = self._node.sample(accepted)
+        return sample, make_manifest(sample), sample.size
+
+    async def _wait_to_leave(self, policy: Policy, delayed_ms: int) -> None:
+        """Return at the first tick not before the given time, and not before now; at once without ticks."""
+        tick_ms = policy.release_tick_ms
+        if not tick_ms:
+            return
+        now_ms, leave_ms = self._node.clock(), _next_multiple(tick_ms, delayed_ms)
+        if now_ms > leave_ms:
+            self._monitor.missed_tick()
+            _log.warning(texts.LATE, remedy=texts.LATE_REMEDY)
+            leave_ms = _next_multiple(tick_ms, now_ms)
+        await self._line.pause((leave_ms - now_ms) / 1000)
 
     async def _retrying(self, attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """What `attempt` gives; tried again while the census node is away or busy, until the deadline passes."""
@@ -340,20 +372,20 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             _log.warning(texts.DISAGREED, code=error.code)
         return await attempt()
 
-    async def _attempt(self, question: _Question) -> None:
-        """One attempt: header, word to proceed, sample, charge, release.
-
-        The sample is drawn before the header leaves, also for a ticket that the census node then refuses: a header at a fixed
-        instant needs a sample that is ready. What that costs is bounded by what its researcher may ask anyway.
-        """
-        if question.ready is None:
-            # The attempt before broke off between charge and release.
-            await self._make_ready(question)
+    async def _attempt(self, question: _Question, ready: _Ready) -> None:
+        """One attempt: the sample sealed anew, charge, release."""
         await question.walk.reach(health_service_pb2.STAGE_FORWARDED)
         census = await self._census.now()
+        parts = await asyncio.to_thread(
+            seal_attempt, question.accepted.signed_ticket, ready.signed_manifest, ready.sample, census.sealing_key
+        )
         call = census.stub.Count(timeout=self._limits.attempt_deadline_ms / 1000)
         try:
-            await self._exchange(call, census, question)
+            with stage("sending"):
+                for part in parts:
+                    await _write(call, part)
+                await call.done_writing()
+            await self._follow(call, census, question, ready.manifest)
         except AioRpcError as error:
             raise broker_error(error, "census") from error
         except asyncio.InvalidStateError as error:
@@ -361,33 +393,18 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         finally:
             call.cancel()
 
-    async def _exchange(self, call: CountCall, census: CensusNow, question: _Question) -> None:
-        accepted, ready = question.accepted, question.ready
-        assert ready is not None  # noqa: S101 - `_attempt` made it
-        ticket_hash, set_commitment = accepted.ticket.hash.hex(), ready.set_commitment
-        sender = Sender(census.sealing_key, self._randomness)
-        attempt = await asyncio.to_thread(Attempt, accepted.ticket, accepted.signed_ticket, accepted.linkage, sender)
-        await _write(call, attempt.header())
-        await _expect(call, "proceed")
-        await _send(call, attempt.batches(ready.sample))
-        # SECURITY: last. The noise follows from the manifest and the slot's secret: before the sample, it would tell the
-        # census node the noise while it can still refuse the header.
-        await _write(call, census_service_pb2.CountRequest(manifest=ready.manifest))
-        await call.done_writing()
+    async def _follow(
+        self, call: CountCall, census: CensusNow, question: _Question, manifest: sample_pb2.Manifest
+    ) -> None:
+        """What the census node says of a sample that it has: the charge, then the release."""
+        ticket = question.accepted.ticket
         charged = (await _expect(call, "charged")).charged
-        # The people are needed no more, and the answer may be long in coming.
-        question.ready = None
-        del ready
-        # SECURITY: now, at an instant of the policy, and not as soon as the sample is out of memory, which tells its size.
-        question.spot.give_back_sample_place()
-        handed_over = await self._node.journal.glance(self._node.handed_over, ticket_hash)
-        charge = verify_charged(
-            charged, accepted.ticket, set_commitment, handed_over=handed_over, census_log=census.log
-        )
-        await asyncio.to_thread(self._node.log_charge, ticket_hash, charge)
+        handed_over = await self._node.journal.glance(self._node.handed_over, ticket.hash.hex())
+        charge = verify_charged(charged, ticket, manifest, handed_over=handed_over, census_log=census.log)
+        await asyncio.to_thread(self._node.log_charge, ticket.hash.hex(), charge)
         await question.walk.reach(health_service_pb2.STAGE_CHARGED)
         await _expect(call, "released")
-        await asyncio.to_thread(self._node.log_settled, ticket_hash)
+        await asyncio.to_thread(self._node.log_settled, ticket.hash.hex())
 
 
 def _next_multiple(step_ms: int, not_before_ms: int) -> int:
@@ -404,23 +421,6 @@ def _for_researcher(error: BrokerError) -> BrokerError:
         return error
     _log.warning("the agencies do not agree", code=error.code)
     return PeerUnavailableError("PEER_FAILED", peer="health", reason=error.code)
-
-
-async def _send(call: CountCall, batches: Iterator[Sequence[census_service_pb2.CountRequest]]) -> None:
-    """Say all frames of a sample; while some are on their way the next ones are sealed in a thread."""
-    sealing = asyncio.create_task(asyncio.to_thread(next, batches))
-    try:
-        is_last = False
-        while not is_last:
-            frames = await sealing
-            is_last = frames[-1].frame.last
-            if not is_last:
-                sealing = asyncio.create_task(asyncio.to_thread(next, batches))
-            with stage("sending"):
-                for frame in frames:
-                    await _write(call, frame)
-    finally:
-        sealing.cancel()
 
 
 async def _write(call: CountCall, part: census_service_pb2.CountRequest) -> None:

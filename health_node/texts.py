@@ -15,6 +15,10 @@ __all__ = [
     "RELINKED",
     "RELOAD_HELP",
     "RELOAD_NEW",
+    "ROSTER_NONE",
+    "ROSTER_SENT",
+    "ROSTER_UNDER_WAY",
+    "ROSTER_WAITS",
     "STATUS",
     "STATUS_WARNING",
 ]
@@ -23,7 +27,7 @@ READY = "health node ready on {address}"
 LOADING = "Loading health data"
 LOADED = """\
 Loaded {loaded} people of {rows} rows; {without_card} have no health card, {rejected} rows were left out as wrong.
-Release {release} is in force. {places} places are declared, which need delays of {least_delay_ms} ms or more.
+Release {release} is in force. {places} places are declared, which need a forward delay of {least_forward_delay_ms} ms or more.
 Census policy: {policy}"""
 FITS = "fits the declared places."
 NOT_ASKED = "could not be asked for ({code}): {text}"
@@ -33,19 +37,23 @@ Health node of {organisation}
   release       {release}
   linkage       {linkage}
   people        {people}
-  places        {places} declared, which need delays of {least_delay_ms} ms or more
+  places        {places} declared, which need a forward delay of {least_forward_delay_ms} ms or more
   policy        {policy}
+  roster        {roster}
   questions     {tickets} taken, {open} on their way
   log           {log_size} entries"""
 STATUS_WARNING = """\
   warning       the data in force was loaded under another dictionary than this program's, so that no question is taken: load
                 its source again with 'tripartite health load', or, if a newer program has loaded it, use that one"""
+ROSTER_SENT = "number {number}, at the census node since {time}"
+ROSTER_UNDER_WAY = "number {number}, on its way to the census node"
+ROSTER_NONE = "of the load in force: none yet; a serving node sends one"
 RELINKING = "Changing the linkage key"
 RELINKED = """\
 The linkage key is changed: {people} people have new pseudonyms. Chain {linkage} is in force, {previous} was before.
 Unless the census agency has this chain already: bring it {file}, out of band, and let it run
   tripartite census relink --home HOME --key-file FILE
-Until chain {linkage} is in force at both agencies, questions are refused and nothing is charged: compare the names."""
+Until chain {linkage} is in force at both agencies, questions wait, or are refused, and nothing is charged: compare the names."""
 RELOAD_HELP = (
     "Where the two chains differ: take the census agency's whole key file (--key-file, or the one that is in its place already), "
     "and load this source again under it."
@@ -58,6 +66,7 @@ DISAGREE = "the agencies do not agree on a key"
 DISAGREE_REMEDY = (
     "compare 'keys list' of both homes; hand over the newer card ('keys card') and let the other agency 'register' it"
 )
-LATE = "a sample was not ready at its instant; it leaves at a later tick, and how much later may show its size"
+ROSTER_WAITS = "the census node does not have the roster of the load in force yet; it is sent again"
+LATE = "a sample was not ready at its tick; it leaves at a later one"
 LATE_REMEDY = "a longer forward_delay_ms in the policy, or a faster machine"
 DISAGREED = "a key was not known between the agencies; cards have been exchanged, trying again"

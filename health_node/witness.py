@@ -7,6 +7,7 @@ note it durably, cosign. The same calls show the census node our own log, and te
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 from tripartite.v1 import log_service_pb2
@@ -46,7 +47,10 @@ class CensusWitness:
         known: KnownPeers,
         witnessing: Witnessing,
         census: str,
+        heard: Callable[[], object] = lambda: None,
     ) -> None:
+        """`heard` is called whenever the census node has answered."""
+        self._heard = heard
         self._link = link
         self._journal = journal
         self._known = known
@@ -91,6 +95,7 @@ class CensusWitness:
         self._shown = None
         timeout = _WAIT_MS / 1000 + _CALL_SECONDS
         response = await calling("census", census.logs.Witness(request, timeout=timeout, wait_for_ready=True))
+        self._heard()
         return await asyncio.to_thread(self._take, response)
 
     def _request(self) -> log_service_pb2.WitnessRequest:

@@ -13,6 +13,7 @@ the hash is kept beside it and never shown (`Answers.receipts`). That the log st
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 import threading
 import time
@@ -28,14 +29,15 @@ from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import VerifyKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError, RefusedError
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.query.answer import open_answer
 from broker_common.query.messages import parse_message
+from broker_common.query.question import Cell, read_question
 from broker_common.storage.journal import store_errors
 from broker_common.tlog.entries import Charged, parse_entry
 from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import Checkpoint, NoteVerifier, parse_note
-from broker_common.values import QUERY_ID_BYTES, Clock
+from broker_common.values import QUERY_ID_BYTES, Clock, NoisyCounts
 
 __all__ = ["Answers", "AskedQuestion", "CensusKeys", "KeptReceipt"]
 
@@ -44,6 +46,8 @@ _BUSY_TIMEOUT_SECONDS = 30
 # How often, and how far apart, another process that is just reading is given the time to finish.
 _WIPE_TRIES = 20
 _WIPE_PAUSE_SECONDS = 0.02
+# Of the file, kept where SQLite has a place for it; counted up whenever what a row means changes.
+_FORMAT = 1
 _COLUMNS: dict[str, type] = {
     "query": str,
     "asked_ms": int,
@@ -58,7 +62,7 @@ _COLUMNS: dict[str, type] = {
     "opening_key": str,
     "accepted": int,
     "refused": str,
-    "noisy_count": int,
+    "noisy_counts": str,
     "charged": int,
     "checkpoint": str,
     "signed_receipt": bytes,
@@ -70,10 +74,10 @@ _COLUMNS: dict[str, type] = {
 
 
 # What is written when the answer comes.
-_ANSWERED = frozenset({"noisy_count", "charged", "signed_receipt", "answer_salt", "answered_ms"})
-# A count that is NULL has not come; no count itself is read.
+_ANSWERED = frozenset({"noisy_counts", "charged", "signed_receipt", "answer_salt", "answered_ms"})
+# Counts that are NULL have not come; none is read.
 _RECEIPTS = (
-    "select query, refused, signed_ticket, signed_receipt, noisy_count is not null as answered, expired "
+    "select query, refused, signed_ticket, signed_receipt, noisy_counts is not null as answered, expired "
     "from questions order by asked_ms, rowid"
 )
 
@@ -112,7 +116,7 @@ class AskedQuestion:
     accepted: bool = False
     # Code of the refusal, empty if there was none.
     refused: str = ""
-    noisy_count: int | None = None
+    noisy: NoisyCounts | None = None
     charged: int | None = None
     checkpoint: str = ""
     # When the answer was received here.
@@ -128,7 +132,20 @@ class AskedQuestion:
     @property
     def state(self) -> str:
         """`answered`, `expired`, `refused` or `pending`."""
-        return _state(answered=self.noisy_count is not None, expired=self.expired, refused=self.refused)
+        return _state(answered=self.noisy is not None, expired=self.expired, refused=self.refused)
+
+    @property
+    def noisy_count(self) -> int | None:
+        """The answer to a question of one cell; None as long as there is none."""
+        if self.noisy is None:
+            return None
+        (count,) = self.noisy.values
+        return count
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """What is counted, in the order of the answer's numbers."""
+        return read_question(self.question).cells
 
     @property
     def ticket_message(self) -> ticket_pb2.SignedTicket:
@@ -186,7 +203,7 @@ class KeptReceipt:
 class Answers:
     """One researcher's store. Several processes and threads may use it at once: `ask` and the inbox do.
 
-    Every method raises InternalError STORE_FAILED when the disk fails, INTEGRITY when the file is damaged, and RefusedError
+    A file of another version is refused when it is opened, InternalError FORMAT_UNKNOWN. Every method raises STORE_FAILED when the disk fails, INTEGRITY when the file is damaged, and RefusedError
     BUSY when another process does not let go of the store.
     """
 
@@ -203,19 +220,20 @@ class Answers:
             self._db = Database(connection, execute_plugins=False)
             for setting in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
                 self._db.execute(f"PRAGMA {setting}")
-            self._make_table()
+            self._make_table(path.parent)
 
-    def _make_table(self) -> None:
+    def _make_table(self, home: Path) -> None:
         table = self._db.table("questions")
-        if table.exists() and table.columns_dict.keys() >= _COLUMNS.keys():
-            return
-        # One process at a time: the next one finds what this one has made.
-        self._db.execute("BEGIN IMMEDIATE")
-        table.create(_COLUMNS, pk="query", if_not_exists=True)
-        # A file of an earlier version, in which nothing was recorded of these.
-        for name in [name for name in _COLUMNS if name not in table.columns_dict]:
-            table.add_column(name, _COLUMNS[name])
-        self._db.execute("COMMIT")
+        if not table.exists():
+            # One process at a time: the next one finds what this one has made.
+            self._db.execute("BEGIN IMMEDIATE")
+            table.create(_COLUMNS, pk="query", if_not_exists=True)
+            self._db.execute(f"PRAGMA user_version={_FORMAT}")
+            self._db.execute("COMMIT")
+        ((found,),) = self._db.execute("PRAGMA user_version")
+        if found != _FORMAT:
+            self._db.close()
+            raise InternalError("FORMAT_UNKNOWN", home=str(home), found=found, known=_FORMAT)
 
     def close(self) -> None:
         with self._lock:
@@ -262,7 +280,7 @@ class Answers:
         names = ", ".join(f"{name} = :{name}" for name in changes)
         with self._lock, _store_errors():
             self._db.execute(
-                f"update questions set {names} where query = :query and noisy_count is null",  # noqa: S608 - own names
+                f"update questions set {names} where query = :query and noisy_counts is null",  # noqa: S608 - own names
                 {**changes, "query": query},
             )
 
@@ -307,7 +325,6 @@ class Answers:
                 state=_state(answered=bool(row["answered"]), expired=bool(row["expired"]), refused=row["refused"]),
                 refused=row["refused"],
                 signed_ticket=row["signed_ticket"],
-                # Nothing was recorded of it by an earlier version.
                 signed_receipt=row["signed_receipt"] or b"",
             )
             for row in rows
@@ -334,6 +351,7 @@ class Answers:
                 sealed.sealed,
                 opening_key=OpeningKey.parse_text(row["opening_key"]),
                 ticket_hash=hash_bytes(asked.ticket_message.ticket),
+                cells=len(asked.cells),
                 census_keys=self._keys.answer(),
             )
             receipt = verified.receipt.body
@@ -345,7 +363,7 @@ class Answers:
         self._settle(
             query,
             {
-                "noisy_count": verified.noisy_count,
+                "noisy_counts": json.dumps(verified.noisy.values),
                 "charged": receipt.charged,
                 "checkpoint": receipt.checkpoint,
                 "signed_receipt": verified.receipt.signed.SerializeToString(deterministic=True),
@@ -360,7 +378,7 @@ class Answers:
 
     def _verify_charge(self, receipt: answer_pb2.Receipt, asked: AskedQuestion) -> None:
         # 3
-        if receipt.scale != asked.scale or receipt.charged != price_units(asked.scale):
+        if receipt.scale != asked.scale or receipt.charged != price(asked.scale, cells=len(asked.cells)):
             raise ValueError("the scale or the price is not the ticket's")
         if receipt.policy_hash.hex() != asked.policy_hash or receipt.query_id.hex() != asked.query:
             raise ValueError("the policy or the query is not the ticket's")
@@ -408,13 +426,12 @@ def _asked(row: dict[str, Any]) -> AskedQuestion:
         criteria_nonce=row["criteria_nonce"],
         accepted=bool(row["accepted"]),
         refused=row["refused"],
-        noisy_count=row["noisy_count"],
+        noisy=None if row["noisy_counts"] is None else NoisyCounts(tuple(json.loads(row["noisy_counts"]))),
         charged=row["charged"],
         checkpoint=row["checkpoint"],
         answered_ms=row["answered_ms"],
         expired=bool(row["expired"]),
-        # Nothing was recorded of it by an earlier version.
-        quoted_again=row["quoted_again"] or 0,
+        quoted_again=row["quoted_again"],
     )
 
 

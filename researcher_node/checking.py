@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from broker_common.errors import BrokerError, PeerUnavailableError
+from broker_common.language import phrase, phrase_of
 from broker_common.tlog.merkle import verify_consistency
 from broker_common.tlog.note import Checkpoint
 from researcher_node import texts
@@ -66,7 +67,7 @@ class Report:
         """What the check ends with after everything was told; None if nothing is broken and nothing hindered it."""
         broken = self.count(Outcome.BROKEN)
         if broken:
-            problem = texts.BROKEN_RECEIPTS.format(broken=broken, all=len(self.receipts))
+            problem = phrase(texts.BROKEN_RECEIPTS, broken=broken, all=len(self.receipts))
             return PeerUnavailableError("PROMISE_BROKEN", problem=problem)
         if self.log.outcome is Outcome.BROKEN:
             return PeerUnavailableError("PROMISE_BROKEN", problem=self.log.problem)
@@ -84,7 +85,7 @@ async def check_receipts(session: Session, seen: SeenCheckpoint, receipts: Itera
         note = await session.cosigned_checkpoint()
         newest = session.census_log().verify_cosigned(note) if note else None
     except BrokerError as error:
-        unknown = Finding(Outcome.UNCHECKED, error.text)
+        unknown = Finding(Outcome.UNCHECKED, phrase_of(error))
         return Report({receipt.query: unknown for receipt in receipts}, unknown, "", 0, error)
     comparing = _Comparing(session, newest)
     of_log = Finding(Outcome.HELD) if before is None else await comparing.with_older(before)
@@ -96,8 +97,7 @@ async def check_receipts(session: Session, seen: SeenCheckpoint, receipts: Itera
 
 async def _check(receipt: KeptReceipt, comparing: _Comparing) -> Finding:
     if not receipt.signed_receipt:
-        why = texts.NO_RECEIPT_KEPT if receipt.state == "answered" else texts.NO_RECEIPT_YET
-        return Finding(Outcome.UNCHECKED, why)
+        return Finding(Outcome.UNCHECKED, texts.NO_RECEIPT_YET)
     return await comparing.with_older(receipt.promised)
 
 
@@ -115,22 +115,22 @@ class _Comparing:
         newest = self._newest
         if newest is None or newest.size < older.size:
             size = 0 if newest is None else newest.size
-            return Finding(Outcome.BROKEN, texts.LOG_SHORTER.format(promised=older.size, size=size))
+            return Finding(Outcome.BROKEN, phrase(texts.LOG_SHORTER, promised=older.size, size=size))
         if newest.size == older.size:
             is_same = newest == older
             return (
-                Finding(Outcome.HELD) if is_same else Finding(Outcome.BROKEN, texts.LOG_OTHER.format(size=older.size))
+                Finding(Outcome.HELD) if is_same else Finding(Outcome.BROKEN, phrase(texts.LOG_OTHER, size=older.size))
             )
         if self.failure is not None:
-            return Finding(Outcome.UNCHECKED, self.failure.text)
+            return Finding(Outcome.UNCHECKED, phrase_of(self.failure))
         try:
             proof = await self._session.consistency_proof(older.size, newest.size)
         except BrokerError as error:
             self.failure = error
-            return Finding(Outcome.UNCHECKED, error.text)
+            return Finding(Outcome.UNCHECKED, phrase_of(error))
         try:
             verify_consistency(older.size, older.root, newest.size, newest.root, proof)
         except ValueError as error:
-            problem = texts.LOG_NOT_CONTINUED.format(promised=older.size, size=newest.size, problem=error)
+            problem = phrase(texts.LOG_NOT_CONTINUED, promised=older.size, size=newest.size, problem=str(error))
             return Finding(Outcome.BROKEN, problem)
         return Finding(Outcome.HELD)

@@ -29,9 +29,11 @@ from broker_common.cli import (
     say,
 )
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
+from broker_common.language import phrase, said
 from broker_common.privacy.accounting import epsilon_text
 from broker_common.privacy.policy import MAX_SCALE
 from broker_common.query.dictionary_text import dictionary_json, dictionary_text
+from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.storage.clock import system_clock
 from broker_common.storage.registration import IDENTIFIER, read_card
 from researcher_node import texts
@@ -96,10 +98,11 @@ def dictionary(home: Path, as_json: bool) -> None:
         "census": dictionary_json(found.census),
         "census_release": found.census_release,
     }
-    text = (
-        f"--where: health columns\n\n{dictionary_text(found.health)}\n\n"
-        f"--count: language variables of census release {found.census_release}, or all\n\n"
-        f"{dictionary_text(found.census)}"
+    text = said(
+        texts.DICTIONARIES,
+        health=dictionary_text(found.health),
+        release=found.census_release,
+        census=dictionary_text(found.census),
     )
     emit(as_json, result, text)
 
@@ -132,13 +135,16 @@ def quote(home: Path, as_json: bool, count: str, scale: int | None, wanted_margi
         "policy_hash": response.policy_hash.hex(),
         "expires": expires,
     }
-    text = texts.QUOTE.format(
+    text = said(
+        texts.QUOTE,
         scale=response.scale,
         epsilon=result["epsilon"],
         margin=response.margin_95,
         charged=response.charged,
-        remaining=texts.REMAINING_UNTOLD if remaining is None else texts.REMAINING_COUNT.format(count=remaining),
-        quota=texts.QUOTA_NONE if quota_left is None else texts.QUOTA.format(left=quota_left, quota=response.quota),
+        remaining=said(texts.REMAINING_UNTOLD) if remaining is None else said(texts.REMAINING_COUNT, count=remaining),
+        quota=said(texts.QUOTA_NONE)
+        if quota_left is None
+        else said(texts.QUOTA, left=quota_left, quota=response.quota),
         policy=result["policy_hash"],
         expires=expires,
     )
@@ -199,7 +205,7 @@ async def _ask(
                 if error.code != "SLOT_UNUSABLE":
                     raise
             # Usually the census node was restarted between quote and sample. Nothing was charged.
-            say(texts.QUOTING_AGAIN)
+            say(said(texts.QUOTING_AGAIN))
         return await _ask_once(session, wanted, wait, _MOST_QUOTES_AGAIN)
 
 
@@ -223,15 +229,15 @@ async def _ask_again(session: Session, asked: AskedQuestion, wait: float) -> Ask
 async def _wait_for(session: Session, asked: AskedQuestion, wait: float) -> AskedQuestion:
     try:
         return await session.ask(
-            asked, wait_seconds=wait, on_stage=_say_stage, on_busy=_say_busy, on_away=lambda: say(texts.AWAY)
+            asked, wait_seconds=wait, on_stage=_say_stage, on_busy=_say_busy, on_away=lambda: say(said(texts.AWAY))
         )
     except PeerUnavailableError:
         if not session.has_taken(asked.query):
-            say(texts.NOT_TAKEN.format(query=asked.query))
+            say(said(texts.NOT_TAKEN, query=asked.query))
         raise
     except asyncio.CancelledError:
         # Ctrl-C or SIGTERM. What the health node has taken goes on without us.
-        raise CommandInterrupted(texts.INTERRUPTED.format(query=asked.query)) from None
+        raise CommandInterrupted(phrase(texts.INTERRUPTED, query=asked.query)) from None
 
 
 @commands.command()
@@ -282,7 +288,7 @@ def answers(
     if questions:
         text = questions_text(questions, system_clock())
     else:
-        text = texts.NONE_SUCH if asked_before else texts.NONE_ASKED
+        text = said(texts.NONE_SUCH) if asked_before else said(texts.NONE_ASKED)
     emit(as_json, {"answers": [question_json(asked) for asked in questions]}, text)
     return None
 
@@ -303,7 +309,7 @@ async def _collect(opened: ResearcherHome, store: Answers, queries: Collection[s
                     if error.code not in {"ANSWER_PENDING", "ANSWER_EXPIRED", "PEER_MISBEHAVED"}:
                         raise
                     if error.code != "ANSWER_PENDING":
-                        say(f"{asked.query}: {error.text}")
+                        say(f"{asked.query}: {error.said(said)[0]}")
                     elif asked.state == "pending":
                         await _submit_again(session, asked)
                     if error.code == "PEER_MISBEHAVED":
@@ -315,14 +321,14 @@ async def _collect(opened: ResearcherHome, store: Answers, queries: Collection[s
 async def _submit_again(session: Session, asked: AskedQuestion) -> None:
     """Submit a question whose answer is not out once more, if the health node may never have heard of it."""
     if asked.accepted or asked.ticket_expires_ms <= system_clock():
-        say(texts.NOT_OUT.format(query=asked.query))
+        say(said(texts.NOT_OUT, query=asked.query))
         return
     try:
         await session.submit_again(asked)
     except (InvalidRequestError, RefusedError, PeerUnavailableError) as error:
-        say(texts.NOT_SUBMITTED.format(query=asked.query, problem=error.text))
+        say(said(texts.NOT_SUBMITTED, query=asked.query, problem=error.said(said)[0]))
     else:
-        say(texts.SUBMITTED.format(query=asked.query))
+        say(said(texts.SUBMITTED, query=asked.query))
 
 
 async def _check(opened: ResearcherHome, store: Answers, queries: Collection[str]) -> Report:
@@ -332,7 +338,7 @@ async def _check(opened: ResearcherHome, store: Answers, queries: Collection[str
             # A witness key that is new is heard of before its first cosignature is met.
             await session.meet("health")
         except PeerUnavailableError as error:
-            say(texts.CARD_OF_WITNESS.format(problem=error.text))
+            say(said(texts.CARD_OF_WITNESS, problem=error.said(said)[0]))
         receipts = [receipt for receipt in store.receipts() if receipt.query in queries]
         return await check_receipts(session, opened.seen, receipts)
 
@@ -382,7 +388,7 @@ def create(
         _verify_name(name, value)
     own = ResearcherHome.create(home, config).own_card()
     result = {"home": str(home), "researcher_id": researcher_id, "fingerprint": own.fingerprint}
-    emit(as_json, result, texts.CREATED.format_map(result))
+    emit(as_json, result, said(texts.CREATED, **result))
 
 
 @commands.command()
@@ -406,7 +412,7 @@ def register(home: Path, as_json: bool, card: Path, fingerprint: str | None, rep
         "serial": verified.card.serial,
         "fingerprint": verified.fingerprint,
     }
-    emit(as_json, result, texts.REGISTERED.format_map(result))
+    emit(as_json, result, said(texts.REGISTERED, **(result | {"role": said(verified.card.role)})))
 
 
 @commands.command()
@@ -415,7 +421,7 @@ def register(home: Path, as_json: bool, card: Path, fingerprint: str | None, rep
 def serve(home: Path, lifeline: bool) -> None:
     """Run the inbox: sealed answers arrive by themselves. Without it, 'ask' collects them."""
     opened = ResearcherHome(home)
-    with opened.home.serving():
+    with opened.home.serving(), noting_refused_connections("text"):
         asyncio.run(opened.serve(ready_line(texts.READY, lifeline=lifeline)))
 
 
@@ -433,12 +439,12 @@ def _verify_name(option: str, value: str) -> None:
 
 
 def _say_busy(seconds: float) -> None:
-    say(texts.BUSY.format(seconds=round(seconds)))
+    say(said(texts.BUSY, seconds=round(seconds)))
 
 
 def _say_too_many_quotes(seconds: float) -> None:
-    say(texts.TOO_MANY_QUOTES.format(seconds=round(seconds)))
+    say(said(texts.TOO_MANY_QUOTES, seconds=round(seconds)))
 
 
 def _say_stage(stage: health_service_pb2.Stage.ValueType) -> None:
-    say(texts.STAGES.get(stage, str(stage)))
+    say(said(texts.STAGES.get(stage, str(stage))))

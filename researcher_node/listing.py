@@ -10,6 +10,7 @@ from typing import Any
 from broker_common.cli import instant
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.errors import InternalError, error_for
+from broker_common.language import said
 from broker_common.privacy.accounting import epsilon_text
 from broker_common.privacy.discrete_laplace import margin
 from researcher_node import texts
@@ -32,14 +33,13 @@ _CELL_CHARACTERS = 40
 
 def answer_json(asked: AskedQuestion) -> dict[str, Any]:
     """An answer as `ask` gives it."""
-    if asked.noisy_count is None:
+    if asked.noisy is None:
         raise InternalError("INTERNAL")
     return {
         "query_id": asked.query,
-        "noisy_count": asked.noisy_count,
+        **_cells(asked),
         "scale": asked.scale,
         "epsilon": epsilon_text(asked.scale),
-        "margin_95": margin(asked.scale),
         "question": asked.question,
         "where": asked.where,
         "fraction": _fraction(asked),
@@ -54,17 +54,18 @@ def answer_json(asked: AskedQuestion) -> dict[str, Any]:
 
 def answer_text(asked: AskedQuestion) -> str:
     """An answer as `ask` tells it."""
-    result = answer_json(asked)
-    text = texts.ANSWER.format(
-        count=result["noisy_count"],
-        margin=result["margin_95"],
+    text = said(
+        texts.ANSWER,
+        count=_counts(asked),
+        margin=margin(asked.scale),
         scale=asked.scale,
-        epsilon=result["epsilon"],
+        epsilon=epsilon_text(asked.scale),
         charged=asked.charged,
         **_described(asked),
     )
     text += _quoted_again(asked)
-    return f"{text}\n{texts.NEGATIVE}" if result["noisy_count"] < 0 else text
+    is_negative = asked.noisy is not None and min(asked.noisy.values) < 0
+    return f"{text}\n{said(texts.NEGATIVE)}" if is_negative else text
 
 
 def question_json(asked: AskedQuestion) -> dict[str, Any]:
@@ -78,9 +79,8 @@ def question_json(asked: AskedQuestion) -> dict[str, Any]:
         "fraction": _fraction(asked),
         "scale": asked.scale,
         "epsilon": epsilon_text(asked.scale),
-        "margin_95": margin(asked.scale),
+        **_cells(asked),
         "policy_hash": asked.policy_hash,
-        "noisy_count": asked.noisy_count,
         "charged": asked.charged,
         "checkpoint": asked.checkpoint or None,
         "refused": asked.refused or None,
@@ -95,16 +95,16 @@ def questions_text(questions: Sequence[AskedQuestion], now_ms: int) -> str:
     """One question in full, several as a table with a line each; `now_ms` tells which tickets have expired."""
     if len(questions) == 1:
         return _paragraph(questions[0], now_ms)
-    rows = [texts.COLUMNS, *(_row(asked, now_ms) for asked in questions)]
+    rows = [tuple(map(said, texts.COLUMNS)), *(_row(asked, now_ms) for asked in questions)]
     if any(asked.fraction_millionths != WHOLE_MILLIONTHS for asked in questions):
-        rows = _with_column(rows, [texts.FRACTION_COLUMN, *map(_fraction, questions)])
+        rows = _with_column(rows, [said(texts.FRACTION_COLUMN), *map(_fraction, questions)])
     if len({asked.project for asked in questions}) > 1:
-        projects = [texts.PROJECT_COLUMN, *(asked.project for asked in questions)]
+        projects = [said(texts.PROJECT_COLUMN), *(asked.project for asked in questions)]
         rows = _with_column(rows, projects)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     if any(_is_overdue(asked, now_ms) for asked in questions):
-        lines.append(f"{texts.OVERDUE_MARK} {texts.OVERDUE}")
+        lines.append(f"{texts.OVERDUE_MARK} {said(texts.OVERDUE)}")
     return "\n".join(lines)
 
 
@@ -128,20 +128,20 @@ def report_text(questions: Sequence[AskedQuestion], report: Report, seen: Path) 
     """A line for each question, then how many were held and what became of the log; `seen` is where its past is kept."""
     findings = [(asked.query, report.receipts[asked.query]) for asked in questions]
     lines = [
-        texts.CHECKED.format(outcome=finding.outcome.value, query=query, problem=finding.problem).rstrip()
+        said(texts.CHECKED, outcome=said(finding.outcome.value), query=query, problem=said(finding.problem)).rstrip()
         for query, finding in findings
     ]
     if lines:
-        lines.append(texts.CHECKED_SUMMARY.format_map({outcome.value: report.count(outcome) for outcome in Outcome}))
+        lines.append(said(texts.CHECKED_SUMMARY, **({outcome.value: report.count(outcome) for outcome in Outcome})))
     return "\n".join([*lines, _log_text(report, seen)])
 
 
 def _log_text(report: Report, seen: Path) -> str:
     if report.log.outcome is Outcome.BROKEN:
-        return texts.LOG_BROKEN.format(file=seen, problem=report.log.problem)
+        return said(texts.LOG_BROKEN, file=seen, problem=said(report.log.problem))
     if report.log.outcome is Outcome.UNCHECKED:
-        return texts.LOG_UNCHECKED.format(problem=report.log.problem)
-    return texts.LOG_HELD.format(size=report.size) if report.checkpoint else texts.LOG_EMPTY
+        return said(texts.LOG_UNCHECKED, problem=said(report.log.problem))
+    return said(texts.LOG_HELD, size=report.size) if report.checkpoint else said(texts.LOG_EMPTY)
 
 
 def _with_column(rows: Sequence[tuple[str, ...]], column: Sequence[str]) -> list[tuple[str, ...]]:
@@ -152,26 +152,26 @@ def _with_column(rows: Sequence[tuple[str, ...]], column: Sequence[str]) -> list
 def _paragraph(asked: AskedQuestion, now_ms: int) -> str:
     if asked.state == "answered":
         return answer_text(asked)
-    what = asked.refused if asked.state == "refused" else asked.state
-    text = texts.UNANSWERED.format(what=what, **_described(asked)) + _quoted_again(asked)
+    what = asked.refused if asked.state == "refused" else said(asked.state)
+    text = said(texts.UNANSWERED, what=what, **_described(asked)) + _quoted_again(asked)
     if asked.state == "refused":
         details = {"scale": str(asked.scale), "project": asked.project, "researcher": asked.researcher}
-        error = error_for(asked.refused, details)
-        return f"{text}\n  {texts.REFUSED.format(text=error.text, hint=error.hint)}"
+        sentence, hint = error_for(asked.refused, details).said(said)
+        return f"{text}\n  {said(texts.REFUSED, text=sentence, hint=hint)}"
     if asked.state == "expired":
-        return f"{text}\n  {texts.EXPIRED}"
-    return f"{text}\n  {texts.OVERDUE}" if _is_overdue(asked, now_ms) else text
+        return f"{text}\n  {said(texts.EXPIRED)}"
+    return f"{text}\n  {said(texts.OVERDUE)}" if _is_overdue(asked, now_ms) else text
 
 
 def _row(asked: AskedQuestion, now_ms: int) -> tuple[str, ...]:
-    if asked.noisy_count is not None:
-        outcome = f"{asked.noisy_count} ± {margin(asked.scale)}"
+    if asked.noisy is not None:
+        outcome = f"{_counts(asked)} ± {margin(asked.scale)}"
     else:
         outcome = asked.refused if asked.state == "refused" else ""
     mark = texts.OVERDUE_MARK if _is_overdue(asked, now_ms) else ""
     return (
         instant(asked.asked_ms),
-        f"{asked.state}{mark}",
+        f"{said(asked.state)}{mark}",
         outcome,
         _cut(_question(asked)),
         _cut(asked.where),
@@ -179,8 +179,30 @@ def _row(asked: AskedQuestion, now_ms: int) -> tuple[str, ...]:
     )
 
 
+def _cells(asked: AskedQuestion) -> dict[str, Any]:
+    """What was counted in each cell, null as long as there is no answer; of one cell also by itself."""
+    numbers = [None] * len(asked.cells) if asked.noisy is None else list(asked.noisy.values)
+    cells = [
+        {
+            "label": asked.question if asked.question == "all" else cell.label,
+            "values": list(cell.values) or None,
+            "noisy_count": number,
+            "margin_95": margin(asked.scale),
+        }
+        for cell, number in zip(asked.cells, numbers, strict=True)
+    ]
+    alone = {name: cells[0][name] for name in ("noisy_count", "margin_95")} if len(cells) == 1 else {}
+    return {**alone, "cells": cells}
+
+
+def _counts(asked: AskedQuestion) -> int | str:
+    """The numbers of an answer, in the order of its cells."""
+    values = () if asked.noisy is None else asked.noisy.values
+    return values[0] if len(values) == 1 else ", ".join(map(str, values))
+
+
 def _quoted_again(asked: AskedQuestion) -> str:
-    return f"\n{texts.QUOTED_AGAIN.format(count=asked.quoted_again)}" if asked.quoted_again else ""
+    return f"\n{said(texts.QUOTED_AGAIN, count=asked.quoted_again)}" if asked.quoted_again else ""
 
 
 def _is_overdue(asked: AskedQuestion, now_ms: int) -> bool:
@@ -192,7 +214,7 @@ def _described(asked: AskedQuestion) -> dict[str, str]:
     return {
         "question": _question(asked),
         "where": asked.where,
-        "fraction": texts.EVERY_MATCH if asked.fraction_millionths == WHOLE_MILLIONTHS else _fraction(asked),
+        "fraction": said(texts.EVERY_MATCH) if asked.fraction_millionths == WHOLE_MILLIONTHS else _fraction(asked),
         "project": asked.project,
         "asked": instant(asked.asked_ms),
         "query": asked.query,
@@ -204,7 +226,7 @@ def _fraction(asked: AskedQuestion) -> str:
 
 
 def _question(asked: AskedQuestion) -> str:
-    return texts.EVERYONE if asked.question == "all" else asked.question
+    return said(texts.EVERYONE) if asked.question == "all" else asked.question
 
 
 def _cut(text: str) -> str:

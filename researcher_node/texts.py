@@ -8,7 +8,7 @@ __all__ = ["STAGES"]
 
 STAGES = {
     health_service_pb2.STAGE_ACCEPTED: "The health node has taken the question.",
-    health_service_pb2.STAGE_FORWARDED: "The question is at the census node; the sample follows as encrypted ids.",
+    health_service_pb2.STAGE_FORWARDED: "The sample is on its way to the census node, sealed.",
     health_service_pb2.STAGE_CHARGED: "The privacy budget has been charged.",
     health_service_pb2.STAGE_RELEASED: "The sealed answer is out.",
 }
@@ -46,6 +46,15 @@ EXPIRED = "the census node kept its answer until the retention ended and has rem
 
 NEGATIVE = "A count below zero is noise around a small number: read it as 'few or none'."
 
+DICTIONARIES = """\
+--where: health columns
+
+{health}
+
+--count: language variables of census release {release}, or all
+
+{census}"""
+
 QUOTE = """\
 One answer at scale {scale} (epsilon {epsilon}):
   noise      within {margin} either way, 19 times out of 20
@@ -58,7 +67,7 @@ One answer at scale {scale} (epsilon {epsilon}):
 REMAINING_COUNT = "{count} such answers before the service shuts down"
 QUOTA = "{left} of {quota} answers left for you now; each is free again when its sample is not kept any more"
 QUOTA_NONE = "none"
-REMAINING_UNTOLD = "not told: it would show something about who was asked about before"
+REMAINING_UNTOLD = "not published: it would show something about who was asked about before"
 
 SCALE_HELP = "Noise scale b; a larger scale costs less and is less precise. Usually 30."
 MARGIN_HELP = "Instead of --scale: the margin of error you can live with, 19 times out of 20."
@@ -85,7 +94,6 @@ COLLECT_HELP = (
 CHECK_HELP = "Check that what the receipts of these answers promise is still part of the census log."
 BROKEN_RECEIPTS = "{broken} of {all} receipts are not part of the log that the census node shows"
 NO_RECEIPT_YET = "there is no receipt yet"
-NO_RECEIPT_KEPT = "the answer came to an earlier version, which kept no receipt"
 LOG_SHORTER = "its checkpoint has {promised} entries, the newest cosigned one {size}"
 LOG_OTHER = "the cosigned checkpoint of the same {size} entries has another root"
 LOG_NOT_CONTINUED = "the log of {size} entries does not go on from that of {promised}: {problem}"
@@ -120,7 +128,7 @@ NOT_SUBMITTED = "{query}: its answer is not out, and it could not be submitted a
 # A refusal is heard from the health node alone, by whoever submits again.
 NOT_OUT = "{query}: its answer is not out. 'ask --again {query}' says what has become of the question."
 NONE_ASKED = "Nothing has been asked yet."
-NONE_SUCH = "No question that you have asked is like that."
+NONE_SUCH = "No stored question matches."
 QUERY_OR_FILTER = "Give a query id or say which questions to list, not both."
 ID_HELP = "The id under which both agencies will register you; opaque, not your name."
 ORGANISATION_HELP = "Your organisation, as it will stand in your certificate."

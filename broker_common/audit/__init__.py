@@ -9,8 +9,8 @@ casebook    notes on every ticket, on disk           spilled     a tree and a ta
 receipts    what researchers show                    reconciling query by query: do all three agree?
 home        the auditor's home: trust, what was seen leakage     the most that one person can have been charged
 audit       the whole, step by step                  report      the verdict, for programs and for people
-texts       what the commands say                    on_site     what is asked of whoever can look into private stores
+texts       what the commands say                    on_site     the judge of an agency's private stores
 
-The pure parts take bytes and readers; input and output happen in `export_folder`, `handed_in`, `home`, `casebook` and
-`spilled`.
+The pure parts take bytes and readers; input and output happen in `export_folder`, `handed_in`, `home`, `casebook`,
+`spilled` and `on_site`.
 """

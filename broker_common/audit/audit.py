@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from broker_common.audit import texts
 from broker_common.audit.census_log import CensusLog
-from broker_common.audit.findings import Findings
+from broker_common.audit.findings import Findings, Report
 from broker_common.audit.handed_in import Part
 from broker_common.audit.health_log import HealthLog, Uncharged
 from broker_common.audit.home import AuditorHome
@@ -26,9 +27,8 @@ from broker_common.audit.key_state import KeyState
 from broker_common.audit.leakage import Leakage, leakage_of
 from broker_common.audit.log_audit import ANYBODY, LogAudit
 from broker_common.audit.log_export import COSIGNED, WITNESSED
-from broker_common.audit.log_files import Report
 from broker_common.audit.notes import CheckedNote, NoteError
-from broker_common.audit.on_site import AuditedLog, OnSite, SiteCheck
+from broker_common.audit.on_site.visit import AuditedLog, OnSite, SiteCheck
 from broker_common.audit.opened_criteria import check_criteria, is_criteria
 from broker_common.audit.openings import OpenedOnSite, check_openings
 from broker_common.audit.receipts import ReceiptForms, Receipts
@@ -37,7 +37,8 @@ from broker_common.audit.spilled import Spill, SpilledMapping
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Entry, parse_entry
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
-from broker_common.values import ExactCount
+from broker_common.tlog.history import History
+from broker_common.values import ExactCounts
 
 __all__ = ["Audited", "replay_parts", "verify_parts"]
 
@@ -60,6 +61,8 @@ class Audited:
     uncharged: Uncharged | None = None
     # What private stores showed; None where nobody looked into any.
     on_site: OnSite | None = None
+    # By role: what happened in the log, for people who read it.
+    histories: Mapping[str, History] = field(default_factory=dict)
 
 
 def verify_parts(parts: Mapping[str, Part], home: AuditorHome, report: Callable[[str], Report]) -> Audited:
@@ -127,7 +130,8 @@ def _replay(
     )
     census = CensusLog(census_audit, released_at, delivered_at, findings)
     stack.callback(census.close)
-    census_audit.read(report, take=census.take)
+    histories = {"census": History(), "health": History()}
+    census_audit.read(report, take=_each(census.take, partial(histories["census"].take, census_audit.state)))
     census_audit.verify_signed(home)
     logs: dict[str, LogAudit[Any]] = {"census": census_audit}
     steps = Steps(census, submitted_at, sent_at)
@@ -144,7 +148,8 @@ def _replay(
         )
         stack.callback(health_audit.close)
         health = HealthLog(health_audit, spill.mapping(msgspec.msgpack.encode, _decoder(int)), census, findings)
-        health_audit.read(report, others=is_criteria, take=_each(steps.take, health.take))
+        told = partial(histories["health"].take, health_audit.state)
+        health_audit.read(report, others=is_criteria, take=_each(steps.take, health.take, told))
         health_audit.verify_signed(home)
         logs["health"] = health_audit
     # 3
@@ -175,7 +180,7 @@ def _replay(
         findings=findings,
     ).compare(charged, report(texts.RECONCILING))
     if census_audit.ahead_at is not None:
-        findings.skip(texts.CLOCK_AHEAD.format(entry=census_audit.ahead_at))
+        findings.skip(texts.CLOCK_AHEAD, entry=census_audit.ahead_at)
     # 7
     on_site = None if site is None else _check_site(site, census_audit, opened, findings, report)
     _say_not_checked(
@@ -188,8 +193,6 @@ def _replay(
         leakage = replace(leakage, worst_units=on_site.worst_charged, claimed=is_claimed)
     elif leakage is not None and leakage.claimed:
         findings.skip(texts.LEDGERS_NOT_CHECKED)
-        if noise is not None:
-            findings.skip(texts.COUNTED_SETS_NOT_CHECKED)
     return Audited(
         findings,
         {role: log.state.size for role, log in logs.items()},
@@ -199,6 +202,7 @@ def _replay(
         noise,
         None if health is None else health.uncharged,
         on_site,
+        histories,
     )
 
 
@@ -219,7 +223,7 @@ def _check_site(
                 return
             yield parse_entry(data)
 
-    def is_opened_count(ticket: str, exact: ExactCount) -> bool | None:
+    def is_opened_count(ticket: str, exact: ExactCounts) -> bool | None:
         return None if opened is None else opened.states(ticket, exact)
 
     check, now_ms = site
@@ -243,7 +247,7 @@ def _verify_seen(logs: Mapping[str, LogAudit[Any]], home: AuditorHome, findings:
         if other is None or not other.files.has(WITNESSED):
             continue
         if not other.is_complete:
-            findings.skip(texts.WITNESS_UNKNOWN.format(role=role))
+            findings.skip(texts.WITNESS_UNKNOWN, role=role)
             continue
         note = other.files.read_note(WITNESSED)
         if note is None:
@@ -266,7 +270,7 @@ def _verify_seen(logs: Mapping[str, LogAudit[Any]], home: AuditorHome, findings:
 def _take_cosigned(role: str, log: LogAudit[Any], findings: Findings) -> None:
     """The newest checkpoint that the log's own node says that the other agency has cosigned."""
     if not log.files.has(COSIGNED):
-        findings.skip(texts.NOT_COSIGNED.format(role=role))
+        findings.skip(texts.NOT_COSIGNED, role=role)
         return
     note = log.files.read_note(COSIGNED)
     if note is None:
@@ -286,7 +290,7 @@ def _say_not_checked(
     if noise is None:
         findings.skip(texts.NOISE_NOT_CHECKED)
     elif noise < charged:
-        findings.skip(texts.NOISE_OF_SOME_NOT_CHECKED.format(count=charged - noise, all=charged))
+        findings.skip(texts.NOISE_OF_SOME_NOT_CHECKED, count=charged - noise, all=charged)
     if on_site is None:
         findings.skip(texts.PERSONS_NOT_CHECKED)
     if noise is not None:
@@ -294,11 +298,11 @@ def _say_not_checked(
         if not counts:
             findings.skip(texts.COUNTS_NOT_CHECKED)
         elif counts < charged:
-            findings.skip(texts.COUNTS_OF_SOME_NOT_CHECKED.format(count=charged - counts, all=charged))
+            findings.skip(texts.COUNTS_OF_SOME_NOT_CHECKED, count=charged - counts, all=charged)
     if tickets < charged:
-        findings.skip(texts.TICKETS_NOT_CHECKED.format(count=charged - tickets, all=charged))
+        findings.skip(texts.TICKETS_NOT_CHECKED, count=charged - tickets, all=charged)
     if criteria < charged:
-        findings.skip(texts.CRITERIA_NOT_CHECKED.format(count=charged - criteria, all=charged))
+        findings.skip(texts.CRITERIA_NOT_CHECKED, count=charged - criteria, all=charged)
 
 
 def _decoder(kind: type[Any]) -> Callable[[bytes], Any]:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker_common.audit.findings import Findings
-from broker_common.audit.leakage import Ceiling
 from broker_common.audit.log_audit import LogAudit
 from broker_common.audit.notes import NoteError
 from broker_common.audit.spilled import SpilledTimes
@@ -33,9 +32,11 @@ from broker_common.tlog.entries import (
     Loaded,
     Released,
     Relinked,
+    Rostered,
     Slots,
     parse_entry,
 )
+from broker_common.tlog.history import Ceiling
 
 __all__ = ["SUPPRESSED_AFTER_MS", "CensusLog"]
 
@@ -147,6 +148,8 @@ class CensusLog:
         # By ticket: the entry that says that the answer is out, and that the researcher has it.
         self.released_at = released_at
         self.delivered_at = delivered_at
+        # Every roster that came into force, with its entry: one for each load of a health agency.
+        self.rosters: list[tuple[int, Rostered]] = []
         self._findings = findings
         # Of every commitment to noise slots: the first slot, and the entry.
         self._first_slots = array("Q")
@@ -182,6 +185,8 @@ class CensusLog:
                     theirs.begin_policy()
             case Loaded() | Relinked():
                 self._releases[entry.event.load] = self.audit.state.release
+            case Rostered():
+                self.rosters.append((entry.sequence, entry.event))
             case Released():
                 self._take_release(entry, entry.event)
             case Delivered(ticket=ticket):

@@ -1,6 +1,6 @@
 """The files of an export that are no log: a researcher's receipts, and criteria that a health agency has opened.
 
-    receipts/<query id>.json       {"format":1,"query","receipt","state","ticket"}
+    receipts/<query id>.json       {"format":2,"query","receipt","state","ticket"}
     criteria/<ticket hash>.json    {"criteria","format":1,"nonce","ticket"}
 
 Canonical JSON as in the log, with a newline at the end; bytes in canonical base64. The messages inside are serialised as
@@ -46,7 +46,7 @@ MessageT = TypeVar("MessageT", bound=Message)
 class ReceiptFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One question of a researcher: the signed ticket, and the signed receipt once there is an answer."""
 
-    format: Annotated[int, Meta(ge=1, le=1)] = 1
+    format: Annotated[int, Meta(ge=2, le=2)] = 2
     query: _Query
     ticket: Annotated[_Text, Meta(min_length=1)]
     # Empty as long as there is no answer.

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from broker_common.audit.codes import CODES, PENDING, REPLAY
 
-__all__ = ["MOST_PROBLEMS", "Findings", "Problem", "printable"]
+__all__ = ["MOST_PROBLEMS", "Findings", "Problem", "Remark", "Report", "printable"]
+
+Report: TypeAlias = Callable[[int, int], None]
+"""Told now and then how much of something is done, and of how much."""
 
 # Listed; all are counted.
 MOST_PROBLEMS = 1000
@@ -26,6 +31,14 @@ class Problem:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A sentence with `{names}`, and what they stand for: another language can say it, too."""
+
+    text: str
+    values: Mapping[str, str]
+
+
 @dataclass(slots=True)
 class Findings:
     """Collects. Texts are made printable: whatever they quote was handed in by somebody."""
@@ -35,7 +48,8 @@ class Findings:
     count: int = 0
     # By code and log.
     pending: Counter[tuple[str, str]] = field(default_factory=Counter)
-    not_checked: list[str] = field(default_factory=list)
+    # What could not be checked, in the order in which it was found.
+    remarks: list[Remark] = field(default_factory=list)
 
     def problem(self, code: str, log: str, entry: int | None = None, detail: str = "") -> None:
         """Note a problem."""
@@ -55,13 +69,20 @@ class Findings:
         if count:
             self.pending[code, log] += count
 
-    def skip(self, text: str) -> None:
-        """Note that something could not be checked."""
-        if text not in self.not_checked:
-            self.not_checked.append(printable(text))
+    def skip(self, text: str, **values: str | int) -> None:
+        """Note that something could not be checked: a sentence, and what its `{names}` stand for."""
+        remark = Remark(text, {name: printable(str(value)) for name, value in values.items()})
+        if remark not in self.remarks:
+            self.remarks.append(remark)
+
+    @property
+    def not_checked(self) -> list[str]:
+        """What could not be checked, in English."""
+        return [remark.text.format_map(remark.values) for remark in self.remarks]
 
 
-def printable(text: str) -> str:
-    """The text as a terminal may be shown it, and no longer than anybody reads."""
-    shown = "".join(character if character.isprintable() else "\ufffd" for character in text[:_MOST_CHARACTERS])
-    return shown if len(text) <= _MOST_CHARACTERS else f"{shown} ..."
+def printable(text: str, most: int = _MOST_CHARACTERS) -> str:
+    """The text as a terminal or a page may be shown it, and no longer than anybody reads."""
+    # A no-break space is no danger, and French is full of them.
+    shown = "".join(each if each.isprintable() or each == "\u00a0" else "\ufffd" for each in text[:most])
+    return shown if len(text) <= most else f"{shown} ..."

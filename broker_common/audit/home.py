@@ -22,6 +22,7 @@ from broker_common.crypto.certificates import Role
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import InvalidRequestError
+from broker_common.language import phrase
 from broker_common.storage.durable import make_folder, replace_file
 from broker_common.storage.home import Home
 from broker_common.storage.registration import read_card
@@ -113,7 +114,7 @@ class AuditorHome:
                     home=str(path),
                     role=_ROLE,
                     problem=problem.format(role=role),
-                    remedy=texts.HAND_OVER_CARD.format(role=role),
+                    remedy=phrase(texts.HAND_OVER_CARD, role=role),
                 )
         self._cards = cards
 

@@ -3,35 +3,17 @@
 Under strict accounting every charge falls on everybody, and the sum of charges is proved. Under per-person accounting an
 answer is charged to the people in its sample, and who they were stands in no log: the most that anybody can have been charged
 is what somebody was who was in every sample that still fitted. That is a ceiling, and it is the census agency's claim that
-its ledgers keep it: whether each charge fell on everybody in its sample is for the audit on site.
+its ledger keeps it: whether each charge fell on everybody in its sample is for the audit on site.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Charged
+from broker_common.tlog.history import Ceiling
 
-__all__ = ["Ceiling", "Leakage", "leakage_of"]
-
-
-class Ceiling:
-    """The most that one person, or one household, can have been charged; told of every charge in the order of the log."""
-
-    def __init__(self) -> None:
-        self.units = 0
-
-    def take(self, charge: Charged, policy: Policy) -> None:
-        """Take in a charge that was made under `policy`: to everybody, which always fits, or to the people in a sample.
-
-        SECURITY: by the cap in force at the charge, not by the one in force now. A lowered cap takes nothing back of what
-        was charged under a higher one, and a raised cap has let nobody be charged more before it.
-        """
-        # A household is charged for each of its people in the sample, and how many there are is not said.
-        reached = self.units + charge.units if policy.unit == "person" else policy.cap
-        self.units = max(self.units, min(reached, policy.cap))
+__all__ = ["Leakage", "leakage_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +21,13 @@ class Leakage:
     """What was charged, recomputed from the entries and nothing else."""
 
     accounting: str
-    unit: str
+    subject: str
     max_belief: str
     cap: int
     # Of all answers together, and the most of it that can have fallen on one person.
     charged_units: int
     worst_units: int
-    # Whether that is true only if the ledgers of persons, which nobody hands in, were kept by the rules.
+    # Whether that is true only if the ledger of persons, which nobody hands in, was kept by the rules.
     claimed: bool
     answers: int
     released: int
@@ -59,7 +41,7 @@ def leakage_of(state: CensusState, ceiling: Ceiling) -> Leakage | None:
         return None
     return Leakage(
         accounting=policy.accounting,
-        unit=policy.unit,
+        subject=policy.subject,
         max_belief=policy.max_belief,
         cap=policy.cap,
         charged_units=state.charged_units,

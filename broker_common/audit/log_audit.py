@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from broker_common.audit.findings import Findings
+from broker_common.audit import texts
+from broker_common.audit.findings import Findings, Report
 from broker_common.audit.handed_in import Part
 from broker_common.audit.home import AuditorHome, Trust
-from broker_common.audit.log_files import LogFiles, Report
+from broker_common.audit.log_files import LogFiles
 from broker_common.audit.notes import CheckedNote, NoteChecker, NoteError
 from broker_common.audit.parties import Parties
 from broker_common.audit.spilled import SpilledTimes
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Role
+from broker_common.language import phrase
 from broker_common.tlog.cosignature import MOST_SKEW_MS, CosignatureVerifier
 from broker_common.tlog.entries import Entry, parse_entry
 from broker_common.tlog.membership import peer_name
@@ -78,10 +80,10 @@ class LogAudit(Generic[StateT]):
     ) -> None:
         """Steps 1 and 2; `take` is called with every entry that was folded in."""
         # 1
-        self.files.read(report(f"Hashing the {self.role} log"), others=others)
+        self.files.read(report(phrase(texts.HASHING, role=self.role)), others=others)
         # 2
         going = True
-        for index, data, is_covered in self.files.entries(report(f"Replaying the {self.role} log")):
+        for index, data, is_covered in self.files.entries(report(phrase(texts.REPLAYING, role=self.role))):
             if not is_covered:
                 self._findings.problem("ENTRY_DAMAGED", self.role, index)
             going = going and is_covered and self._fold(index, data, take)
@@ -89,7 +91,7 @@ class LogAudit(Generic[StateT]):
         self.is_complete = going and self.files.checkpoint is not None and self.state.size == size
         self._is_cut = not self.is_complete
         if not going:
-            self._findings.skip(f"The {self.role} log from entry {self.state.size} on: it was not replayed.")
+            self._findings.skip(texts.LOG_NOT_REPLAYED, role=self.role, entry=self.state.size)
 
     def _fold(self, index: int, data: bytes, take: Callable[[Entry], None]) -> bool:
         try:
@@ -113,9 +115,7 @@ class LogAudit(Generic[StateT]):
         """SECURITY: an agency that registers a peer of its own making could cosign its own log, or ask itself."""
         role, name = card.card.role, peer_name(card.card.identity)
         if not self._trust.knows(role, name):
-            self._findings.skip(
-                f"Whether the {role} {name} is who the {self.role} agency says: there is no card of it in trust/."
-            )
+            self._findings.skip(texts.PARTY_UNKNOWN, role=role, name=name, agency=self.role)
             return
         if not self._trust.take(card):
             self._findings.problem("CARD_UNTRUSTED", self.role, index, f"{role} {name}")
@@ -136,7 +136,7 @@ class LogAudit(Generic[StateT]):
             return
         # 4
         if not self.is_complete:
-            self._findings.skip(f"The signature of the {self.role} log's checkpoint: its keys are not all known.")
+            self._findings.skip(texts.LOG_KEYS_UNKNOWN, role=self.role)
             return
         try:
             self.notes.check(self.files.note, self.parties.log(self._since(checkpoint)))
@@ -234,7 +234,7 @@ class LogAudit(Generic[StateT]):
         """Note that a note on this log does not hold, or that it cannot be told whether it does."""
         detail = ", ".join(part for part in (where, error.detail) if part)
         if error.code == "UNTOLD":
-            self._findings.skip(f"Checkpoints of the {self.role} log that others have seen: too little of it is known.")
+            self._findings.skip(texts.LOG_TOO_SHORT, role=self.role)
         elif error.code in {"LOG_BEHIND", "SPLIT_VIEW"} and log != self.role:
             # What its own key signed convicts the log, not whoever shows it.
             at = "" if entry is None else f"{log} log, entry {entry}, "

@@ -11,13 +11,14 @@ entries say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlite_utils import Database
 
 from broker_common.audit.export_folder import ExportFolder
+from broker_common.audit.findings import Report
 from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.storage.journal import Journal, store_errors
 from broker_common.tlog.merkle import CompactTree, leaf_hash
@@ -33,7 +34,6 @@ _TILES = "tile"
 # How often a log says how far it is, in entries.
 _REPORT_EVERY = 1024
 StateT = TypeVar("StateT", bound=LogState)
-Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

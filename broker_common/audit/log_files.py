@@ -7,9 +7,9 @@ differ, the one that leads to the checkpoint's root convicts the other: a damage
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
 
-from broker_common.audit.findings import MOST_PROBLEMS, Findings
+from broker_common.audit import texts
+from broker_common.audit.findings import MOST_PROBLEMS, Findings, Report
 from broker_common.audit.handed_in import Part, UnreadableError
 from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.audit.spilled import SpilledTree
@@ -28,9 +28,8 @@ from broker_common.tlog.tiles import (
     tile_paths,
 )
 
-__all__ = ["LogFiles", "Report"]
+__all__ = ["LogFiles"]
 
-Report: TypeAlias = Callable[[int, int], None]
 _MOST_BUNDLE_BYTES = TILE_WIDTH * (2 + MAX_ENTRY_BYTES)
 _MOST_TILE_BYTES = TILE_WIDTH * HASH_BYTES
 _TILES = "tile/"
@@ -75,7 +74,7 @@ class LogFiles:
         # 2
         self._find_strangers(others)
         if self.checkpoint is None:
-            self._findings.skip(f"The {self._role} log: there is no checkpoint that says how long it is.")
+            self._findings.skip(texts.NO_CHECKPOINT, role=self._role)
             return
         # 3
         size, root = self.checkpoint.size, self.checkpoint.root
@@ -84,7 +83,7 @@ class LogFiles:
         # 4
         self.readable = entries.size
         if entries.size < size:
-            self._findings.skip(f"The {self._role} log from entry {entries.size} on: it could not be read.")
+            self._findings.skip(texts.LOG_NOT_READ, role=self._role, entry=entries.size)
         elif entries.root() != root and (told.size, told.root()) == (size, root):
             self._take_told(size)
             return

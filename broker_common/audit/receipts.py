@@ -17,20 +17,19 @@ from tripartite.v1 import ticket_pb2
 from broker_common.audit import texts
 from broker_common.audit.census_log import CensusLog
 from broker_common.audit.documents import MAX_DOCUMENT_BYTES, RECEIPTS, ReceiptFile, parse_receipt_file
-from broker_common.audit.findings import Findings
+from broker_common.audit.findings import Findings, Report
 from broker_common.audit.handed_in import Part, UnreadableError
 from broker_common.audit.health_log import HealthLog
 from broker_common.audit.implied import Quotes
 from broker_common.audit.log_audit import ANYBODY, LogAudit
-from broker_common.audit.log_files import Report
 from broker_common.audit.notes import NoteError
 from broker_common.audit.parties import KnownResearcher
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError
 from broker_common.query.answer import VerifiedReceipt, verify_receipt
-from broker_common.query.messages import parse_message, refuse_unknown_fields
-from broker_common.query.question import Question
+from broker_common.query.messages import parse_message
+from broker_common.query.question import spelled_question
 from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.merkle import root_from_inclusion
@@ -258,7 +257,7 @@ class Receipts(ReceiptForms):
             for what, ordered, done in (
                 ("query", ticket.query_id.hex(), charge.query),
                 ("researcher", body.researcher_id, charge.researcher),
-                ("question", _question_text(body.question), charge.question),
+                ("question", spelled_question(body.question).text, charge.question),
                 ("scale", body.scale, charge.scale),
                 ("slot", body.noise_slot.number, charge.slot),
                 ("policy", body.policy_hash.hex(), charged.policy_hash),
@@ -316,14 +315,3 @@ class Receipts(ReceiptForms):
             self._findings.problem("RECEIPT_DIFFERS", "census", charged.index, ", ".join(differing))
         if not charged.answer and self._census.audit.is_complete:
             self._findings.problem("ANSWER_NOT_RELEASED", "census", charged.index)
-
-
-def _question_text(message: ticket_pb2.Question) -> str:
-    """How a charge spells the question; empty for one that could not be asked."""
-    try:
-        refuse_unknown_fields(message)
-        if message.WhichOneof("counted") == "everyone":
-            return Question().text
-        return Question(message.language_set.variable, tuple(message.language_set.values)).text
-    except (BrokerError, ValueError):
-        return ""

@@ -1,4 +1,4 @@
-"""Query by query: do the census log and the health log say the same, and did every answer go out?
+"""Query by query, and roster by roster: do the census log and the health log say the same, and did every answer go out?
 
 What one of them does not say is a problem only if it was handed in late enough to say it. That is decided without clocks: the
 health agency logs a submission before it sends a sample, so that whoever shows a census checkpoint of n entries must
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from broker_common.audit import texts
 from broker_common.audit.census_log import CensusLog
-from broker_common.audit.findings import Findings
+from broker_common.audit.findings import Findings, Report
 from broker_common.audit.health_log import HealthLog
 from broker_common.audit.implied import ImpliedNotes
-from broker_common.audit.log_files import Report
 from broker_common.audit.spilled import SpilledMapping
 from broker_common.tlog.census_state import ChargedTicket
 from broker_common.tlog.health_state import AcceptedTicket
@@ -59,8 +59,10 @@ class Reconciling:
                 self._compare_sample(self._health, ticket, charged)
         report(1, 1)
         self._implied.compare()
+        if self._health is not None:
+            self._compare_rosters(self._health)
         for agency, count in sorted(self._others.items()):
-            self._findings.skip(f"{count} charges for {agency}: its log was not handed in.")
+            self._findings.skip(texts.OTHER_AGENCY, count=count, agency=agency)
         if self._health is not None:
             self._findings.wait("OPEN", "health", len(self._health.audit.state.open_tickets))
 
@@ -93,18 +95,31 @@ class Reconciling:
 
     def _compare_sample(self, health: HealthLog, ticket: str, charged: ChargedTicket) -> None:
         accepted = health.audit.state.tickets.get(ticket)
-        if accepted is None or accepted.manifest != charged.charge.manifest:
+        charge = charged.charge
+        if accepted is None or (accepted.manifest, accepted.roster) != (charge.manifest, charge.roster):
             if charged.index >= health.seen_size:
                 self._findings.wait("UNSEEN", "health")
             elif health.audit.is_complete:
                 if accepted is None:
-                    self._findings.problem(
-                        "CHARGE_NOT_SUBMITTED", "census", charged.index, f"query {charged.charge.query}"
-                    )
+                    self._findings.problem("CHARGE_NOT_SUBMITTED", "census", charged.index, f"query {charge.query}")
                 else:
                     self._findings.problem("MANIFEST_DIFFERS", "", None, _where(charged))
         if accepted is not None:
             self._compare_question(health, accepted, charged)
+
+    def _compare_rosters(self, health: HealthLog) -> None:
+        """Every roster of this agency that came into force was sent before, as the health log has it."""
+        sent = health.audit.state.rosters_sent
+        for index, roster in self._census.rosters:
+            if roster.health != self._agency:
+                continue
+            theirs = sent.get(roster.number)
+            if theirs is not None and theirs != roster:
+                self._findings.problem("ROSTER_DIFFERS", "census", index, f"roster {roster.number}")
+            elif theirs is None and index >= health.seen_size:
+                self._findings.wait("ROSTER_UNSEEN", "health")
+            elif theirs is None and health.audit.is_complete:
+                self._findings.problem("ROSTER_NOT_SENT", "census", index, f"roster {roster.number}")
 
     def _compare_question(self, health: HealthLog, accepted: AcceptedTicket, charged: ChargedTicket) -> None:
         submission, charge = accepted.submission, charged.charge

@@ -6,15 +6,16 @@ from typing import Any
 
 from broker_common.audit import texts
 from broker_common.audit.audit import Audited
-from broker_common.audit.codes import PENDING
-from broker_common.audit.findings import Problem
+from broker_common.audit.codes import CODES, PENDING
+from broker_common.audit.findings import Problem, Remark
 from broker_common.audit.health_log import Uncharged
 from broker_common.audit.leakage import Leakage
-from broker_common.audit.on_site import OnSite
+from broker_common.audit.on_site.visit import OnSite
+from broker_common.language import Language, language_of_environment, said
 from broker_common.privacy.accounting import param_of, parse_max_belief
 from broker_common.privacy.belief import belief_of_units
 
-__all__ = ["report_json", "report_text"]
+__all__ = ["place_of", "problem_text", "remark_text", "report_json", "report_text", "sorted_problems", "verdict"]
 
 
 def report_json(audited: Audited) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def report_json(audited: Audited) -> dict[str, Any]:
         "answers": 0 if leakage is None else leakage.answers,
         "problems": [
             {"code": problem.code, "log": problem.log, "entry": problem.entry, "text": problem.text}
-            for problem in _sorted(audited)
+            for problem in sorted_problems(audited)
         ],
         "worst_belief": None if leakage is None else _worst_belief(leakage),
         "not_checked": list(findings.not_checked),
@@ -70,13 +71,13 @@ def _on_site_text(on_site: OnSite) -> str:
     text = texts.ON_SITE if on_site.is_proved else texts.ON_SITE_CLAIMED
     if on_site.worst_charged is None:
         text = texts.ON_SITE_UNKNOWN
-    return text.format_map(_on_site_json(on_site))
+    return said(text, **_on_site_json(on_site))
 
 
 def _leakage_json(leakage: Leakage) -> dict[str, Any]:
     return {
         "accounting": leakage.accounting,
-        "unit": leakage.unit,
+        "subject": leakage.subject,
         "max_belief": leakage.max_belief,
         "param": float(param_of(parse_max_belief(leakage.max_belief))),
         "cap": leakage.cap,
@@ -95,18 +96,19 @@ def _worst_belief(leakage: Leakage) -> float:
 
 def _leakage_text(leakage: Leakage) -> str:
     text = texts.LEAKAGE_CLAIMED if leakage.claimed else texts.LEAKAGE
-    return text.format_map(_leakage_json(leakage) | {"worst_belief": _worst_belief(leakage)})
+    shown = {"worst_belief": _worst_belief(leakage), "max_belief": language_of_environment().exact(leakage.max_belief)}
+    return said(text, **(_leakage_json(leakage) | shown))
 
 
 def _uncharged_text(uncharged: Uncharged) -> list[str]:
     refused, unanswered = sum(uncharged.refused.values()), sum(uncharged.unanswered.values())
-    lines = [texts.SAMPLES.format(count=uncharged.count, refused=refused, unanswered=unanswered)]
+    lines = [said(texts.SAMPLES, count=uncharged.count, refused=refused, unanswered=unanswered)]
     lines += [
-        texts.REFUSALS.format(count=count, researcher=researcher, code=code)
+        said(texts.REFUSALS, count=count, researcher=researcher, code=code)
         for (researcher, code), count in sorted(uncharged.refused.items())
     ]
     lines += [
-        texts.UNANSWERED.format(count=count, researcher=researcher)
+        said(texts.UNANSWERED, count=count, researcher=researcher)
         for researcher, count in sorted(uncharged.unanswered.items())
     ]
     return lines
@@ -115,13 +117,22 @@ def _uncharged_text(uncharged: Uncharged) -> list[str]:
 def report_text(audited: Audited) -> str:
     """The page for people."""
     findings = audited.findings
-    problems = _sorted(audited)
-    lines = [_verdict(audited, problems)]
-    lines.append(texts.ENTRIES.format(census=audited.entries.get("census", 0), health=audited.entries.get("health", 0)))
+    problems = sorted_problems(audited)
+    lines = [verdict(audited)]
+    lines.append(said(texts.ENTRIES, census=audited.entries.get("census", 0), health=audited.entries.get("health", 0)))
     if audited.leakage is not None:
         lines.append(
-            texts.FIGURES.format_map(
-                _leakage_json(audited.leakage) | {"tickets": audited.tickets, "leakage": _leakage_text(audited.leakage)}
+            said(
+                texts.FIGURES,
+                **(
+                    _leakage_json(audited.leakage)
+                    | {
+                        "tickets": audited.tickets,
+                        "leakage": _leakage_text(audited.leakage),
+                        "state": said("shutdown" if audited.leakage.is_shut_down else "serving"),
+                        "accounting": said(audited.leakage.accounting),
+                    }
+                ),
             )
         )
     if audited.uncharged is not None:
@@ -129,33 +140,47 @@ def report_text(audited: Audited) -> str:
     if audited.on_site is not None:
         lines.append(_on_site_text(audited.on_site))
     if audited.noise is not None:
-        lines.append(texts.NOISE.format(noise=audited.noise))
+        lines.append(said(texts.NOISE, noise=audited.noise))
     if findings.pending:
-        lines += ["", texts.PENDING_HEAD]
+        lines += ["", said(texts.PENDING_HEAD)]
         lines += [
-            texts.ITEM.format(text=texts.PENDING_ITEM.format(count=count, text=PENDING[code], log=log))
+            said(texts.ITEM, text=said(texts.PENDING_ITEM, count=count, text=said(PENDING[code]), log=said(log)))
             for (code, log), count in sorted(findings.pending.items())
         ]
     if findings.not_checked:
-        lines += ["", texts.NOT_CHECKED_HEAD]
-        lines += [texts.ITEM.format(text=text) for text in findings.not_checked]
+        lines += ["", said(texts.NOT_CHECKED_HEAD)]
+        lines += [said(texts.ITEM, text=remark_text(language_of_environment(), remark)) for remark in findings.remarks]
     if problems:
-        lines += ["", texts.PROBLEMS_HEAD]
+        lines += ["", said(texts.PROBLEMS_HEAD)]
         lines += [
-            texts.PROBLEM.format(where=_where(problem), code=problem.code, text=problem.text) for problem in problems
+            said(
+                texts.PROBLEM,
+                where=place_of(language_of_environment(), problem),
+                code=problem.code,
+                text=problem_text(language_of_environment(), problem),
+            )
+            for problem in problems
         ]
     return "\n".join(lines)
 
 
-def _verdict(audited: Audited, problems: list[Problem]) -> str:
+def verdict(audited: Audited) -> str:
+    """The first line."""
+    problems = sorted_problems(audited)
     if not problems:
-        return texts.VERDICT_HOLDS
+        return said(texts.VERDICT_HOLDS)
     count = audited.findings.count
-    word = texts.PROBLEM_WORD if count == 1 else texts.PROBLEMS_WORD
-    return texts.VERDICT_FAILED.format(count=count, problems=word, code=problems[0].code, where=_where(problems[0]))
+    word = said(texts.PROBLEM_WORD) if count == 1 else said(texts.PROBLEMS_WORD)
+    return said(
+        texts.VERDICT_FAILED,
+        count=count,
+        problems=word,
+        code=problems[0].code,
+        where=place_of(language_of_environment(), problems[0]),
+    )
 
 
-def _sorted(audited: Audited) -> list[Problem]:
+def sorted_problems(audited: Audited) -> list[Problem]:
     """By log and entry: the first problem of a log is the one to look at first."""
     order = {"census": 0, "health": 1, "researcher": 2}
     return sorted(
@@ -170,11 +195,25 @@ def _sorted(audited: Audited) -> list[Problem]:
     )
 
 
-def _where(problem: Problem) -> str:
+def place_of(t: Language, problem: Problem) -> str:
+    """Where a problem is, in words."""
     if problem.log == "researcher":
-        return texts.OF_RESEARCHER
+        return t(texts.OF_RESEARCHER)
     if not problem.log:
-        return texts.OF_ALL
+        return t(texts.OF_ALL)
     if problem.entry is None:
-        return texts.LOG.format(log=problem.log)
-    return texts.ENTRY.format(log=problem.log, entry=problem.entry)
+        return t(texts.LOG, log=t(problem.log))
+    return t(texts.ENTRY, log=t(problem.log), entry=t.number(problem.entry))
+
+
+def problem_text(t: Language, problem: Problem) -> str:
+    """What does not hold; the detail behind it is what was handed in."""
+    sentence = CODES.get(problem.code, "")
+    return t(sentence) + problem.text.removeprefix(sentence) if sentence else problem.text
+
+
+def remark_text(t: Language, remark: Remark) -> str:
+    """What could not be checked."""
+    # The rest are names and numbers, which are the same in every language.
+    values = {name: t(value) if name in {"role", "agency"} else value for name, value in remark.values.items()}
+    return t(remark.text, **values) if values else t(remark.text)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 __all__ = [
+    "CARRIES_NOT_CHECKED",
+    "CHARGES_NOT_DECIDED",
+    "CHECKING_ON_SITE",
     "CLOCK_AHEAD",
-    "COUNTED_SETS_NOT_CHECKED",
     "COUNTS_NOT_CHECKED",
     "COUNTS_OF_SOME_NOT_CHECKED",
     "CRITERIA_HELP",
@@ -20,10 +22,18 @@ __all__ = [
     "FIGURES",
     "HAND_OVER_CARD",
     "ITEM",
+    "LANGUAGE_HELP",
     "LEAKAGE",
     "LEAKAGE_CLAIMED",
     "LEDGERS_NOT_CHECKED",
+    "LINKAGE_KEYS_NOT_THERE",
     "LOG",
+    "LOG_KEYS_UNKNOWN",
+    "LOG_NOT_READ",
+    "LOG_NOT_REPLAYED",
+    "LOG_TOO_SHORT",
+    "MEMBERSHIP_ERASED",
+    "MEMBERSHIP_GONE",
     "NOISE",
     "NOISE_NOT_CHECKED",
     "NOISE_OF_SOME_NOT_CHECKED",
@@ -31,6 +41,7 @@ __all__ = [
     "NOT_COSIGNED",
     "NOT_REPLAYED",
     "NO_CARD",
+    "NO_CHECKPOINT",
     "NO_CRITERIA",
     "NO_CRITERIA_REMEDY",
     "NO_OVERSIGHT_KEY",
@@ -45,6 +56,10 @@ __all__ = [
     "ON_SITE_HELP",
     "ON_SITE_UNKNOWN",
     "OPENINGS_HELP",
+    "OTHER_AGENCY",
+    "OTHER_HOME",
+    "OTHER_HOME_REMEDY",
+    "PARTY_UNKNOWN",
     "PENDING_HEAD",
     "PENDING_ITEM",
     "PERSONS_NOT_CHECKED",
@@ -55,8 +70,16 @@ __all__ = [
     "READING_RECEIPTS",
     "RECONCILING",
     "REFUSALS",
+    "REGISTRY_NOT_CHECKED",
+    "REPORTED",
+    "REPORT_TO_HELP",
+    "ROW",
     "SAMPLES",
     "SEVERAL_CARDS",
+    "SNAPSHOT_NOT_CHECKED",
+    "SNAPSHOT_NOT_COMMITTED",
+    "STEPS_NEWER",
+    "SUBJECTS_NOT_CHECKED",
     "TICKETS_NOT_CHECKED",
     "TO_HELP",
     "UNANSWERED",
@@ -79,10 +102,10 @@ OPENINGS_HELP = (
     "config.toml names."
 )
 ON_SITE_HELP = (
-    "On site: the census home. Its samples and ledgers are read, never written, and held person by person against the log "
+    "On site: the census home. Its samples and its ledger are read, never written, and held person by person against the log "
     "that was handed in, whether its node serves or not."
 )
-NO_SITE = "is no home with samples and ledgers"
+NO_SITE = "is no home with samples and a ledger"
 NO_SITE_REMEDY = "Give the census home."
 NO_OVERSIGHT_KEY = "needs the oversight key, and the auditor's config.toml names none"
 NO_OVERSIGHT_KEY_REMEDY = "Say where it is: oversight under [keys], 'file:PATH' or 'env:NAME'."
@@ -103,6 +126,8 @@ HAND_OVER_CARD = (
 )
 # --- progress ------------------------------------------------------------------------------------------------------
 READING_RECEIPTS = "Verifying receipts"
+HASHING = "Hashing the {role} log"
+REPLAYING = "Replaying the {role} log"
 RECONCILING = "Comparing both logs"
 # --- what could not be checked -------------------------------------------------------------------------------------
 NOT_REPLAYED = "Whether the entries keep the rules, and agree with each other: that is for 'audit replay'."
@@ -124,17 +149,44 @@ CLOCK_AHEAD = (
 )
 COUNTS_NOT_CHECKED = "The exact count inside each opening: it is the census agency's word until samples and registry are looked at on site."
 COUNTS_OF_SOME_NOT_CHECKED = "The exact count of {count} of {all} charged answers: there is no opening, no sample or no registry to count it again with."
-COUNTED_SETS_NOT_CHECKED = (
-    "Whether the set inside an opening is whom the ledgers of persons left to be counted: the count follows from it, and a replay on "
-    "site compares it."
-)
 LEDGERS_NOT_CHECKED = (
     "What single persons were charged: that every charge fell on everybody in its sample, and on nobody whom it did not fit, is "
-    "the census agency's claim; only a replay on site, with its samples and ledgers, proves it."
+    "the census agency's claim; only a replay on site, with its samples and its ledger, proves it."
 )
 PERSONS_NOT_CHECKED = "Samples, linkage and counts: they are never handed in, and are looked at on site."
 TICKETS_NOT_CHECKED = "Tickets and receipts of {count} of {all} charged questions: they were not handed in."
 CRITERIA_NOT_CHECKED = "Criteria of {count} of {all} charged questions: their commitments were not opened."
+# --- on site -------------------------------------------------------------------------------------------------------
+CHECKING_ON_SITE = "Checking the ledger of persons"
+OTHER_HOME = "is not the home of the census log that was handed in"
+OTHER_HOME_REMEDY = "Give the home of the census agency whose export is in DIR/census."
+ROW = "row {place} of the history"
+MEMBERSHIP_ERASED = (
+    "Who was in the samples of {count} charges, and that nobody was skipped in them: their membership is erased, as the policy "
+    "says. What they come to is taken from a snapshot."
+)
+MEMBERSHIP_GONE = "Of these, {count} were erased by the node while they were being looked at."
+CHARGES_NOT_DECIDED = (
+    "Whether {count} charges fell on everybody in their samples: what had been charged before could not be worked out."
+)
+SUBJECTS_NOT_CHECKED = (
+    "That {count} charges fell on everybody in their samples, and on nobody else: the load or the roster that they were made on is not "
+    "kept any more, or is not what it was."
+)
+CARRIES_NOT_CHECKED = (
+    "Whether {count} loads took over all charges of the ones before, or not of everybody: such a load is not kept any more, or "
+    "nothing shows who was whose before."
+)
+STEPS_NEWER = "{count} charges, loads or changes of the linkage key: they are newer than what was handed in."
+SNAPSHOT_NOT_CHECKED = "The newest snapshot of the ledger: it holds something that is newer than what was handed in."
+SNAPSHOT_NOT_COMMITTED = (
+    "What was charged before the first membership that is kept: no charge in the log commits to that snapshot yet."
+)
+LINKAGE_KEYS_NOT_THERE = (
+    "Whether everybody kept their number with the change of the linkage key in entry {entry} of the census log: the keys are not in "
+    "this home."
+)
+REGISTRY_NOT_CHECKED = "Whether the registry's cards, persons, households and languages are true: no audit can say."
 # --- the report ----------------------------------------------------------------------------------------------------
 VERDICT_HOLDS = "Everything that was handed in holds."
 VERDICT_FAILED = "NOT VERIFIED: {count} {problems}; the first is {code} in {where}."
@@ -176,3 +228,17 @@ OF_RESEARCHER = "researcher's receipts"
 OF_ALL = "what was handed in"
 PROBLEM_WORD = "problem"
 PROBLEMS_WORD = "problems"
+REPORT_TO_HELP = "The HTML file to write."
+LANGUAGE_HELP = "Language of the report; by default that of the environment (TRIPARTITE_LANG, LANG)."
+REPORTED = """\
+{verdict}
+Report: {file}"""
+
+# What could not be checked.
+OTHER_AGENCY = "{count} charges for {agency}: its log was not handed in."
+LOG_NOT_REPLAYED = "The {role} log from entry {entry} on: it was not replayed."
+LOG_KEYS_UNKNOWN = "The signature of the {role} log's checkpoint: its keys are not all known."
+LOG_TOO_SHORT = "Checkpoints of the {role} log that others have seen: too little of it is known."
+NO_CHECKPOINT = "The {role} log: there is no checkpoint that says how long it is."
+LOG_NOT_READ = "The {role} log from entry {entry} on: it could not be read."
+PARTY_UNKNOWN = "Whether the {role} {name} is who the {agency} agency says: there is no card of it in trust/."

@@ -12,32 +12,31 @@ from collections.abc import Iterable
 
 from broker_common.crypto.secret import Secret
 from broker_common.errors import InvalidRequestError
+from broker_common.values import NoisyCounts
 
 __all__ = [
     "SALT_BYTES",
     "SET_DOMAIN",
-    "UNIT_HASH_BYTES",
+    "SUBJECT_HASH_BYTES",
     "SlotSecret",
     "answer_salt",
+    "commit_active",
     "commit_answer",
-    "commit_charge",
     "commit_criteria",
     "commit_load",
-    "commit_set",
+    "commit_roster",
+    "commit_sample",
     "commit_slot",
-    "hash_active",
     "hash_bytes",
-    "hash_set",
-    "hash_unit",
-    "hash_units",
+    "hash_subjects",
     "noise_seed",
     "verify_commitment",
 ]
 
 SALT_BYTES = 32
-# What the hash of a set of pseudonyms begins with; frames hash the set as they are opened.
+# What the hash of a roster's pseudonyms begins with.
 SET_DOMAIN = b"tripartite/set/v1\0"
-UNIT_HASH_BYTES = 16
+SUBJECT_HASH_BYTES = 16
 _LENGTH_BYTES = 8
 
 
@@ -53,34 +52,27 @@ def hash_bytes(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def hash_set(pseudonyms: bytes | memoryview) -> bytes:
-    """The hash of a set of pseudonyms, given in ascending order."""
-    digest = hashlib.sha256(SET_DOMAIN)
-    digest.update(pseudonyms)
-    return digest.digest()
-
-
-def hash_active(set_hash: bytes, active: bytes) -> bytes:
-    """The hash of those of a set who are counted: the set's own hash, and one bit for each of it, in its order."""
-    return hash_bytes(b"tripartite/active-set/v1\0" + set_hash + active)
-
-
 def commit_criteria(nonce: bytes, canonical_criteria: bytes) -> bytes:
     """What a ticket says of its criteria: hides them from the census node, binds the health node."""
     return _commit(b"tripartite/commit-criteria/v1\0", nonce, canonical_criteria)
 
 
-def commit_set(salt: bytes, ticket_hash: bytes, set_hash: bytes) -> bytes:
-    """What a manifest and a charge say of a set of pseudonyms."""
-    return _commit(b"tripartite/commit-set/v1\0", salt, ticket_hash, set_hash)
+def commit_sample(salt: bytes, ticket_hash: bytes, roster_manifest_hash: bytes, bits: bytes | memoryview) -> bytes:
+    """What a manifest and a charge say of a sample of one bit for each declared place of the roster of this manifest."""
+    return _commit(b"tripartite/commit-set/v2\0", salt, ticket_hash, roster_manifest_hash, bits)
 
 
-def commit_charge(salt: bytes, ticket_hash: bytes, units_hash: bytes, fits: bytes, active: bytes) -> bytes:
-    """What the digest of the ledgers says of one charge: who was charged and who was counted, of which census units.
+def commit_roster(salt: bytes, places: int, set_hash: bytes) -> bytes:
+    """What a manifest and both logs say of a roster: its declared places and its set of pseudonyms."""
+    return _commit(b"tripartite/commit-roster/v1\0", salt, places.to_bytes(8, "big"), set_hash)
 
-    Salted, because a small sample could be guessed from its digest after it was erased.
+
+def commit_active(salt: bytes, ticket_hash: bytes, bits: bytes | memoryview) -> bytes:
+    """What a charge says of who is counted: one bit for each person of the census, by number.
+
+    Salted on its own, so that whether everybody was active does not show, and because a small set could be guessed after it was erased.
     """
-    return _commit(b"tripartite/commit-charge/v1\0", salt, ticket_hash, units_hash, fits, active)
+    return _commit(b"tripartite/commit-active/v1\0", salt, ticket_hash, bits)
 
 
 def commit_load(salt: bytes, content_hash: bytes) -> bytes:
@@ -88,26 +80,22 @@ def commit_load(salt: bytes, content_hash: bytes) -> bytes:
     return _commit(b"tripartite/commit-load/v1\0", salt, content_hash)
 
 
-def hash_unit(salt: bytes, kind: bytes, unit_id: str) -> bytes:
-    """By what a load remembers a person or a household whose id it does not keep, cut to 16 bytes.
+def hash_subjects(salt: bytes, kind: bytes, subject_ids: Iterable[str]) -> bytes:
+    """By what a load remembers persons or households whose ids it does not keep: 16 bytes each, one after the other.
 
-    At 2^27 units two of them collide with probability below 2^-74. Whoever holds the salt can try ids.
+    At 2^27 subjects two of them collide with probability below 2^-74. Whoever holds the salt can try ids.
     """
-    return _commit(b"tripartite/unit/v1\0", salt, kind, unit_id.encode())[:UNIT_HASH_BYTES]
-
-
-def hash_units(salt: bytes, kind: bytes, unit_ids: Iterable[str]) -> bytes:
-    """`hash_unit` of each id, one after the other: what is the same for all of them is hashed once."""
-    begun = _begin(b"tripartite/unit/v1\0", salt, kind).copy
+    # What is the same for all of them is hashed once.
+    begun = _begin(b"tripartite/subject/v1\0", salt, kind).copy
     lengths: dict[int, bytes] = {}
     hashes = bytearray()
-    for unit_id in unit_ids:
-        digest, part = begun(), unit_id.encode()
+    for subject_id in subject_ids:
+        digest, part = begun(), subject_id.encode()
         size = len(part)
         if size not in lengths:
             lengths[size] = size.to_bytes(_LENGTH_BYTES, "big")
         digest.update(lengths[size] + part)
-        hashes += digest.digest()[:UNIT_HASH_BYTES]
+        hashes += digest.digest()[:SUBJECT_HASH_BYTES]
     return bytes(hashes)
 
 
@@ -124,9 +112,10 @@ def answer_salt(secret: SlotSecret, ticket_hash: bytes) -> bytes:
     return _commit(b"tripartite/answer-salt/v1\0", secret.expose(), ticket_hash)
 
 
-def commit_answer(salt: bytes, ticket_hash: bytes, noisy_count: int) -> bytes:
-    """What a receipt says of an answer."""
-    return _commit(b"tripartite/commit-answer/v1\0", salt, ticket_hash, str(noisy_count).encode("ascii"))
+def commit_answer(salt: bytes, ticket_hash: bytes, noisy: NoisyCounts) -> bytes:
+    """What a receipt says of an answer: of as many numbers, whatever the number of its cells."""
+    numbers = [str(value).encode("ascii") for value in noisy.padded]
+    return _commit(b"tripartite/commit-answer/v2\0", salt, ticket_hash, *numbers)
 
 
 def verify_commitment(claimed: bytes, opened: bytes, *, subject: str) -> None:
@@ -156,11 +145,11 @@ def noise_seed(slot_secret: SlotSecret, *, ticket_hash: bytes, set_commitment: b
     )
 
 
-def _commit(domain: bytes, salt: bytes, *parts: bytes) -> bytes:
+def _commit(domain: bytes, salt: bytes, *parts: bytes | memoryview) -> bytes:
     return _begin(domain, salt, *parts).digest()
 
 
-def _begin(domain: bytes, salt: bytes, *parts: bytes) -> hashlib._Hash:
+def _begin(domain: bytes, salt: bytes, *parts: bytes | memoryview) -> hashlib._Hash:
     if len(salt) != SALT_BYTES:
         raise ValueError(f"a salt has {SALT_BYTES} bytes")
     digest = hashlib.sha256(domain)

@@ -34,7 +34,8 @@ __all__ = [
     "answer_info",
     "open_with_any",
     "opening_info",
-    "sample_info",
+    "roster_info",
+    "sample_bits_info",
 ]
 
 _MLKEM_PUBLIC_BYTES = 1184
@@ -51,20 +52,24 @@ _PRIVATE_KIND = "mlkem768-x25519-private"
 _PUBLIC_KIND = "mlkem768-x25519-public"
 
 
-def sample_info(ticket_hash: bytes, policy_hash: bytes, linkage: str) -> bytes:
-    """`info` for the frame key of a sample whose pseudonyms come from the linkage chain of this name."""
-    # Only the last part may have any length: a ticket of this hash fixes the policy hash.
-    return b"tripartite/sample/v2\0" + ticket_hash + policy_hash + linkage.encode()
+def sample_bits_info(ticket_hash: bytes, roster_manifest_hash: bytes) -> bytes:
+    """`info` for a sample of one bit for each declared place of the roster whose manifest has this hash."""
+    return b"tripartite/sample/v3\0" + ticket_hash + roster_manifest_hash
+
+
+def roster_info(manifest_hash: bytes) -> bytes:
+    """`info` for the payload of a roster whose manifest has this hash."""
+    return b"tripartite/roster/v1\0" + manifest_hash
 
 
 def answer_info(ticket_hash: bytes) -> bytes:
     """`info` for a sealed answer."""
-    return b"tripartite/answer/v1\0" + ticket_hash
+    return b"tripartite/answer/v2\0" + ticket_hash
 
 
 def opening_info(ticket: str) -> bytes:
     """`info` for the sealed opening of an answer."""
-    return b"tripartite/opening/v1\0" + bytes.fromhex(ticket)
+    return b"tripartite/opening/v2\0" + bytes.fromhex(ticket)
 
 
 class SealingKey:

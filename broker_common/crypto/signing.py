@@ -46,7 +46,9 @@ class Purpose(Enum):
     def prefix(self) -> bytes:
         # C2SP fixes the bytes that notes and cosignatures are signed over; such a key signs nothing else.
         is_c2sp = self in {Purpose.LOG, Purpose.WITNESS}
-        return b"" if is_c2sp else f"tripartite/{self.value}/v1\0".encode("ascii")
+        # What tickets and receipts say has changed once; the other documents carry a format number or never did.
+        version = 2 if self in {Purpose.TICKET, Purpose.ANSWER} else 1
+        return b"" if is_c2sp else f"tripartite/{self.value}/v{version}\0".encode("ascii")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 `accounting` turns a belief limit into an integer budget and an answer into an integer price; `belief` turns both back
 into what an adversary can come to believe; `policy` is the document that sets the limit; `discrete_laplace` is the only
-mechanism, the only code that may read an `ExactCount`; `report` says what all charges mean for people, with the typical case
+mechanism, the only code that may read an `ExactCounts`; `report` says what all charges mean for people, with the typical case
 beside the ceiling (`typical`) and a `forecast`; `enclosure` rounds irrational numbers with certainty. Why this
 keeps the promise, and what it depends on elsewhere, stands in ARGUMENT.md beside this file.
 

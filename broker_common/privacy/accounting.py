@@ -19,6 +19,7 @@ from fractions import Fraction
 
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.enclosure import Between, decide, ln_between
+from broker_common.values import MOST_CELLS
 
 __all__ = [
     "DEFAULT_MAX_SCALE",
@@ -34,7 +35,7 @@ __all__ = [
     "fits",
     "param_of",
     "parse_max_belief",
-    "price_units",
+    "price",
 ]
 
 UNITS_PER_NAT = 1 << 24
@@ -94,10 +95,15 @@ def cap_units(param: Fraction) -> int:
     return cap
 
 
-def price_units(scale: int) -> int:
-    """ceil(2**24 / scale): what one count at this scale costs. `ValueError` unless scale >= 1."""
+def price(scale: int, *, cells: int = 1) -> int:
+    """ceil(2**24 / scale): what one answer at this scale costs, whatever the number of its cells.
+
+    `ValueError` unless scale >= 1 and there are as many cells as an answer may have.
+    """
     if scale < 1:
         raise ValueError("a scale is at least 1")
+    if not 1 <= cells <= MOST_CELLS:
+        raise ValueError(f"an answer has 1 to {MOST_CELLS} cells")
     # SECURITY: up, so that the integer price never understates the real one.
     return -(-UNITS_PER_NAT // scale)
 
@@ -106,14 +112,14 @@ def fits(cap: int, charged: int, scale: int) -> bool:
     """Whether one more answer at this scale stays within the budget. `ValueError` for a negative charge."""
     if charged < 0:
         raise ValueError("a charge is never negative")
-    return charged + price_units(scale) <= cap
+    return charged + price(scale) <= cap
 
 
 def answers_left(cap: int, charged: int, scale: int) -> int:
     """How many more answers at this scale fit one after the other; 0 when none does."""
     if charged < 0:
         raise ValueError("a charge is never negative")
-    return max(0, cap - charged) // price_units(scale)
+    return max(0, cap - charged) // price(scale)
 
 
 def any_fits(cap: int, charged: int, scales: Iterable[int]) -> bool:

@@ -1,27 +1,49 @@
-"""How long a node needs for everybody: one rule from a declared figure, never from how many people are loaded.
+"""How long what a node does for everybody may take: rules from declared figures, never from how many people are loaded.
 
-An operator declares how many people a load may hold at most, in steps. Delays, limits and prices follow from that figure, so
-that nobody sees by them how many people there are.
+An operator declares how many people a load may hold at most, in steps. Delays, ticks, limits and prices follow from that
+figure, so that nobody sees by them how many people there are.
 """
 
 from __future__ import annotations
 
-from broker_common.privacy.policy import Policy
+from collections.abc import Mapping
 
-__all__ = ["DECLARED_STEP", "declared_for", "least_delay_ms", "too_short", "usual_delay_ms"]
+from broker_common.privacy.policy import Policy, Subject
+
+__all__ = [
+    "DECLARED_STEP",
+    "declared_for",
+    "desk_batch",
+    "least_forward_delay_ms",
+    "least_tick_ms",
+    "roster_delay_ms",
+    "too_short",
+    "usual_forward_delay_ms",
+    "usual_tick_ms",
+]
 
 DECLARED_STEP = 524_288
 """Declared figures are multiples of this."""
 
-# Half a delay covers the arrival of a sample of everybody, half the work on it; each was measured at well under 100 ms for a
-# million people on two cores.
-_LEAST_MS_PER_MILLION = 200
-# By default twice that, for a machine that is slower or does something else, and never less than this.
-_USUAL_FACTOR = 2
-_USUAL_LEAST_MS = 400
 # A tenth more people than today, so that a load may grow without a new policy.
 _HEADROOM_PERCENT = 10
-_DELAYS = ("forward_delay_ms", "answer_delay_ms")
+# To draw a sample: criteria are priced so that a fifth of this does on two idle cores.
+_FORWARD_MS_PER_MILLION = 35
+_FORWARD_LEAST_MS = 20
+# By default so much more, for a machine that does something else. With the usual tick, an answer about 15 million people then
+# takes at most two seconds: this delay, and five ticks.
+_FORWARD_MORE_MS = 75
+_USUAL_FORWARD_LEAST_MS = 100
+# What the desk does for one sample and one release, whoever they are about: the disk, the noise and the seal.
+_SAMPLE_MS = 20
+# And its passes over everybody: several times what they take on two idle cores.
+_PASSES_MS_PER_MILLION: Mapping[Subject, int] = {"person": 10, "household": 30}
+_USUAL_TICK_MS = 250
+_TICK_STEP_MS = 50
+_MOST_SAMPLES = 64
+# To receive a roster: 16 bytes a place, 40 MB a second.
+_ROSTER_MS_PER_MILLION = 400
+_ROSTER_LEAST_MS = 400
 
 
 def declared_for(people: int) -> int:
@@ -30,20 +52,53 @@ def declared_for(people: int) -> int:
     return max(1, -(-room // DECLARED_STEP)) * DECLARED_STEP
 
 
-def least_delay_ms(declared: int) -> int:
-    """The shortest delay that covers so many people: 200 ms for each million."""
-    return -(-declared * _LEAST_MS_PER_MILLION // 1_000_000)
+def least_forward_delay_ms(places: int) -> int:
+    """The shortest forward delay for so many declared places: 35 ms for each million, and 20 ms at least."""
+    return max(_FORWARD_LEAST_MS, _for_millions(places, _FORWARD_MS_PER_MILLION))
 
 
-def usual_delay_ms(declared: int) -> int:
-    """The delay to choose where nobody says otherwise: twice the shortest, and 400 ms at least."""
-    return max(_USUAL_LEAST_MS, _USUAL_FACTOR * least_delay_ms(declared))
+def usual_forward_delay_ms(places: int) -> int:
+    """The forward delay to choose where nobody says otherwise: 75 ms more than the shortest, and 100 ms at least."""
+    return max(_USUAL_FORWARD_LEAST_MS, least_forward_delay_ms(places) + _FORWARD_MORE_MS)
 
 
-def too_short(policy: Policy, declared: int, names: tuple[str, ...] = _DELAYS) -> dict[str, int]:
-    """Which of the named delays of `policy` do not cover so many people, each with the shortest that would.
+def least_tick_ms(people: int, subject: Subject) -> int:
+    """The shortest tick in which the desk does one sample among so many declared people.
 
-    Without ticks delays promise nothing: none is too short.
+    20 ms, and for each million 10 ms, or 30 ms where households are charged.
     """
-    least_ms = least_delay_ms(declared) if policy.release_tick_ms else 0
-    return {name: least_ms for name in names if getattr(policy, name) < least_ms}
+    return _SAMPLE_MS + _for_millions(people, _PASSES_MS_PER_MILLION[subject])
+
+
+def usual_tick_ms(people: int, subject: Subject) -> int:
+    """The tick to choose where nobody says otherwise: 250 ms, or the shortest, rounded up to 50 ms, if that is longer."""
+    return max(_USUAL_TICK_MS, -(-least_tick_ms(people, subject) // _TICK_STEP_MS) * _TICK_STEP_MS)
+
+
+def desk_batch(tick_ms: int, people: int, subject: Subject) -> int:
+    """How many samples the desk takes in one round: as many as fit in a tick, from 1 to 64."""
+    return min(_MOST_SAMPLES, max(1, tick_ms // least_tick_ms(people, subject)))
+
+
+def roster_delay_ms(places: int) -> int:
+    """How long after its header a roster is acknowledged: 400 ms for each million declared places, and 400 ms at least."""
+    return max(_ROSTER_LEAST_MS, _for_millions(places, _ROSTER_MS_PER_MILLION))
+
+
+def too_short(policy: Policy, places: int | None = None, *, people: int | None = None) -> dict[str, int]:
+    """Which times of `policy` do not cover the declared places or people that are given, each with the shortest that would.
+
+    Without ticks times promise nothing: none is too short.
+    """
+    if not policy.release_tick_ms:
+        return {}
+    found = {}
+    if places is not None and policy.forward_delay_ms < (least_ms := least_forward_delay_ms(places)):
+        found["forward_delay_ms"] = least_ms
+    if people is not None and policy.release_tick_ms < (least_ms := least_tick_ms(people, policy.subject)):
+        found["release_tick_ms"] = least_ms
+    return found
+
+
+def _for_millions(declared: int, ms_per_million: int) -> int:
+    return -(-declared * ms_per_million // 1_000_000)

@@ -28,7 +28,7 @@ from fractions import Fraction
 from typing import Protocol
 
 from broker_common.privacy.enclosure import Between, decide, exp_between, ln_between, to_decimal
-from broker_common.values import ExactCount, NoisyCount
+from broker_common.values import ExactCounts, NoisyCounts
 
 __all__ = [
     "UniformBits",
@@ -105,13 +105,17 @@ def draw(scale: int, stream: UniformBits) -> int:
         return -magnitude if negative else magnitude
 
 
-def add_noise(exact: ExactCount, scale: int, stream: UniformBits) -> NoisyCount:
-    """The answer: the true count plus one draw. It may be negative.
+def add_noise(exact: ExactCounts, scale: int, stream: UniformBits) -> NoisyCounts:
+    """The answer of one cell: the true count plus one draw. It may be negative.
 
     If two worlds differ by at most 1 in the count, no answer moves their log-odds by more than 1/scale, either way.
-    `ValueError` unless scale >= 1.
+    `ValueError` unless scale >= 1, and for more than one cell.
     """
-    return NoisyCount(exact.reveal_to_mechanism() + draw(scale, stream))
+    counts = exact.reveal_to_mechanism()
+    if len(counts) > 1:
+        # SECURITY: a draw for each cell would leak more than the one price of an answer pays for.
+        raise ValueError("this mechanism makes the noise of one cell")
+    return NoisyCounts((counts[0] + draw(scale, stream),))
 
 
 def margin(scale: int, confidence: Fraction = _USUAL_CONFIDENCE) -> int:

@@ -18,7 +18,7 @@ from math import lgamma
 
 import numpy as np
 
-from broker_common.privacy.accounting import answers_left, price_units
+from broker_common.privacy.accounting import answers_left, price
 
 __all__ = ["FORECAST_REACH", "MIN_ANSWERS", "MIN_PEOPLE", "SHARES", "Milestone", "milestones", "waiting_time"]
 
@@ -59,8 +59,8 @@ def milestones(
 
     Empty where there were too few answers or people.
     """
-    price, charged = price_units(scale), int(people.sum())
-    if past_units < MIN_ANSWERS * price or charged < MIN_PEOPLE:
+    each_answer, charged = price(scale), int(people.sum())
+    if past_units < MIN_ANSWERS * each_answer or charged < MIN_PEOPLE:
         return ()
     as_much_or_more = np.cumsum(people[::-1])
     found = []
@@ -70,7 +70,7 @@ def milestones(
         # How often they pay for one answer.
         each = -(-units // past_units)
         room = answers_left(cap, floor + units, scale) // each
-        found.append(Milestone(share, *waiting_time(room, units / each / price, past_units / price)))
+        found.append(Milestone(share, *waiting_time(room, units / each / each_answer, past_units / each_answer)))
     return tuple(found)
 
 

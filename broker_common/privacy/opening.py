@@ -1,11 +1,10 @@
 """Openings: what makes an answer's noise checkable, sealed to an oversight key that somebody outside the agency holds.
 
-    {"active_salt":"...","active_set":"...","count":41,"format":1,"load":"...","secret":"...","slot":7,"submitted_salt":"...",
-     "submitted_set":"...","ticket":"..."}
+    {"counts":[41],"format":3,"load":"...","secret":"...","slot":7,"ticket":"..."}
 
 The noise of an answer is a function of the slot's secret and of what the charge says: ticket, set commitment and scale. The
-log has committed to all of it before anybody could know the count. Whoever opens one learns an exact count and nobody's name: the holder of the oversight
-key is trusted with that, and says so to the census agency. Every opening has one length, whatever the count.
+log has committed to all of it before anybody could know the counts. Whoever opens one learns exact counts and nobody's name: the
+holder of the oversight key is trusted with that, and says so to the census agency. Every opening has one length, whatever it counts.
 """
 
 from __future__ import annotations
@@ -15,23 +14,17 @@ from typing import Annotated, NoReturn
 import msgspec
 from msgspec import Meta, Struct
 
-from broker_common.crypto.commitments import (
-    SlotSecret,
-    answer_salt,
-    commit_answer,
-    commit_set,
-    commit_slot,
-    noise_seed,
-)
+from broker_common.crypto.commitments import SlotSecret, answer_salt, commit_answer, commit_slot, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.sealing import SEALING_OVERHEAD_BYTES, OpeningKey, SealingKey, opening_info
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.discrete_laplace import add_noise
-from broker_common.values import ExactCount
+from broker_common.values import MOST_CELLS, ExactCounts
 
 __all__ = ["OPENING_SUFFIX", "SEALED_OPENING_BYTES", "Opening", "make_opening", "open_opening", "seal_opening"]
 
 _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+_Count = Annotated[int, Meta(ge=0, lt=2**53)]
 _PADDED_BYTES = 1024
 # More than the name of a load has, little enough that every opening fits into its length, and nothing but ASCII: a log may
 # name its loads as it likes, the seed of noise is made of bytes.
@@ -44,16 +37,13 @@ SEALED_OPENING_BYTES = _PADDED_BYTES + SEALING_OVERHEAD_BYTES
 class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Everything that one answer's noise was made of. Prints as a placeholder, cannot be pickled."""
 
-    format: Annotated[int, Meta(ge=1, le=1)] = 1
+    format: Annotated[int, Meta(ge=3, le=3)] = 3
     ticket: _Hash
-    slot: Annotated[int, Meta(ge=0, lt=2**53)]
+    slot: _Count
     secret: _Hash
-    count: Annotated[int, Meta(ge=0, lt=2**53)]
+    # One for each cell of the question, in its order.
+    counts: Annotated[tuple[_Count, ...], Meta(min_length=1, max_length=MOST_CELLS)]
     load: _Load
-    submitted_set: _Hash
-    submitted_salt: _Hash
-    active_set: _Hash
-    active_salt: _Hash
 
     def __repr__(self) -> str:
         return "Opening(<secret>)"
@@ -68,63 +58,29 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """What the log has to have said of the slot before the ticket was made."""
         return commit_slot(self._slot_secret, self.slot).hex()
 
-    @property
-    def submitted(self) -> str:
-        """What the charge has to say of the set that was submitted."""
-        return self._commit(self.submitted_salt, self.submitted_set)
+    def states(self, exact: ExactCounts) -> bool:
+        """Whether these are the counts that the opening states. Nobody is told either of them."""
+        return self.counts == exact.reveal_to_mechanism()
 
-    @property
-    def active(self) -> str:
-        """What the charge has to say of the set that was counted."""
-        return self._commit(self.active_salt, self.active_set)
-
-    def states(self, exact: ExactCount) -> bool:
-        """Whether this is the count that the opening states. Nobody is told either of them."""
-        return self.count == exact.reveal_to_mechanism()
-
-    def answer_hash(self, scale: int) -> str:
-        """What the receipt has to say of the answer: the count, with the noise that follows from all the rest."""
+    def answer_hash(self, scale: int, submitted: str) -> str:
+        """What the receipt has to say of the answer: the counts, with the noise that follows from the rest and the charge."""
         ticket_hash = bytes.fromhex(self.ticket)
         seed = noise_seed(
-            self._slot_secret,
-            ticket_hash=ticket_hash,
-            set_commitment=bytes.fromhex(self.submitted),
-            scale=scale,
+            self._slot_secret, ticket_hash=ticket_hash, set_commitment=bytes.fromhex(submitted), scale=scale
         )
-        noisy = add_noise(ExactCount(self.count), scale, NoiseStream(seed))
-        return commit_answer(answer_salt(self._slot_secret, ticket_hash), ticket_hash, noisy.value).hex()
+        noisy = add_noise(ExactCounts(self.counts), scale, NoiseStream(seed))
+        return commit_answer(answer_salt(self._slot_secret, ticket_hash), ticket_hash, noisy).hex()
 
     @property
     def _slot_secret(self) -> SlotSecret:
         return SlotSecret(bytes.fromhex(self.secret))
 
-    def _commit(self, salt: str, set_hash: str) -> str:
-        return commit_set(bytes.fromhex(salt), bytes.fromhex(self.ticket), bytes.fromhex(set_hash)).hex()
 
-
-def make_opening(
-    exact: ExactCount,
-    slot_secret: SlotSecret,
-    *,
-    ticket: str,
-    slot: int,
-    load: str,
-    submitted: tuple[bytes, bytes],
-    active: tuple[bytes, bytes],
-) -> Opening:
-    """The opening of one answer; of each set the salt of its commitment, and its hash."""
-    return Opening(
-        ticket=ticket,
-        slot=slot,
-        # SECURITY: both revealed to whoever holds the oversight key, and to nobody else: they leave this machine sealed.
-        secret=slot_secret.expose().hex(),
-        count=exact.reveal_to_mechanism(),
-        load=load,
-        submitted_salt=submitted[0].hex(),
-        submitted_set=submitted[1].hex(),
-        active_salt=active[0].hex(),
-        active_set=active[1].hex(),
-    )
+def make_opening(exact: ExactCounts, slot_secret: SlotSecret, *, ticket: str, slot: int, load: str) -> Opening:
+    """The opening of one answer."""
+    # SECURITY: both revealed to whoever holds the oversight key, and to nobody else: they leave this machine sealed.
+    secret, counts = slot_secret.expose().hex(), exact.reveal_to_mechanism()
+    return Opening(ticket=ticket, slot=slot, secret=secret, counts=counts, load=load)
 
 
 def seal_opening(opening: Opening, key: SealingKey) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
@@ -17,13 +18,14 @@ from msgspec import Meta, Struct
 
 from broker_common.crypto.signing import VerifyKey
 from broker_common.errors import InvalidRequestError
+from broker_common.language import joined, phrase
 from broker_common.privacy.accounting import (
     MAX_BELIEF_CHARS,
     USUAL_SCALE,
     cap_units,
     param_of,
     parse_max_belief,
-    price_units,
+    price,
 )
 
 __all__ = [
@@ -32,10 +34,11 @@ __all__ = [
     "MAX_SCALES",
     "Accounting",
     "Policy",
-    "Unit",
+    "Subject",
     "Weakness",
     "parse_policy",
     "parse_signed_policy",
+    "scales_text",
     "verify_policy",
 ]
 
@@ -53,11 +56,11 @@ _Scale = Annotated[int, Meta(ge=1, le=MAX_SCALE)]
 # Ways of accounting, from the one that charges everybody for an answer to those that charge fewer people.
 Accounting: TypeAlias = Literal["strict", "per_person"]
 _ACCOUNTINGS: tuple[Accounting, ...] = get_args(Accounting)
-# Whose language a budget protects, from the unit that is charged most for an answer.
-Unit: TypeAlias = Literal["household", "person"]
-_UNITS: tuple[Unit, ...] = get_args(Unit)
-# What keeps timing from telling; longer is safer. Tick 0 voids the others.
-_DELAYS = ("forward_delay_ms", "answer_delay_ms", "release_tick_ms")
+# Whose language a budget protects, from the subject that is charged most for an answer.
+Subject: TypeAlias = Literal["household", "person"]
+_SUBJECTS: tuple[Subject, ...] = get_args(Subject)
+# What keeps timing from telling; longer is safer. Tick 0 voids both.
+_DELAYS = ("forward_delay_ms", "release_tick_ms")
 # As long as a health node waits for one attempt, unless its operator sets another time: longer delays answer nobody.
 _LONGEST_DELAY_MS = 300_000
 # A quote that leaves a researcher less time than this to submit is of little use.
@@ -75,38 +78,35 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One policy. Field by field in deploy/README.md."""
 
     # Version of this list of fields.
-    format: Annotated[int, Meta(ge=3, le=3)] = 3
+    format: Annotated[int, Meta(ge=5, le=5)] = 5
     # Who is charged for an answer: everyone (`strict`), or the people in its sample (`per_person`).
     accounting: Accounting
-    # Whose language one budget protects under `per_person`: a person's, or that of all people of one household, who stay together.
-    unit: Unit = "person"
+    # Whose language one budget protects under `per_person`: a person's, or that of all people of one household, who stay
+    # together. It stays what it was at the first charge.
+    subject: Subject = "person"
     # No belief about one person, starting from 1/2, may pass this. Exact decimal.
     max_belief: Annotated[str, Meta(max_length=MAX_BELIEF_CHARS)]
     # After so many answers, all questions and studies together, the service is shut down; 0: no such end.
     max_answers: Annotated[int, Meta(ge=0, le=2**32 - 1)] = 0
     # Noise scales that may be asked for, ascending.
     scales: Annotated[tuple[_Scale, ...], Meta(min_length=1, max_length=MAX_SCALES)]
-    # The health node opens Count this long after Submit, or after the question had a place for its sample, whatever the cohort.
-    # So long it has to draw it, and others that had their places at the same time.
+    # A sample leaves the health node at the first tick at least this long after Submit, whatever the cohort: so long the node
+    # has to draw it.
     forward_delay_ms: _Milliseconds
-    # The census node says `charged` at the first tick at least this long after Count's header. Half of it is for the
-    # sample to arrive, half for the work.
-    answer_delay_ms: _Milliseconds
-    # Everything that leaves the census node leaves on a multiple of this. 0: at once, for tests and benchmarks only.
+    # Ticks are multiples of this. A sample is taken at the first tick after it is whole at the census node, its outcome leaves at
+    # the next one, the answer at the first tick a full period after the cosignature. 0: at once, for tests and benchmarks only.
     release_tick_ms: _Milliseconds
     # How long a quote and its noise slot stand.
     quote_lifetime_ms: Annotated[int, Meta(ge=1_000, le=_MAX_DELAY_MS)]
     # Open quotes per researcher; the oldest gives way.
     open_quotes: Annotated[int, Meta(ge=1, le=10_000)]
-    # People in one sample at most. Never below a health agency's declared places: a refusal by size would tell the size.
-    max_sample: Annotated[int, Meta(ge=1, le=2**32 - 1)]
     # How long a sealed answer waits for its researcher.
     answer_retention_ms: Annotated[int, Meta(ge=60_000, le=_MAX_RETENTION_MS)]
     # How long the census agency keeps who was in a sample, for an audit on site, under `per_person`: 90 days. Afterwards
     # one number per person is left.
     sample_retention_ms: Annotated[int, Meta(ge=0, le=_MAX_SAMPLE_RETENTION_MS)] = 7_776_000_000
     # Answers of one researcher whose samples are kept at the same time, under `per_person`; 0: any number. An answer counts
-    # from its question's header until `sample_retention_ms` after its release.
+    # from its sample's admission until `sample_retention_ms` after its release.
     researcher_answers: Annotated[int, Meta(ge=0, le=2**32 - 1)] = 1000
 
     @property
@@ -145,27 +145,44 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """Ways in which more may be learned about a person."""
         found = []
         if self.raises_cap(before):
-            text = (
-                f"it raises the cap from {before.cap} to {self.cap} units "
-                f"(max_belief from {before.max_belief} to {self.max_belief})"
+            text = phrase(
+                "it raises the cap from {before} to {after} units (max_belief from {old} to {new})",
+                before=before.cap,
+                after=self.cap,
+                old=before.max_belief,
+                new=self.max_belief,
             )
             found.append(Weakness("CAP_RAISED", text))
         if _ACCOUNTINGS.index(self.accounting) > _ACCOUNTINGS.index(before.accounting):
-            text = (
-                f"it lowers the charge of an answer: accounting '{self.accounting}' charges fewer people than "
-                f"'{before.accounting}'"
+            text = phrase(
+                "it lowers the charge of an answer: accounting '{new}' charges fewer people than '{old}'",
+                new=self.accounting,
+                old=before.accounting,
             )
             found.append(Weakness("CHARGE_LOWERED", text))
-        elif _UNITS.index(self.unit) > _UNITS.index(before.unit):
-            text = f"it lowers the charge of an answer: a budget per {self.unit} instead of one per {before.unit}"
+        elif _SUBJECTS.index(self.subject) > _SUBJECTS.index(before.subject):
+            text = phrase(
+                "it lowers the charge of an answer: a budget per {new} instead of one per {old}",
+                new=self.subject,
+                old=before.subject,
+            )
             found.append(Weakness("CHARGE_LOWERED", text))
         if (self.max_answers or math.inf) > (before.max_answers or math.inf):
-            text = f"it allows {self.max_answers or 'any number of'} answers instead of {before.max_answers}"
+            text = phrase(
+                "it allows {new} answers instead of {old}",
+                new=self.max_answers or phrase("any number of"),
+                old=before.max_answers,
+            )
             found.append(Weakness("ANSWERS_RAISED", text))
         for name in _DELAYS:
             old, new = getattr(before, name), getattr(self, name)
             if new < old:
-                text = f"it shortens {name} from {old} to {new}: timing may tell the size of a sample that does not keep up"
+                text = phrase(
+                    "it shortens {setting} from {old} to {new}: work that does not keep up shows in when answers leave",
+                    setting=name,
+                    old=old,
+                    new=new,
+                )
                 found.append(Weakness("DELAY_SHORTENED", text))
         return found
 
@@ -174,23 +191,31 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         found = []
         old, new = before.sample_retention_ms, self.sample_retention_ms
         if new < old:
-            text = (
-                f"it shortens sample_retention_ms from {old} to {new}: what is erased sooner cannot be checked on site"
+            text = phrase(
+                "it shortens sample_retention_ms from {old} to {new}: what is erased sooner cannot be checked on site",
+                old=old,
+                new=new,
             )
             found.append(Weakness("RETENTION_SHORTENED", text))
         if new > old:
-            text = f"it lengthens sample_retention_ms from {old} to {new}: who was in a sample is kept longer"
+            text = phrase(
+                "it lengthens sample_retention_ms from {old} to {new}: who was in a sample is kept longer",
+                old=old,
+                new=new,
+            )
             found.append(Weakness("RETENTION_LENGTHENED", text))
         if self.answer_retention_ms < before.answer_retention_ms:
-            text = (
-                f"it shortens answer_retention_ms from {before.answer_retention_ms} to {self.answer_retention_ms}: answers "
-                "that were paid for are removed sooner"
+            text = phrase(
+                "it shortens answer_retention_ms from {old} to {new}: answers that were paid for are removed sooner",
+                old=before.answer_retention_ms,
+                new=self.answer_retention_ms,
             )
             found.append(Weakness("RETENTION_SHORTENED", text))
         if (self.researcher_answers or math.inf) > (before.researcher_answers or math.inf):
-            text = (
-                f"it keeps the samples of {self.researcher_answers or 'any number of'} answers for one researcher instead of "
-                f"{before.researcher_answers}: they may fill the disk"
+            text = phrase(
+                "it keeps the samples of {new} answers for one researcher instead of {old}: they may fill the disk",
+                new=self.researcher_answers or phrase("any number of"),
+                old=before.researcher_answers,
             )
             found.append(Weakness("QUOTA_RAISED", text))
         return found
@@ -198,27 +223,28 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def _serves_less(self, before: Policy) -> list[Weakness]:
         """Ways in which questions are refused, or never answered, though nobody learns less by it."""
         found = []
-        if self.max_sample < before.max_sample:
-            text = (
-                f"it lowers max_sample from {before.max_sample} to {self.max_sample}: a health node with more people refuses "
-                "every question"
-            )
-            found.append(Weakness("SAMPLE_LIMIT_LOWERED", text))
         if (self.researcher_answers or math.inf) < (before.researcher_answers or math.inf):
-            text = (
-                f"it keeps the samples of {self.researcher_answers} answers for one researcher instead of "
-                f"{before.researcher_answers or 'any number'}: further questions are refused"
+            text = phrase(
+                "it keeps the samples of {new} answers for one researcher instead of {old}: further questions are refused",
+                new=self.researcher_answers,
+                old=before.researcher_answers or phrase("any number"),
             )
             found.append(Weakness("QUOTA_LOWERED", text))
         for name in _DELAYS:
             old, new = getattr(before, name), getattr(self, name)
             if new > max(old, _LONGEST_DELAY_MS):
-                text = f"it lengthens {name} from {old} to {new}: nodes give up waiting before there is an answer"
+                text = phrase(
+                    "it lengthens {setting} from {old} to {new}: nodes give up waiting before there is an answer",
+                    setting=name,
+                    old=old,
+                    new=new,
+                )
                 found.append(Weakness("DELAY_LENGTHENED", text))
         if self._asking_ms < min(before._asking_ms, _LEAST_ASKING_MS):
-            text = (
-                f"it leaves {max(self._asking_ms, 0)} ms from a quote until its question must be submitted: quote_lifetime_ms "
-                "less forward_delay_ms and release_tick_ms"
+            text = phrase(
+                "it leaves {left} ms from a quote until its question must be submitted: quote_lifetime_ms less forward_delay_ms "
+                "and release_tick_ms",
+                left=max(self._asking_ms, 0),
             )
             found.append(Weakness("QUOTE_SHORTENED", text))
         return found
@@ -280,10 +306,10 @@ def verify_policy(policy: Policy) -> None:
     cap = policy.cap
     if list(policy.scales) != sorted(set(policy.scales)):
         raise _invalid("lists scales that are not ascending and distinct")
-    if price_units(policy.scales[-1]) > cap:
+    if price(policy.scales[-1]) > cap:
         raise _invalid("admits no scale that its own cap pays for")
-    if policy.accounting == "strict" and policy.unit != "person":
-        raise _invalid("names a unit, but strict accounting charges everyone alike")
+    if policy.accounting == "strict" and policy.subject != "person":
+        raise _invalid("names a subject, but strict accounting charges everyone alike")
 
 
 @lru_cache(maxsize=16)
@@ -297,3 +323,18 @@ def _invalid(problem: str) -> InvalidRequestError:
     return InvalidRequestError(
         "INVALID_VALUE", name="the policy", problem=problem, remedy="Write it with 'census policy propose'"
     )
+
+
+def scales_text(scales: Sequence[int]) -> str:
+    """Ascending scales for a sentence: a range for each run of three or more, the others one by one."""
+    runs: list[list[int]] = []
+    for scale in scales:
+        if runs and scale == runs[-1][-1] + 1:
+            runs[-1].append(scale)
+        else:
+            runs.append([scale])
+    parts = [
+        phrase("{low} to {high}", low=run[0], high=run[-1]) if len(run) > 2 else ", ".join(map(str, run))  # noqa: PLR2004
+        for run in runs
+    ]
+    return joined(", ", parts)

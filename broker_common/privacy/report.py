@@ -1,13 +1,13 @@
 """The belief report: what the charges mean for people, in numbers for operators and their dashboard.
 
-`Charges` are the ledgers' totals; the report makes of them ceilings of belief from several priors, the typical case
+`Charges` are the ledger's totals; the report makes of them ceilings of belief from several priors, the typical case
 beside them, how many people stand at which ceiling, and a forecast.
 
 Invariants. Nothing understates: ceilings upwards are rounded up and downwards down, exactly, by `belief`; people are sorted
 into bands by units, whose edges are budgets of their own (`accounting.cap_units`); a probability is the upper end of its
 bracket. Nobody is named: the report holds numbers of people, never their order.
 
-Left to others: reading the ledgers, words, and keeping the report inside the census agency. It depends on who was in
+Left to others: reading the ledger, words, and keeping the report inside the census agency. It depends on who was in
 samples; a researcher or a health agency that saw it would learn of language.
 """
 
@@ -19,15 +19,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from broker_common.privacy.accounting import answers_left, cap_units, param_of, price_units
+from broker_common.privacy.accounting import answers_left, cap_units, param_of, price
 from broker_common.privacy.belief import belief_of_units, posterior
 from broker_common.privacy.forecast import Milestone, milestones
-from broker_common.privacy.policy import Policy, Unit
+from broker_common.privacy.policy import Policy
 from broker_common.privacy.typical import MAX_TYPICAL_ANSWERS, Answers, evidence_of, worst_mixture
 
 __all__ = [
@@ -37,7 +36,6 @@ __all__ = [
     "BeliefReport",
     "Ceiling",
     "Charges",
-    "Counted",
     "Exhaustion",
     "Quantile",
     "Spread",
@@ -45,8 +43,7 @@ __all__ = [
     "exhaustion",
     "make_report",
     "most_charged",
-    "people_charged",
-    "people_exhausted",
+    "typical_case",
     "worst_belief",
 ]
 
@@ -62,29 +59,19 @@ _MOST_PLACES = 30
 _Units = npt.NDArray[np.uint32]
 _Numbers = npt.NDArray[np.int64]
 
-Counted: TypeAlias = Literal["submitted"] | Unit
-"""By what people are counted: submitted pseudonyms, or units of the census."""
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Charges:
-    """What the ledgers hold, in units: by submitted pseudonym, by census person, by household, and for everybody."""
+    """What the ledger holds, in units: by number of the subject, and for everybody."""
 
-    submitted: _Units
-    persons: _Units
-    households: _Units
+    subjects: _Units
     floor: int
-
-    def deciding(self, unit: Unit) -> dict[Counted, _Units]:
-        """The two ledgers that decide whether an answer still counts somebody."""
-        return {"submitted": self.submitted, unit: self.persons if unit == "person" else self.households}
 
 
 @dataclass(frozen=True, slots=True)
 class Exhaustion:
-    """How many in one of the deciding ledgers were charged, and how many have no room for any answer any more."""
+    """How many subjects were charged, and how many have no room for any answer any more."""
 
-    counted: Counted
     charged: int
     exhausted: int
 
@@ -139,7 +126,7 @@ class Quantile:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How the charges of one ledger are spread over its people, or households."""
+    """How the charges are spread over people, or households."""
 
     people: int
     charged: int
@@ -170,42 +157,23 @@ class BeliefReport:
     # Where whoever was charged most stands: 0 at 1/2, then the bands, then above the limit.
     worst_place: int
     # None where strict accounting has charged everybody alike from the start.
-    submitted: Spread | None
-    persons: Spread | None
-    households: Spread | None
+    spread: Spread | None
     # Under strict accounting the answers left at the usual scale; otherwise None.
     answers_left: int | None
     # Empty under strict accounting, and where there is too little to go by.
     forecast: tuple[Milestone, ...]
-    # Whose room the forecast is about: of the two ledgers that decide, the one that is used up sooner.
-    forecast_of: Counted
 
 
-def most_charged(charges: Charges, unit: Unit) -> int:
-    """The largest charge that decides anything: by submitted pseudonym, and by the unit that the policy names."""
-    return charges.floor + max(int(units.max(initial=0)) for units in charges.deciding(unit).values())
+def most_charged(charges: Charges) -> int:
+    """The largest charge of a subject."""
+    return charges.floor + int(charges.subjects.max(initial=0))
 
 
-def people_charged(charges: Charges) -> int:
-    """Submitted pseudonyms with a charge of their own."""
-    return int(np.count_nonzero(charges.submitted))
-
-
-def exhaustion(charges: Charges, policy: Policy) -> tuple[Exhaustion, ...]:
-    """Whom no admissible scale fits any more, in each ledger that decides: without room in one, an answer leaves them out."""
-    room = max(policy.cap - charges.floor - price_units(policy.scales[-1]), 0)
-    return tuple(
-        Exhaustion(counted, int(np.count_nonzero(units)), int(np.count_nonzero(units > room)))
-        for counted, units in charges.deciding(policy.unit).items()
-    )
-
-
-def people_exhausted(charges: Charges, policy: Policy) -> int:
-    """Submitted pseudonyms without room, or, if they are more, persons or households without room in the second ledger.
-
-    A number of people at least: which pseudonyms a person or a household goes by, the ledgers do not know.
-    """
-    return max(row.exhausted for row in exhaustion(charges, policy))
+def exhaustion(charges: Charges, policy: Policy) -> Exhaustion:
+    """How many no admissible scale fits any more: an answer leaves them out."""
+    room = max(policy.cap - charges.floor - price(policy.scales[-1]), 0)
+    subjects = charges.subjects
+    return Exhaustion(int(np.count_nonzero(subjects)), int(np.count_nonzero(subjects > room)))
 
 
 def worst_belief(units: int, policy: Policy) -> Decimal:
@@ -229,15 +197,15 @@ def make_report(
     if charges is None:
         floor = worst = units
         typical, answers = units, Counter(common)
-        spreads: tuple[Spread | None, ...] = (None, None, None)
+        spread = None
     else:
-        floor, worst = charges.floor, most_charged(charges, policy.unit)
-        # About one person, whatever the unit: how many people of a household were in a sample no ledger remembers.
-        typical = most_charged(charges, "person")
+        floor, worst = charges.floor, most_charged(charges)
+        # About one person, also of a household, who was in each answer once at most.
+        typical = worst
+        if policy.subject == "household":
+            typical = min(worst, floor + sum(count * price(scale) for scale, count in sampled.items()))
         answers = Counter(common) + Counter(worst_mixture(sampled, typical - floor))
-        histograms = [_histogram(ledger) for ledger in (charges.submitted, charges.persons, charges.households)]
-        spreads = tuple(_spread(*histogram, floor, edges) for histogram in histograms)
-    forecast_of, forecast = _forecast(charges, policy, past_units=units)
+        spread = _spread(*_histogram(charges.subjects), floor, edges)
     return BeliefReport(
         floor=floor,
         worst=worst,
@@ -246,13 +214,18 @@ def make_report(
         typical_limit=_typical((Answers(answers_left(policy.cap, 0, usual), usual),), bands),
         bands=bands,
         worst_place=int(np.searchsorted(edges, worst, side="left")),
-        submitted=spreads[0],
-        persons=spreads[1],
-        households=spreads[2],
+        spread=spread,
         answers_left=answers_left(policy.cap, units, usual) if policy.accounting == "strict" else None,
-        forecast=forecast,
-        forecast_of=forecast_of,
+        forecast=_forecast(charges, policy, past_units=units),
     )
+
+
+def typical_case(policy: Policy, common: Mapping[int, int], sampled: Mapping[int, int]) -> Typical | None:
+    """The typical case of somebody who was in every sample that still fitted: it follows from the log alone."""
+    everything = Counter(common) + Counter(sampled)
+    units = min(sum(count * price(scale) for scale, count in everything.items()), policy.cap)
+    mixture = worst_mixture(everything, units) if everything else {}
+    return _typical(tuple(Answers(mixture[scale], scale) for scale in sorted(mixture)), _bands(policy), units)
 
 
 def _ceiling(prior: Fraction, units: int, param: Fraction) -> Ceiling:
@@ -273,7 +246,7 @@ def _typical(answers: tuple[Answers, ...], bands: tuple[Band, ...], units: int |
         return None
     evidence = evidence_of(answers)
     if units is None:
-        units = sum(group.count * price_units(group.scale) for group in answers)
+        units = sum(group.count * price(group.scale) for group in answers)
     return Typical(
         answers,
         ceiling=belief_of_units(units),
@@ -329,23 +302,11 @@ def _quantiles(totals: _Numbers, people: _Numbers) -> tuple[Quantile, ...]:
     return tuple(found)
 
 
-def _forecast(charges: Charges | None, policy: Policy, *, past_units: int) -> tuple[Counted, tuple[Milestone, ...]]:
-    """That of the ledger which is used up sooner."""
+def _forecast(charges: Charges | None, policy: Policy, *, past_units: int) -> tuple[Milestone, ...]:
     if charges is None or policy.accounting == "strict":
-        return "submitted", ()
-    found: list[tuple[Counted, tuple[Milestone, ...]]] = []
-    for counted, units in charges.deciding(policy.unit).items():
-        own, people = _histogram(units[units > 0])
-        rows = milestones(
-            own, people, past_units=past_units, floor=charges.floor, cap=policy.cap, scale=policy.usual_scale
-        )
-        if rows:
-            found.append((counted, rows))
-    return min(found, key=_how_soon, default=("submitted", ()))
-
-
-def _how_soon(found: tuple[Counted, tuple[Milestone, ...]]) -> list[float]:
-    return [math.inf if row.middle is None else row.middle for row in found[1]]
+        return ()
+    own, people = _histogram(charges.subjects[charges.subjects > 0])
+    return milestones(own, people, past_units=past_units, floor=charges.floor, cap=policy.cap, scale=policy.usual_scale)
 
 
 def _complement(value: Decimal) -> Decimal:

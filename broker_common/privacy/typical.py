@@ -29,7 +29,7 @@ from itertools import starmap
 import numpy as np
 import numpy.typing as npt
 
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.privacy.enclosure import Between, decide, exp_between, ln_between
 
 __all__ = ["MAX_TYPICAL_ANSWERS", "Answers", "Evidence", "evidence_of", "worst_mixture"]
@@ -140,17 +140,17 @@ def worst_mixture(past: Mapping[int, int], units: int) -> dict[int, int]:
 
     `past` is how many answers there were at each scale. One answer says more than several that cost as much together: the
     smallest scales come first, as many as there were and as fit. Where their prices do not come out even, others that do may
-    say a little more: on average about 0.001 of belief. What no answers explain, because units of the census were
+    say a little more: on average about 0.001 of belief. What no answers explain, because subjects of the census were
     joined or the sum does not come out, counts at the largest scale, rounded up.
     """
     mixture: Counter[int] = Counter()
     rest = units
     for scale in sorted(past):
-        mixture[scale] = min(past[scale], rest // price_units(scale))
-        rest -= mixture[scale] * price_units(scale)
+        mixture[scale] = min(past[scale], rest // price(scale))
+        rest -= mixture[scale] * price(scale)
     if rest:
         largest = max(past)
-        mixture[largest] += -(-rest // price_units(largest))
+        mixture[largest] += -(-rest // price(largest))
     return {scale: count for scale, count in mixture.items() if count}
 
 

@@ -15,6 +15,7 @@ from broker_common.crypto.sealing import SEALING_OVERHEAD_BYTES, OpeningKey, ans
 from broker_common.crypto.signing import VerifyKey, key_named
 from broker_common.errors import InvalidRequestError
 from broker_common.query.messages import parse_message
+from broker_common.values import MOST_CELLS, NoisyCounts
 
 __all__ = ["SEALED_ANSWER_BYTES", "VerifiedAnswer", "VerifiedReceipt", "open_answer", "pad_answer", "verify_receipt"]
 
@@ -44,14 +45,16 @@ class VerifiedAnswer:
     """An answer to one's own ticket, and the receipt that proves to others that it was paid for."""
 
     receipt: VerifiedReceipt
-    noisy_count: int
+    noisy: NoisyCounts
     salt: bytes
 
 
 def open_answer(
-    sealed: bytes, *, opening_key: OpeningKey, ticket_hash: bytes, census_keys: Sequence[VerifyKey]
+    sealed: bytes, *, opening_key: OpeningKey, ticket_hash: bytes, cells: int, census_keys: Sequence[VerifyKey]
 ) -> VerifiedAnswer:
     """The answer to one's own ticket, if the census agency signed a receipt for exactly that ticket and answer.
+
+    `cells` is how many the ticket's question has.
 
     Raises:
         InvalidRequestError: SEALED_WRONGLY, MALFORMED_MESSAGE, UNKNOWN_KEY, BAD_SIGNATURE or COMMITMENT_MISMATCH.
@@ -65,9 +68,13 @@ def open_answer(
     receipt = verify_receipt(answer.receipt, ticket_hash=ticket_hash, census_keys=census_keys)
     if len(answer.answer_salt) != SALT_BYTES:
         raise InvalidRequestError("MALFORMED_MESSAGE", problem="the answer's salt is not 32 bytes")
-    opened = commit_answer(answer.answer_salt, ticket_hash, answer.noisy_count)
+    numbers = tuple(answer.noisy_counts)
+    if len(numbers) != MOST_CELLS or any(numbers[cells:]):
+        raise InvalidRequestError("MALFORMED_MESSAGE", problem="the answer has not one number for each cell")
+    noisy = NoisyCounts(numbers[:cells])
+    opened = commit_answer(answer.answer_salt, ticket_hash, noisy)
     verify_commitment(receipt.body.answer_hash, opened, subject="answer")
-    return VerifiedAnswer(receipt, answer.noisy_count, answer.answer_salt)
+    return VerifiedAnswer(receipt, noisy, answer.answer_salt)
 
 
 def verify_receipt(

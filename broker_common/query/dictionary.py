@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+import msgspec
 from tripartite.v1 import dictionary_pb2
 
 from broker_common.errors import InvalidRequestError
@@ -121,7 +122,7 @@ class Dictionary:
         return tuple(self._by_name)
 
     @property
-    def hash(self) -> bytes:
+    def meaning(self) -> bytes:
         """What stored values mean under this dictionary: names, types, limits and codes in their order (FORMAT.md).
 
         Labels and descriptions are left out, so that they may be mended without loading the data again.
@@ -130,7 +131,28 @@ class Dictionary:
             [column.name, column.type.name.lower(), column.multi_valued, column.minimum, column.maximum, column.values]
             for column in self.columns
         ]
-        return hashlib.sha256(_HASH_DOMAIN + json.dumps(meaning, separators=(",", ":")).encode("ascii")).digest()
+        return json.dumps(meaning, separators=(",", ":")).encode("ascii")
+
+    @property
+    def hash(self) -> bytes:
+        """By what a log names a meaning."""
+        return hashlib.sha256(_HASH_DOMAIN + self.meaning).digest()
+
+    @classmethod
+    def parse_meaning(cls, data: bytes) -> Dictionary:
+        """A dictionary of this meaning, with names and codes in place of descriptions and labels.
+
+        Raises:
+            ValueError: it is none, or not written as `meaning` writes it.
+        """
+        try:
+            columns = msgspec.json.decode(data, type=list[tuple[str, str, bool, int, int, tuple[str, ...]]])
+            dictionary = cls(tuple(_column_of_meaning(*column) for column in columns))
+        except (msgspec.MsgspecError, KeyError) as error:
+            raise ValueError("this is no meaning of a dictionary") from error
+        if dictionary.meaning != data:
+            raise ValueError("a meaning of a dictionary is written in one way")
+        return dictionary
 
     def find(self, name: str) -> Column | None:
         return self._by_name.get(name)
@@ -179,6 +201,20 @@ def shown(text: str) -> str:
     """A stranger's text for an error sentence: cut short, and nothing in it that a terminal would obey."""
     cut = text[:MAX_SHOWN_CHARACTERS] + "..." * (len(text) > MAX_SHOWN_CHARACTERS)
     return "".join(character if character.isprintable() else "?" for character in cut)
+
+
+def _column_of_meaning(
+    name: str, column_type: str, multi_valued: bool, minimum: int, maximum: int, values: tuple[str, ...]
+) -> Column:
+    return Column(
+        name=name,
+        type=ColumnType[column_type.upper()],
+        description=name,
+        multi_valued=multi_valued,
+        codes=tuple(Code(value, value) for value in values),
+        minimum=minimum,
+        maximum=maximum,
+    )
 
 
 def _require_text(what: str, text: str, most: int) -> None:

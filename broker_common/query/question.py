@@ -1,16 +1,19 @@
-"""Questions: what the census node counts among the linked people of a sample.
+"""Questions: what the census node counts among the linked people of a sample, one number for each cell.
 
-    all                                             everyone who is linked: the denominator of a share
-    mother_tongue = 'French'                        one value of one language variable
-    mother_tongue in ('French', 'English and French')   any of several values
+    all                                               everyone who is linked: the denominator of a share
+    mother_tongue = 'French'                          one value of one language variable
+    mother_tongue in ('English and French', 'French') any of several values
+    mother_tongue by 'French', ('English', 'Other'), rest
+                                                      several cells; rest is every linked person in no other cell
 
-Invariants. Values are published values of one published variable, ascending by code point (the order of their UTF-8
-bytes) and distinct, so that a question has one message and one text; that text stands in the log. The grammar is three
-shapes of tokens, so no other parser is needed.
+Invariants. A question has 1 to 16 cells. Values are published values of one published variable, ascending by code point
+(the order of their UTF-8 bytes) and distinct in their cell, and stand in one cell only; one cell at most is the rest. Cells keep
+the order in which they were asked for. So a question has one message and one text; that text stands in the log.
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,36 +23,85 @@ from broker_common.errors import InvalidRequestError
 from broker_common.query.canonical import literal_text
 from broker_common.query.dictionary import Column, Dictionary, listed, nearest, shown
 from broker_common.query.messages import refuse_unknown_fields
-from broker_common.query.scanner import Kind, ScanError, Token, scan
+from broker_common.query.scanner import MAX_TEXT_CHARACTERS, Kind, ScanError, Token, scan
+from broker_common.values import MOST_CELLS
 
-__all__ = ["EVERYONE", "Question", "parse_question", "question_from_wire"]
+__all__ = [
+    "EVERYONE",
+    "REST",
+    "SERVED_CELLS",
+    "Cell",
+    "Question",
+    "parse_question",
+    "question_from_wire",
+    "read_question",
+    "spelled_question",
+    "verify_served",
+]
+
+SERVED_CELLS = 1
+"""Cells that a census node answers in one question; formats hold up to 16."""
+
+# Texts of a log that are read once: most of its charges ask the same questions.
+_REMEMBERED = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The linked people whose value is one of `values`; without values the rest, every linked person in no other cell."""
+
+    values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.values != tuple(sorted(set(self.values))):
+            raise ValueError("the values of a cell are ascending and distinct")
+
+    @property
+    def label(self) -> str:
+        """What a person calls it."""
+        return ", ".join(self.values) or "rest"
+
+    @property
+    def text(self) -> str:
+        """The one way to write it among others."""
+        values = [literal_text(value) for value in self.values]
+        return f"({', '.join(values)})" if len(values) > 1 else (*values, "rest")[0]
+
+
+REST: Final = Cell()
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Everyone (no variable), or the people whose value of `variable` is one of `values`."""
+    """The cells of one variable; without a variable everyone, whose only cell is the rest."""
 
     variable: str | None = None
-    values: tuple[str, ...] = ()
+    cells: tuple[Cell, ...] = (REST,)
 
     def __post_init__(self) -> None:
-        if bool(self.values) != (self.variable is not None):
-            raise ValueError("a question has a variable and values, or neither")
-        if self.values != tuple(sorted(set(self.values))):
-            raise ValueError("the values of a question are ascending and distinct")
+        if not 1 <= len(self.cells) <= MOST_CELLS:
+            raise ValueError(f"a question has 1 to {MOST_CELLS} cells")
+        if (self.variable is None) != (self.cells == (REST,)):
+            raise ValueError("a question has a variable, unless its only cell is the rest")
+        values = [value for cell in self.cells for value in cell.values]
+        if self.cells.count(REST) > 1 or len(values) != len(set(values)):
+            raise ValueError("no value of a question stands in two cells, nor is the rest two of them")
+        if len(self.text) > MAX_TEXT_CHARACTERS:
+            # It could not be read back from the log.
+            raise ValueError("the question is too long")
 
     @property
     def text(self) -> str:
-        """The one way to write this question; `parse_question` reads it back."""
+        """The one way to write this question; `parse_question` and `read_question` read it back."""
         if self.variable is None:
             return "all"
-        values = [literal_text(value) for value in self.values]
-        return f"{self.variable} = {values[0]}" if len(values) == 1 else f"{self.variable} in ({', '.join(values)})"
+        if len(self.cells) > 1:
+            return f"{self.variable} by {', '.join(cell.text for cell in self.cells)}"
+        return f"{self.variable} {'in' if len(self.cells[0].values) > 1 else '='} {self.cells[0].text}"
 
     def to_wire(self) -> ticket_pb2.Question:
-        if self.variable is None:
-            return ticket_pb2.Question(everyone=ticket_pb2.Everyone())
-        return ticket_pb2.Question(language_set=ticket_pb2.LanguageSet(variable=self.variable, values=self.values))
+        cells = [ticket_pb2.Cell(values=cell.values) for cell in self.cells]
+        return ticket_pb2.Question(variable=self.variable or "", cells=cells)
 
 
 EVERYONE: Final = Question()
@@ -65,17 +117,22 @@ def parse_question(text: str, dictionary: Dictionary) -> Question:
         tokens = scan(text)
     except ScanError as error:
         raise InvalidRequestError("QUESTION_SYNTAX", problem=error.problem) from None
-    match tokens:
-        case [Token(Kind.WORD, "all")]:
-            return EVERYONE
-        case [Token(Kind.WORD, variable), Token(Kind.SIGN, "="), Token(Kind.STRING, value)]:
-            return _language_set(variable, [value], dictionary)
-        case [Token(Kind.WORD, variable), Token(Kind.WORD, "in"), Token(Kind.SIGN, "("), *inner, Token(Kind.SIGN, ")")]:
-            return _language_set(variable, _values(inner), dictionary)
-        case _:
-            raise InvalidRequestError(
-                "QUESTION_SYNTAX", problem="it is neither 'all' nor one variable with one value or one list of values"
-            )
+    return _verify_published(_question(tokens), dictionary)
+
+
+@functools.lru_cache(_REMEMBERED)
+def read_question(text: str) -> Question:
+    """The question whose one text this is, as a log has it; whether its names are published is not looked at.
+
+    ValueError for any other text.
+    """
+    try:
+        question = _question(scan(text))
+    except InvalidRequestError as error:
+        raise ValueError(error.text) from None
+    if question.text != text:
+        raise ValueError("the question is not written in the one way")
+    return question
 
 
 def question_from_wire(message: ticket_pb2.Question, dictionary: Dictionary) -> Question:
@@ -84,40 +141,101 @@ def question_from_wire(message: ticket_pb2.Question, dictionary: Dictionary) -> 
     Raises:
         InvalidRequestError: MALFORMED_MESSAGE, UNKNOWN_VARIABLE, UNKNOWN_VALUE.
     """
+    return _verify_published(spelled_question(message), dictionary)
+
+
+def spelled_question(message: ticket_pb2.Question) -> Question:
+    """The question that an untrusted message spells; whether its names are published is not looked at.
+
+    Raises:
+        InvalidRequestError: MALFORMED_MESSAGE.
+    """
     refuse_unknown_fields(message)
-    match message.WhichOneof("counted"):
-        case "everyone":
+    try:
+        return Question(message.variable or None, tuple(Cell(tuple(cell.values)) for cell in message.cells))
+    except ValueError:
+        raise InvalidRequestError("MALFORMED_MESSAGE", problem="its cells are not those of a question") from None
+
+
+def verify_served(question: Question) -> None:
+    """Return only if a census node answers so many cells in one question.
+
+    Raises:
+        InvalidRequestError: TOO_MANY_CELLS.
+    """
+    if len(question.cells) > SERVED_CELLS:
+        raise InvalidRequestError("TOO_MANY_CELLS", cells=len(question.cells), served=SERVED_CELLS)
+
+
+def _question(tokens: list[Token]) -> Question:
+    """The question that tokens write, names unchecked."""
+    match tokens:
+        case [Token(Kind.WORD, "all")]:
             return EVERYONE
-        case "language_set":
-            values = list(message.language_set.values)
-            if not values or values != sorted(set(values)):
-                raise InvalidRequestError(
-                    "MALFORMED_MESSAGE", problem="the question's values are not ascending and distinct"
-                )
-            return _language_set(message.language_set.variable, values, dictionary)
+        case [Token(Kind.WORD, variable), Token(Kind.SIGN, "="), Token(Kind.STRING) as value]:
+            cells = [_cell([value])]
+        case [Token(Kind.WORD, variable), Token(Kind.WORD, "in"), Token(Kind.SIGN, "("), *inner, Token(Kind.SIGN, ")")]:
+            cells = [_cell(inner)]
+        case [Token(Kind.WORD, variable), Token(Kind.WORD, "by"), *inner]:
+            cells = _cells(inner)
         case _:
-            raise InvalidRequestError("MALFORMED_MESSAGE", problem="the question is empty")
+            raise InvalidRequestError(
+                "QUESTION_SYNTAX",
+                problem="it is neither 'all' nor one variable with one value or one list of values",
+            )
+    try:
+        return Question(variable, tuple(cells))
+    except ValueError:
+        raise InvalidRequestError(
+            "QUESTION_SYNTAX", problem="it has too many cells, a value in two of them, or no cell but the rest"
+        ) from None
 
 
-def _values(tokens: list[Token]) -> list[str]:
+def _cells(tokens: list[Token]) -> list[Cell]:
+    """Values, lists of values in parentheses, and the rest, with commas between them."""
+    cells = []
+    while True:
+        match tokens:
+            case [Token(Kind.WORD, "rest"), *others]:
+                cells.append(REST)
+            case [Token(Kind.SIGN, "("), *others]:
+                end = others.index(_CLOSE)
+                cells.append(_cell(others[:end]))
+                others = others[end + 1 :]
+            case _:
+                cells.append(_cell(tokens[:1]))
+                others = tokens[1:]
+        if not others:
+            return cells
+        if others[0] != _COMMA:
+            raise InvalidRequestError("QUESTION_SYNTAX", problem="the cells are not separated by commas")
+        tokens = others[1:]
+
+
+def _cell(tokens: list[Token]) -> Cell:
+    """The cell of a list of values."""
     values = tokens[::2]
     commas = tokens[1::2]
-    if len(values) != len(commas) + 1 or any(token != Token(Kind.SIGN, ",") for token in commas):
+    if len(values) != len(commas) + 1 or any(token != _COMMA for token in commas):
         raise InvalidRequestError("QUESTION_SYNTAX", problem="the list of values is not separated by commas")
     if any(token.kind is not Kind.STRING for token in values):
         raise InvalidRequestError("QUESTION_SYNTAX", problem="a value does not stand in single quotes")
-    return [token.text for token in values]
+    return Cell(tuple(sorted({token.text for token in values})))
 
 
-def _language_set(variable: str, values: list[str], dictionary: Dictionary) -> Question:
-    column = dictionary.find(variable)
+def _verify_published(question: Question, dictionary: Dictionary) -> Question:
+    """The question itself, if its names are published."""
+    if question.variable is None:
+        return question
+    column = dictionary.find(question.variable)
     if column is None:
         raise InvalidRequestError(
-            "UNKNOWN_VARIABLE", variable=shown(variable), nearest=nearest(variable, dictionary.names)
+            "UNKNOWN_VARIABLE", variable=shown(question.variable), nearest=nearest(question.variable, dictionary.names)
         )
-    for value in values:
-        _verify_value(column, value)
-    return Question(variable, tuple(sorted(set(values))))
+    for cell in question.cells:
+        for value in cell.values:
+            _verify_value(column, value)
+    return question
 
 
 def _verify_value(column: Column, value: str) -> None:
@@ -129,3 +247,7 @@ def _verify_value(column: Column, value: str) -> None:
             nearest=nearest(value, column.values, quote=True),
             codes=listed(column.values, quote=True),
         )
+
+
+_COMMA = Token(Kind.SIGN, ",")
+_CLOSE = Token(Kind.SIGN, ")")

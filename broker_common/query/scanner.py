@@ -25,7 +25,7 @@ MAX_TOKENS = 2_000
 MAX_NESTING = 16
 
 _COMPARISONS = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
-_WORDS_BEFORE_PARENTHESIS = frozenset({"and", "between", "in", "not", "or"})
+_WORDS_BEFORE_PARENTHESIS = frozenset({"and", "between", "by", "in", "not", "or"})
 
 _TOKEN = re.compile(
     r"""

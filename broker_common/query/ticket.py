@@ -16,6 +16,7 @@ from broker_common.crypto.sealing import SEALING_KEY_BYTES, SealingKey
 from broker_common.crypto.signing import SigningKey, VerifyKey, key_named
 from broker_common.errors import InvalidRequestError
 from broker_common.query.messages import parse_message
+from broker_common.query.question import spelled_question
 from broker_common.values import HASH_BYTES, QUERY_ID_BYTES
 
 __all__ = [
@@ -143,6 +144,7 @@ def _verify_form(body: ticket_pb2.Ticket) -> None:
         problem = "the answer key is not a public key"
     if problem:
         raise InvalidRequestError("MALFORMED_MESSAGE", problem=problem)
+    spelled_question(body.question)
 
 
 def _is_sealing_key(raw: bytes) -> bool:

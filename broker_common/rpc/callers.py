@@ -26,6 +26,7 @@ ALLOWED_ROLES: Mapping[str, frozenset[Role]] = {
     "/tripartite.v1.CensusService/GetDictionary": _RESEARCHER,
     "/tripartite.v1.CensusService/Quote": _RESEARCHER,
     "/tripartite.v1.CensusService/Count": _HEALTH,
+    "/tripartite.v1.CensusService/SendRoster": _HEALTH,
     "/tripartite.v1.CensusService/Collect": _RESEARCHER,
     "/tripartite.v1.HealthService/GetDictionary": _RESEARCHER,
     "/tripartite.v1.HealthService/Submit": _RESEARCHER,

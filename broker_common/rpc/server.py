@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import gc
 import resource
+import secrets
 import signal
 import threading
 import time
@@ -27,6 +28,7 @@ from grpc_reflection.v1alpha import reflection
 
 from broker_common.crypto.certificates import PeerCertificate, TlsCredentials
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
+from broker_common.monitoring import Monitor
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.rpc.callers import by_fingerprint, set_caller, verify_caller, verify_role
 from broker_common.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_MESSAGE_BYTES
@@ -63,6 +65,7 @@ _SETTLING_SECONDS = 0.05
 _IDLE_MS = 600_000
 ParametersT = ParamSpec("ParametersT")
 ResultT = TypeVar("ResultT")
+_REQUEST_ID_BYTES = 4
 _CARD_SERVICE = "tripartite.v1.CardService"
 
 
@@ -126,6 +129,8 @@ class NodeServer:
     reflection: bool = False
     # False for an inbox, which is told cards by the calls that it makes.
     exchanges_cards: bool = True
+    # Where calls are counted; None: nowhere.
+    monitor: Monitor | None = None
 
     async def run(
         self,
@@ -141,7 +146,7 @@ class NodeServer:
         `before_serving` is done when nothing more can keep the node from being reached, and before the first call is taken.
         """
         server = aio.server(
-            interceptors=[_CallerInterceptor(self.peers, self.glance, self.clock, stop)],
+            interceptors=[_CallerInterceptor(self.peers, self.glance, self.clock, stop, self.monitor)],
             options=[
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -335,12 +340,18 @@ class _CallerInterceptor(aio.ServerInterceptor):
     """Wraps every handler: who is calling, may they, is the message whole; and how a failure is said."""
 
     def __init__(
-        self, peers: Callable[[], Sequence[PeerCertificate]], glance: Glance, clock: Clock, stop: StopSignal
+        self,
+        peers: Callable[[], Sequence[PeerCertificate]],
+        glance: Glance,
+        clock: Clock,
+        stop: StopSignal,
+        monitor: Monitor | None,
     ) -> None:
         self._peers = peers
         self._glance = glance
         self._clock = clock
         self._stop = stop
+        self._monitor = monitor
 
     async def intercept_service(
         self,
@@ -373,12 +384,23 @@ class _CallerInterceptor(aio.ServerInterceptor):
         coders = {"request_deserializer": None, "response_serializer": handler.response_serializer}
         if handler.unary_unary is not None:
             return grpc.unary_unary_rpc_method_handler(unary, **coders)
+        if handler.stream_unary is not None:
+            return self._guard_client_stream(handler, method, coders)
         if handler.stream_stream is not None:
             return grpc.stream_stream_rpc_method_handler(both_streams, **coders)
         if _is_foreign(method):
             # The standard Health.Watch writes to its context instead of yielding.
             return self._guard_watch(handler, method, coders)
         return grpc.unary_stream_rpc_method_handler(server_stream, **coders)
+
+    def _guard_client_stream(
+        self, handler: Any, method: str, coders: dict[str, Any]
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        async def client_stream(stream: AsyncIterator[bytes], context: Any) -> Any:
+            async with self._answering(context, method):
+                return await handler.stream_unary(_each_verified(handler.request_deserializer, stream), context)
+
+        return grpc.stream_unary_rpc_method_handler(client_stream, **coders)
 
     def _guard_watch(self, handler: Any, method: str, coders: dict[str, Any]) -> grpc.RpcMethodHandler[Any, Any]:
         async def watch(data: bytes, context: Any) -> None:
@@ -389,13 +411,14 @@ class _CallerInterceptor(aio.ServerInterceptor):
 
     @contextlib.asynccontextmanager
     async def _answering(self, context: Any, method: str) -> AsyncIterator[None]:
+        # By this id the lines of one call are found, here and in what it makes the node do.
+        structlog.contextvars.bind_contextvars(request=secrets.token_hex(_REQUEST_ID_BYTES))
+        outcome = "ok"
         try:
-            registered = by_fingerprint(await self._glance(self._peers))
-            identity = verify_caller(context.auth_context(), registered, self._clock)
-            verify_role(identity, method)
-            set_caller(identity)
+            await self._know_caller(context, method)
             yield
         except BrokerError as error:
+            outcome = error.code
             if error.for_operator:
                 _log.error("refused", rpc=method, code=error.code, text=error.text, remedy=error.hint)
             else:
@@ -407,10 +430,29 @@ class _CallerInterceptor(aio.ServerInterceptor):
             public = InternalError("INTERNAL") if error.for_operator else error
             await context.abort(*trailing_metadata(public))
         except (aio.AbortError, asyncio.CancelledError, GeneratorExit):
+            outcome = "CANCELLED"
             raise
         except Exception as error:  # noqa: BLE001 - the caller gets INTERNAL, the operator the place
+            outcome = "INTERNAL"
             log_unforeseen(error, rpc=method)
             await context.abort(*trailing_metadata(InternalError("INTERNAL")))
+        finally:
+            if self._monitor is not None:
+                self._monitor.called(method.rpartition("/")[2], outcome)
+
+    async def _know_caller(self, context: Any, method: str) -> None:
+        """Find out who calls, and whether they may."""
+        try:
+            registered = by_fingerprint(await self._glance(self._peers))
+            identity = verify_caller(context.auth_context(), registered, self._clock)
+            verify_role(identity, method)
+        except BrokerError as error:
+            if self._monitor is not None:
+                self._monitor.refused(error.code)
+            raise
+        if self._monitor is not None and identity.role != "researcher":
+            self._monitor.heard_of_peer()
+        set_caller(identity)
 
 
 def _is_foreign(method: str) -> bool:

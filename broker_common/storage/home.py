@@ -16,13 +16,14 @@ from typing import TypeVar
 
 import msgspec
 
-from broker_common.errors import InternalError, InvalidRequestError, RefusedError
-from broker_common.storage.durable import exclusive, make_folder, replace_file
+from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
+from broker_common.storage.durable import exclusive, is_held, make_folder, replace_file
 
 __all__ = ["Home", "no_config", "stated_role"]
 
 ValueT = TypeVar("ValueT")
 _CONFIG = "config.toml"
+_LOAD_REFUSED = "load-refused"
 # Of a key file or another secret; more is not read.
 _MAX_FILE_BYTES = 1024 * 1024
 _LOCK_ATTEMPTS = 5
@@ -208,8 +209,28 @@ class Home:
     @property
     def is_served(self) -> bool:
         """True while a process holds the home."""
-        with exclusive(self.path / "serve.lock") as held:
-            return not held
+        return is_held(self.path / "serve.lock")
+
+    @property
+    def free_share(self) -> float:
+        """How much of the disk that the home is on is free."""
+        disk = os.statvfs(self.path)
+        return disk.f_bavail / max(disk.f_blocks, 1)
+
+    @property
+    def is_load_refused(self) -> bool:
+        """True if the last load did not come into force."""
+        return (self.path / _LOAD_REFUSED).exists()
+
+    @contextlib.contextmanager
+    def noting_refused_load(self) -> Iterator[None]:
+        """Remember whether the load of the block came into force, for whoever watches the node."""
+        try:
+            yield
+        except BrokerError:
+            (self.path / _LOAD_REFUSED).touch(mode=0o600)
+            raise
+        (self.path / _LOAD_REFUSED).unlink(missing_ok=True)
 
     @staticmethod
     def _missing(reference: str, problem: str) -> InvalidRequestError:

@@ -71,15 +71,15 @@ class Transaction(Generic[StateT]):
         """The state including what this transaction has appended so far."""
         return self._journal.state
 
-    def append(self, event: Event, *, not_before_ms: int = 0) -> Entry:
-        """Log `event` as the next entry; `not_before_ms` is the instant that was decided on, if one was.
+    def append(self, event: Event, *, at_ms: int | None = None) -> Entry:
+        """Log `event` as the next entry; `at_ms` is the instant that was decided on, if one was, in place of the clock's.
 
         Raises:
             InternalError: INTEGRITY, the event breaks a rule of the log; INTERNAL, it does not fit into an entry.
                 The transaction must not go on.
         """
         self.appended = True
-        return self._journal._append(event, not_before_ms)  # noqa: SLF001 - a transaction is the journal's own hand
+        return self._journal._append(event, at_ms)  # noqa: SLF001 - a transaction is the journal's own hand
 
 
 class Journal(Generic[StateT]):
@@ -104,6 +104,7 @@ class Journal(Generic[StateT]):
         Raises:
             InvalidRequestError: HOME_INVALID, there is no journal. A missing ledger is never replaced by an empty one.
             InvalidRequestError: SECRET_MISSING, the key that the log is signed with is not here.
+            InternalError: FORMAT_UNKNOWN, another version of the program made it.
             InternalError: INTEGRITY, the file is damaged or does not agree with itself.
         """
         if not path.is_file():
@@ -115,6 +116,7 @@ class Journal(Generic[StateT]):
                 remedy="Never go on with a new one: what was charged would be forgotten. See 'When a node refuses to start' in "
                 "deploy/README.md.",
             )
+        self._path = path
         self._fresh_state = fresh_state
         self._signer = signer
         self._clock = clock
@@ -299,11 +301,10 @@ class Journal(Generic[StateT]):
         """True after a failure that closed the journal for good."""
         return self._broken is not None
 
-    def _append(self, event: Event, not_before_ms: int) -> Entry:
+    def _append(self, event: Event, at_ms: int | None) -> Entry:
         entry = Entry(
             sequence=self.state.size,
-            # The log's own time never runs backwards, whatever the clock does.
-            time_ms=max(self._clock(), self.state.time_ms, not_before_ms),
+            time_ms=self.state.time_of(event, self._clock() if at_ms is None else at_ms),
             policy=self.state.policy_hash,
             event=event,
         )
@@ -319,6 +320,10 @@ class Journal(Generic[StateT]):
         try:
             self.state.apply(entry)
         except ReplayError as error:
+            if error.code == "FORMAT" and isinstance(entry.event, Opened):
+                raise InternalError(
+                    "FORMAT_UNKNOWN", home=str(self._path.parent), found=entry.event.format, known=FORMAT_VERSION
+                ) from error
             raise InternalError("INTEGRITY", problem=str(error)) from error
         self._tree.append(data)
 

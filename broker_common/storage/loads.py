@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from sqlite_utils import Database
 
@@ -25,7 +25,7 @@ from broker_common.tlog.entries import Entry, Loaded, Relinked
 from broker_common.tlog.store_state import StoreState
 from broker_common.values import Randomness
 
-__all__ = ["Alongside", "LoadFolder", "Stamp", "StoreStateT", "WithEntry", "verify_dictionary"]
+__all__ = ["LoadFolder", "Stamp", "StoreStateT", "WithEntry", "verify_dictionary"]
 
 _ID_BYTES = 8
 _CHUNK_BYTES = 1 << 20
@@ -36,19 +36,6 @@ Stamp: TypeAlias = tuple[int, int, int, int]
 
 WithEntry: TypeAlias = Callable[[Transaction[StoreStateT], Entry], None]
 """Called in the transaction that logs a load, with its entry: what it writes stands and falls with it."""
-
-
-class Alongside(Protocol[StoreStateT]):
-    """What takes too long for a transaction, and has to stand in the one that logs a changed linkage key."""
-
-    def prepare(self) -> None:
-        """Make it ready, or ready again, while nobody waits."""
-
-    def is_ready(self, transaction: Transaction[StoreStateT]) -> bool:
-        """Whether `put` is done at once, or nothing better is to be hoped for."""
-
-    def put(self, transaction: Transaction[StoreStateT], entry: Entry) -> None:
-        """Write its rows, which stand and fall with `entry`, just appended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +119,6 @@ class LoadFolder:
         replaced: str,
         linkage: str,
         randomness: Randomness,
-        alongside: Alongside[StoreStateT] | None = None,
     ) -> None:
         """Log that the written load holds the people of load `replaced` under the pseudonyms of chain `linkage`.
 
@@ -140,23 +126,14 @@ class LoadFolder:
             RefusedError: LOADING, another load was put in force meanwhile.
         """
         salt, commitment = self._commit(load, randomness)
-        is_done = False
-        while not is_done:
-            if alongside is not None:
-                alongside.prepare()
-            with journal.transaction() as transaction:
-                if transaction.state.load != replaced:
-                    raise RefusedError("LOADING")
-                if alongside is not None and not alongside.is_ready(transaction):
-                    continue
-                # CRASH: as above.
-                entry = transaction.append(
-                    Relinked(load=load, previous=transaction.state.linkage, linkage=linkage, commitment=commitment)
-                )
-                transaction.db.table("loads").insert({"load": load, "salt": salt})
-                if alongside is not None:
-                    alongside.put(transaction, entry)
-            is_done = True
+        with journal.transaction() as transaction:
+            if transaction.state.load != replaced:
+                raise RefusedError("LOADING")
+            # CRASH: as above.
+            transaction.append(
+                Relinked(load=load, previous=transaction.state.linkage, linkage=linkage, commitment=commitment)
+            )
+            transaction.db.table("loads").insert({"load": load, "salt": salt})
 
     def verify(
         self,

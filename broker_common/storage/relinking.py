@@ -21,7 +21,7 @@ from broker_common.errors import RefusedError
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
-from broker_common.storage.loads import Alongside, LoadFolder, StoreStateT, verify_dictionary
+from broker_common.storage.loads import LoadFolder, StoreStateT, verify_dictionary
 from broker_common.storage.source import Progress, ascending_order
 from broker_common.values import PSEUDONYM_BYTES, Randomness
 
@@ -63,9 +63,8 @@ def relink(
     write_store: WriteStore,
     forget_old_loads: Callable[[], None],
     randomness: Randomness,
-    alongside: Alongside[StoreStateT] | None = None,
 ) -> RelinkReport:
-    """Put the next linkage key in force; `alongside` is prepared after `write_store`, and put in the transaction of 3.
+    """Put the next linkage key in force.
 
     Raises:
         RefusedError: NOTHING_LOADED, LOADING; DICTIONARY_CHANGED, the store is not one of `dictionary`.
@@ -89,9 +88,7 @@ def relink(
         added = chain.keys[len(chain.beginning(previous).keys) :]
         people = write_store(replaced, load, added)
         # 3
-        loads.put_relinked_in_force(
-            journal, load, replaced=replaced, linkage=chain.chain_id, randomness=randomness, alongside=alongside
-        )
+        loads.put_relinked_in_force(journal, load, replaced=replaced, linkage=chain.chain_id, randomness=randomness)
         # 4
         forget_old_loads()
     return RelinkReport(chain.chain_id, previous, load, people)

@@ -2,8 +2,8 @@
 
 Ledger invariants held here (DESIGN 5): a release has a charge before it; under strict accounting the sum of charges never
 passes the cap; one ticket has one charge and one answer; nothing is charged while the service is shut down, while answers
-charged before still go out; no more answers of one researcher count at one time than the policy's quota. What single persons were charged stands in no log: the ledgers of persons are the census node's
-own, and start for everybody from what strict accounting has charged. Nothing lowers a charge: neither a policy nor a
+charged before still go out; no more answers of one researcher count at one time than the policy's quota. What single persons were charged stands in no log: the ledger of persons is the census node's
+own, and starts for everybody from what strict accounting has charged. Nothing lowers a charge: neither a policy nor a
 reopening. A reopening and a policy that protects, proves or serves less than the one before take an order that the operator
 signed for this very entry. An answer that nobody fetched is kept as long as the policy under which it was released promised.
 """
@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 from broker_common.crypto.signing import Purpose, VerifyKey, key_named
 from broker_common.errors import InvalidRequestError
-from broker_common.privacy.accounting import any_fits, price_units
-from broker_common.privacy.policy import Policy, Weakness, parse_signed_policy
+from broker_common.privacy.accounting import any_fits, price
+from broker_common.privacy.policy import Policy, Subject, Weakness, parse_signed_policy
+from broker_common.query.question import read_question
 from broker_common.tlog.entries import (
     Adopted,
     Charged,
@@ -28,6 +29,7 @@ from broker_common.tlog.entries import (
     Released,
     Relinked,
     Reopened,
+    Rostered,
     Shutdown,
     Slots,
 )
@@ -38,6 +40,9 @@ from broker_common.tlog.replay import ReplayError
 from broker_common.tlog.store_state import StoreState
 
 __all__ = ["CensusState", "ChargedTicket"]
+
+# What a serving node logs without an operator's order; an expiry has to come after its instant.
+_OF_THE_SERVICE = (Charged, Delivered, Released, Rostered, Slots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,8 @@ class CensusState(StoreState):
         super().__init__(identity_key)
         self.policy: Policy | None = None
         self.adopted: Adopted | None = None
+        # Who the budgets are for: whom the policy named when the first answer was charged.
+        self.subject: Subject | None = None
         # Of all answers together, and of those that everybody was charged for, which strict accounting does.
         self.charged_units = 0
         self.common_units = 0
@@ -134,6 +141,11 @@ class CensusState(StoreState):
         policy = self.policy_hash if adopting is None else adopting.hash.hex()
         return Order(act=act, log=self.origin, note=note, policy=policy, sequence=self.size)
 
+    def time_of(self, event: Event, now_ms: int) -> int:
+        # SECURITY: at the last tick, so that no entry's time says when something was ready. Operators' orders have their own time.
+        tick_ms = self.policy.release_tick_ms if self.policy is not None and isinstance(event, _OF_THE_SERVICE) else 0
+        return super().time_of(event, now_ms - now_ms % tick_ms if tick_ms else now_ms)
+
     @property
     def answers(self) -> int:
         """How many answers were charged."""
@@ -166,8 +178,8 @@ class CensusState(StoreState):
         match event:
             case Adopted():
                 self._adopt(entry, event)
-            case Loaded() | Relinked():
-                self._replace_store(entry, event)
+            case Loaded() | Relinked() | Rostered():
+                self._take_store(entry, event)
             case Slots():
                 self._commit_slots(entry, event)
             case Charged():
@@ -197,12 +209,12 @@ class CensusState(StoreState):
             self._require(entry, not any(unasked), "ORDER_UNASKED", "this policy needs no confirmation")
         else:
             self._verify_confirmed(entry, event, policy, weaker)
-        # Of a household strict accounting has not noted how many people were counted.
+        # SECURITY: what was charged to persons says nothing of what their households were counted for, nor the other way round.
         self._require(
             entry,
-            policy.unit == "person" or not self.common_units,
-            "UNIT_LATE",
-            "a budget per household cannot begin after answers under strict accounting",
+            self.subject in {None, policy.subject},
+            "SUBJECT_FIXED",
+            "the subject of budgets changes after the first charge",
         )
         self.policy, self.policy_hash, self.adopted = policy, policy.hash.hex(), event
         # A service that is shut stays shut; a policy alone never reopens it.
@@ -265,9 +277,16 @@ class CensusState(StoreState):
             "the researcher or the health agency is not registered",
         )
         self._require(entry, event.load == self.load != "", "CHARGE_LOAD", "the load is not the one in force")
+        self._require(
+            entry, self._is_rostered(event), "CHARGE_ROSTER", "the roster is not the agency's one of the chain in force"
+        )
+        cells = self._cells(entry, event)
         self._require(entry, event.scale in policy.scales, "SCALE", "the policy does not admit this scale")
         self._require(
-            entry, event.units == price_units(event.scale), "CHARGE_WRONG", "the charge is not the price of the scale"
+            entry,
+            event.units == price(event.scale, cells=cells),
+            "CHARGE_WRONG",
+            "the charge is not the price of the scale",
         )
         strict, total = policy.accounting == "strict", self.charged_units + event.units
         self._require(
@@ -291,6 +310,7 @@ class CensusState(StoreState):
                 "as many answers of this researcher count as the policy allows",
             )
             self.quota.charge(event.ticket, event.researcher, policy.sample_retention_ms)
+        self.subject = policy.subject
         self.tickets[event.ticket] = ChargedTicket(event, entry.sequence, self.policy_hash)
         self.unreleased[event.ticket] = None
         self._ticket_of_query[event.query] = event.ticket
@@ -299,6 +319,17 @@ class CensusState(StoreState):
         if strict:
             self.common_units += event.units
         self._must_shut_down = not self.anything_fits
+
+    def _is_rostered(self, event: Charged) -> bool:
+        roster = self.rosters.get(event.health)
+        # SECURITY: of another chain than the load's it would name nobody who is in the load.
+        return roster is not None and (roster.number, roster.linkage) == (event.roster, self.linkage)
+
+    def _cells(self, entry: Entry, event: Charged) -> int:
+        try:
+            return len(read_question(event.question).cells)
+        except ValueError as error:
+            self._refuse(entry, "QUESTION", f"the question is not written as questions are: {error}")
 
     def _commit_slots(self, entry: Entry, event: Slots) -> None:
         self._require(entry, event.first == self.next_slot, "SLOT_SKIPPED", f"slot {self.next_slot} is the next one")

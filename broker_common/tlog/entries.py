@@ -40,6 +40,7 @@ __all__ = [
     "Reopened",
     "ReportedCharge",
     "Revoked",
+    "Rostered",
     "Settled",
     "Shutdown",
     "Slots",
@@ -62,6 +63,7 @@ MAX_INBOX_CHARACTERS = 256
 MAX_SLOTS = 256
 # JSON numbers are exact everywhere only below 2^53.
 _Count = Annotated[int, Meta(ge=0, lt=2**53)]
+_Number = Annotated[int, Meta(ge=1, lt=2**53)]
 _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _HashOrNone = Annotated[str, Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
 _Linkage = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
@@ -147,6 +149,20 @@ class Relinked(Struct, tag="relinked", frozen=True, forbid_unknown_fields=True, 
     commitment: _Hash
 
 
+class Rostered(Struct, tag="rostered", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Health: a roster of the load in force is about to be sent. Census: that roster of an agency came into force.
+
+    `linkage` names the chain that its pseudonyms come from, `commitment` fixes pseudonyms and declared places, `manifest` is
+    the hash of the signed manifest. No size of a roster enters a log.
+    """
+
+    health: _Text
+    number: _Number
+    linkage: _Linkage
+    commitment: _Hash
+    manifest: _Hash
+
+
 class Slots(Struct, tag="slots", frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Census: commitments to the secrets of the noise slots `first`, `first` + 1, and so on, before anybody asks for one.
 
@@ -161,7 +177,7 @@ class Slots(Struct, tag="slots", frozen=True, forbid_unknown_fields=True, kw_onl
 class Charged(Struct, tag="charged", frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Census: one answer was paid for. Durable before anything that depends on language is computed.
 
-    `ledger` is the digest of the ledgers of persons after it, which is salted at every charge; empty under strict accounting,
+    `ledger` is the digest of the ledger of persons after it, which is salted at every charge; empty under strict accounting,
     where `total` says it all.
     """
 
@@ -172,8 +188,11 @@ class Charged(Struct, tag="charged", frozen=True, forbid_unknown_fields=True, kw
     units: _Count
     question: _Text
     researcher: _Text
+    project: _Project
     health: _Text
     load: _Text
+    # Number of the health agency's roster whose places the sample's bits are.
+    roster: _Number
     manifest: _Hash
     submitted: _Hash
     active: _Hash
@@ -229,13 +248,16 @@ class Submitted(Struct, tag="submitted", frozen=True, forbid_unknown_fields=True
     ticket: _Hash
     criteria: _Hash
     researcher: _Text
+    project: _Project
     load: _Text
 
 
 class Forwarded(Struct, tag="forwarded", frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Health: a sample is about to be handed over, for the first time; the manifest of every attempt commits to its set."""
+    """Health: a sample is about to be handed over, for the first time; the manifest of every attempt commits to its bits."""
 
     ticket: _Hash
+    # Number of the roster whose places the bits are.
+    roster: _Number
     manifest: _Hash
 
 
@@ -268,6 +290,7 @@ Event: TypeAlias = (
     | Adopted
     | Loaded
     | Relinked
+    | Rostered
     | Slots
     | Charged
     | Released

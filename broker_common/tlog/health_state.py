@@ -1,7 +1,7 @@
 """What the health node's log means: which tickets were accepted, forwarded, charged, settled or refused.
 
-Invariants: a ticket is accepted once and stands for one criteria commitment, and has one manifest; nothing is forwarded,
-charged or settled that was not accepted; a settled or refused ticket is closed.
+Invariants: a ticket is accepted once and stands for one criteria commitment, and has one manifest; its sample is of a roster that
+was numbered before; nothing is forwarded, charged or settled that was not accepted; a settled or refused ticket is closed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from broker_common.tlog.entries import (
     Refused,
     Relinked,
     ReportedCharge,
+    Rostered,
     Settled,
     Submitted,
 )
@@ -33,6 +34,8 @@ class AcceptedTicket:
     submission: Submitted
     # Hash of the manifest of its sample; empty as long as nothing was sent.
     manifest: str = ""
+    # Number of the roster whose places the sample's bits are; 0 as long as nothing was sent.
+    roster: int = 0
     charged: bool = False
     settled: bool = False
     refused: str = ""
@@ -60,6 +63,8 @@ class HealthState(StoreState):
         # Accepted and neither settled nor refused, oldest first; small however old the log is.
         self.open_tickets: dict[str, None] = {}
         self._ticket_of_query: MutableMapping[str, str] = {} if ticket_of_query is None else ticket_of_query
+        # By number, every roster that was about to be sent: one for each load.
+        self.rosters_sent: dict[int, Rostered] = {}
 
     def ticket_of_query(self, query: str) -> str | None:
         """The ticket hash that a query id was accepted with."""
@@ -70,8 +75,10 @@ class HealthState(StoreState):
 
     def _take(self, entry: Entry, event: Event) -> None:
         match event:
-            case Loaded() | Relinked():
-                self._replace_store(entry, event)
+            case Loaded() | Relinked() | Rostered():
+                self._take_store(entry, event)
+                if isinstance(event, Rostered):
+                    self.rosters_sent[event.number] = event
             case Submitted():
                 self._require(entry, event.ticket not in self.tickets, "TICKET_REPEATED", "a ticket is accepted once")
                 self._require(
@@ -90,7 +97,13 @@ class HealthState(StoreState):
             case Forwarded():
                 ticket = self._open_ticket(entry, event.ticket)
                 self._require(entry, not ticket.manifest, "FORWARDED_TWICE", "the ticket has a manifest")
-                self.tickets[event.ticket] = replace(ticket, manifest=event.manifest)
+                self._require(
+                    entry,
+                    event.roster in self.rosters_sent,
+                    "FORWARDED_ROSTER",
+                    "the sample's roster was never numbered",
+                )
+                self.tickets[event.ticket] = replace(ticket, manifest=event.manifest, roster=event.roster)
             case ReportedCharge():
                 ticket = self._open_ticket(entry, event.ticket)
                 self._require(entry, ticket.manifest != "", "CHARGE_WITHOUT_SAMPLE", "no sample was forwarded")

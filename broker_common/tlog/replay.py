@@ -18,7 +18,7 @@ from broker_common.tlog.membership import Membership
 
 __all__ = ["FORMAT_VERSION", "LogState", "ReplayError", "replay"]
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 7
 StateT = TypeVar("StateT", bound="LogState")
 
 
@@ -69,6 +69,11 @@ class LogState(ABC):
             self._take(entry, event)
         self.size += 1
         self.time_ms = entry.time_ms
+
+    def time_of(self, event: Event, now_ms: int) -> int:
+        """The time that an entry of this event carries, logged at this instant. It never runs backwards, whatever the clock does."""
+        del event
+        return max(now_ms, self.time_ms)
 
     def summary(self) -> dict[str, str | int]:
         """What the stored state must agree with at start-up; small, whatever the age of the log."""

@@ -12,29 +12,29 @@ import json
 import sqlite3
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from broker_common.audit.home import AuditorHome
 from broker_common.errors import BrokerError, InvalidRequestError
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.privacy.opening import OPENING_SUFFIX, open_opening
-from broker_common.privacy.policy import Policy, Unit
+from broker_common.privacy.policy import Policy, Subject
 from broker_common.tlog.entries import Charged, Entry, parse_entry
 from census_node.opening import CensusHome
 from deploy.attacks import texts
 from deploy.attacks.people import FRENCH, People
 from deploy.attacks.transcripts import Seen, Spy
 from deploy.local import PROJECT, Plan, lay_out
-from deploy.supervise import Nodes
+from deploy.supervise import Nodes, node_log
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
 
-__all__ = ["Accounting", "Arena", "Ask", "Outcome", "Terrain", "Watched", "Wish", "node_log", "opened", "side_by_side"]
+__all__ = ["Accounting", "Arena", "Ask", "Outcome", "Terrain", "Watched", "Wish", "opened", "side_by_side"]
 
 Outcome: TypeAlias = AskedQuestion | BrokerError
 ItemT = TypeVar("ItemT")
@@ -50,8 +50,6 @@ _MAX_BELIEF = "0.8"
 _ANY_QUOTES = {"quotes_per_minute": 1_000_000, "quote_burst": 1_000_000}
 _WHOLE = 1_000_000
 _RELEASE = "2011"
-# Of what the nodes logged, when an attack could not be made.
-_SHOWN_LINES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ class Terrain:
     release_tick_ms: int = 0
     # As short as the declared figures admit, for an attack on what they cover.
     shortest_delays: bool = False
-    unit: Unit = "person"
+    subject: Subject = "person"
     # Changes DIR/census/people.csv, which is then loaded once more; told a seed.
     edit: Callable[[Path, int], None] | None = None
 
@@ -177,7 +175,7 @@ class Arena:
             return None
         return max(
             sum(
-                counts[asked.query] * price_units(asked.scale)
+                counts[asked.query] * price(asked.scale)
                 for ask, asked in self.asked
                 if ask.where in target and asked.query in counts
             )
@@ -193,7 +191,7 @@ class Arena:
         found = {}
         for file in folder.glob(f"*{OPENING_SUFFIX}"):
             ticket = file.name.removesuffix(OPENING_SUFFIX)
-            found[charges[ticket].query] = open_opening(file.read_bytes(), ticket, key).count
+            found[charges[ticket].query] = open_opening(file.read_bytes(), ticket, key).counts[0]
         return found
 
     async def status(self) -> dict[str, Any]:
@@ -241,20 +239,6 @@ async def opened(wish: Wish, attack: str, terrain: Terrain, say: Say) -> AsyncIt
                 yield arena
 
 
-@contextmanager
-def node_log(file: Path, say: Say) -> Iterator[BinaryIO]:
-    """Where nodes log to, who refuse most of what an attacker sends; its end is said where the attack could not be made."""
-    try:
-        with file.open("ab") as log:
-            yield log
-    except Exception as error:
-        # What was wished for wrongly is no node's doing.
-        if not isinstance(error, InvalidRequestError) or error.code != "INVALID_VALUE":
-            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()[-_SHOWN_LINES:]
-            say("\n".join([texts.NODES_LOGGED, *lines]))
-        raise
-
-
 @asynccontextmanager
 async def _entered(directory: Path, seed: int, attack: str) -> AsyncIterator[Arena]:
     home = ResearcherHome(directory / "researcher")
@@ -273,12 +257,12 @@ def _lay_out(directory: Path, wish: Wish, terrain: Terrain) -> None:
         max_belief=_MAX_BELIEF,
         release_tick_ms=terrain.release_tick_ms,
         accounting=wish.accounting,
-        unit="person" if wish.accounting == "strict" else terrain.unit,
+        subject="person" if wish.accounting == "strict" else terrain.subject,
         researcher_answers=0,
         census_limits=_ANY_QUOTES,
     )
     if terrain.shortest_delays:
-        plan = replace(plan, delay_ms=plan.least_delay_ms)
+        plan = replace(plan, forward_delay_ms=plan.least_forward_delay_ms)
     lay_out(directory, plan, lambda _: _quietly)
     if terrain.edit is not None and wish.accounting != "strict":
         terrain.edit(directory, wish.seed)

@@ -39,7 +39,7 @@ class Attack:
         """Why this policy leaves the attack without an object; empty where it has one."""
         if self.per_person and policy.accounting == "strict":
             return texts.PER_PERSON_ONLY
-        if self.terrain.unit == "household" and policy.unit != "household":
+        if self.terrain.subject == "household" and policy.subject != "household":
             return texts.HOUSEHOLD_ONLY
         return ""
 
@@ -56,7 +56,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "dear": Attack(attack_dear, rounds=20, terrain=Terrain(release_tick_ms=50, shortest_delays=True)),
     "cards": Attack(attack_cards, rounds=150, terrain=Terrain(edit=give_second_cards), per_person=True),
     "household": Attack(
-        attack_household, rounds=150, terrain=Terrain(unit="household", edit=share_households), per_person=True
+        attack_household, rounds=150, terrain=Terrain(subject="household", edit=share_households), per_person=True
     ),
     "race": Attack(attack_race, rounds=60),
 }

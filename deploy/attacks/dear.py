@@ -99,12 +99,13 @@ async def _ask(arena: Arena, ask: Ask, everybody: bool) -> Told:
 
 
 def lateness(policy: Policy, submitted_ms: int, told_ms: int) -> int | None:
-    """How many ticks after the first one that its delays admit a question's charge was told."""
+    """How many ticks later than the policy says a question's charge was told."""
     tick_ms = policy.release_tick_ms
     if not tick_ms:
         return None
-    due_ms = submitted_ms + policy.forward_delay_ms + policy.answer_delay_ms
-    return told_ms // tick_ms - -(-due_ms // tick_ms)
+    leaves = -(-(submitted_ms + policy.forward_delay_ms) // tick_ms)
+    # Taken at the tick after the one at which its sample left, told at the next.
+    return told_ms // tick_ms - (leaves + 2)
 
 
 def dear_findings(refusals: Sequence[tuple[str, str]], told: Sequence[Told]) -> tuple[Finding, ...]:

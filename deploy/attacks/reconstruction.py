@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from deploy.attacks.arena import Arena, Ask, side_by_side
 from deploy.attacks.findings import Curve, Finding, Guesses, Report
 from deploy.attacks.neighbour import noise_findings
@@ -32,7 +32,7 @@ _SCALE = 5
 async def attack_reconstruction(arena: Arena, rounds: int) -> Report:
     """Reconstruct group after group."""
     scale = arena.policy.usual_scale if arena.is_strict else _SCALE
-    each = arena.policy.cap // price_units(scale)
+    each = arena.policy.cap // price(scale)
     groups = [arena.people.toss(_GROUP) for _ in range(1 if arena.is_strict else rounds)]
     cohorts = [_random_cohorts(arena.people.dice, each if arena.is_strict else 2 * each, each) for _ in groups]
 

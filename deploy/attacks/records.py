@@ -1,9 +1,9 @@
 """`cards` and `household`: two records that say the same of somebody, each with a budget of its own unless they are joined.
 
 Adversary HR. The attack makes its people: pairs of records in the census file with one language, which a coin has tossed. Two cards
-of one person share a person id; two members of a household share a household id, under a policy whose unit is the household. The
+of one person share a person id; two members of a household share a household id, under a policy whose subject is the household. The
 attackers spend a whole budget on the first record and another on the second, then put both into one sample. The second must
-teach them nothing: to the first ledger it is somebody else, so that only the census agency can know.
+teach them nothing, and only the census agency knows why.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.privacy.belief import log_likelihood_ratio
 from deploy.attacks.arena import Arena, Ask
 from deploy.attacks.chances import magnitude_law
@@ -133,7 +133,7 @@ def _joint_findings(arena: Arena, name: str, pairs: Sequence[Pair], joint: Seque
 
 def _is_dear(arena: Arena) -> bool:
     """Whether one budget does not pay for two of the most precise answers."""
-    return 2 * price_units(arena.policy.scales[0]) > arena.policy.cap
+    return 2 * price(arena.policy.scales[0]) > arena.policy.cap
 
 
 def counted_twice(scale: int, answers: Sequence[int]) -> Guesses:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
-from broker_common.privacy.accounting import fits, price_units
+from broker_common.privacy.accounting import fits, price
 from broker_common.privacy.belief import belief_of_units
 from broker_common.privacy.typical import Answers, Evidence, evidence_of
 
@@ -29,18 +29,18 @@ def boldly(cap: int, scales: Sequence[int]) -> tuple[int, ...]:
     for scale in scales:
         while fits(cap, units, scale):
             spent.append(scale)
-            units += price_units(scale)
+            units += price(scale)
     return tuple(spent)
 
 
 def evenly(cap: int, scale: int) -> tuple[int, ...]:
     """The whole budget at one scale, the paper's way."""
-    return (scale,) * (cap // price_units(scale))
+    return (scale,) * (cap // price(scale))
 
 
 def units_of(scales: Sequence[int]) -> int:
     """What answers at these scales are charged."""
-    return sum(price_units(scale) for scale in scales)
+    return sum(price(scale) for scale in scales)
 
 
 def ceiling(scales: Sequence[int]) -> float:

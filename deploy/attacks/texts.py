@@ -15,7 +15,6 @@ OWN_ONLY = "Leave --deployment and --accounting away: the attack makes a deploym
 THE_DEPLOYMENT = "the deployment"
 PEOPLE_AS_THEY_ARE = "is there already, and the attack makes people of its own"
 NOT_WITH_DEPLOYMENT = "--{option} is for a new deployment, --deployment for one that stands: give one of them."
-NODES_LOGGED = "What the nodes logged last:"
 SKIPPED = "{attack} is left out: the deployment {problem}"
 
 REPORT = {

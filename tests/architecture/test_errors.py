@@ -16,7 +16,15 @@ from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 
 from broker_common import cli
-from broker_common.errors import REASONS, BrokerError, ExitCode, PeerUnavailableError, RefusedError, error_for
+from broker_common.errors import (
+    REASONS,
+    BrokerError,
+    ExitCode,
+    PeerUnavailableError,
+    RefusedError,
+    error_for,
+    exit_code_of,
+)
 from broker_common.rpc.status import STATUS_OF_REASON, broker_error
 
 ROOT = Path(__file__).parents[2]
@@ -38,11 +46,16 @@ DETAILS = frozenset(
             # A number that the policy publishes, and when the reader's own next question may be asked.
             "quota",
             "time",
+            # How manieth roster of an agency: both logs have it.
+            "number",
             "scale",
             "scales",
             "terms",
             "retry_seconds",
             "what",
+            # Of the reader's own question, and of the reader's own home.
+            "cells",
+            "known",
             "home",
             "address",
             "file",
@@ -62,7 +75,7 @@ DETAILS = frozenset(
 
 # What is wrong inside a node: its caller can do nothing about it but wait or tell its operator.
 INTERNAL = {code for code, reason in REASONS.items() if reason.family.exit_code is ExitCode.INTERNAL}
-STOPPING = {"INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"}
+STOPPING = {"FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"}
 
 
 def placeholders(code: str) -> set[str]:
@@ -277,10 +290,10 @@ def test_every_command_ends_with_its_familys_exit_code(
 
     monkeypatch.setattr(cli.program, "main", failing)
     # The log's destination is set for the whole process, and this one's stderr ends with this test.
-    monkeypatch.setattr(cli, "_log_to_stderr", lambda: None)
+    monkeypatch.setattr(cli, "log_as", lambda _: None)
     with pytest.raises(SystemExit) as ended:
         cli.main(["researcher", "ask", *(["--json"] if as_json else [])])
-    assert ended.value.code == EXIT_CODES[REASONS[code].family.__name__]
+    assert ended.value.code == exit_code_of(code)
     said = capsys.readouterr()
     if as_json:
         assert json.loads(said.out) == made(code).as_json()

@@ -34,7 +34,7 @@ _LOG_SECONDS = 5.0
 _STAGES_LINE = re.compile(r"\bevent=stages\b(.*)$", re.MULTILINE)
 # The one that ends first comes first.
 _NODES = ("census", "health")
-_STAGE = re.compile(r"([a-z]+)=([0-9.]+)")
+_STAGE = re.compile(r"(?<!\S)([a-z]+)=([0-9]+\.[0-9]+)(?!\S)")
 
 
 @dataclass(slots=True)

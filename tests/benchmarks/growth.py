@@ -1,7 +1,7 @@
 """How cost grows: `make bench-growth`, or `python -m benchmarks.growth [--axis NAME] [--most NUMBER]`.
 
-Along each axis one thing grows and everything else stays: the population (a sample of 10,000), the sample, the terms of the
-criteria, the entries of the census log, the questions that were answered before. Questions are asked one after the other at
+Along each axis one thing grows and everything else stays: the population, the terms of the criteria, the entries of the census
+log, the questions that were answered before. Samples are near 10,000, or near 1,000 of few people; nothing grows with them. Questions are asked one after the other at
 tick 0 through the researcher's own session; of each step the median and p99 of some rounds are kept, with how long the census
 node took to start and what it held. Every axis can be run alone; `--most` leaves out its larger steps.
 """
@@ -123,20 +123,6 @@ def _population(wish: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Ro
         yield {"step": people, "people": people, "sample": cohort.people, "start": seconds, "loading": loading, **row}
 
 
-def _samples(wish: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Row]:
-    deployment = _whole(wish, folder)
-    source = _source(deployment)
-    with _asking(deployment) as ask:
-        for size in steps:
-            cohort = source.near(size)
-            yield {
-                "step": cohort.people,
-                "people": wish.people,
-                "sample": cohort.people,
-                **ask(cohort.where, wish.rounds),
-            }
-
-
 def _terms(wish: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Row]:
     deployment = _whole(wish, folder)
     few = _source(deployment).near_by_age(_SAMPLE)
@@ -181,7 +167,6 @@ def _queries(_: Wish, steps: tuple[int, ...], folder: Path) -> Iterator[Row]:
 
 AXES: Final[Mapping[str, Axis]] = {
     "population": Axis("people", (100_000, 1_000_000, 5_000_000, PEOPLE), _population),
-    "samples": Axis("people in the sample", (1_000, 10_000, 100_000, 1_000_000), _samples),
     "terms": Axis("terms of the criteria", (1, 2, 5, 10, 20), _terms),
     "log": Axis("entries of the census log", (1_000, 10_000, 100_000, 1_000_000), _log),
     "queries": Axis("questions answered before", (1, 10, 100, 1_000, 10_000), _queries),

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import usage_of
 from benchmarks.results import FOLDER, put, say
 from fakes.deployment import FRENCH, Deployment, Up, make, node_pids, run
 from fakes.homes import address_of, set_limits
@@ -45,9 +46,9 @@ from researcher_node.asking import Precision, Session, StageHandler, Wanted
 from researcher_node.config import AgencyPeer, ResearcherConfig
 from researcher_node.opening import ResearcherHome
 
-__all__ = ["SIZES", "Load", "Plan", "main", "measure", "welcome"]
+__all__ = ["SIZES", "Load", "Plan", "main", "measure", "verdicts", "welcome"]
 
-# Roughly nobody, a hundredth, a fifth and everybody of made-up people.
+# Roughly nobody, a hundredth, a fifth and everybody of made-up people: all alike for the nodes.
 SIZES = {"tiny": "age > 104", "small": "age = 40", "medium": "age >= 65", "everybody": "age >= 0"}
 # Of a hundred questions.
 _MIX = {"tiny": 50, "small": 30, "medium": 15, "everybody": 5}
@@ -58,6 +59,9 @@ _PHASES = ("ticket", "accepted", "in line", "answer")
 _SCALE = 50
 _WAIT_SECONDS = 600.0
 _LOOK_SECONDS = 0.25
+# At least: answers a second, and answers of the slowest researcher as a share of those of the fastest.
+_LEAST_ANSWERS = 62.0
+_LEAST_FAIRNESS = 0.95
 # After a refusal.
 _PAUSE_SECONDS = 0.5
 _WHOLE = 1_000_000
@@ -90,6 +94,8 @@ class Load:
     busy: int = 0
     seconds: float = 0.0
     memory: dict[str, list[float]] = field(default_factory=dict)
+    # Processor seconds of each node so far.
+    cpu: dict[str, list[float]] = field(default_factory=dict)
     replay: dict[str, Any] = field(default_factory=dict)
 
     def add(self, other: Load) -> None:
@@ -144,6 +150,11 @@ class Load:
             "greedy_answers": self.answered[name_of(0)],
             "memory_mib": {
                 role: {"start": seen[0], "most": max(seen), "end": seen[-1]} for role, seen in self.memory.items()
+            },
+            # Hardly depends on what else the machine does.
+            "cpu_ms_an_answer": {
+                role: round(1000 * (seen[-1] - seen[0]) / answers, 1) if answers else None
+                for role, seen in self.cpu.items()
             },
             "replay": {name: self.replay.get(name) for name in ("verified", "answers", "entries", "problems")},
         }
@@ -263,19 +274,13 @@ def sizes(start: int) -> Iterator[str]:
         at += 1
 
 
-def memory_of(pid: int) -> float:
-    """MiB in memory of a process."""
-    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmRSS"):
-            return round(int(line.split()[1]) / 1024)
-    raise OSError("this system does not say how much memory a process has")
-
-
-async def _watch_memory(directory: Path, load: Load) -> None:
+async def _watch(directory: Path, load: Load) -> None:
     pids = {role: pid for role, pid in node_pids(directory).items() if role != "researcher"}
     while True:
         for role, pid in pids.items():
-            load.memory.setdefault(role, []).append(memory_of(pid))
+            usage = usage_of(pid)
+            load.memory.setdefault(role, []).append(round(usage.resident / 2**20))
+            load.cpu.setdefault(role, []).append(usage.cpu_seconds)
         await asyncio.sleep(_LOOK_SECONDS)
 
 
@@ -294,7 +299,7 @@ def _ask(homes: Sequence[tuple[int, Path]], plan: Plan) -> Load:
 
 async def _ask_everybody(deployment: Deployment, homes: Sequence[ResearcherHome], plan: Plan) -> Load:
     load = Load()
-    watching = asyncio.create_task(_watch_memory(deployment.directory, load))
+    watching = asyncio.create_task(_watch(deployment.directory, load))
     numbered = [(number, home.home.path) for number, home in enumerate(homes)]
     parts = [(numbered[:1], replace(plan, tiny=plan.tiny // 2)), (numbered[1:], replace(plan, tiny=-(-plan.tiny // 2)))]
     loop = asyncio.get_running_loop()
@@ -337,6 +342,16 @@ def measure(directory: Path, plan: Plan) -> Load:
     return load
 
 
+def verdicts(report: dict[str, Any]) -> list[str]:
+    """What is asked of 32 researchers and a million people."""
+    bars = (("answers_per_second", _LEAST_ANSWERS, "answers a second"), ("fairness", _LEAST_FAIRNESS, "fairness"))
+    lines = [
+        f"- {'pass' if report[key] >= least else 'MISS'}: {report[key]:g} {what}; at least {least:g}"
+        for key, least, what in bars
+    ]
+    return [*lines, f"- {'pass' if report['replay']['verified'] else 'MISS'}: everything replays"]
+
+
 def show(report: dict[str, Any]) -> None:
     """For a reader."""
     say(
@@ -353,8 +368,13 @@ def show(report: dict[str, Any]) -> None:
     say(f"  busy, asked again: {report['asked_again_when_busy']}; refused: {report['refused'] or 'none'}")
     say(f"  slowest researcher / fastest: {report['fairness']}; the greedy one: {report['greedy_answers']} answers")
     for role, seen in report["memory_mib"].items():
-        say(f"  {role:7} memory: {seen['start']} MiB at the start, {seen['most']} at most, {seen['end']} at the end")
+        cpu = f"{report['cpu_ms_an_answer'][role]} ms of processor time an answer"
+        say(
+            f"  {role:7} memory: {seen['start']} MiB at the start, {seen['most']} at most, {seen['end']} at the end; {cpu}"
+        )
     say(f"  replay: {json.dumps(report['replay'])}")
+    for line in verdicts(report):
+        say(line)
 
 
 def main() -> None:

@@ -16,10 +16,10 @@ from typing import Final
 from fakes.logs import hash_of
 
 from broker_common.crypto.commitments import hash_bytes
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Charged, Delivered, Released, Slots
+from broker_common.tlog.entries import Charged, Delivered, Released, Rostered, Slots
 from census_node.opening import CensusHome
 from census_node.slots import BATCH
 
@@ -40,10 +40,15 @@ def lengthen(home: Path, entries: int) -> int:
 
 
 def _append(journal: Journal[CensusState], questions: int, numbers: Iterator[int]) -> None:
-    units, tickets = price_units(LONG_LOG_SCALE), []
+    units, tickets = price(LONG_LOG_SCALE), []
     with journal.transaction() as transaction:
         state = transaction.state
         (researcher,), (health,) = state.membership.peers("researcher"), state.membership.peers("health")
+        if health not in state.rosters:
+            rostered = Rostered(
+                health=health, number=1, linkage=state.linkage, commitment=hash_of(0), manifest=hash_of(1)
+            )
+            transaction.append(rostered)
         for place in range(questions):
             if place % BATCH == 0:
                 first = state.next_slot
@@ -60,8 +65,10 @@ def _append(journal: Journal[CensusState], questions: int, numbers: Iterator[int
                     units=units,
                     question="all",
                     researcher=researcher,
+                    project=next(iter(state.membership.peers("researcher")[researcher].projects)),
                     health=health,
                     load=state.load,
+                    roster=state.rosters[health].number,
                     manifest=ticket,
                     submitted=ticket,
                     active=ticket,

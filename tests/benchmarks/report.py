@@ -10,7 +10,8 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import end_to_end, growth, ledger_size, rivals, timeline
+from benchmarks import end_to_end, growth, rivals, timeline
+from benchmarks.load import verdicts
 from benchmarks.results import FOLDER, heading, load, progress
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -30,7 +31,6 @@ and everything they are compared with share this one machine.
 
 ```
 make bench            questions beside floor and rivals, and where the time goes: 15 million people, some ten minutes
-make bench-ledgers    what everybody takes at the census node
 make bench-load       many researchers at once
 make bench-growth     how cost grows
 make bench-report     writes this page from what was measured (build/bench/*.json)
@@ -47,17 +47,18 @@ _END_TO_END: Final = """## A question to {people:,} people
 *Answer* is the time from Submit to the opened and verified answer in the researcher's own session, at release tick 0 and
 under `per_person` accounting: both nodes, every durable step, the health agency's cosignature and the researcher's own checks
 included. *Preparation* comes before it: dictionaries, policy, quote, proof of the noise slot, ticket. Of fewer than a hundred
-rounds ({rounds} here), p99 is the longest. *The first one* is the first question of that size after a start.
+rounds ({rounds} here), p99 is the longest. *The first one* is the first question about that sample after a start.
 
-The *floor* is what remains if nothing is checked, charged, logged, signed or noised: one filter of three columns in memory by
-Polars, AES-GCM over the sample twice, the bytes once through a raw socket under mutual TLS (open connection, Ed25519
-certificates) to another process, one gather of the sample's rows from a byte column by NumPy, one fsynced write of the
-sample's bitmap. It is measured just before each question, in the same run, a tenth of a second after the answer before it.
+The *floor* is what remains if nothing is checked, logged, signed or noised: one filter of the columns in memory by Polars,
+whose finds are bits already; AES-GCM over the bits twice; the bytes once through a raw socket under mutual TLS (open connection, Ed25519
+certificates) to another process; bare passes over everybody by NumPy in two threads (look up, compare, add, count two cells); one
+fsynced write of sample and active bits. A sample has one size whoever is in it, and so has its floor. It is measured just before
+each question, in the same run, a tenth of a second after the answer before it.
 """
 
 _AT_THE_TICK: Final = """
-*At the tick* is the same with {release_tick_ms} ms ticks, where an answer leaves after fixed delays whatever its size
-({forward_delay_ms} ms at the health node, {answer_delay_ms} ms at the census node for this population): {rounds} rounds.
+*At the tick* is the same with {release_tick_ms} ms ticks and a forward delay of {forward_delay_ms} ms, as are usual for this population, so that an
+answer leaves at the same tick whoever is in its sample: {rounds} rounds.
 """
 
 _STAGES: Final = """
@@ -65,15 +66,8 @@ Stages are what the nodes' operators see with `log_stages = true`. They overlap,
 the health node lasts until it has heard that the answer is out. Processor time comes in steps of 10 ms for each question;
 these are means.
 
-*Bytes a person* are what a node holds after the questions, or ever held at once (resident memory, mapped files included), less
-what a node with nobody loaded holds.
-"""
-
-_LEDGERS: Final = """## What everybody takes at the census node
-
-Registry and ledgers of {people:,} people, all of whom were charged before, read as at a start: what cannot be given back, and pages
-of files that are mapped and can. A whole node, above, has also its libraries, the samples in hand, and, while a snapshot is
-written, a copy of what everybody was charged. `make bench-ledgers`
+*Bytes a person* are what a node holds after the questions, all of whose samples were charged, everybody's too, or ever held at
+once (resident memory, mapped files included), less what a node with nobody loaded holds.
 """
 
 _RIVALS: Final = """## Beside what people would pick instead
@@ -94,7 +88,7 @@ and all receipts are audited. `make bench-load`; ten thousand tiny questions: `p
 
 _GROWTH: Final = """## How cost grows
 
-One thing grows and everything else stays. Populations are asked for a sample near 10,000; samples and terms are of the
+One thing grows and everything else stays. Populations are asked for a sample near 10,000; terms are of the
 largest population; the log and the answered questions are those of 100,000 people and a sample near 1,000. The long log
 holds real entries of answered questions (slots, charges, releases, deliveries), appended by the product's own journal under
 strict accounting. Starting reads the whole log again, so that this does grow with it; answering is not to.
@@ -115,16 +109,14 @@ def written(results: Path, root: Path) -> None:
     """Write the page and its pictures under `root`."""
     pictures = root / _PICTURES
     pictures.mkdir(parents=True, exist_ok=True)
-    names = ("end_to_end", ledger_size.RESULT, "rivals", "load", growth.NAME, "timeline")
+    names = ("end_to_end", "rivals", "load", growth.NAME, "timeline")
     found = [load(results, name) for name in names]
-    whole, ledgers, others, under_load, grown, traced = found
+    whole, others, under_load, grown, traced = found
     measured = next((result for result in found if result is not None), None)
     if measured is None:
         raise SystemExit(f"nothing was measured: {results} holds no results")
     parts = [_HEAD.format_map(measured["machine"])]
     parts.append(_MISSING if whole is None else _end_to_end(whole))
-    if ledgers is not None:
-        parts.append("\n".join([_LEDGERS.format_map(ledgers), _when(ledgers), *ledger_size.table(ledgers)]))
     parts.append(
         "\n".join([_RIVALS, *([_MISSING] if others is None else [_when(others), *rivals.table(others, whole)])])
     )
@@ -138,7 +130,7 @@ def written(results: Path, root: Path) -> None:
 
 
 def _end_to_end(whole: dict[str, Any]) -> str:
-    first = next(iter(whole["sizes"].values()))
+    first = next(iter(whole["samples"].values()))
     parts = [_END_TO_END.format(people=whole["people"], rounds=first["answer"]["rounds"])]
     if "tick" in whole:
         rounds = next(iter(whole["tick"].values()))["answer"]["rounds"]
@@ -174,7 +166,8 @@ def _load(under_load: dict[str, Any]) -> list[str]:
             f"- {name}: {report['answers']} answers in {report['seconds']:.0f} s, fairness {report['fairness']}, refused "
             f"{sum(report['refused'].values())}, told to come back {report['asked_again_when_busy']}; {memory}; replay {verdict}."
         )
-    return [*lines, "", *after, ""]
+    bars = verdicts(under_load["mixed"]) if "mixed" in under_load else []
+    return [*lines, "", *after, *bars, ""]
 
 
 def _growth(grown: dict[str, Any], pictures: Path) -> list[str]:

@@ -31,12 +31,13 @@ from benchmarks.children import end_when_told, environment, module
 from benchmarks.cohorts import Cohort, HealthSource
 from benchmarks.credentials import write_ec
 from benchmarks.deployments import made
-from benchmarks.end_to_end import PEOPLE, SIZES
+from benchmarks.end_to_end import PEOPLE
 from benchmarks.extras import extra
 from benchmarks.results import FOLDER, heading, load, milliseconds, progress, say, store
 
 __all__ = ["GIVES", "Gives", "main", "measure", "table"]
 
+_SIZES: Final = (10_000, 1_000_000)
 _ROUNDS: Final = 20
 _WARM_UP: Final = 2
 # Ids in one message of the stream.
@@ -66,7 +67,7 @@ class Gives(NamedTuple):
 GIVES: Final = (
     Gives(
         "this broker",
-        "the census node learns pseudonyms; the health node learns nothing of language",
+        "the census node learns pseudonyms; nobody else how many; the health node learns nothing of language",
         "noise from a slot that was committed to before",
         "durable, per person, charged before counting",
         "two cosigned logs, receipts, replay",
@@ -104,7 +105,7 @@ def measure(directory: Path, people: int, rounds: int) -> dict[str, Any]:
     deployment, _ = made(directory, people)
     sources = {role: deployment.home(role) / "people.csv" for role in ("health", "census")}
     source = HealthSource(sources["health"])
-    cohorts = {size: source.near(size) for size in SIZES if size <= source.people}
+    cohorts = {size: source.near(size) for size in _SIZES if size <= source.people}
     del source
     result: dict[str, Any] = {"people": people, "rounds": rounds, "sizes": {}}
     result["sizes"] = {str(size): {"where": cohort.where, "people": cohort.people} for size, cohort in cohorts.items()}
@@ -306,14 +307,19 @@ def _timed(step: Callable[[], object], rounds: int) -> dict[str, float]:
 def table(result: dict[str, Any], ours: dict[str, Any] | None) -> list[str]:
     """The result as lines of Markdown; `ours` is that of `end_to_end`."""
     sizes = result["sizes"]
-    ours = ours["sizes"] if ours is not None and ours["people"] == result["people"] else {}
+    ours = ours["samples"] if ours is not None and ours["people"] == result["people"] else {}
+    broker = {
+        size: ours[str(found["people"])]["answer"]["median"]
+        for size, found in sizes.items()
+        if str(found["people"]) in ours
+    }
     lines = heading("median ms", *(f"{found['people']:,}" for found in sizes.values()))
 
     def row(name: str, median: Callable[[str], float | None]) -> None:
         times = (median(size) for size in sizes)
         lines.append(f"| {name} | " + " | ".join("-" if each is None else f"{each:,.1f}" for each in times) + " |")
 
-    row("this broker, without preparation", lambda size: ours[size]["answer"]["median"] if size in ours else None)
+    row("this broker, without preparation", broker.get)
     for name, key in (("DuckDB and gRPC", "duckdb"), ("OpenDP in one process", "opendp")):
         row(name, lambda size, key=key: sizes[size][key]["median"] if key in sizes[size] else None)  # type: ignore[misc]
     psi = result["psi"]

@@ -35,12 +35,10 @@ from broker_common.privacy.accounting import (
     default_scales,
     param_of,
     parse_max_belief,
-    price_units,
+    price,
 )
 from broker_common.privacy.discrete_laplace import margin
-from census_node.ledgers import Ledgers, Room
-from census_node.linked import NOBODY, Linked
-from census_node.unit_ledger import UnitLedger
+from census_node.ledger.passes import Passes, PersonCharges
 from deploy.synthetic.codes import CENSUS_DIVISIONS, DIAGNOSES, PROCEDURES
 from deploy.synthetic.dice import Dice
 from deploy.synthetic.health import health_records
@@ -72,10 +70,10 @@ _MARKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """People of the health data, ascending by pseudonym, and what each of them is."""
+    """People of the health data, and what each of them is."""
 
-    pseudonyms: npt.NDArray[np.uint8]
-    persons: npt.NDArray[np.uint32]
+    # Who is a person of the census too.
+    linked: Mask
     age: npt.NDArray[np.int64]
     sex: npt.NDArray[np.int64]
     division: npt.NDArray[np.int64]
@@ -85,11 +83,7 @@ class World:
 
     @property
     def size(self) -> int:
-        return len(self.persons)
-
-    def sample(self, chosen: Mask) -> Linked:
-        """A cohort as the census node gets it; everybody a household of their own, which `person` does not look at."""
-        return Linked(self.pseudonyms[chosen], self.persons[chosen], self.persons[chosen])
+        return len(self.linked)
 
 
 def make_world(population: int, seed: int) -> World:
@@ -102,13 +96,14 @@ def make_world(population: int, seed: int) -> World:
     generator = np.random.default_rng(seed)
     records = health_records(people.age, people.sex, francophone, generator)
     has_row, has_card = linkage.census_rows(index)
-    persons = np.where(has_row & has_card, np.arange(population), NOBODY).astype(np.uint32)
-    # Uniform and ascending, as HMACs would be.
-    halves = np.sort(generator.integers(0, 2**64, population, dtype=np.uint64))
-    pseudonyms = np.zeros((population, 16), np.uint8)
-    pseudonyms[:, :8] = halves.astype(">u8").view(np.uint8).reshape(-1, 8)
     return World(
-        pseudonyms, persons, people.age, people.sex, people.division, records.diagnoses, records.procedures, francophone
+        has_row & has_card,
+        people.age,
+        people.sex,
+        people.division,
+        records.diagnoses,
+        records.procedures,
+        francophone,
     )
 
 
@@ -201,7 +196,7 @@ def strict_answers(scale: int) -> int:
     """How many answers, whatever is asked."""
     charged = answers = 0
     while any_fits(_CAP, charged, (scale,)):
-        charged, answers = charged + price_units(scale), answers + 1
+        charged, answers = charged + price(scale), answers + 1
     return answers
 
 
@@ -241,40 +236,44 @@ class Stream:
 
     def __init__(self, world: World, scale: int) -> None:
         self._world = world
-        self._ledgers = Ledgers(units=UnitLedger(np.zeros(world.size, np.uint32), np.zeros(world.size, np.uint32)))
-        self._room = Room(price_units(scale), _CAP, "person")
+        self._price = price(scale)
+        self._passes = Passes()
+        self._charges = PersonCharges(self._passes, np.zeros(world.size, np.uint32))
+        self._active = self._passes.bits(world.size)
         self._studies: list[tuple[int, int, int, int]] = []
         self.seconds = 0.0
 
     def study(self, chosen: Mask) -> None:
         """Both its questions."""
-        sample = self._world.sample(chosen)
-        linked = sample.persons != NOBODY
-        french = self._world.francophone[chosen] & linked
-        french_counted, linked_counted = (np.count_nonzero(asked & self._answer(sample)) for asked in (french, linked))
+        linked = chosen & self._world.linked
+        french = self._world.francophone & linked
+        french_counted, linked_counted = (np.count_nonzero(asked & self._answer(linked)) for asked in (french, linked))
         self._studies.append(
             (int(np.count_nonzero(french)), int(np.count_nonzero(linked)), int(french_counted), int(linked_counted))
         )
 
-    def _answer(self, sample: Linked) -> Mask:
+    def close(self) -> None:
+        self._passes.close()
+
+    def _answer(self, here: Mask) -> Mask:
         start = time.perf_counter()
-        decision = self._ledgers.decide(sample, self._room)
-        self._ledgers.apply(sample, decision, price=self._room.price, organisation="health", digest=b"")
+        self._charges.fit(np.packbits(here), self._active, price=self._price, most=_CAP)
+        self._charges.charge(self._active, self._price)
         self.seconds += time.perf_counter() - start
-        return decision.active
+        return np.unpackbits(self._active, count=self._world.size).view(np.bool_)
 
     def line(self, answers: int) -> Line:
         """What has happened since the last one."""
         french, linked, french_counted, linked_counted = np.array(self._studies, np.float64).T
         self._studies = []
-        charged = self._ledgers.submitted.all_units().astype(np.int64)
+        charged = self._charges.charged.astype(np.int64)
         answered = (linked_counted > 0) & (linked > 0)
         off = french_counted[answered] / linked_counted[answered] - french[answered] / linked[answered]
         wanted = french.sum() + linked.sum()
         return Line(
             answers=answers,
-            charged=len(charged) / self._world.size,
-            exhausted=int(np.count_nonzero(charged + price_units(max(_SCALES)) > _CAP)) / self._world.size,
+            charged=int(np.count_nonzero(charged)) / self._world.size,
+            exhausted=int(np.count_nonzero(charged + price(max(_SCALES)) > _CAP)) / self._world.size,
             dropped=float(1 - (french_counted.sum() + linked_counted.sum()) / wanted) if wanted else 0.0,
             missing=float((french - french_counted).mean()),
             most_missing=int((french - french_counted).max()),
@@ -292,6 +291,7 @@ def run(world: World, name: str, *, scale: int, answers: int, seed: int) -> Resu
         stream.study(chosen)
         if number in marks:
             lines.append(stream.line(2 * number))
+    stream.close()
     return Result(
         stream=name,
         scale=scale,

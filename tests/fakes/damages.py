@@ -108,19 +108,19 @@ def with_receipt(exports: Exports, place: int = 0, **changes: Any) -> Exports:
 # --- files that were changed after they were signed ------------------------------------------------------------------
 
 
-@damage("bit_flip_in_entry", ("ENTRY_DAMAGED", "census", 8))
+@damage("bit_flip_in_entry", ("ENTRY_DAMAGED", "census", 9))
 def _() -> Exports:
     exports = honest().exports()
     _, entries = bundle_of(exports, "census")
-    entries[8] = flipped(entries[8], 40)
+    entries[9] = flipped(entries[9], 40)
     return with_entries(exports, "census", entries)
 
 
-@damage("bit_flip_in_health_entry", ("ENTRY_DAMAGED", "health", 6))
+@damage("bit_flip_in_health_entry", ("ENTRY_DAMAGED", "health", 7))
 def _() -> Exports:
     exports = honest().exports()
     _, entries = bundle_of(exports, "health")
-    entries[6] = flipped(entries[6], 40)
+    entries[7] = flipped(entries[7], 40)
     return with_entries(exports, "health", entries)
 
 
@@ -184,27 +184,27 @@ def _() -> Exports:
     return with_receipt(exports, ticket=base64_text(signed.SerializeToString(deterministic=True)))
 
 
-@damage("reordered_entries", ("ENTRY_DAMAGED", "census", 8), ("ENTRY_DAMAGED", "census", 9))
+@damage("reordered_entries", ("ENTRY_DAMAGED", "census", 9), ("ENTRY_DAMAGED", "census", 10))
 def _() -> Exports:
     exports = honest().exports()
     _, entries = bundle_of(exports, "census")
-    entries[8], entries[9] = entries[9], entries[8]
+    entries[9], entries[10] = entries[10], entries[9]
     return with_entries(exports, "census", entries)
 
 
-@damage("reordered_entries_and_tiles", ("ROOT_WRONG", "census", None), ("SEQUENCE", "census", 8))
+@damage("reordered_entries_and_tiles", ("ROOT_WRONG", "census", None), ("SEQUENCE", "census", 9))
 def _() -> Exports:
     exports = honest().exports()
     _, entries = bundle_of(exports, "census")
-    entries[8], entries[9] = entries[9], entries[8]
+    entries[9], entries[10] = entries[10], entries[9]
     return with_entries(exports, "census", entries, tiles=True)
 
 
-@damage("duplicated_entry", ("ENTRY_DAMAGED", "census", 9))
+@damage("duplicated_entry", ("ENTRY_DAMAGED", "census", 10))
 def _() -> Exports:
     exports = honest().exports()
     _, entries = bundle_of(exports, "census")
-    entries[9] = entries[8]
+    entries[10] = entries[9]
     return with_entries(exports, "census", entries)
 
 
@@ -514,9 +514,9 @@ def _() -> Exports:
 @damage(
     "registered_a_health_agency_of_its_own",
     ("CARD_UNTRUSTED", "census", 2),
-    ("NOT_COSIGNED", "census", 7),
+    ("NOT_COSIGNED", "census", 8),
     ("NOT_COSIGNED", "census", None),
-    ("RELEASE_NOT_COSIGNED", "census", 8),
+    ("RELEASE_NOT_COSIGNED", "census", 9),
 )
 def _() -> Exports:
     history = History()
@@ -535,6 +535,7 @@ def lied_from_the_start(history: History, beginning: list[Any]) -> History:
     history.write_census(logs.adopted(history.rules))
     history.write_census(logs.loaded())
     history.write_health(logs.loaded())
+    history.roster(1)
     history.commit_slots(starting=True)
     history.cosign()
     history.answer()
@@ -545,6 +546,7 @@ def begun_with_neighbour() -> tuple[History, Asked]:
     """As `begun`, in a census log that has registered another health agency before."""
     history = honest()
     history.write_census(logs.registered(logs.NEIGHBOUR))
+    history.write_census(logs.rostered(health="health-x"))
     history.cosign()
     asked = history.order()
     history.submit(asked)
@@ -558,7 +560,7 @@ def cosigned_by_neighbour(history: History) -> str:
     return cosigner.cosign(history.census.note(), history.now_ms // 1000)
 
 
-@damage("charged_to_an_agency_of_its_own", ("AGENCY_UNTRUSTED", "census", 11))
+@damage("charged_to_an_agency_of_its_own", ("AGENCY_UNTRUSTED", "census", 13))
 def _() -> Exports:
     history, _ = begun_with_neighbour()
     asked = history.order()
@@ -571,7 +573,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("ticket_of_one_agency_charged_to_another", ("AGENCY_UNTRUSTED", "census", 11), ("CHARGE_DIFFERS", "census", 11))
+@damage("ticket_of_one_agency_charged_to_another", ("AGENCY_UNTRUSTED", "census", 13), ("CHARGE_DIFFERS", "census", 13))
 def _() -> Exports:
     history, asked = begun_with_neighbour()
     history.charge(asked, health="health-x")
@@ -584,7 +586,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("slot_under_a_checkpoint_of_an_agency_of_its_own", ("NOT_COSIGNED", "census", 11))
+@damage("slot_under_a_checkpoint_of_an_agency_of_its_own", ("NOT_COSIGNED", "census", 13))
 def _() -> Exports:
     history, _ = begun_with_neighbour()
     asked = history.order(checkpoint=cosigned_by_neighbour(history))
@@ -594,7 +596,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("released_under_the_cosignature_of_another_agency", ("RELEASE_NOT_COSIGNED", "census", 12))
+@damage("released_under_the_cosignature_of_another_agency", ("RELEASE_NOT_COSIGNED", "census", 14))
 def _() -> Exports:
     history, asked = begun_with_neighbour()
     history.charge(asked)
@@ -623,35 +625,42 @@ def finished(history: History, asked: Asked) -> Exports:
     return history.exports()
 
 
-@damage("charge_too_small", ("CHARGE_WRONG", "census", 10))
+@damage("charge_too_small", ("CHARGE_WRONG", "census", 11))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked, units=1)
     return finished(history, asked)
 
 
-@damage("charge_of_another_scale", ("TICKET_DIFFERS", "census", 10))
+@damage("charge_of_another_scale", ("TICKET_DIFFERS", "census", 11))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked, scale=2)
     return finished(history, asked)
 
 
-@damage("charge_of_another_question", ("TICKET_DIFFERS", "census", 10))
+@damage("charge_of_another_question", ("TICKET_DIFFERS", "census", 11))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked, question="mother_tongue = 'French'")
     return finished(history, asked)
 
 
-@damage("answer_without_charge", ("RELEASE_WITHOUT_CHARGE", "census", 10))
+@damage("question_in_another_spelling", ("QUESTION", "census", 11))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked, question="mother_tongue by 'French'")
+    return finished(history, asked)
+
+
+@damage("answer_without_charge", ("RELEASE_WITHOUT_CHARGE", "census", 11))
 def _() -> Exports:
     history, asked = begun()
     history.release(asked)
     return history.exports()
 
 
-@damage("charge_after_shutdown", ("CHARGE_AFTER_SHUTDOWN", "census", 11))
+@damage("charge_after_shutdown", ("CHARGE_AFTER_SHUTDOWN", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     state = logs.census_state()
@@ -661,7 +670,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("charge_over_the_cap", ("CAP_PASSED", "census", 9))
+@damage("charge_over_the_cap", ("CAP_PASSED", "census", 10))
 def _() -> Exports:
     history = History().begin()
     for _ in range(2):
@@ -674,7 +683,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("no_shutdown_when_nothing_fits", ("SHUTDOWN_MISSING", "census", 8))
+@damage("no_shutdown_when_nothing_fits", ("SHUTDOWN_MISSING", "census", 9))
 def _() -> Exports:
     history = History(rules=logs.policy(scales=(1,))).begin()
     asked = history.order(scale=1)
@@ -686,7 +695,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("charge_to_persons_that_names_no_ledger", ("LEDGER_UNNAMED", "census", 10))
+@damage("charge_to_persons_that_names_no_ledger", ("LEDGER_UNNAMED", "census", 11))
 def _() -> Exports:
     history = honest(accounting="per_person")
     asked = history.order()
@@ -696,14 +705,14 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("charge_to_everyone_that_names_a_ledger", ("LEDGER_UNNAMED", "census", 10))
+@damage("charge_to_everyone_that_names_a_ledger", ("LEDGER_UNNAMED", "census", 11))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked, ledger=logs.hash_of(5))
     return finished(history, asked)
 
 
-@damage("more_answers_than_allowed", ("SHUTDOWN_MISSING", "census", 8))
+@damage("more_answers_than_allowed", ("SHUTDOWN_MISSING", "census", 9))
 def _() -> Exports:
     history = History(rules=logs.policy(accounting="per_person", max_answers=1)).begin()
     for _ in range(2):
@@ -715,7 +724,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("persons_charged_after_everybody_had_the_cap", ("CAP_PASSED", "census", 10))
+@damage("persons_charged_after_everybody_had_the_cap", ("CAP_PASSED", "census", 11))
 def _() -> Exports:
     history = History().begin()
     for step in range(2):
@@ -731,7 +740,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("shutdown_nobody_ordered", ("ORDER_INVALID", "census", 10))
+@damage("shutdown_nobody_ordered", ("ORDER_INVALID", "census", 11))
 def _() -> Exports:
     history = honest()
     key = logs.OPERATOR_KEY
@@ -739,7 +748,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("two_charges_for_one_ticket", ("TICKET_CHARGED_TWICE", "census", 11))
+@damage("two_charges_for_one_ticket", ("TICKET_CHARGED_TWICE", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -747,14 +756,14 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("slot_skipped", ("SLOT_SKIPPED", "census", 10))
+@damage("slot_skipped", ("SLOT_SKIPPED", "census", 11))
 def _() -> Exports:
     history = honest()
     history.commit_slots(first=8)
     return history.exports()
 
 
-@damage("slot_reused", ("SLOT_NOT_OPEN", "census", 10))
+@damage("slot_reused", ("SLOT_NOT_OPEN", "census", 11))
 def _() -> Exports:
     history = honest()
     asked = history.order(slot=0)
@@ -764,7 +773,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("slot_committed_after_the_ticket", ("SLOT_LATE", "census", 11))
+@damage("slot_committed_after_the_ticket", ("SLOT_LATE", "census", 12))
 def _() -> Exports:
     history = honest()
     early = history.cosigned["census"]
@@ -777,7 +786,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("slot_with_another_commitment", ("SLOT_WRONG", "census", 10))
+@damage("slot_with_another_commitment", ("SLOT_WRONG", "census", 11))
 def _() -> Exports:
     history = honest()
     asked = history.order(commitment=bytes(32))
@@ -787,7 +796,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("slot_under_a_checkpoint_nobody_cosigned", ("NOT_COSIGNED", "census", 10))
+@damage("slot_under_a_checkpoint_nobody_cosigned", ("NOT_COSIGNED", "census", 11))
 def _() -> Exports:
     history = honest()
     asked = history.order(checkpoint=history.census.note())
@@ -797,7 +806,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("policy_changed_without_an_entry", ("POLICY", "census", 10))
+@damage("policy_changed_without_an_entry", ("POLICY", "census", 11))
 def _() -> Exports:
     history, asked = begun()
     history.census.policy = logs.policy(max_belief="0.9").hash.hex()
@@ -805,14 +814,14 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("weaker_policy_nobody_confirmed", ("CAP_RAISED", "census", 10))
+@damage("weaker_policy_nobody_confirmed", ("CAP_RAISED", "census", 11))
 def _() -> Exports:
     history = honest()
     history.write_census(logs.adopted(logs.policy(max_belief="0.9")))
     return history.exports()
 
 
-@damage("persons_instead_of_everyone_nobody_confirmed", ("CHARGE_LOWERED", "census", 10))
+@damage("persons_instead_of_everyone_nobody_confirmed", ("CHARGE_LOWERED", "census", 11))
 def _() -> Exports:
     history = honest()
     history.adopt(logs.policy(accounting="per_person"))
@@ -820,70 +829,63 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("persons_instead_of_households_nobody_confirmed", ("CHARGE_LOWERED", "census", 10))
+@damage("persons_instead_of_households_nobody_confirmed", ("CHARGE_LOWERED", "census", 11))
 def _() -> Exports:
-    history = honest(accounting="per_person", unit="household")
+    history = honest(accounting="per_person", subject="household")
     history.adopt(logs.policy(accounting="per_person"))
     return history.exports()
 
 
-@damage("more_answers_nobody_confirmed", ("ANSWERS_RAISED", "census", 10))
+@damage("more_answers_nobody_confirmed", ("ANSWERS_RAISED", "census", 11))
 def _() -> Exports:
     history = honest(max_answers=5)
     history.adopt(logs.policy())
     return history.exports()
 
 
-@damage("samples_gone_sooner_nobody_confirmed", ("RETENTION_SHORTENED", "census", 10))
+@damage("samples_gone_sooner_nobody_confirmed", ("RETENTION_SHORTENED", "census", 11))
 def _() -> Exports:
     history = honest(accounting="per_person")
     history.adopt(logs.policy(accounting="per_person", sample_retention_ms=0))
     return history.exports()
 
 
-@damage("samples_kept_longer_nobody_confirmed", ("RETENTION_LENGTHENED", "census", 10))
+@damage("samples_kept_longer_nobody_confirmed", ("RETENTION_LENGTHENED", "census", 11))
 def _() -> Exports:
     history = honest(accounting="per_person")
     history.adopt(logs.policy(accounting="per_person", sample_retention_ms=10 * 366 * 86_400_000))
     return history.exports()
 
 
-@damage("smaller_samples_nobody_confirmed", ("SAMPLE_LIMIT_LOWERED", "census", 10))
-def _() -> Exports:
-    history = honest()
-    history.adopt(logs.policy(max_sample=1))
-    return history.exports()
-
-
-@damage("fewer_answers_of_one_researcher_nobody_confirmed", ("QUOTA_LOWERED", "census", 10))
+@damage("fewer_answers_of_one_researcher_nobody_confirmed", ("QUOTA_LOWERED", "census", 11))
 def _() -> Exports:
     history = honest()
     history.adopt(logs.policy(researcher_answers=1))
     return history.exports()
 
 
-@damage("no_quota_nobody_confirmed", ("QUOTA_RAISED", "census", 10))
+@damage("no_quota_nobody_confirmed", ("QUOTA_RAISED", "census", 11))
 def _() -> Exports:
     history = honest()
     history.adopt(logs.policy(researcher_answers=0))
     return history.exports()
 
 
-@damage("delay_of_a_day_nobody_confirmed", ("DELAY_LENGTHENED", "census", 10))
+@damage("delay_of_a_day_nobody_confirmed", ("DELAY_LENGTHENED", "census", 11))
 def _() -> Exports:
     history = honest()
-    history.adopt(logs.policy(answer_delay_ms=86_400_000))
+    history.adopt(logs.policy(forward_delay_ms=86_400_000))
     return history.exports()
 
 
-@damage("quotes_of_a_second_nobody_confirmed", ("QUOTE_SHORTENED", "census", 10))
+@damage("quotes_of_a_second_nobody_confirmed", ("QUOTE_SHORTENED", "census", 11))
 def _() -> Exports:
     history = honest()
     history.adopt(logs.policy(quote_lifetime_ms=1000))
     return history.exports()
 
 
-@damage("more_answers_of_one_researcher_than_the_quota", ("QUOTA_PASSED", "census", 8))
+@damage("more_answers_of_one_researcher_than_the_quota", ("QUOTA_PASSED", "census", 9))
 def _() -> Exports:
     history = History(rules=logs.policy(accounting="per_person", researcher_answers=1)).begin()
     for _ in range(2):
@@ -895,7 +897,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("time_backwards", ("TIME_BACKWARDS", "census", 10))
+@damage("time_backwards", ("TIME_BACKWARDS", "census", 11))
 def _() -> Exports:
     history, asked = begun()
     history.census.append(logs.loaded("load2"), 1)
@@ -903,7 +905,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("unknown_entry_type", ("ENTRY_MALFORMED", "census", 10))
+@damage("unknown_entry_type", ("ENTRY_MALFORMED", "census", 11))
 def _() -> Exports:
     history = honest()
     entry = history.census.entries[-1].replace(b'"type":"delivered"', b'"type":"forgotten"').replace(b"9", b"9")
@@ -919,28 +921,28 @@ def _() -> Exports:
     return lied_from_the_start(history, beginning).exports()
 
 
-@damage("entry_in_other_json", ("ENTRY_MALFORMED", "census", 10))
+@damage("entry_in_other_json", ("ENTRY_MALFORMED", "census", 11))
 def _() -> Exports:
     history = honest()
     history.census.append_bytes(history.census.entries[-1].replace(b":", b": ", 1))
     return history.exports()
 
 
-@damage("broken_utf8_in_entry", ("ENTRY_MALFORMED", "census", 10))
+@damage("broken_utf8_in_entry", ("ENTRY_MALFORMED", "census", 11))
 def _() -> Exports:
     history = honest()
     history.census.append_bytes(b'{"event":"\xff\xfe"}')
     return history.exports()
 
 
-@damage("giant_entry", ("ENTRY_MALFORMED", "census", 10))
+@damage("giant_entry", ("ENTRY_MALFORMED", "census", 11))
 def _() -> Exports:
     history = honest()
     history.census.append_bytes(b"[" * 65_535)
     return history.exports()
 
 
-@damage("wrong_sequence", ("SEQUENCE", "census", 10))
+@damage("wrong_sequence", ("SEQUENCE", "census", 11))
 def _() -> Exports:
     history, asked = begun()
     history.write_census(logs.loaded("load2"), sequence=99)
@@ -948,7 +950,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("released_before_it_was_cosigned", ("RELEASE_NOT_COSIGNED", "census", 11))
+@damage("released_before_it_was_cosigned", ("RELEASE_NOT_COSIGNED", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -957,7 +959,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("released_under_its_own_signature_alone", ("RELEASE_NOT_COSIGNED", "census", 11))
+@damage("released_under_its_own_signature_alone", ("RELEASE_NOT_COSIGNED", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -965,7 +967,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("released_under_a_witness_of_its_own", ("RELEASE_NOT_COSIGNED", "census", 11))
+@damage("released_under_a_witness_of_its_own", ("RELEASE_NOT_COSIGNED", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -974,7 +976,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("released_before_the_time_of_the_cosignature", ("COSIGNED_LATER", "census", 11))
+@damage("released_before_the_time_of_the_cosignature", ("COSIGNED_LATER", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -985,7 +987,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("released_under_another_history", ("SPLIT_VIEW", "census", 11))
+@damage("released_under_another_history", ("SPLIT_VIEW", "census", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -995,7 +997,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("suppressed_answer", ("ANSWER_SUPPRESSED", "census", 10))
+@damage("suppressed_answer", ("ANSWER_SUPPRESSED", "census", 11))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1009,7 +1011,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("suppressed_answer_behind_a_start", ("ANSWER_SUPPRESSED", "census", 10))
+@damage("suppressed_answer_behind_a_start", ("ANSWER_SUPPRESSED", "census", 11))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1023,7 +1025,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("suppressed_answer_that_others_pass_by", ("ANSWER_SUPPRESSED", "census", 10))
+@damage("suppressed_answer_that_others_pass_by", ("ANSWER_SUPPRESSED", "census", 11))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1037,7 +1039,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("charge_for_a_ticket_nobody_submitted", ("CHARGE_NOT_SUBMITTED", "census", 10))
+@damage("charge_for_a_ticket_nobody_submitted", ("CHARGE_NOT_SUBMITTED", "census", 11))
 def _() -> Exports:
     history = honest()
     asked = history.order()
@@ -1065,7 +1067,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("answered_and_not_released", ("ANSWER_NOT_RELEASED", "census", 10))
+@damage("answered_and_not_released", ("ANSWER_NOT_RELEASED", "census", 11))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1074,7 +1076,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("refused_and_charged", ("REFUSED_BUT_CHARGED", "health", 11))
+@damage("refused_and_charged", ("REFUSED_BUT_CHARGED", "health", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1099,7 +1101,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("receipt_of_another_place", ("RECEIPT_DIFFERS", "census", 10))
+@damage("receipt_of_another_place", ("RECEIPT_DIFFERS", "census", 11))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1170,7 +1172,7 @@ def _() -> Exports:
     return exports | {"health": files}
 
 
-@damage("report_of_another_charge", ("REPORT_WRONG", "health", 11))
+@damage("report_of_another_charge", ("REPORT_WRONG", "health", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1181,7 +1183,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("report_under_a_checkpoint_nobody_signed", ("BAD_SIGNATURE", "health", 11))
+@damage("report_under_a_checkpoint_nobody_signed", ("BAD_SIGNATURE", "health", 12))
 def _() -> Exports:
     history, asked = begun()
     history.charge(asked)
@@ -1193,7 +1195,7 @@ def _() -> Exports:
     return history.exports()
 
 
-@damage("other_query_for_one_ticket", ("CHARGE_DIFFERS", "census", 10))
+@damage("other_query_for_one_ticket", ("CHARGE_DIFFERS", "census", 11))
 def _() -> Exports:
     history = honest()
     asked = history.order()
@@ -1203,7 +1205,7 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("two_manifests_for_one_ticket", ("FORWARDED_TWICE", "health", 11))
+@damage("two_manifests_for_one_ticket", ("FORWARDED_TWICE", "health", 12))
 def _() -> Exports:
     history, asked = begun()
     history.forward(asked, manifest=logs.hash_of(5000))
@@ -1220,13 +1222,90 @@ def _() -> Exports:
     return finished(history, asked)
 
 
-@damage("linked_by_another_chain", ("LINKAGE_DIFFERS", "census", 10))
+@damage("linked_by_another_chain", ("LINKAGE_DIFFERS", "census", 11))
 def _() -> Exports:
     history = honest()
     history.write_health(logs.relinked())
     asked = history.order()
     history.submit(asked, load="load2")
     history.forward(asked)
+    history.charge(asked)
+    return finished(history, asked)
+
+
+def after_rosters(history: History) -> Exports:
+    """One more answer, so that the health agency has seen what stands in the census log by now."""
+    history.answer()
+    history.cosign()
+    return history.exports()
+
+
+@damage("roster_that_was_never_sent", ("ROSTER_NOT_SENT", "census", 12))
+def _() -> Exports:
+    history = honest()
+    history.roster()
+    history.write_census(logs.rostered(3))
+    history.roster(4)
+    return after_rosters(history)
+
+
+@damage("roster_of_other_people", ("ROSTER_DIFFERS", "census", 11))
+def _() -> Exports:
+    history = honest()
+    history.roster(commitment=logs.hash_of(99))
+    return after_rosters(history)
+
+
+@damage("roster_under_another_manifest", ("ROSTER_DIFFERS", "census", 11))
+def _() -> Exports:
+    history = honest()
+    history.roster(manifest=logs.hash_of(99))
+    return after_rosters(history)
+
+
+@damage("roster_number_that_comes_back", ("ROSTER_NUMBER", "census", 12))
+def _() -> Exports:
+    history = honest()
+    history.roster()
+    history.write_census(logs.rostered(1))
+    return after_rosters(history)
+
+
+@damage("roster_of_another_chain", ("ROSTER_LINKAGE", "census", 11))
+def _() -> Exports:
+    history = honest()
+    history.roster(linkage=logs.chain_of(2))
+    return after_rosters(history)
+
+
+@damage("charge_on_a_roster_of_before", ("CHARGE_ROSTER", "census", 12))
+def _() -> Exports:
+    history = honest()
+    history.roster()
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked, roster=1)
+    history.charge(asked, roster=1)
+    return finished(history, asked)
+
+
+@damage("sample_of_another_roster_than_was_sent", ("MANIFEST_DIFFERS", "", None))
+def _() -> Exports:
+    history = honest()
+    history.roster()
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked, roster=1)
+    history.charge(asked)
+    return finished(history, asked)
+
+
+@damage("sample_of_a_roster_that_was_never_numbered", ("FORWARDED_ROSTER", "health", 11))
+def _() -> Exports:
+    history = honest()
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked, roster=7)
     history.charge(asked)
     return finished(history, asked)
 

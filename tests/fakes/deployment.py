@@ -266,6 +266,8 @@ class Deployment:
         notes = [ledger_rules.verify_release(census, entries, answer, health.origin) for answer in released]
         if notes:
             seen = self.witnessed("health", census.origin)
+            # A roster may have come into force since the log was read.
+            entries = self.entries("census")
             assert seen.size >= max(note.size for note in notes), "released, and the health agency has not seen it"
             assert seen.root == ledger_rules.root_of(entries[: seen.size]), "the health agency has seen another log"
         status = self.json("census", "status")
@@ -296,6 +298,16 @@ class Deployment:
             yield up
         finally:
             up.end()
+
+    def wait_for_roster(self) -> None:
+        """Both nodes serve: return when the roster of the load in force is, after which neither log grows by itself."""
+
+        def is_in_force() -> bool:
+            roster = self.json("health", "status")["roster"]
+            numbers = [event["number"] for event in self.events("census") if event["type"] == "rostered"]
+            return roster is not None and roster["number"] in numbers
+
+        wait_until(is_in_force, "a roster in force")
 
     @contextlib.contextmanager
     def node(self, role: str, *, launcher: Sequence[str | Path] = (PROGRAM,)) -> Iterator[Node]:

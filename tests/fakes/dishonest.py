@@ -14,17 +14,17 @@ from fakes.links import NO_CONTEXT, CountScript, on_the_wire
 from fakes.world import CENSUS_ORIGIN, HEALTH, Order, World
 from tripartite.v1 import census_service_pb2, log_service_pb2, sample_pb2, ticket_pb2
 
-from broker_common.crypto.commitments import commit_set, hash_bytes, noise_seed
+from broker_common.crypto.commitments import commit_sample, hash_bytes, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.privacy.discrete_laplace import add_noise
 from broker_common.tlog.entries import Charged, Released
 from broker_common.tlog.note import NoteVerifier
-from broker_common.values import ExactCount
-from census_node import answering
-from census_node.admission import Admission, AdmittedSample
+from broker_common.values import ExactCounts
 from census_node.log_service import LogService
 from census_node.node import CensusNode
+from census_node.query import answering
+from census_node.query.admission import SampleAttempt
 from census_node.slot_secrets import SlotSecrets
 from researcher_node.asking import Session
 from researcher_node.census_log import CensusLog
@@ -58,42 +58,43 @@ class LogSession(Session):
 
 
 class ForeseeingCensus:
-    """A census node that computes the noise of an answer when its header comes, before it says whether it takes the sample.
+    """A census node that computes the noise of an answer when its head comes, before it says whether it takes the sample.
 
-    It has every slot's secret, and remembers everything that every sample before has left with it.
+    It has every slot's secret, and remembers everything that every sample before has left with it. `foreseen` is what follows
+    without the commitment that this sample's manifest brings; with it, the noise is known, and the question was handed over.
     """
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch) -> None:
         self._world = world
-        # Salt and hash of every set that was handed over.
-        self._seen: list[tuple[bytes, bytes]] = []
-        # Of the newest header: every seed that can be computed.
+        # Salt, manifest hash of the roster and bits of every sample that was handed over.
+        self._seen: list[tuple[bytes, bytes, bytes]] = []
+        # Of the newest head: every seed that can be computed.
         self.foreseen: list[bytes] = []
         # The seeds that noise was drawn with.
         self.drawn: list[bytes] = []
         self.refused: list[int] = []
-        finish, seed = Admission.finish, noise_seed
+        verify, seed = SampleAttempt.verify_sample, noise_seed
 
-        def remembering(admission: Admission, signed: sample_pb2.SignedManifest) -> AdmittedSample:
-            sample = finish(admission, signed)
-            self._seen.append((sample.set_salt, sample.set_hash))
-            return sample
+        def remembering(attempt: SampleAttempt) -> None:
+            verify(attempt)
+            sample = attempt.sample
+            self._seen.append((sample.bits.salt, sample.roster.manifest, sample.bits.bits.tobytes()))
 
         def noting(*arguments: Any, **named: Any) -> bytes:
             self.drawn.append(seed(*arguments, **named))
             return self.drawn[-1]
 
-        patch.setattr(Admission, "finish", remembering)
+        patch.setattr(SampleAttempt, "verify_sample", remembering)
         patch.setattr(answering, "noise_seed", noting)
 
     def foreseeing(self, script: CountScript, *, refusals: int = 0) -> CountScript:
-        """The script, with a look at the header first; so many headers are refused, for a slot that was said to serve."""
+        """The script, with a look at the head first; so many samples are refused, for a slot that was said to serve."""
 
         async def follow(
             requests: AsyncIterator[census_service_pb2.CountRequest],
         ) -> AsyncIterator[census_service_pb2.CountResponse]:
             first = await anext(requests)
-            noise = self._foresee(first.header)
+            noise = self._foresee(first.head)
             if len(self.refused) < refusals:
                 self.refused.append(noise)
                 raise on_the_wire(InvalidRequestError("SLOT_UNUSABLE"))
@@ -108,24 +109,31 @@ class ForeseeingCensus:
 
         return follow
 
-    def _foresee(self, header: sample_pb2.SampleHeader) -> int:
-        """The noise, if the sample is the one that it was last time."""
-        body, ticket_hash = ticket_pb2.Ticket.FromString(header.ticket.ticket), hash_bytes(header.ticket.ticket)
+    @property
+    def cohorts(self) -> set[bytes]:
+        """The bits of every sample that was handed over."""
+        return {bits for _, _, bits in self._seen}
+
+    def _foresee(self, head: sample_pb2.SampleHead) -> int:
+        """The noise of the answer, if it is given; keeps what could be known of it before its manifest."""
+        body, ticket_hash = ticket_pb2.Ticket.FromString(head.ticket.ticket), hash_bytes(head.ticket.ticket)
         secret = SlotSecrets(self._world.census_folder / "slots").read(
             body.noise_slot.number, body.noise_slot.commitment
         )
+
+        def seed(set_commitment: bytes) -> bytes:
+            return noise_seed(secret, ticket_hash=ticket_hash, set_commitment=set_commitment, scale=body.scale)
+
         guesses = [bytes(32), ticket_hash, body.criteria_commitment]
-        for salt, set_hash in self._seen:
+        for salt, roster, bits in self._seen:
             guesses += [
-                set_hash,
+                hash_bytes(bits),
                 salt,
-                commit_set(bytes(32), ticket_hash, set_hash),
-                commit_set(salt, ticket_hash, set_hash),
+                *(commit_sample(each, ticket_hash, roster, bits) for each in (bytes(32), salt)),
             ]
-        self.foreseen = [
-            noise_seed(secret, ticket_hash=ticket_hash, set_commitment=guess, scale=body.scale) for guess in guesses
-        ]
-        return add_noise(ExactCount(0), body.scale, NoiseStream(self.foreseen[-1])).value
+        self.foreseen = [seed(guess) for guess in guesses]
+        committed = sample_pb2.Manifest.FromString(head.manifest.manifest).set_commitment
+        return add_noise(ExactCounts([0]), body.scale, NoiseStream(seed(committed))).values[0]
 
 
 def charged_otherwise(**changes: object) -> Any:

@@ -25,21 +25,33 @@ from fakes.canaries import Exhibit, Place
 from fakes.homes import PARTIES, key_forms, part_of, stored_message
 from fakes.wiretap import Call, Link, Wiretap
 from google.protobuf.message import Message
-from tripartite.v1 import answer_pb2, census_service_pb2, sample_pb2, ticket_pb2
+from tripartite.v1 import answer_pb2, census_service_pb2, roster_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import hash_bytes
-from broker_common.crypto.sealing import OpeningKey, open_with_any, sample_info
+from broker_common.crypto.sealing import OpeningKey, open_with_any, roster_info, sample_bits_info
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.people_store import PeopleStore
 
-__all__ = ["OpenedSample", "Snapshots", "heard", "numbers_in", "on_the_wire", "open_samples"]
+__all__ = [
+    "OpenedRoster",
+    "OpenedSample",
+    "Snapshots",
+    "heard",
+    "numbers_in",
+    "on_the_wire",
+    "open_rosters",
+    "open_samples",
+]
 
 # Messages that travel inside others as the bytes that were signed.
 _NESTED: dict[str, type[Message]] = {
     "tripartite.v1.SignedTicket.ticket": ticket_pb2.Ticket,
     "tripartite.v1.SignedManifest.manifest": sample_pb2.Manifest,
+    "tripartite.v1.SignedRosterManifest.manifest": roster_pb2.RosterManifest,
     "tripartite.v1.SignedReceipt.receipt": answer_pb2.Receipt,
 }
+# Of a sealed sample, whatever its roster: encapsulation, salt and tag.
+_SEALED_BYTES = 1120 + 32 + 16
 
 
 class Snapshots:
@@ -167,37 +179,78 @@ def on_the_wire(tap: Wiretap) -> Iterator[Exhibit]:
 
 
 @dataclass(frozen=True)
-class OpenedSample:
-    """One attempt to hand a sample over, opened with the census agency's key and read by hand."""
+class OpenedRoster:
+    """One attempt to hand a roster over, opened with the census agency's key and read by hand."""
 
     call: Call
     frame_key: bytes
-    # Of the set commitment.
+    # Of the roster's commitment.
     salt: bytes
-    # Name of the chain of linkage keys.
-    linkage: str
+    manifest: roster_pb2.RosterManifest
+    # The hash of its bytes.
+    manifest_hash: bytes
+    declared: int
     pseudonyms: list[bytes]
 
 
-def open_samples(tap: Wiretap, snapshots: Snapshots) -> list[OpenedSample]:
-    """Every attempt whose sample passed whole. Layout: `broker_common/crypto/frames.py`."""
-    opening_keys = [OpeningKey(raw) for raw in snapshots.keys("census", "sample")]
+@dataclass(frozen=True)
+class OpenedSample:
+    """One attempt to hand a sample over, opened in the same way; its places are read in the roster that it names."""
+
+    call: Call
+    # Of the set commitment.
+    salt: bytes
+    roster: OpenedRoster
+    pseudonyms: list[bytes]
+
+
+def open_rosters(tap: Wiretap, snapshots: Snapshots) -> list[OpenedRoster]:
+    """Every attempt whose roster passed whole. Layouts: FORMAT.md, `broker_common/crypto/frames.py`."""
     opened = []
     for call in tap.calls(Link("health", "census")):
-        parts = [part for part in call.requests if isinstance(part, census_service_pb2.CountRequest)]
-        if len(parts) > 1 and parts[-1].HasField("manifest"):
-            header = parts[0].header
-            ticket = ticket_pb2.Ticket.FromString(header.ticket.ticket)
-            info = sample_info(hash_bytes(header.ticket.ticket), ticket.policy_hash, header.linkage)
-            key = open_with_any(opening_keys, header.sealed_frame_key, info, subject="frame key")
-            plain = b"".join(_plaintext(key, part.frame) for part in parts[1:-1])
-            count, salt, people = int.from_bytes(plain[8:16], "big"), plain[16:48], plain[64:]
-            names = [people[16 * at : 16 * at + 16] for at in range(count)]
-            opened.append(OpenedSample(call, key, salt, header.linkage, names))
+        parts = [part for part in call.requests if isinstance(part, census_service_pb2.SendRosterRequest)]
+        if len(parts) > 1 and parts[-1].frame.last:
+            signed, sealed = parts[0].header.manifest, parts[0].header.sealed_key
+            hashed = hash_bytes(signed.manifest)
+            payload = open_with_any(_sample_keys(snapshots), sealed, roster_info(hashed), subject="roster")
+            key, salt, places, people = payload[8:40], payload[40:72], payload[72:80], payload[80:88]
+            plain = b"".join(_plaintext(key, part.frame) for part in parts[1:])
+            count, declared = int.from_bytes(people, "big"), int.from_bytes(places, "big")
+            assert len(plain) == 16 * declared
+            names = [plain[16 * at : 16 * at + 16] for at in range(count)]
+            manifest = roster_pb2.RosterManifest.FromString(signed.manifest)
+            opened.append(OpenedRoster(call, key, salt, manifest, hashed, declared, names))
     return opened
 
 
-def _plaintext(key: bytes, frame: sample_pb2.SampleFrame) -> bytes:
+def open_samples(tap: Wiretap, snapshots: Snapshots) -> list[OpenedSample]:
+    """Every attempt whose sample passed whole. Layout: `broker_common/crypto/sample_bits.py`."""
+    rosters = {roster.manifest.number: roster for roster in open_rosters(tap, snapshots)}
+    opened = []
+    for call in tap.calls(Link("health", "census")):
+        parts = [part for part in call.requests if isinstance(part, census_service_pb2.CountRequest)]
+        if not parts:
+            continue
+        head = parts[0].head
+        roster = rosters[sample_pb2.Manifest.FromString(head.manifest.manifest).roster]
+        sealed = head.sealed_head + b"".join(part.bits for part in parts[1:])
+        if len(sealed) < _SEALED_BYTES + roster.declared // 8:
+            # The connection was cut.
+            continue
+        info = sample_bits_info(hash_bytes(head.ticket.ticket), roster.manifest_hash)
+        payload = open_with_any(_sample_keys(snapshots), sealed, info, subject="sample")
+        bits = np.unpackbits(np.frombuffer(payload, np.uint8, offset=32))
+        assert len(bits) == roster.declared
+        names = [roster.pseudonyms[place] for place in np.flatnonzero(bits).tolist()]
+        opened.append(OpenedSample(call, payload[:32], roster, names))
+    return opened
+
+
+def _sample_keys(snapshots: Snapshots) -> list[OpeningKey]:
+    return [OpeningKey(raw) for raw in sorted(snapshots.keys("census", "sample"))]
+
+
+def _plaintext(key: bytes, frame: roster_pb2.RosterFrame) -> bytes:
     nonce = bytes(7) + frame.index.to_bytes(4, "big") + bytes([frame.last])
     return AESGCM(key).decrypt(nonce, frame.ciphertext, None)
 

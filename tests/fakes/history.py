@@ -26,7 +26,7 @@ from broker_common.crypto.base64_text import base64_text
 from broker_common.crypto.commitments import SlotSecret, commit_criteria, commit_slot, hash_bytes
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.privacy.opening import OPENING_SUFFIX, Opening, make_opening, seal_opening
 from broker_common.privacy.policy import Policy
 from broker_common.query.question import EVERYONE
@@ -48,7 +48,7 @@ from broker_common.tlog.entries import (
 from broker_common.tlog.merkle import MerkleTree, leaf_hash
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.tiles import CHECKPOINT_PATH, entry_bundles, hash_tiles
-from broker_common.values import ExactCount
+from broker_common.values import ExactCounts
 
 __all__ = ["RELEASE", "Asked", "Exports", "History", "MemoryPart", "SignedLog", "auditor", "slot_secret", "write"]
 
@@ -170,6 +170,7 @@ class History:
         self.census, self.health = SignedLog(self.census_party), SignedLog(self.health_party)
         self.total = 0
         self.next_slot = 0
+        self.roster_in_force = 0
         self.asked: list[Asked] = []
         self.queries: dict[str, Asked] = {}
         # What each agency has cosigned last.
@@ -191,6 +192,7 @@ class History:
         self.write_census(logs.adopted(self.rules))
         self.write_census(logs.loaded(release=RELEASE))
         self.write_health(logs.loaded(release=RELEASE))
+        self.roster(1)
         self.commit_slots(starting=True)
         self.cosign()
         return self
@@ -202,6 +204,12 @@ class History:
     def write_health(self, event: Event, **changes: Any) -> int:
         self.pass_time()
         return self.health.append(event, self.now_ms, **changes)
+
+    def roster(self, number: int = 2, **changes: Any) -> int:
+        """A roster that is sent and comes into force; a liar's census log says something else of it. Gives its entry there."""
+        self.roster_in_force = number
+        self.write_health(logs.rostered(number))
+        return self.write_census(logs.rostered(number, **changes))
 
     def commit_slots(self, *, starting: bool = False, first: int | None = None) -> int:
         """Commit to the next noise slots, as a start of the node does or in the middle."""
@@ -262,28 +270,30 @@ class History:
             "ticket": asked.hash,
             "criteria": asked.ticket.criteria_commitment.hex(),
             "researcher": "alice",
+            "project": "study",
             "load": "load1",
         }
         return self.write_health(Submitted(**fields | changes))
 
     def forward(self, asked: Asked, **changes: Any) -> int:
-        return self.write_health(Forwarded(**{"ticket": asked.hash, "manifest": logs.hash_of(asked.number)} | changes))
+        fields: dict[str, Any] = {
+            "ticket": asked.hash,
+            "roster": self.roster_in_force,
+            "manifest": logs.hash_of(asked.number),
+        }
+        return self.write_health(Forwarded(**fields | changes))
 
-    def charge(self, asked: Asked, *, counted: bytes | None = None, **changes: Any) -> int:
-        """`counted` is the hash of the set that is counted, where that is not the one that was submitted."""
+    def charge(self, asked: Asked, **changes: Any) -> int:
         scale = changes.get("scale", asked.ticket.scale)
-        units = changes.get("units", price_units(scale))
+        units = changes.get("units", price(scale))
         self.total += units
         slot = asked.ticket.noise_slot.number
-        submitted = hash_bytes(b"submitted %d" % asked.number)
-        asked.opening = opening = make_opening(
-            ExactCount(40 + asked.number),
+        asked.opening = make_opening(
+            ExactCounts([40 + asked.number]),
             slot_secret(slot),
             ticket=asked.hash,
             slot=slot,
             load=changes.get("load", "load1"),
-            submitted=(hash_bytes(b"submitted salt"), submitted),
-            active=(hash_bytes(b"active salt"), submitted if counted is None else counted),
         )
         fields: dict[str, Any] = {
             "query": asked.query,
@@ -293,11 +303,13 @@ class History:
             "units": units,
             "question": "all",
             "researcher": "alice",
+            "project": "study",
             "health": "health-on",
             "load": "load1",
+            "roster": self.roster_in_force,
             "manifest": logs.hash_of(asked.number),
-            "submitted": opening.submitted,
-            "active": opening.active,
+            "submitted": hash_bytes(b"submitted %d" % asked.number).hex(),
+            "active": hash_bytes(b"active %d" % asked.number).hex(),
             "ledger": "" if self.rules.accounting == "strict" else hash_bytes(b"ledger %d" % asked.number).hex(),
             "total": self.total,
         }
@@ -338,7 +350,7 @@ class History:
         fields: dict[str, Any] = {
             "query_id": asked.ticket.query_id,
             "ticket_hash": ticket_hash,
-            "answer_hash": bytes.fromhex(opening.answer_hash(charge.scale)),
+            "answer_hash": bytes.fromhex(opening.answer_hash(charge.scale, charge.submitted)),
             "scale": charge.scale,
             "charged": charge.units,
             "policy_hash": bytes.fromhex(self.census.policy),

@@ -49,7 +49,8 @@ class State:
     is_up: bool = True
     # After an uncertain commit the process does nothing any more.
     is_broken: bool = False
-    # In memory: samples in files that no charge names yet, tickets whose slots serve, and how much of the log is shown.
+    # In memory: the sample in a file that no charge names yet, of which the desk has one at a time; tickets whose slots serve,
+    # and how much of the log is shown.
     kept: frozenset[int] = frozenset()
     tickets: frozenset[int] = frozenset(QUESTIONS)
     shown: int = 1
@@ -164,21 +165,22 @@ def _quote(state: State, question: int, rules: Rules) -> State | None:
 
 
 def _keep(state: State, question: int, rules: Rules) -> State | None:
-    del rules
-    if question in state.kept:
+    """The desk takes a sample: decided on, and in its file."""
+    if state.kept:
         return None
-    # A charged ticket is handed in again whatever has become of its slot; any other is refused at its header after the end.
-    if f"c{question}" not in state.disk.log and (question not in state.tickets or state.disk.is_shut):
+    if f"c{question}" in state.disk.log:
+        # Handed in again, whatever has become of its slot: its charge is found, and nothing is done.
+        return state if rules.charges_once else replace(state, kept=frozenset({question}))
+    # Any other is refused after the end.
+    if question not in state.tickets or state.disk.is_shut:
         return None
-    return replace(state, kept=state.kept | {question})
+    return replace(state, kept=frozenset({question}))
 
 
 def _charge(state: State, question: int, rules: Rules) -> State | None:
     if question not in state.kept:
         return None
-    state = replace(state, kept=state.kept - {question})
-    if f"c{question}" in state.disk.log and rules.charges_once:
-        return state
+    state = replace(state, kept=frozenset())
     if state.disk.is_shut and rules.charges_while_open:
         return state
     charged = _changed(state.disk.charged, question, state.made[question])
@@ -207,12 +209,19 @@ def _answer(state: State, question: int, rules: Rules) -> State | None:
     return _with(state, answered=state.disk.answered | {question})
 
 
-def _publish(state: State, question: int, rules: Rules) -> State | None:
+def _entrust(state: State, question: int, rules: Rules) -> State | None:
+    """The witness store is given the log up to the charge."""
+    del rules
     size = state.disk.place(f"c{question}") + 1
-    if size <= state.shown:
+    return replace(state, witnessed=size) if size > state.witnessed else None
+
+
+def _show(state: State, question: int, rules: Rules) -> State | None:
+    """The health agencies are shown the log up to the charge."""
+    size = state.disk.place(f"c{question}") + 1
+    if size <= state.shown or (size > state.witnessed and rules.witness_before_showing):
         return None
-    witnessed = max(state.witnessed, size) if rules.witness_before_showing else state.witnessed
-    return replace(state, shown=size, witnessed=witnessed)
+    return replace(state, shown=size)
 
 
 def _release(state: State, question: int, rules: Rules) -> State | None:
@@ -237,7 +246,8 @@ _OF_A_QUESTION: dict[str, Callable[[State, int, Rules], State | None]] = {
     "keep": _keep,
     "charge": _charge,
     "answer": _answer,
-    "publish": _publish,
+    "entrust": _entrust,
+    "show": _show,
     "release": _release,
     "deliver": _deliver,
 }

@@ -75,6 +75,10 @@ class _Log:
     linkage: str = ""
     loads: set[str] = field(default_factory=set)
     chains: set[str] = field(default_factory=set)
+    # Every roster of an agency that came into force here, or was sent from here, in order.
+    rosters: dict[str, list[Json]] = field(default_factory=dict)
+    # By number, the load in force as a roster was put down: in a log that sends them, the load that it is of.
+    roster_loads: dict[int, str] = field(default_factory=dict)
     known: set[tuple[str, str]] = field(default_factory=set)
     # Every public key that a card of the log's owner or of a peer has listed, by origin and purpose.
     keys: dict[tuple[str, str], set[bytes]] = field(default_factory=dict)
@@ -90,7 +94,7 @@ class _Log:
         return event
 
     def take_common(self, entry: Json, event: Json) -> bool:
-        """Cards and loads; False for anything else."""
+        """Cards, loads and rosters; False for anything else."""
         match event["type"]:
             case "opened":
                 self.origin = event["origin"]
@@ -112,6 +116,12 @@ class _Log:
                 _require(event["previous"] == self.linkage != "", "does not follow on the chain in force", entry)
                 _require(event["linkage"] not in self.chains, "a chain comes back", entry)
                 self._put_in_force(event)
+            case "rostered":
+                before = self.rosters.setdefault(event["health"], [])
+                _require(event["number"] > max((each["number"] for each in before), default=0), "goes back", entry)
+                _require(event["linkage"] == self.linkage, "a roster of another chain", entry)
+                before.append(event)
+                self.roster_loads[event["number"]] = self.load
             case _:
                 return False
         return True
@@ -161,6 +171,8 @@ class CensusLedger(_Log):
     """What a census log comes to."""
 
     rules: Json = field(default_factory=dict)
+    # Whom the first answer was charged to.
+    subject: str = ""
     # The largest cap that was ever allowed: the first one, or one that the operator confirmed, or a lower one.
     largest_cap: int = 0
     charged: int = 0
@@ -241,16 +253,16 @@ def _adopt(log: CensusLedger, entry: Json, event: Json) -> None:
     new_cap = cap(rules["max_belief"])
     confirmed = bool(event["confirmation"] and event["note"])
     if log.rules:
-        delays = ("forward_delay_ms", "answer_delay_ms", "release_tick_ms")
+        delays = ("forward_delay_ms", "release_tick_ms")
         is_weaker = new_cap > log.cap or any(rules[name] < log.rules[name] for name in delays)
         is_weaker |= (rules["max_answers"] or _ANY) > (log.rules["max_answers"] or _ANY)
         if rules["accounting"] == log.rules["accounting"] or rules["accounting"] == "strict":
-            is_weaker |= (log.rules["unit"], rules["unit"]) == ("household", "person")
+            is_weaker |= (log.rules["subject"], rules["subject"]) == ("household", "person")
         else:
             is_weaker = True
         is_weaker |= _serves_otherwise(rules, log.rules)
         _require(confirmed == is_weaker, "a weaker policy is confirmed, and no other", entry)
-    _require(rules["unit"] == "person" or not log.common, "a household's budget begins after strict answers", entry)
+    _require(log.subject in {"", rules["subject"]}, "budgets are for others than the first charge was to", entry)
     log.rules = rules
     log.policy = hashlib.sha256(event["document"].encode()).hexdigest()
     log.largest_cap = max(log.largest_cap, new_cap)
@@ -258,7 +270,7 @@ def _adopt(log: CensusLedger, entry: Json, event: Json) -> None:
 
 def _serves_otherwise(rules: Json, before: Json) -> bool:
     """Whether something is kept for another time, or questions may fail that did not before."""
-    delays = ("forward_delay_ms", "answer_delay_ms", "release_tick_ms")
+    delays = ("forward_delay_ms", "release_tick_ms")
     asking, asking_before = (
         each["quote_lifetime_ms"] - each["forward_delay_ms"] - each["release_tick_ms"] for each in (rules, before)
     )
@@ -266,7 +278,6 @@ def _serves_otherwise(rules: Json, before: Json) -> bool:
         rules["sample_retention_ms"] != before["sample_retention_ms"]
         or rules["researcher_answers"] != before["researcher_answers"]
         or rules["answer_retention_ms"] < before["answer_retention_ms"]
-        or rules["max_sample"] < before["max_sample"]
         or any(rules[name] > max(before[name], 5 * 60_000) for name in delays)
         or (asking < asking_before and asking < 30_000)
     )
@@ -286,6 +297,9 @@ def _charge(log: CensusLedger, entry: Json, event: Json) -> None:
     _require(("researcher", event["researcher"]) in log.known, "the researcher is not registered", entry)
     _require(("health", event["health"]) in log.known, "the health agency is not registered", entry)
     _require(event["load"] == log.load != "", "charged on another load than the one in force", entry)
+    newest = log.rosters.get(event["health"], [{}])[-1]
+    in_force = (newest.get("number"), newest.get("linkage"))
+    _require((event["roster"], log.linkage) == in_force, "for places of another roster than the one in force", entry)
     _require(event["scale"] in log.rules["scales"], "at a scale that the policy does not admit", entry)
     _require(event["units"] == price(event["scale"]), "at another price", entry)
     _require(event["total"] == log.charged + event["units"], "the total is wrong", entry)
@@ -295,6 +309,7 @@ def _charge(log: CensusLedger, entry: Json, event: Json) -> None:
     _require(event["ticket"] not in log.answers, "one ticket is charged twice", entry)
     _require(event["query"] not in log.queries, "one query has two tickets", entry)
     _require(event["slot"] in log.open_slots, "its slot was never committed to, is void, or has served", entry)
+    log.subject = log.rules["subject"]
     answer = log.answers[event["ticket"]] = Answer(event, entry["sequence"], entry["policy"], log.release)
     if log.rules["researcher_answers"] and not log.is_strict:
         answer.counts_until_ms, answer.sample_ms = _ANY, log.rules["sample_retention_ms"]
@@ -405,6 +420,8 @@ class Question:
 
     submission: Json
     manifest: str = ""
+    # Number of the roster whose places its sample is of.
+    roster: int = 0
     # Where the census log has its charge; -1 until that is proved.
     charged_at: int = -1
     settled: bool = False
@@ -441,7 +458,9 @@ def read_health(entries: Sequence[Json]) -> HealthLedger:
         match event["type"]:
             case "forwarded":
                 _require(not question.manifest, "one ticket has two manifests", entry)
-                question.manifest = event["manifest"]
+                load = log.roster_loads.get(event["roster"])
+                _require(load == question.submission["load"], "a sample of another load than its question's", entry)
+                question.manifest, question.roster = event["manifest"], event["roster"]
             case "reported_charge":
                 _require(question.manifest, "charged before a sample was forwarded", entry)
                 question.charged_at = event["log_index"]
@@ -458,6 +477,9 @@ def read_health(entries: Sequence[Json]) -> HealthLedger:
 
 def verify_agreement(census: CensusLedger, health: HealthLedger) -> None:
     """Return only if the two logs can be of one history."""
+    for health_name, rosters in census.rosters.items():
+        sent = health.rosters.get(health_name, [])
+        _require(all(each in sent for each in rosters), f"a roster of {health_name} that it never sent")
     for ticket, answer in census.answers.items():
         question = health.questions.get(ticket)
         if question is None:
@@ -466,6 +488,7 @@ def verify_agreement(census: CensusLedger, health: HealthLedger) -> None:
         for name in ("query", "researcher"):
             _require(charge[name] == submission[name], f"ticket {ticket[:8]}: the logs disagree about the {name}")
         _require(charge["manifest"] == question.manifest, f"ticket {ticket[:8]}: charged for a sample that nobody sent")
+        _require(charge["roster"] == question.roster, f"ticket {ticket[:8]}: charged for a sample of another roster")
     for ticket, question in health.questions.items():
         charged = census.answers.get(ticket)
         if question.charged_at >= 0:

@@ -1,8 +1,8 @@
-"""A census journal with its ledgers of persons and nothing else, and beside it an oracle that shares nothing with them.
+"""A census journal with its ledger and nothing else, and beside it an oracle that shares nothing with it.
 
-Charges, loads, changes of the linkage key and compactions are the product's own; what comes before a charge (keys, frames,
-tickets' signatures) and after it (counting, sealing) is left out. Cards are numbers here, for ever; a pseudonym of theirs
-changes with the linkage key. `World` of `fakes.world` is the whole node.
+Charges, loads, changes of the linkage key and compactions are the product's own; what comes before a charge (keys, sealing,
+tickets' signatures) and after it (counting) is left out. Cards are numbers here, for ever, and stand at their number's place in
+every roster; a pseudonym of theirs changes with the linkage key. `World` of `fakes.world` is the whole node.
 """
 
 from __future__ import annotations
@@ -10,49 +10,59 @@ from __future__ import annotations
 import copy
 import hashlib
 import shutil
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
-import numpy.typing as npt
 from fakes import logs
 from fakes.clock import FakeClock
+from fakes.desk_world import bits_of
+from fakes.obvious_ledger import Link, ObviousLedger
 from fakes.randomness import SeededRandomness
 from sqlite_utils import Database
-from tripartite.v1 import ticket_pb2
 
-from broker_common.crypto.commitments import SALT_BYTES, commit_set, hash_set
+from broker_common.crypto.commitments import SALT_BYTES, commit_active, commit_sample
 from broker_common.crypto.linkage import LinkageKey
-from broker_common.errors import BrokerError
-from broker_common.privacy.accounting import price_units
+from broker_common.errors import BrokerError, RefusedError
+from broker_common.privacy.accounting import fits, price
 from broker_common.privacy.policy import Policy
-from broker_common.query.question import parse_question
-from broker_common.query.ticket import VerifiedTicket
 from broker_common.storage.journal import Journal
+from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Shutdown
-from census_node.admission import AdmittedSample
-from census_node.charging import Kept, charge
-from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.ledger_book import LedgerBook
-from census_node.ledger_steps import LedgerSteps
-from census_node.ledgers import Ledgers
-from census_node.linked import NOBODY, Linked
-from census_node.linking import LinkedSample
-from census_node.outbox import Outbox, WaitingAnswer
-from census_node.samples import SampleFolder
-from census_node.snapshots import SnapshotFolder
-from census_node.units import Cards, Carry, Known
+from census_node.ledger import book as book_module
+from census_node.ledger.accounts import Ledger
+from census_node.ledger.book import Decided, LedgerBook, room_for
+from census_node.ledger.passes import JOINED, Bits, CardPlaces, Passes
+from census_node.ledger.people import People
+from census_node.ledger.samples import KeptSample, SampleFolder
+from census_node.ledger.snapshots import SnapshotFolder
+from census_node.ledger.steps import LedgerSteps
+from census_node.outbox import Outbox, Pending, WaitingAnswer
+from census_node.subjects import Cards, Carry, Known
 
-__all__ = ["CARDS", "PERSONS", "LedgerOracle", "LedgerProcess", "LedgerWorld", "Units", "persons_policy"]
+__all__ = [
+    "CARDS",
+    "DECLARED",
+    "PERSONS",
+    "Asked",
+    "LedgerOracle",
+    "LedgerProcess",
+    "LedgerWorld",
+    "Links",
+    "persons_policy",
+]
 
 # Card by card its person and its household, where it is loaded.
-Units = Mapping[int, tuple[int, int]]
+Links = Mapping[int, Link]
 CARDS = 10
+# Places of every roster.
+DECLARED = 512
 # Persons 0 and 1 have two cards each, household 0 has three people; the last three cards are nobody's in the census.
-PERSONS: Units = {0: (0, 0), 1: (0, 0), 2: (1, 0), 3: (1, 0), 4: (2, 0), 5: (3, 1), 6: (4, 1)}
+PERSONS: Links = {0: (0, 0), 1: (0, 0), 2: (1, 0), 3: (1, 0), 4: (2, 0), 5: (3, 1), 6: (4, 1)}
 SAMPLE_RETENTION_MS = 60_000
 
 
@@ -64,79 +74,46 @@ def persons_policy(**changes: Any) -> Policy:
 
 @dataclass
 class LedgerOracle:
-    """DESIGN section 5 for persons, in dictionaries and whole numbers."""
+    """DESIGN section 5 for a whole service: the obvious ledger, and what everybody was charged."""
 
-    submitted: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    persons: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    households: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    ledger: ObviousLedger = field(default_factory=ObviousLedger)
     everyone: int = 0
     total: int = 0
-    # What each card's units were when it was last loaded.
-    last: dict[int, tuple[int, int]] = field(default_factory=dict)
-    # The household of each person who was ever numbered, when they were last loaded.
-    homes: list[int] = field(default_factory=list)
     # Every answer: its price, and whom it counted.
     counted: list[tuple[int, set[int]]] = field(default_factory=list)
 
-    def charge(self, cards: Collection[int], price: int, rules: Policy, units: Units) -> set[int]:
+    def charge(self, cards: Collection[int], price: int, rules: Policy, links: Links) -> set[int]:
         """Charge one answer; gives the persons that it counts."""
         self.total += price
+        here = [links[card] for card in cards if card in links]
         if rules.accounting == "strict":
             self.everyone += price
-            people = {units[card][0] for card in cards if card in units}
-            self.counted.append((price, people))
-            return people
-        fits = {card for card in cards if self.everyone + self.submitted[card] + price <= rules.cap}
-        homes: defaultdict[int, set[int]] = defaultdict(set)
-        for card in fits & set(units):
-            homes[units[card][1]].add(units[card][0])
-        if rules.unit == "household":
-            homes = defaultdict(
-                set,
-                {
-                    home: people
-                    for home, people in homes.items()
-                    if self.everyone + self.households[home] + len(people) * price <= rules.cap
-                },
-            )
+            people = {person for person, _ in here}
         else:
-            homes = defaultdict(
-                set,
-                {
-                    home: {p for p in people if self.everyone + self.persons[p] + price <= rules.cap}
-                    for home, people in homes.items()
-                },
-            )
-        for card in fits:
-            self.submitted[card] += price
-        for home, people in homes.items():
-            self.households[home] += price * len(people)
-            for person in people:
-                self.persons[person] += price
-        people = set().union(*homes.values())
+            self.ledger.subject = rules.subject
+            people = self.ledger.decide(here, price=price, room=rules.cap - self.everyone)
+            self.ledger.charge(here, people, price=price)
         self.counted.append((price, people))
         return people
 
-    def load(self, units: Units) -> None:
-        """A load is put in force: whoever has a card of another unit takes over what that one was charged.
 
-        A household also takes over what the household was charged that one of its people was in before, by whichever card.
-        """
-        before = dict(self.persons), dict(self.households)
-        moved = {(home, self.homes[person]) for person, home in units.values() if person < len(self.homes)}
-        for which, charges in enumerate((self.persons, self.households)):
-            pairs = {(units[card][which], self.last[card][which]) for card in units if card in self.last}
-            for now, then in pairs | (moved if which else set()):
-                if now != then:
-                    charges[now] += before[which].get(then, 0)
-        self.last.update(units)
-        self.homes += [0] * (1 + max((person for person, _ in units.values()), default=-1) - len(self.homes))
-        for person, home in units.values():
-            self.homes[person] = home
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A sample that was decided on and kept in its file."""
+
+    cards: frozenset[int]
+    scale: int
+    health: str
+    # Of its noise slot, and of everything else that is only one answer's.
+    number: int
+    ticket: bytes
+    decided: Decided
+    kept: KeptSample
+    file: str
 
 
 class LedgerProcess:
-    """One process of the census agency that has its journal open, with its own ledgers in memory."""
+    """One process of the census agency that has its journal open, with a ledger of its own in memory."""
 
     def __init__(self, world: LedgerWorld, *, create: bool = False) -> None:
         self.world = world
@@ -149,11 +126,13 @@ class LedgerProcess:
             clock=world.clock,
             tables=_tables,
         )
+        self.passes = Passes(people_in_block=32)
         self.book = LedgerBook(
             self.journal,
             samples=self.samples,
             snapshots=self.snapshots,
-            most_pseudonyms=world.most_pseudonyms,
+            people=world.people,
+            passes=self.passes,
             randomness=world.randomness,
         )
 
@@ -168,12 +147,13 @@ class LedgerProcess:
 
     def close(self) -> None:
         self.journal.close()
+        self.passes.close()
 
     @property
-    def ledgers(self) -> Ledgers:
-        """The ledgers as this process has them, with all that is durable."""
-        with self.book.charging(), self.journal.reading() as state:
-            return self.book.current(self.journal.db, state)
+    def ledger(self) -> Ledger:
+        """The ledger as this process has it, with all that is durable."""
+        self.world.decide((), 30, self)
+        return self.book._ledger
 
     def maintain(self) -> None:
         """What a serving node does now and then."""
@@ -193,18 +173,19 @@ def _tables(db: Database) -> None:
 class LedgerWorld:
     """One census agency's journal and whoever has it open. `close` it."""
 
-    def __init__(self, folder: Path, rules: Policy | None = None, *, most_pseudonyms: int = 1000) -> None:
+    def __init__(self, folder: Path, rules: Policy | None = None) -> None:
         self.folder = folder
-        self.most_pseudonyms = most_pseudonyms
         self.clock = FakeClock()
         self.randomness = SeededRandomness("ledgers")
-        self.oracle = LedgerOracle()
         self.rules = persons_policy() if rules is None else rules
-        self.units: Units = {}
+        self.oracle = LedgerOracle(ObviousLedger(self.rules.subject))
+        self.links: Links = {}
         self._cards = {card: hashlib.sha256(bytes([card])).digest()[:16] for card in range(CARDS)}
         self._known = Known.none()
         self._loads = self._chains = self._slot = 0
         self._counts = (0, 0)
+        # By load, its cards and how many numbers there were.
+        self._people: dict[str, tuple[Links, Link]] = {}
         folder.mkdir(parents=True)
         self.node = LedgerProcess(self, create=True)
         with self.node.journal.transaction() as transaction:
@@ -219,7 +200,7 @@ class LedgerWorld:
 
     def remember(self) -> dict[str, Any]:
         """Everything but what is on disk, as it is now."""
-        names = ("oracle", "rules", "units", "_cards", "_known", "_loads", "_chains", "_slot", "_counts")
+        names = ("oracle", "rules", "links", "_cards", "_known", "_loads", "_chains", "_slot", "_counts", "_people")
         return {name: copy.deepcopy(getattr(self, name)) for name in names}
 
     def recall(self, memory: dict[str, Any]) -> None:
@@ -257,58 +238,121 @@ class LedgerWorld:
 
     # --- what is done ----------------------------------------------------------------------------------------------
 
-    def pseudonyms(self, cards: Collection[int]) -> npt.NDArray[np.uint8]:
-        """The pseudonyms of these cards now, ascending."""
-        content = b"".join(sorted(self._cards[card] for card in cards))
-        return np.frombuffer(content, np.uint8).reshape(-1, 16)
+    def people(self, load: str) -> People:
+        """The people of a load."""
+        links, counts = self._people[load]
 
-    def linked(self, cards: Collection[int]) -> Linked:
-        """A sample of these cards, on the load in force."""
-        ordered = sorted(cards, key=lambda card: self._cards[card])
-        units = [self.units.get(card, (NOBODY, NOBODY)) for card in ordered]
-        persons, households = (np.array([each[which] for each in units], np.uint32) for which in range(2))
-        return Linked(self.pseudonyms(cards), persons, households)
+        def members() -> tuple[Any, Any]:
+            persons, households = (np.array([link[which] for link in links.values()], np.uint32) for which in range(2))
+            return persons, households
 
-    def keep(self, cards: Collection[int], process: LedgerProcess | None = None) -> Kept:
-        """A sample in its file."""
-        units = self.linked(cards)
-        linked = LinkedSample(f"load{self._loads}", units, np.arange(len(units.persons), dtype=np.uint32))
-        return Kept((process or self.node).samples.write(units, self.randomness), linked)
+        return People(load, *counts, {}, members)
 
-    def admitted(
-        self, cards: Collection[int], scale: int = 30, *, organisation: str = "health-on", number: int | None = None
-    ) -> AdmittedSample:
-        """A sample that passed every check, on the next noise slot."""
-        journal = self.node.journal
-        slot, self._slot = self._slot if number is None else number, self._slot + (number is None)
-        with journal.transaction() as transaction:
+    def card_places(self) -> CardPlaces:
+        """Everybody's cards of the load in force, each at the place of its number."""
+        places = np.zeros(self._counts[0], np.uint32)
+        further: list[Link] = []
+        for card, (person, _) in sorted(self.links.items()):
+            if places[person]:
+                further.append((person, card))
+            else:
+                places[person] = card | JOINED
+        persons, more = np.array(sorted(further), np.uint32).reshape(-1, 2).T
+        return CardPlaces.of(places, np.ascontiguousarray(persons), np.ascontiguousarray(more), DECLARED)
+
+    @property
+    def in_force(self) -> str:
+        """The load in force."""
+        return f"load{self._loads}"
+
+    def decide(self, cards: Collection[int], scale: int, process: LedgerProcess | None = None) -> Decided:
+        """Who of these cards would be charged now."""
+        process = process or self.node
+        with process.journal.reading() as state:
+            room = room_for(state, price(scale))
+        return process.book.decide(bits_of(cards, DECLARED), self.card_places(), self.people(self.in_force), room)
+
+    def ask(
+        self,
+        cards: Collection[int],
+        scale: int = 30,
+        *,
+        process: LedgerProcess | None = None,
+        organisation: str = "health-on",
+        number: int | None = None,
+    ) -> Asked:
+        """A sample of these cards, decided on and kept, on the next noise slot and the roster of the chain in force."""
+        process = process or self.node
+        number, self._slot = self._slot if number is None else number, self._slot + (number is None)
+        with process.journal.transaction() as transaction:
             state = transaction.state
-            while state.next_slot <= slot:
+            while state.next_slot <= number:
                 transaction.append(logs.slots(state.next_slot))
-            assert state.policy is not None
-            body = ticket_pb2.Ticket(
-                query_id=slot.to_bytes(16, "big"),
-                researcher_id="alice",
-                project_id="study",
-                scale=scale,
-                policy_hash=state.policy.hash,
-                census_release=state.release,
-                noise_slot=ticket_pb2.NoiseSlot(number=slot, commitment=bytes.fromhex(logs.hash_of(slot))),
-            )
-            linkage = state.linkage
-        ticket = VerifiedTicket(body, body.SerializeToString(deterministic=True))
-        set_hash, salt = hash_set(self.pseudonyms(cards).tobytes()), self.randomness(SALT_BYTES)
-        return AdmittedSample(
-            ticket=ticket,
-            question=parse_question("all", CENSUS_DICTIONARY),
-            organisation=organisation,
-            linkage=linkage,
-            manifest_hash=bytes(32),
-            set_commitment=commit_set(salt, ticket.hash, set_hash),
-            set_hash=set_hash,
-            set_salt=salt,
-            pseudonyms=self.pseudonyms(cards),
+            roster = state.rosters.get(organisation)
+            if roster is None or roster.linkage != state.linkage:
+                following = 1 if roster is None else roster.number + 1
+                transaction.append(logs.rostered(following, health=organisation, linkage=state.linkage))
+        decided = self.decide(cards, scale, process)
+        kept = KeptSample(
+            salt=self.randomness(SALT_BYTES),
+            active_salt=self.randomness(SALT_BYTES),
+            bits=bits_of(cards, DECLARED),
+            active=decided.active.copy(),
+            persons=self._counts[0],
         )
+        ticket = hashlib.sha256(number.to_bytes(8, "big")).digest()
+        file = process.samples.write(kept, self.randomness)
+        return Asked(frozenset(cards), scale, organisation, number, ticket, decided, kept, file)
+
+    def commit(self, asked: Asked, process: LedgerProcess | None = None) -> None:
+        """Charge what was asked, in both worlds."""
+        process, place = process or self.node, 0
+        with process.journal.transaction() as transaction:
+            state = transaction.state
+            self._verify_open(state, asked.scale)
+            roster = state.rosters[asked.health]
+            active = commit_active(asked.kept.active_salt, asked.ticket, asked.kept.active.data)
+            submitted = commit_sample(
+                asked.kept.salt, asked.ticket, bytes.fromhex(roster.manifest), asked.kept.bits.data
+            )
+            step = process.book.step(
+                transaction,
+                asked.decided,
+                ticket_hash=asked.ticket,
+                submitted=submitted,
+                active=active,
+                file=asked.file,
+            )
+            charged = logs.charged(
+                asked.number,
+                before=state.charged_units,
+                scale=asked.scale,
+                ticket=asked.ticket.hex(),
+                health=asked.health,
+                load=state.load,
+                roster=roster.number,
+                submitted=submitted.hex(),
+                active=active.hex(),
+                ledger="" if step is None else step.digest.hex(),
+            )
+            entry = transaction.append(charged)
+            pending = Pending(charged.ticket, b"", charged.load, roster.number, asked.file, asked.number, bytes(32))
+            Outbox(transaction.db).put_pending(pending)
+            if step is not None:
+                kept_until_ms = entry.time_ms + self.rules.sample_retention_ms
+                place = LedgerSteps(transaction.db).put(replace(step, kept_until_ms=kept_until_ms))
+            if state.must_shut_down:
+                transaction.append(Shutdown(reason="budget", note=""))
+        process.book.charged(asked.decided, step, place)
+        self.oracle.charge(asked.cards, price(asked.scale), self.rules, self.links)
+
+    @staticmethod
+    def _verify_open(state: CensusState, scale: int) -> None:
+        if state.shut_down:
+            raise RefusedError("SERVICE_SHUT_DOWN")
+        assert state.policy is not None
+        if not fits(state.policy.cap, state.everyones_units, scale):
+            raise RefusedError("BUDGET_EXHAUSTED", scale=scale)
 
     def charge(
         self,
@@ -321,18 +365,22 @@ class LedgerWorld:
     ) -> str:
         """Charge one answer in both worlds; gives its ticket."""
         process = process or self.node
-        sample = self.admitted(cards, scale, organisation=organisation)
-        kept = self.keep(cards, process)
+        asked = self.ask(cards, scale, process=process, organisation=organisation)
         try:
-            assert charge(process.journal, process.book, sample, kept, self.randomness) is not None
+            self.commit(asked, process)
         except BrokerError:
-            process.samples.wipe(kept.file)
+            process.samples.wipe(asked.file)
             raise
-        self.oracle.charge(cards, price_units(scale), self.rules, self.units)
-        ticket = sample.ticket.hash.hex()
+        ticket = asked.ticket.hex()
         if answered:
             self.answer(ticket, process)
         return ticket
+
+    def active_of(self, ticket: str) -> Bits | None:
+        """Who was active in a charge, as its file says; None where it is erased."""
+        with self.node.journal.reading():
+            step = LedgerSteps(self.node.journal.db).of_ticket(ticket)
+        return None if step is None or not step.file else self.node.samples.read(step.file).active
 
     def answer(self, ticket: str, process: LedgerProcess | None = None) -> None:
         """Its answer is made and stored; the sample is wiped where nobody needs it any more."""
@@ -346,16 +394,16 @@ class LedgerWorld:
         if step is None:
             (process or self.node).samples.wipe(pending.sample)
 
-    def load(self, units: Units, process: LedgerProcess | None = None) -> None:
+    def load(self, links: Links, process: LedgerProcess | None = None) -> None:
         """Another registry is put in force, by a process of its own unless said otherwise."""
         process = process or self.node
-        ordered = sorted(units, key=lambda card: self._cards[card])
+        ordered = sorted(links, key=lambda card: self._cards[card])
         halves = np.frombuffer(b"".join(self._cards[card] for card in ordered), ">u8").astype(np.uint64).reshape(-1, 2)
-        persons, households = (np.array([units[card][which] for card in ordered], np.uint32) for which in range(2))
+        persons, households = (np.array([links[card][which] for card in ordered], np.uint32) for which in range(2))
         now = Cards(halves[:, 0].copy(), halves[:, 1].copy(), persons, households)
         self._counts = (
-            max([self._counts[0], *(person + 1 for person, _ in units.values())]),
-            max([self._counts[1], *(home + 1 for _, home in units.values())]),
+            max([self._counts[0], *(person + 1 for person, _ in links.values())]),
+            max([self._counts[1], *(home + 1 for _, home in links.values())]),
         )
         carry = Carry.between(self._known, now, *self._counts)
         self._loads += 1
@@ -363,28 +411,25 @@ class LedgerWorld:
             linkage = transaction.state.linkage or logs.chain_of(0)
             entry = transaction.append(logs.loaded(f"load{self._loads}", linkage=linkage))
             process.book.put_load(carry)(transaction, entry)
+        self._people[self.in_force] = dict(links), self._counts
         former = self._known.former_after(now)
-        self.units = dict(units)
-        self.oracle.load(units)
-        self._known = Known(now, former, np.array(self.oracle.homes, np.uint32))
+        self.links = dict(links)
+        self.oracle.ledger.load(links)
+        homes = np.zeros(self._counts[0], np.uint32)
+        for person, home in self.oracle.ledger.homes.items():
+            homes[person] = home
+        self._known = Known(now, former, homes)
 
-    def relink(self, process: LedgerProcess | None = None, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """The linkage key is changed; `meanwhile` happens whenever the ledgers have been made ready for it."""
+    def relink(self, process: LedgerProcess | None = None) -> None:
+        """The linkage key is changed."""
         process, key = process or self.node, LinkageKey(self.randomness(32))
-        with process.book.relinking([key]) as ledgers:
-            while True:
-                ledgers.prepare()
-                meanwhile()
-                with process.journal.transaction() as transaction:
-                    if not ledgers.is_ready(transaction):
-                        continue
-                    self._loads, self._chains = self._loads + 1, self._chains + 1
-                    previous = transaction.state.linkage
-                    entry = transaction.append(
-                        logs.relinked(f"load{self._loads}", previous=previous, linkage=logs.chain_of(self._chains))
-                    )
-                    ledgers.put(transaction, entry)
-                break
+        self._loads, self._chains = self._loads + 1, self._chains + 1
+        with process.journal.transaction() as transaction:
+            previous = transaction.state.linkage
+            transaction.append(
+                logs.relinked(f"load{self._loads}", previous=previous, linkage=logs.chain_of(self._chains))
+            )
+        self._people[self.in_force] = dict(self.links), self._counts
         for card, pseudonym in self._cards.items():
             self._cards[card] = key.step(np.frombuffer(pseudonym, np.uint8).reshape(1, 16)).tobytes()
         known = self._known
@@ -407,9 +452,8 @@ class LedgerWorld:
 
     def compact(self, process: LedgerProcess | None = None) -> None:
         """A snapshot, whether one is due or not."""
-        process = process or self.node
-        process.book._charges = 10**6
-        process.maintain()
+        with mock.patch.object(book_module, "_MOST_CHARGES", 0):
+            (process or self.node).maintain()
 
     def retire(self, process: LedgerProcess | None = None) -> None:
         """Time passes until no membership that may go is kept, and they go."""
@@ -419,17 +463,17 @@ class LedgerWorld:
     # --- what must hold --------------------------------------------------------------------------------------------
 
     def verify(self, process: LedgerProcess | None = None) -> None:
-        """Both ledgers are the oracle's, person by person, and nobody's that decides has passed its cap."""
-        ledgers, oracle = (process or self.node).ledgers, self.oracle
-        ordered = sorted(self._cards, key=lambda card: self._cards[card])
-        submitted = ledgers.submitted.units_of(self.pseudonyms(ordered)).tolist()
-        assert dict(zip(ordered, submitted, strict=True)) == {card: oracle.submitted[card] for card in ordered}
-        assert ledgers.units.persons.tolist() == [oracle.persons[person] for person in range(self._counts[0])]
-        assert ledgers.units.households.tolist() == [oracle.households[home] for home in range(self._counts[1])]
+        """The ledger is the oracle's, subject by subject."""
+        ledger, oracle = (process or self.node).ledger, self.oracle.ledger
+        assert (ledger.persons, ledger.households) == self._counts
+        charged = dict(enumerate(ledger.charged.tolist()))
+        assert +Counter(charged) == +oracle.charged
 
     def verify_files(self) -> None:
         """Every file that a row names is there, and there is no other."""
         files = {row["file"] for row in self.node.rows("select file from ledger_steps where file != ''")}
         files |= {row["sample"] for row in self.node.rows("select sample from pending")}
+        # Of a sample's reference the name.
+        names = {f"{name}.sample" if key else name for name, _, key in (file.partition(":") for file in files)}
         there = {path.name for folder in ("samples", "ledgers") for path in (self.folder / folder).glob("*")}
-        assert there == files
+        assert there == names

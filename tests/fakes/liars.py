@@ -7,31 +7,33 @@ what is sent, and every byte after that is the test's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import grpc
-import numpy as np
 from fakes.deployment import FRENCH, Deployment
 from fakes.patience import PATIENCE_SECONDS
-from fakes.samples import gathered
+from fakes.samples import sample_of
 from grpc import aio
 from grpc.aio import AioRpcError
-from tripartite.v1 import census_service_pb2, condition_pb2, health_service_pb2, ticket_pb2
+from tripartite.v1 import condition_pb2, health_service_pb2, ticket_pb2
 
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Role, TlsCredentials, server_name
-from broker_common.crypto.commitments import SALT_BYTES
+from broker_common.crypto.commitments import SALT_BYTES, hash_bytes
+from broker_common.crypto.sample_bits import Bound
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError
 from broker_common.query.messages import parse_message
-from broker_common.query.ticket import VerifiedTicket, sign_ticket
+from broker_common.query.ticket import sign_ticket
 from broker_common.rpc.status import broker_error
 from broker_common.storage.clock import system_clock
-from health_node.forwarding import Attempt, Sample, Sender, make_manifest, sign_manifest
+from health_node.forwarding import make_manifest, seal_attempt, sign_manifest
 from health_node.opening import HealthHome
+from health_node.roster_book import RosterBook, SentRoster
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
@@ -40,7 +42,7 @@ __all__ = ["END", "LyingHealth", "LyingResearcher", "Parts", "nobody"]
 
 _PROJECT = "official-languages"
 Parts = list[bytes]
-"""The messages of one attempt as they would go over the wire: header, frames, manifest."""
+"""The messages of one attempt as they would go over the wire: the head, then parts."""
 END = b""
 """In the place of a part: nothing comes any more, and that is said."""
 
@@ -110,37 +112,44 @@ class LyingHealth:
         self._home = HealthHome(deployment.home("health"))
         with self._home.journal() as journal, journal.reading() as state:
             registration = state.membership.peer("census", self._home.config.census.organisation)
-            own, self.linkage = state.membership.own, state.linkage
+            own = state.membership.own
         assert registration is not None
         assert own is not None
         self._census, self._own_card = registration.card, own
         self._own = self._home.keyring.tls(own, system_clock())
 
+    @property
+    def roster(self) -> SentRoster:
+        """Its newest roster, as its node sent it."""
+        with self._home.journal() as journal, journal.reading() as state:
+            roster = RosterBook(journal.db).get(state.load)
+        assert roster is not None, "no roster was sent yet"
+        return roster
+
     def parts(
         self,
         asked: AskedQuestion,
-        people: int = 100,
+        places: Iterable[int] = range(100),
         *,
-        twice: bool = False,
+        declared: int | None = None,
+        roster: int | None = None,
         key: SigningKey | None = None,
         census_key: SealingKey | None = None,
-        linkage: str = "",
     ) -> Parts:
-        """One attempt with made-up pseudonyms, right in everything that is not asked to be wrong."""
-        signed = asked.ticket_message
-        ticket = VerifiedTicket(parse_message(ticket_pb2.Ticket, signed.ticket), signed.ticket)
+        """One attempt with a bit at these places of the newest roster, right in everything that is not asked to be wrong."""
+        signed, newest = asked.ticket_message, self.roster
         manifest_key = key or self._home.keyring.signing(self._own_card, Purpose.MANIFEST, system_clock())
-        sender = Sender(census_key or self._census.sealing_key(system_clock()), os.urandom)
-        drawn = np.frombuffer(os.urandom(16 * people), dtype="V16")
-        pseudonyms = np.sort(np.concatenate([drawn, drawn[:1]]) if twice else drawn, kind="stable")
-        pseudonyms = pseudonyms.view(np.uint8).reshape(-1, 16)
-        salt = os.urandom(SALT_BYTES)
-        sample = Sample(gathered(pseudonyms), salt)
-        attempt = Attempt(ticket, signed, linkage or self.linkage, sender)
-        manifest = make_manifest(ticket.hash, sample).SerializeToString(deterministic=True)
-        last = census_service_pb2.CountRequest(manifest=sign_manifest(manifest, manifest_key))
-        messages = [attempt.header(), *attempt.frames(sample), last]
-        return [message.SerializeToString() for message in messages]
+        bound = Bound(hash_bytes(signed.ticket), hash_bytes(newest.manifest))
+        sample = sample_of(
+            places,
+            bound,
+            declared=self._home.config.places if declared is None else declared,
+            roster=newest.number if roster is None else roster,
+            salt=os.urandom(SALT_BYTES),
+        )
+        manifest = sign_manifest(make_manifest(sample).SerializeToString(deterministic=True), manifest_key)
+        sealing_key = census_key or self._census.sealing_key(system_clock())
+        return [message.SerializeToString() for message in seal_attempt(signed, manifest, sample, sealing_key)]
 
     def count(self, parts: Sequence[bytes]) -> BrokerError | None:
         """Say this to the census node's Count, and then nothing; gives how it was refused, None for a sample that was charged.
@@ -179,15 +188,10 @@ async def _say(
 
 
 async def _converse(call: Any, parts: Sequence[bytes]) -> None:
-    """Say the first part, if any, and the rest when there is the word to proceed; hear everything, raise how it ended."""
-    if parts:
-        await call.write(parts[0])
-    heard = await call.read()
-    proceeds = isinstance(heard, bytes) and census_service_pb2.CountResponse.FromString(heard).HasField("proceed")
-    for part in parts[1:] if proceeds else ():
-        if part == END:
-            await call.done_writing()
-        else:
-            await call.write(part)
+    """Say everything, as far as it is listened to; hear everything, raise how it ended."""
+    # What ended the call is heard below.
+    with contextlib.suppress(asyncio.InvalidStateError, AioRpcError):
+        for part in parts:
+            await (call.done_writing() if part == END else call.write(part))
     while await call.read() is not aio.EOF:
         pass

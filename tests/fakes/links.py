@@ -6,12 +6,14 @@ A lying peer is a link of its own: it answers whatever a test tells it to.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar, cast
 from unittest.mock import create_autospec
 
+from fakes.patience import PATIENCE_SECONDS
 from fakes.world import CENSUS, HEALTH, World
 from grpc import StatusCode, aio
 from grpc.aio import EOF, AioRpcError, Metadata
@@ -25,10 +27,12 @@ from tripartite.v1 import (
 
 from broker_common.crypto.cards import VerifiedCard
 from broker_common.crypto.certificates import Identity
+from broker_common.crypto.sample_bits import SealedSample
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.rpc.callers import set_caller
+from broker_common.rpc.channel import PROCEED
 from broker_common.rpc.server import StopSignal
 from broker_common.rpc.status import trailing_metadata
 from broker_common.storage.witnessing import Witnessing
@@ -36,10 +40,12 @@ from broker_common.values import Clock
 from census_node.config import LimitConfig as CensusLimits
 from census_node.log_service import LogService
 from census_node.node import CensusNode
+from census_node.query.admission import Arrived
 from census_node.service import CensusService
 from health_node.census_link import CensusLink, CensusNow
 from health_node.config import LimitConfig as HealthLimits
 from health_node.node import HealthNode
+from health_node.rosters import RosterSender
 from health_node.service import HealthService
 from health_node.witness import CensusWitness
 
@@ -50,12 +56,18 @@ __all__ = [
     "InMemoryCensus",
     "LogLink",
     "LyingCensus",
+    "RosterCall",
+    "RosterContext",
     "WitnessScript",
+    "arrived",
+    "at_work",
     "census_witness",
     "count",
     "health_service",
     "log_service",
     "on_the_wire",
+    "roster_sender",
+    "send_roster",
     "stream",
 ]
 
@@ -95,6 +107,118 @@ async def count(
     set_caller(sender)
     async for response in service.Count(whole(), NO_CONTEXT):
         yield response
+
+
+def arrived(messages: Sequence[census_service_pb2.CountRequest]) -> Arrived:
+    """Head and parts as a sample that has come whole."""
+    head = messages[0].head
+    return Arrived(head.ticket, head.manifest, SealedSample(head.sealed_head, [part.bits for part in messages[1:]]))
+
+
+@contextlib.asynccontextmanager
+async def at_work(service: CensusService) -> AsyncIterator[CensusService]:
+    """A census service whose desk works, as while its node serves; whatever ended the desk is raised."""
+    working = asyncio.create_task(service.run())
+    try:
+        yield service
+    finally:
+        working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+
+
+class RosterContext:
+    """As much of a call's context as the handler of a roster uses."""
+
+    def __init__(self) -> None:
+        self.proceeds = asyncio.Event()
+
+    async def send_initial_metadata(self, metadata: tuple[tuple[str, str], ...]) -> None:
+        """The sender may go on."""
+        assert metadata == (PROCEED,)
+        self.proceeds.set()
+
+
+async def send_roster(
+    service: CensusService,
+    requests: AsyncIterable[census_service_pb2.SendRosterRequest],
+    sender: Identity,
+    context: RosterContext | None = None,
+) -> census_service_pb2.SendRosterResponse:
+    """Call SendRoster as `sender`."""
+
+    async def whole() -> AsyncIterator[census_service_pb2.SendRosterRequest]:
+        async for request in requests:
+            refuse_unknown_fields(request)
+            yield request
+
+    set_caller(sender)
+    known: Any = RosterContext() if context is None else context
+    return await service.SendRoster(whole(), known)
+
+
+class RosterCall:
+    """A client's end of one SendRoster, as gRPC hands it out: the peer's side runs in a task of its own."""
+
+    def __init__(
+        self,
+        peer: Callable[
+            [AsyncIterator[census_service_pb2.SendRosterRequest], RosterContext],
+            Awaitable[census_service_pb2.SendRosterResponse],
+        ],
+        seconds: float | None,
+    ) -> None:
+        self.written = 0
+        self._requests: asyncio.Queue[census_service_pb2.SendRosterRequest | None] = asyncio.Queue()
+        self._context = RosterContext()
+        self._peer = asyncio.create_task(self._run(peer, seconds))
+
+    async def write(self, request: census_service_pb2.SendRosterRequest) -> None:
+        """Send; an error once the call is over, as in gRPC."""
+        if self._peer.done():
+            raise asyncio.InvalidStateError("the call is over")
+        self.written += 1
+        self._requests.put_nowait(request)
+        await asyncio.sleep(0)
+
+    async def initial_metadata(self) -> Metadata:
+        """Wait for them, or for the end of the call."""
+        waiting = asyncio.create_task(self._context.proceeds.wait())
+        either: set[asyncio.Future[Any]] = {waiting, self._peer}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        return Metadata(PROCEED) if self._context.proceeds.is_set() else Metadata()
+
+    async def done_writing(self) -> None:
+        """Close our side."""
+        self._requests.put_nowait(None)
+
+    def __await__(self) -> Generator[Any, None, census_service_pb2.SendRosterResponse]:
+        return self._peer.__await__()
+
+    def cancel(self) -> bool:
+        """Hang up."""
+        return self._peer.cancel()
+
+    async def _run(
+        self,
+        peer: Callable[
+            [AsyncIterator[census_service_pb2.SendRosterRequest], RosterContext],
+            Awaitable[census_service_pb2.SendRosterResponse],
+        ],
+        seconds: float | None,
+    ) -> census_service_pb2.SendRosterResponse:
+        try:
+            async with asyncio.timeout(seconds):
+                return await peer(self._received(), self._context)
+        except TimeoutError as error:
+            raise AioRpcError(StatusCode.DEADLINE_EXCEEDED, Metadata(), Metadata()) from error
+        except BrokerError as error:
+            raise on_the_wire(error) from error
+
+    async def _received(self) -> AsyncIterator[census_service_pb2.SendRosterRequest]:
+        while (request := await self._requests.get()) is not None:
+            yield request
 
 
 class CountCall:
@@ -203,6 +327,16 @@ class InMemoryCensus:
         self.calls.append(CountCall(self.honestly, timeout))
         return self.calls[-1]
 
+    def SendRoster(self, timeout: float | None = None) -> RosterCall:  # noqa: N802 - the name that the proto gives it
+        """A call to the real service."""
+        return RosterCall(self.take_roster, timeout)
+
+    async def take_roster(
+        self, requests: AsyncIterator[census_service_pb2.SendRosterRequest], context: RosterContext
+    ) -> census_service_pb2.SendRosterResponse:
+        """What the real service says."""
+        return await send_roster(self._service, requests, self._sender, context)
+
     def honestly(
         self, requests: AsyncIterator[census_service_pb2.CountRequest]
     ) -> AsyncIterator[census_service_pb2.CountResponse]:
@@ -219,9 +353,20 @@ def health_service(
         node,
         census=_InMemoryLink(link.stub, lambda: known.card("census", CENSUS.organisation), world.health_clock),
         manifest_key=lambda: world.parties[HEALTH].signing(Purpose.MANIFEST),
-        randomness=os.urandom,
         limits=limits,
         stop=stop,
+    )
+
+
+def roster_sender(world: World, node: HealthNode, stub: census_service_pb2_grpc.CensusServiceAsyncStub) -> RosterSender:
+    """What sends the health agency's rosters, to whatever answers the stub."""
+    known = world.known(node.journal)
+    return RosterSender(
+        node,
+        _InMemoryLink(stub, lambda: known.card("census", CENSUS.organisation), world.health_clock),
+        manifest_key=lambda: world.parties[HEALTH].signing(Purpose.MANIFEST),
+        randomness=os.urandom,
+        deadline_ms=int(1000 * PATIENCE_SECONDS),
     )
 
 

@@ -11,7 +11,7 @@ from fakes.randomness import SeededRandomness
 from broker_common.crypto.cards import TLS
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Column, ColumnType, Dictionary
 from broker_common.tlog.census_state import CensusState
@@ -28,6 +28,7 @@ from broker_common.tlog.entries import (
     Relinked,
     Reopened,
     Revoked,
+    Rostered,
     Shutdown,
     Slots,
     Submitted,
@@ -69,6 +70,7 @@ __all__ = [
     "reopened",
     "revoked",
     "root",
+    "rostered",
     "shut_down",
     "slots",
     "submitted",
@@ -113,11 +115,9 @@ def policy(**changes: Any) -> Policy:
         "max_belief": "0.8",
         "scales": (1, 2, 30),
         "forward_delay_ms": 0,
-        "answer_delay_ms": 0,
         "release_tick_ms": 0,
         "quote_lifetime_ms": 60_000,
         "open_quotes": 4,
-        "max_sample": 1_000_000,
         "answer_retention_ms": 86_400_000,
     }
     return Policy(**fields | changes)
@@ -222,9 +222,21 @@ def relinked(load: str = "load2", **changes: Any) -> Relinked:
     return Relinked(**fields | changes)
 
 
+def rostered(number: int = 1, **changes: Any) -> Rostered:
+    """A roster of the registered health agency, of the chain that `loaded()` is of."""
+    fields: dict[str, Any] = {
+        "health": "health-on",
+        "number": number,
+        "linkage": chain_of(1),
+        "commitment": hash_of(number),
+        "manifest": hash_of(50 + number),
+    }
+    return Rostered(**fields | changes)
+
+
 def charged(number: int, *, before: int = 0, scale: int = 30, **changes: Any) -> Charged:
     """The charge of ticket, query and slot `number`; `before` is what had been charged so far."""
-    units = price_units(scale)
+    units = price(scale)
     fields: dict[str, Any] = {
         "query": f"{number:032x}",
         "ticket": hash_of(number),
@@ -233,8 +245,10 @@ def charged(number: int, *, before: int = 0, scale: int = 30, **changes: Any) ->
         "units": units,
         "question": "all",
         "researcher": "alice",
+        "project": "study",
         "health": "health-on",
         "load": "load1",
+        "roster": 1,
         "manifest": hash_of(2),
         "submitted": hash_of(3),
         "active": hash_of(4),
@@ -273,6 +287,7 @@ def submitted(number: int, **changes: Any) -> Submitted:
         "ticket": hash_of(number),
         "criteria": hash_of(5),
         "researcher": "alice",
+        "project": "study",
         "load": "load1",
     }
     return Submitted(**fields | changes)

@@ -162,7 +162,10 @@ class Loopback:
         return registered(*self.tls.values())
 
     async def __aenter__(self) -> Self:
-        census = self.census = self.census_type(self.world.census, self.census_limits, self.stops["census"])
+        census = self.census = self.census_type(
+            self.world.census, self.census_limits, self.stops["census"], people=self.world.places
+        )
+        await self._stack.enter_async_context(_at_work(census))
 
         log = self.log_service()
 
@@ -224,7 +227,6 @@ class Loopback:
             self.health,
             census=link,
             manifest_key=lambda: self.world.parties[HEALTH].signing(Purpose.MANIFEST),
-            randomness=self.world.randomness,
             limits=self.health_limits,
             stop=self.stops["health"],
         )
@@ -254,6 +256,17 @@ class Loopback:
         return open_channel(self.peers[role], self.tls[identity], system_clock)
 
 
+@contextlib.asynccontextmanager
+async def _at_work(service: CensusService) -> AsyncIterator[None]:
+    """The service works at its desk."""
+    working = asyncio.create_task(service.run())
+    try:
+        yield
+    finally:
+        working.cancel()
+        await asyncio.wait({working})
+
+
 def raw_channel(
     peer: Peer, own: TlsCredentials | None, *, name: str | None = None, trusted: bytes | None = None
 ) -> aio.Channel:
@@ -273,7 +286,7 @@ def raw_channel(
 
 
 async def hand_over(channel: aio.Channel, messages: Sequence[census_service_pb2.CountRequest]) -> list[str | None]:
-    """Call Count as an honest health node does: nothing but the header before the word to proceed; gives the events.
+    """Call Count as an honest health node does; gives the events.
 
     Raises:
         BrokerError: what the census node says instead.
@@ -282,14 +295,13 @@ async def hand_over(channel: aio.Channel, messages: Sequence[census_service_pb2.
     sending = stub.Count(timeout=PATIENCE_SECONDS)
     events: list[str | None] = []
     try:
-        await sending.write(messages[0])
-        for unlocked in (messages[1:], (), ()):
-            response = await sending.read()
-            if not isinstance(response, census_service_pb2.CountResponse):
-                break
-            events.append(response.WhichOneof("event"))
-            for message in unlocked:
+        # A stream that ends meanwhile says why when it is read.
+        with contextlib.suppress(asyncio.InvalidStateError):
+            for message in messages:
                 await sending.write(message)
+            await sending.done_writing()
+        while isinstance(response := await sending.read(), census_service_pb2.CountResponse):
+            events.append(response.WhichOneof("event"))
     except AioRpcError as error:
         raise broker_error(error, "census") from error
     finally:
@@ -300,15 +312,17 @@ async def hand_over(channel: aio.Channel, messages: Sequence[census_service_pb2.
 async def call(channel: aio.Channel, method: MethodDescriptor, *wire: bytes) -> str:
     """Call any RPC with these bytes as its requests; gives the code of the error, or `OK` when it ends well.
 
-    Without bytes, a stream of requests is empty, and any other request has no content. Of a stream of requests all but
-    the first wait for a response. The standard health probe's watch never ends: its first response will do.
+    Without bytes, a stream of requests is empty, and any other request has no content. The standard
+    health probe's watch never ends: its first response will do.
     """
     path = f"/{method.containing_service.full_name}/{method.name}"
     response_type = GetMessageClass(method.output_type)
     coders: dict[str, Any] = {"request_serializer": bytes, "response_deserializer": response_type.FromString}
     never_ends = method.full_name == "grpc.health.v1.Health.Watch"
     try:
-        if method.client_streaming:
+        if method.client_streaming and not method.server_streaming:
+            await channel.stream_unary(path, **coders)(_each(wire), timeout=PATIENCE_SECONDS)
+        elif method.client_streaming:
             streamed = channel.stream_stream(path, **coders)(timeout=PATIENCE_SECONDS)
             await _converse(streamed, wire)
         elif method.server_streaming:
@@ -323,14 +337,17 @@ async def call(channel: aio.Channel, method: MethodDescriptor, *wire: bytes) -> 
     return "OK"
 
 
+async def _each(wire: Sequence[bytes]) -> AsyncIterator[bytes]:
+    """The requests of a stream that ends in one response."""
+    for message in wire:
+        yield message
+
+
 async def _converse(streamed: Any, wire: Sequence[bytes]) -> None:
-    """Say the first message, wait for a response, say the rest, and hear everything; raises how it ended."""
+    """Say everything and hear everything; raises how it ended."""
     try:
-        for message in wire[:1]:
+        for message in wire:
             await streamed.write(message)
-        if wire and await streamed.read() is not aio.EOF:
-            for message in wire[1:]:
-                await streamed.write(message)
         await streamed.done_writing()
     except asyncio.InvalidStateError:
         # The stream ended while we were writing. How, the next read says.

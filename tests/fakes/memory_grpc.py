@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random  # noqa: TID251 - seeded delays, no secret
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Final, NoReturn, Self
@@ -200,8 +200,11 @@ def _holds(pems: bytes, pem: bytes) -> bool:
 class _Context:
     """What handlers and the interceptor use of a servicer context."""
 
-    def __init__(self, certificate: bytes) -> None:
+    def __init__(
+        self, certificate: bytes, begin: Callable[[Sequence[tuple[str, str]]], Coroutine[Any, Any, None]]
+    ) -> None:
         self._certificate = certificate
+        self.send_initial_metadata = begin
         self.error: AioRpcError | None = None
 
     def auth_context(self) -> dict[str, list[bytes]]:
@@ -267,8 +270,8 @@ class _Channel:
     def stream_stream(self, path: str, **coders: Any) -> Callable[..., _Call]:
         return lambda timeout=None: self._call(path, timeout, coders)
 
-    def stream_unary(self, path: str, **coders: Any) -> NoReturn:
-        raise NotImplementedError(path, coders)
+    def stream_unary(self, path: str, **coders: Any) -> Callable[..., _SendingCall]:
+        return lambda timeout=None: _SendingCall(self._call(path, timeout, coders))
 
     def _call(self, path: str, timeout: float | None, coders: dict[str, Any]) -> _Call:
         call = _Call(self, path, timeout, coders["request_serializer"], coders["response_deserializer"])
@@ -298,6 +301,32 @@ class _UnaryCall:
         return response
 
 
+class _SendingCall:
+    """A call of many requests and one response: written to, then awaited."""
+
+    def __init__(self, call: _Call) -> None:
+        self._call = call
+        self.write = call.write
+        self.done_writing = call.done_writing
+        self.cancel = call.cancel
+
+    async def initial_metadata(self) -> Metadata:
+        """What the server said before its response: nothing, if the call is over first."""
+        either: set[asyncio.Future[Any]] = {self._call.beginning, self._call.over}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return Metadata(*self._call.beginning.result()) if self._call.beginning.done() else Metadata()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._response().__await__()
+
+    async def _response(self) -> Any:
+        response = await self._call.read()
+        if response is not aio.EOF:
+            await self._call.read()
+        assert response is not aio.EOF, "a call that ended well without its response"
+        return response
+
+
 class _Call:
     """A client's end of one call; the server's end runs in a task of the server's process."""
 
@@ -313,6 +342,8 @@ class _Call:
         self.server_process: Process | None = None
         # Set when the call is over: to its error, or to None when it ended well.
         self.over: asyncio.Future[AioRpcError | None] = asyncio.get_running_loop().create_future()
+        # The server's initial metadata, once they have come.
+        self.beginning: asyncio.Future[Sequence[tuple[str, str]]] = asyncio.get_running_loop().create_future()
         self._channel = channel
         self._network = channel.network
         self._path = path
@@ -405,7 +436,7 @@ class _Call:
             self.fail(StatusCode.UNAVAILABLE)
             return
         self.server_process = server.process
-        context = _Context(self._channel.tls.certificate)
+        context = _Context(self._channel.tls.certificate, self._begin)
         self._handling = asyncio.get_running_loop().create_task(
             self._handle(server, context), context=in_process(server.process)
         )
@@ -433,6 +464,9 @@ class _Call:
             async for response in handler.stream_stream(self._received(), context):
                 await self._respond(handler, response)
             return
+        if handler.stream_unary is not None:
+            await self._respond(handler, await handler.stream_unary(self._received(), context))
+            return
         request = await anext(self._received(), None)
         if request is None:
             # The client was gone before its request came.
@@ -454,6 +488,11 @@ class _Call:
                 return
             assert isinstance(request, bytes)
             yield request
+
+    async def _begin(self, metadata: Sequence[tuple[str, str]]) -> None:
+        await self._network.delay(self.server_party, self.client.party)
+        if not self.over.done():
+            self.beginning.set_result(metadata)
 
     async def _respond(self, handler: Any, response: Any) -> None:
         data = handler.response_serializer(response)

@@ -19,6 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from fakes.deployment import FRENCH, Outcome, make, wait_until
 from fakes.homes import move, set_limits
 from fakes.ledger_rules import Note
@@ -29,14 +30,15 @@ from fakes.wiretap import LINKS, Call, Link, Wiretap
 from tripartite.v1 import answer_pb2, health_service_pb2, log_service_pb2
 
 from broker_common.errors import BrokerError
+from census_node.ledger.samples import SampleFolder
 from researcher_node.asking import Precision, Session, Wanted
 
 __all__ = ["DELAY_MS", "TICK_MS", "World", "Worlds"]
 
 TICK_MS = 250
 DELAY_MS = 250
-PEOPLE = 16_381
-"""One more than fit into one frame: (262144 - 64) / 16."""
+PEOPLE = 16_385
+"""One more than stand in one frame of a roster, 262144 / 16."""
 X, Y = 0, 1
 VISITS = 86_413
 # Whoever else there is, only x; whoever there is.
@@ -48,7 +50,7 @@ NOBODY_MATCHES = {"x is absent", "x's record is another"}
 CHEAP, DEAR, LAST = 50, 5, 20
 """Under 0.8, after six answers at scale 50 and one at scale 1, one at scale 5 fits and not two; then one at scale 20,
 after which nothing does."""
-# Between questions that are asked at once: whose header comes first decides.
+# Between questions that are asked at once: whose sample comes first decides.
 _APART_SECONDS = 0.1
 _RESEARCHERS_LINKS = (Link("researcher", "health"), Link("researcher", "census"), Link("census", "researcher"))
 _COUNTS = Link("health", "census")
@@ -69,8 +71,8 @@ class Instants:
     # Whose sample it is: of everyone, of one person, of nobody.
     cohort: str
     submitted: int
-    # Of Count's header, at the census node.
-    header: int
+    # When the last part of the sample passed.
+    sent: int
     # By stage.
     stages: dict[int, int]
     # Of the charge, as its entry says, which the researcher reads in the receipt.
@@ -91,6 +93,8 @@ class World:
     links: list[Any] = field(default_factory=list)
     # Exchanges of cards, link by link: an inbox makes them on its own, whatever else passes at that instant.
     cards: list[Any] = field(default_factory=list)
+    # Rosters that were sent: on their own, whatever else the health node asks at that instant.
+    rosters: list[Any] = field(default_factory=list)
     # What stands in the researcher's receipts.
     receipts: list[Any] = field(default_factory=list)
     # What the health agency heard from the census node, and what it made of it.
@@ -180,15 +184,22 @@ class _Life:
         # Queries that were left before they were answered.
         self._left: set[str] = set()
 
+    def _status(self) -> dict[str, Any]:
+        """What `health status` says, but for the instant at which the census node took the roster."""
+        status: dict[str, Any] = self._deployment.run_here("health", "status", "--json").result
+        assert status["roster"].pop("acknowledged")
+        return status
+
     def live(self) -> None:
         self._deployment.start("census")
         self._deployment.start("health")
+        self._deployment.wait_for_roster()
         self._ask_at_once()
-        self._deployment.adopt(release_tick_ms=TICK_MS, forward_delay_ms=DELAY_MS, answer_delay_ms=DELAY_MS)
+        self._deployment.adopt(release_tick_ms=TICK_MS, forward_delay_ms=DELAY_MS)
         self._ask_at_ticks()
         self._deployment.in_session(self._ask_for_the_last_of_it)
         self._exhaust()
-        self._world.health_status = self._deployment.run_here("health", "status", "--json").result
+        self._world.health_status = self._status()
 
     # --- what is asked ---------------------------------------------------------------------------------------------
 
@@ -232,7 +243,7 @@ class _Life:
         async def ask(number: int, taken: asyncio.Event) -> str:
             def on_stage(stage: health_service_pb2.Stage.ValueType) -> None:
                 said[number].append(stage)
-                # The next header is a forwarding delay later than that of the question whose price is paid.
+                # The next sample leaves a forwarding delay later than that of the question whose price is paid.
                 if number != 1 or stage >= health_service_pb2.STAGE_FORWARDED:
                     taken.set()
 
@@ -290,22 +301,26 @@ class _Life:
         calls = self._tap.calls()
         questions: dict[str, list[Call]] = {query: [] for query in self._order}
         for call in calls:
-            if call.method not in {"Exchange", "Witness"}:
+            if call.method not in {"Exchange", "Witness", "SendRoster"}:
                 questions.setdefault(call.query, []).append(call)
         for query, of_question in questions.items():
             seen = [call for link in _RESEARCHERS_LINKS for call in of_question if call.link == link]
             forms = [(call.link, *self._form(call)) for call in seen]
             # Whoever does not wait looks once or twice, as the two nodes happen to be quick.
             self._world.links.append([form for form, _ in groupby(forms)] if query in self._left else forms)
-            self._world.counts.append([call.form for call in of_question if call.link == _COUNTS])
+            counts = [call.form for call in of_question if call.link == _COUNTS]
+            # How often `health status` had to ask until the roster was there is chance.
+            self._world.counts.append(counts if query else [form for form, _ in groupby(counts)])
         rounds = [call for call in calls if call.method == "Witness"]
         self._world.shown = list(_shown_in(rounds))
         exchanges = [call for call in calls if call.method == "Exchange"]
         self._world.cards = [(link, [call.form for call in exchanges if call.link == link]) for link in LINKS]
+        self._world.rosters = [call.form for call in calls if call.method == "SendRoster"]
         self._world.receipts = list(self._receipts())
         self._world.health_events = self._events_by_ticket()
         log = self._deployment.log("health").decode().splitlines()
-        self._world.health_log = [line.split(" ", 1)[1] for line in log]
+        # Without time and the random id of the call.
+        self._world.health_log = [re.sub(r" request=[0-9a-f]{8}", "", line.split(" ", 1)[1]) for line in log]
         self._world.instants = list(self._instants(questions, rounds))
 
     def _instants(self, questions: dict[str, list[Call]], rounds: list[Call]) -> Iterator[Instants]:
@@ -363,11 +378,12 @@ class _Life:
 
 
 class _PersonsLife(_Life):
-    """Whoever was asked about at scale 1 is dropped from then on, by one of the two ledgers, where there is anybody."""
+    """Whoever was asked about at scale 1 is dropped from then on, by the ledger, where there is anybody."""
 
     def live(self) -> None:
         self._deployment.start("census")
         self._deployment.start("health")
+        self._deployment.wait_for_roster()
         self._say("quote")
         # x, then y, who may be the same person; then both again, and everybody.
         for where in (ONLY_X, ONLY_Y, ONLY_X, EVERYONE):
@@ -375,16 +391,18 @@ class _PersonsLife(_Life):
         self._say("quote", "--scale", "1")
         self._say("answers", "--collect")
         self._say("answers", self._order[2])
-        self._world.health_status = self._deployment.run_here("health", "status", "--json").result
+        self._world.health_status = self._status()
+        samples = SampleFolder(self._deployment.home("census") / "samples")
         self._world.counted = [
-            sum(byte.bit_count() for byte in active) for (active,) in self._rows_of("select active from ledger_steps")
+            int(np.bitwise_count(samples.read(file).active).sum())
+            for (file,) in self._rows_of("select file from ledger_steps")
         ]
 
     def _instants(self, questions: dict[str, list[Call]], rounds: list[Call]) -> Iterator[Instants]:
         del questions, rounds
         return iter(())
 
-    def _rows_of(self, statement: str) -> list[tuple[bytes]]:
+    def _rows_of(self, statement: str) -> list[tuple[str]]:
         file = self._deployment.home("census") / "journal.db"
         with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
             return db.execute(f"{statement} where kind = 'charge' order by place").fetchall()
@@ -447,5 +465,5 @@ def _instants(cohort: str, calls: list[Call], entry: dict[str, Any], rounds: lis
         if isinstance(response, health_service_pb2.SubmitResponse)
     }
     cosigned = _cosigned_ms(rounds, entry["sequence"])
-    submitted, header = submit.client.messages[0].at_ms, count.client.messages[0].at_ms
-    return Instants(cohort, submitted, header, stages, entry["time_ms"], cosigned)
+    submitted, sent = submit.client.messages[0].at_ms, count.client.messages[-1].at_ms
+    return Instants(cohort, submitted, sent, stages, entry["time_ms"], cosigned)

@@ -25,13 +25,24 @@ from census_node.service import CensusService
 from health_node.config import LimitConfig
 from health_node.service import HealthService
 
-__all__ = ["STAGES", "Pair", "gone"]
+__all__ = ["STAGES", "Pair", "census_at_work", "gone"]
 
 Requests = AsyncIterator[census_service_pb2.CountRequest]
 Responses = AsyncIterator[census_service_pb2.CountResponse]
 STAGES = ["STAGE_ACCEPTED", "STAGE_FORWARDED", "STAGE_CHARGED", "STAGE_RELEASED"]
 # No call is given up because the machine is busy.
 _PATIENCE_MS = int(1000 * PATIENCE_SECONDS)
+# Tasks are held here because the event loop itself holds them weakly.
+_at_work: set[asyncio.Task[None]] = set()
+
+
+def census_at_work(world: World, limits: CensusLimits, stop: StopSignal) -> CensusService:
+    """The service of the world's census node, at work until the event loop ends."""
+    service = CensusService(world.census, limits, stop, people=world.places)
+    working = asyncio.create_task(service.run())
+    _at_work.add(working)
+    working.add_done_callback(_at_work.discard)
+    return service
 
 
 def gone() -> AioRpcError:
@@ -67,7 +78,7 @@ class Pair:
         self.health = self._health_service()
 
     def _census_service(self) -> CensusService:
-        return CensusService(self.world.census, self.census_limits, self.census_stop)
+        return census_at_work(self.world, self.census_limits, self.census_stop)
 
     def _health_service(self) -> HealthService:
         limits = LimitConfig(max_queries=self.max_queries, forward_deadline_ms=self.forward_deadline_ms)
@@ -128,10 +139,9 @@ class Pair:
     def restart_census(self) -> None:
         """The census node dies here and now; another one starts from its files, and goes on as a start does."""
         self.world.crash_census()
-        recovered = self.world.census.recover()
         self.census_stop = StopSignal()
         self.census = self.link._service = self._census_service()
-        self.census.release_recovered(recovered)
+        self.census.go_on_with(self.world.census.recover())
 
     async def restart_health(self) -> None:
         """The same for the health node."""
@@ -149,9 +159,8 @@ class Pair:
     def verify_nothing_held(self) -> None:
         """No price, no place and no walk is held for anybody, at either node; no sample lies about."""
         assert not self.world.census._reservations._held
-        assert self.census._places[HEALTH.organisation]._value == self.max_queries
+        assert not self.census._streams._held
         assert self.health._line._places == self.max_queries
-        assert self.health._line._sample_places == LimitConfig().max_samples
         assert not self.health._line._without_place
         assert not self.health._walks
         assert not list((self.world.census_folder / "samples").glob("*"))

@@ -3,14 +3,16 @@
 Real node processes under a wiretap, asked with the documented commands: loads of either kind with wrong rows, quotes,
 answers at once and at ticks, fractions, an empty cohort, typos, refusals, an expired ticket, an expired answer, retries, a
 connection that is cut in the middle, each node down and back, kill -9 at a durable step, every kind of key replaced, the
-linkage key changed, a second researcher registered and revoked, an inbox that opens late, a shutdown, a reopening. What
-tests then look at is `evidence`: everything that anybody held or was told meanwhile (`fakes.evidence`).
+linkage key changed, a second researcher registered and revoked, an inbox that opens late, a shutdown, a reopening. Both
+dashboards are looked at by everybody who may, and an audit report is made of it all. What tests then look at is `evidence`: everything that anybody held or was told meanwhile (`fakes.evidence`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import signal
 import sqlite3
 import sys
@@ -23,7 +25,9 @@ from typing import Any
 from unittest.mock import patch
 
 import grpc
+import structlog
 from fakes.canaries import Exhibit, Place
+from fakes.dashboards import everything_shown
 from fakes.deployment import FRENCH, PROGRAM, Deployment, Node, Outcome, make, run_here, wait_until
 from fakes.evidence import Snapshots, on_the_wire
 from fakes.homes import AGENCIES, role_of, server_name_of, tls_of
@@ -32,7 +36,14 @@ from fakes.parquet import HEALTH_TYPES, parquet_from_csv
 from fakes.wiretap import Link, Wiretap
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from broker_common.dashboard.running import say_changes
+from broker_common.language import LANGUAGES
+from broker_common.storage.clock import system_clock
+from census_node.dashboard import CensusDashboard
+from census_node.opening import CensusHome
 from census_node.slot_secrets import SLOT_SECRET_BYTES
+from health_node.dashboard import HealthDashboard
+from health_node.opening import HealthHome
 from researcher_node.asking import Precision, Session, Wanted
 
 __all__ = ["COLLEAGUES_CRITERIA", "KEYS", "TYPED_CRITERIA", "TYPED_QUESTION", "TYPOS", "Recorded", "Watched", "record"]
@@ -59,7 +70,7 @@ WRONG_ROW = "wrong-value-qx-3358"
 """In a column of the sources, where it is no published code: the loads leave its rows out."""
 ONE_PERSON = f"hospital_visits = {MarkedPeople.visits}"
 NOBODY = "age > 129"
-# Of the large cohort still more than one frame. What such a sample counts is no canary: noise could not be told from it.
+# Most of the large cohort. What such a sample counts is no canary: noise could not be told from it.
 MOST = ("--fraction", "0.9")
 COLLEAGUES_CRITERIA = f"emergency_visits = {MarkedPeople.colleagues_visits}"
 QUOTE_SECONDS = 2.0
@@ -167,7 +178,9 @@ class Recorded:
     noisy_counts: set[int] = field(default_factory=set)
     slot_secrets: set[bytes] = field(default_factory=set)
     opening_keys: list[str] = field(default_factory=list)
-    # Second names of files of samples and of noise secrets, by which their content can be seen after they were removed.
+    # Keys of the files of samples that were kept when the census node was killed.
+    sample_keys: set[bytes] = field(default_factory=set)
+    # Second names of those files and of noise secrets, by which their content can be seen after they were removed.
     wiped_samples: list[Path] = field(default_factory=list)
     wiped_slots: list[Path] = field(default_factory=list)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
@@ -235,8 +248,11 @@ class _Life:
         self._let_a_ticket_expire()
         self._let_an_answer_expire()
         self._read_again()
+        self._look_at_dashboards("while all is well")
         self._shut_down()
+        self._look_at_dashboards("after the shutdown")
         self.recorded.snapshots.take("after the shutdown")
+        self._audit()
 
     # --- the parts of it -------------------------------------------------------------------------------------------
 
@@ -295,7 +311,7 @@ class _Life:
         assert self._deployment.run_here("researcher", "ask", "--again", "0" * 32).code == 3
 
     def _lose_a_connection(self) -> None:
-        cut = self._tap.cut(Link("health", "census"), after_bytes=400_000)
+        cut = self._tap.cut(Link("health", "census"), after_bytes=40_000)
         self._ask("cut", MarkedPeople.large_cohort, "all", *MOST)
         assert cut.is_set(), "the sample was not cut"
 
@@ -314,6 +330,7 @@ class _Life:
                 second_name.hardlink_to(file)
                 wiped.append(second_name)
         self._keep_slot_secrets()
+        self._keep_sample_keys()
         self._deployment.stop("census")
         meanwhile()
         self._deployment.start("census")
@@ -328,6 +345,12 @@ class _Life:
             content = file.read_bytes()
             secrets = [content[at : at + SLOT_SECRET_BYTES] for at in range(0, len(content), SLOT_SECRET_BYTES)]
             self.recorded.slot_secrets.update(secret for secret in secrets if any(secret))
+
+    def _keep_sample_keys(self) -> None:
+        """Of the samples whose answers are not made; a reference is the name of a file and its key."""
+        with contextlib.closing(sqlite3.connect(self._directory / "census" / "journal.db")) as db:
+            references = [reference for (reference,) in db.execute("select sample from pending")]
+        self.recorded.sample_keys |= {bytes.fromhex(reference.partition(":")[2]) for reference in references}
 
     # --- keys and parties ------------------------------------------------------------------------------------------
 
@@ -362,11 +385,15 @@ class _Life:
 
     def _change_the_linkage_key(self) -> None:
         assert self._deployment.run_here("health", "relink", "--new-key", "--json").code == 0
-        between = self._deployment.both("researcher", "ask", "--where", ONE_PERSON, "--count", FRENCH)
-        assert between.error["code"] == "LINKAGE_MISMATCH"
+        words = ("--where", ONE_PERSON, "--count", FRENCH, "--wait", "0")
+        assert self._deployment.both("researcher", "ask", *words).error["code"] == "ANSWER_PENDING"
         key = self._deployment.home("health") / "keys" / "linkage.key"
         assert self._deployment.run_here("census", "relink", "--key-file", key, "--audited").code == 0
         self._ask("many, relinked", MarkedPeople.large_cohort, FRENCH)
+        # What was asked in between has waited for the roster.
+        waited = [row["query_id"] for row in self._rows() if row["state"] == "pending"]
+        wait_until(lambda: self._all_logged("released", waited), "released")
+        assert self._deployment.both("researcher", "answers", "--collect").code == 0
         self.recorded.snapshots.take("with new pseudonyms")
 
     def _welcome_a_colleague(self) -> None:
@@ -414,11 +441,11 @@ class _Life:
         self._keep_query("health killed", asking.result())
 
     def _ask_at_ticks(self) -> None:
-        self._deployment.adopt(release_tick_ms=250, forward_delay_ms=250, answer_delay_ms=250)
+        self._deployment.adopt(release_tick_ms=250, forward_delay_ms=250)
         self._ask("nobody at ticks", NOBODY, FRENCH)
         self._ask("many at ticks", MarkedPeople.large_cohort, FRENCH, *MOST)
         # Late enough that nothing is out when they have been left.
-        self._deployment.adopt(release_tick_ms=2000, forward_delay_ms=2000, answer_delay_ms=250)
+        self._deployment.adopt(release_tick_ms=2000, forward_delay_ms=2000)
         for where in (NOBODY, MarkedPeople.large_cohort):
             left = self._deployment.run_here(
                 "researcher", "ask", "--where", where, "--count", FRENCH, *MOST, "--wait", "0", "--json"
@@ -482,6 +509,48 @@ class _Life:
         assert self._deployment.run_here("census", "shutdown", "--reason", "the recording ends again").code == 0
         self._deployment.both("census", "status")
 
+    # --- who looks on ----------------------------------------------------------------------------------------------
+
+    def _look_at_dashboards(self, instant: str) -> None:
+        """Everything that both dashboards show and log, to everybody that they may show it to."""
+        dashboards: dict[str, Any] = {
+            "census": CensusDashboard(CensusHome(self._deployment.home("census")), system_clock),
+            "health": HealthDashboard(HealthHome(self._deployment.home("health")), system_clock),
+        }
+        for role, shown in dashboards.items():
+            shown.start()
+            try:
+                # The follower has read the log then, and figures of people and cohorts can be computed.
+                everything_shown(shown, system_clock)
+                with structlog.testing.capture_logs() as lines:
+                    shown.work()
+                    say_changes(say_changes(set(), {*shown.problems(), "a problem that is over"}), set())
+                answers = everything_shown(shown, system_clock)
+            finally:
+                shown.stop()
+            logged = Exhibit(Place(role, "log"), f"dashboard, {instant}", json.dumps(lines).encode())
+            pages = [
+                Exhibit(Place(role, "pages"), f"{name}, {instant}", answer, _numbers_in(answer))
+                for name, answer in answers.items()
+            ]
+            self._deployment.said += [logged, *pages]
+
+    def _audit(self) -> None:
+        """What a commissioner reads, from what the parties hand in; with the openings, whose holder learns counts."""
+        exports = self._directory.with_name("exports")
+        for role in ("census", "health", "researcher"):
+            made = self._deployment.type(role, "audit", "export", "--to", exports / role)
+            assert made.code == 0, made
+        for tongue in LANGUAGES:
+            file = exports.with_name(f"report-{tongue}.html")
+            openings = ("--openings", self._deployment.home("census") / "openings")
+            words = (exports, "--to", file, "--language", tongue, *openings)
+            said = self._deployment.type("auditor", "audit", "report", *words)
+            assert said.code in {0, 1}, said
+            page = file.read_bytes()
+            report = Exhibit(Place("auditor", "report"), f"in {tongue}", page, _numbers_in(page))
+            self._deployment.said.append(report)
+
     def _probe(self, link: Link) -> None:
         """Ask a node the standard question whether it serves."""
         own, peer = tls_of(self._directory / link.client), tls_of(self._directory / link.server)
@@ -537,3 +606,8 @@ class _Life:
     def _all_logged(self, kind: str, queries: Sequence[str]) -> bool:
         logged = self._deployment.tickets("census", kind)
         return all(logged[self._deployment.ticket_of(query)] for query in queries)
+
+
+def _numbers_in(page: bytes) -> frozenset[int]:
+    """Numbers as metrics have them, with a point and a zero behind."""
+    return frozenset(int(number) for number in re.findall(rb"(?<![\d.])(\d{1,12})\.0\b", page))

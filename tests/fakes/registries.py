@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from broker_common.crypto.commitments import SALT_BYTES
-from census_node.linked import Linked
 from census_node.registry import Registry
-from census_node.units import NAME, Cards, Names
+from census_node.subjects import NAME, Cards, Names
 
-__all__ = ["SALT", "linked", "made_names", "made_registry", "write_registry"]
+__all__ = ["SALT", "made_names", "made_registry", "write_registry"]
 
 SALT = bytes(range(SALT_BYTES))
 
@@ -22,28 +21,22 @@ def made_registry(
     load: str,
     high: npt.NDArray[np.uint64],
     low: npt.NDArray[np.uint64],
-    columns: Mapping[str, npt.NDArray[np.uint8]],
+    values: Mapping[str, npt.NDArray[np.uint8]],
     *,
     persons: Sequence[int] | None = None,
     households: Sequence[int] | None = None,
 ) -> Registry:
-    """A registry of these cards; units are numbered as given, or by row."""
-    units = [
-        np.arange(len(high), dtype=np.uint32) if numbers is None else np.array(numbers, np.uint32)
-        for numbers in (persons, households)
+    """A registry of these cards and of values by person; persons and households are numbered as given, or by card."""
+    numbers = [
+        np.arange(len(high), dtype=np.uint32) if given is None else np.array(given, np.uint32)
+        for given in (persons, households)
     ]
-    counts = [1 + max(numbers.tolist(), default=-1) for numbers in units]
-    return Registry(load, high, low, columns, units[0], units[1], counts[0], counts[1])
-
-
-def linked(registry: Registry, pseudonyms: npt.NDArray[np.uint8]) -> Linked:
-    """A sample with the units of its pseudonyms."""
-    _, persons, households = registry.link(pseudonyms)
-    return Linked(pseudonyms, persons, households)
+    counts = [1 + max(each.tolist(), default=-1) for each in numbers]
+    return Registry.of(load, Cards(high, low, numbers[0], numbers[1]), values, counts[0], counts[1])
 
 
 def made_names(persons: int, households: int, homes: npt.NDArray[np.uint32] | None = None) -> Names:
-    """Names of so many units: their ids are their numbers. Everybody lives in the first household unless said otherwise."""
+    """Names of so many persons and households: their ids are their numbers. Everybody lives in the first household unless said otherwise."""
     empty = Names.none(SALT)
     return Names(
         SALT,
@@ -56,6 +49,6 @@ def made_names(persons: int, households: int, homes: npt.NDArray[np.uint32] | No
 def write_registry(registry: Registry, path: Path, former: Cards | None = None) -> None:
     """Store it as a load's file."""
     homes = np.zeros(registry.person_count, np.uint32)
-    homes[registry.persons] = registry.households
+    homes[registry.cards.persons] = registry.cards.households
     names = made_names(registry.person_count, registry.household_count, homes)
     registry.write(path, names, Cards.none() if former is None else former)

@@ -1,40 +1,35 @@
-"""Samples in tests: people handed over and read back, and what a sample's frames are, slowly, from the description."""
+"""Samples in tests: whom bits name, by the pseudonyms of the roster, and samples of whom a test names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
-from broker_common.crypto.commitments import commit_set, hash_set
-from broker_common.crypto.frames import FRAME_BYTES
-from broker_common.crypto.pseudonyms import Pseudonyms
+from broker_common.crypto.sample_bits import PLACES_IN_PART, Bound, SampleBits
+from broker_common.query.condition import Condition
 from health_node.forwarding import Sample
+from health_node.people_store import PEOPLE_IN_BLOCK, PeopleStore
 
-__all__ = ["commitment_of", "everybody", "frame_plaintexts", "gathered"]
-
-
-def gathered(rows: npt.NDArray[np.uint8]) -> Pseudonyms:
-    """Everybody of an (n, 16) array."""
-    return Pseudonyms(np.ascontiguousarray(rows), np.arange(len(rows)))
+__all__ = ["sample_of", "selected", "whom"]
 
 
-def everybody(people: Pseudonyms) -> npt.NDArray[np.uint8]:
-    """The people as an (n, 16) array."""
-    rows = np.empty((len(people), 16), dtype=np.uint8)
-    people.copy_into(0, rows)
+def whom(bits: npt.NDArray[np.uint8], pseudonyms: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The rows of a roster's (n, 16) array whose places have a bit."""
+    rows: npt.NDArray[np.uint8] = pseudonyms[np.unpackbits(bits, count=len(pseudonyms)).astype(bool)]
     return rows
 
 
-def commitment_of(sample: Sample, ticket_hash: bytes) -> bytes:
-    """What a manifest must say of a sample's set."""
-    return commit_set(sample.set_salt, ticket_hash, hash_set(everybody(sample.people).tobytes()))
+def selected(store: PeopleStore, condition: Condition, *, block: int = PEOPLE_IN_BLOCK) -> npt.NDArray[np.uint8]:
+    """Everyone for whom the condition is true."""
+    return whom(store.mark(condition, lambda _people, _marks: None, block=block), store.pseudonyms)
 
 
-def frame_plaintexts(rows: npt.NDArray[np.uint8], salt: bytes) -> Iterator[tuple[int, bool, bytes]]:
-    """Index, last flag and plaintext of each frame: everything written one after the other, and then cut."""
-    text = b"tripSMP1" + len(rows).to_bytes(8, "big") + salt + bytes(16) + b"".join(row.tobytes() for row in rows)
-    text += bytes(-len(text) % FRAME_BYTES)
-    for start in range(0, len(text), FRAME_BYTES):
-        yield start // FRAME_BYTES, start + FRAME_BYTES == len(text), text[start : start + FRAME_BYTES]
+def sample_of(
+    places: Iterable[int], bound: Bound, *, declared: int = PLACES_IN_PART, roster: int = 1, salt: bytes = bytes(32)
+) -> Sample:
+    """The sample that has a bit at these places."""
+    marks = np.zeros(declared, np.uint8)
+    marks[list(places)] = 1
+    return Sample(SampleBits(np.packbits(marks), salt), bound, roster)

@@ -60,8 +60,10 @@ _COUNTS = ("all", "mother_tongue = 'French'", "home_language = 'French'", "mothe
 _FRENCH = _COUNTS[1]
 _PATIENCE_STEPS = 4
 _STEP_SECONDS = 10.0
-# Longer than any walk from its header to its charge.
+# Longer than any walk from a sample's first byte to its charge.
 _LONGEST_WALK_SECONDS = 30.0
+# Of a quote, for a question to be submitted and its sample to arrive.
+_LEAST_ASKING_MS = 500
 _WITH_INBOX, _WITHOUT_INBOX = RESEARCHERS
 _NODES = (*AGENCIES, _WITH_INBOX)
 
@@ -148,12 +150,12 @@ def _policy(chance: random.Random) -> dict[str, Any]:
         ("max_belief", ("0.6", "0.7", "0.75", "0.8", "0.9", "0.99")),
         ("scales", ((30,), (20, 30, 50), (40, 50), (1, 2, 5, 10, 20, 25, 30, 40, 50, 60))),
         ("release_tick_ms", (0, 50, 1000)),
-        ("answer_delay_ms", (110, 500, 2000)),
+        ("forward_delay_ms", (110, 500, 2000)),
         ("answer_retention_ms", (60_000, 3_600_000, 2 * _DAY * 1000)),
         ("quote_lifetime_ms", (1_000, 60_000, 600_000)),
         ("open_quotes", (1, 2, 64)),
         ("accounting", ("strict", "per_person", "per_person")),
-        ("unit", ("person", "household")),
+        ("subject", ("person", "household")),
         ("sample_retention_ms", (0, 60_000, _DAY * 1000)),
         ("max_answers", (0, 0, 30)),
     ):
@@ -688,7 +690,7 @@ class _Run:
         return {hashlib.sha256(ticket).hexdigest(): ticket_pb2.Ticket.FromString(ticket) for ticket in signed}
 
     def _verify_charge(self, body: ticket_pb2.Ticket | None, answer: ledger_rules.Answer) -> None:
-        """A new charge is what its ticket says, and the ticket was good when its header came."""
+        """A new charge is what its ticket says, and the ticket was good when its sample came."""
         charge = answer.charge
         if body is None:
             raise SequenceError(f"a ticket was charged that nobody signed: {charge}")
@@ -733,9 +735,9 @@ class _Run:
 
     def _verify_held(self, who: str) -> None:
         statement = (
-            "select query, signed_ticket, noisy_count, charged, scale from questions where noisy_count is not null"
+            "select query, signed_ticket, noisy_counts, charged, scale from questions where noisy_counts is not null"
         )
-        for query, signed_ticket, noisy_count, charged, scale in self.simulation.rows(who, statement):
+        for query, signed_ticket, noisy_counts, charged, scale in self.simulation.rows(who, statement):
             ticket = hashlib.sha256(ticket_pb2.SignedTicket.FromString(signed_ticket).ticket).hexdigest()
             answer = self.logs.census.answers.get(ticket)
             if answer is None or not answer.released or answer.charge["query"] != query:
@@ -746,7 +748,7 @@ class _Run:
                 answer.charge["scale"],
             ):
                 raise SequenceError(f"{who} holds an answer to {query} of another ticket")
-            if self.simulation.expected.get(ticket) != noisy_count:
+            if [self.simulation.expected.get(ticket)] != json.loads(noisy_counts):
                 raise SequenceError(f"the answer to {query} is not the one that its charge fixed")
 
     async def _heal(self) -> None:
@@ -802,10 +804,18 @@ class _Run:
         for question in waiting:
             if question.submission["ticket"] in self.logs.census.answers:
                 raise SequenceError(f"charged, and the health node has not heard of it: {question}")
-        samples = {path.name for path in (self.simulation.parties["census"].folder / "samples").glob("*")}
-        kept = {row[0] for row in self.simulation.rows("census", "select file from ledger_steps where kind = 'charge'")}
-        if samples != kept - {""}:
-            raise SequenceError(f"samples are left, or lost: {samples ^ (kept - {''})}")
+        samples = {path.stem for path in (self.simulation.parties["census"].folder / "samples").glob("*")}
+        files = self.simulation.rows("census", "select file from ledger_steps where kind = 'charge' and file != ''")
+        # A reference is a file's name and its key.
+        kept = {file.partition(":")[0] for (file,) in files}
+        if samples != kept:
+            raise SequenceError(f"samples are left, or lost: {samples ^ kept}")
+        home = self.simulation.parties["census"].folder
+        journal = b"".join((home / name).read_bytes() for name in ("journal.db", "journal.db-wal"))
+        for ticket, reference in self.simulation.references.items():
+            name, _, key = reference.partition(":")
+            if name not in kept and key.encode() in journal:
+                raise SequenceError(f"the journal holds the key of an erased sample: {ticket[:8]}")
 
     async def _verify_collectable(self) -> None:
         """Every answer that is out and kept can be fetched by its researcher, and is held after that."""
@@ -836,6 +846,11 @@ class _Run:
             await self._adopt({"max_belief": "0.9999", "max_answers": 0}, confirm=False)
             await self._reopen()
             self.logs.read()
+        rules = self.logs.census.rules
+        if rules["quote_lifetime_ms"] - rules["forward_delay_ms"] - rules["release_tick_ms"] < _LEAST_ASKING_MS:
+            # As an operator is told who confirms such a policy: every quote ends before its sample leaves.
+            await self._adopt({"quote_lifetime_ms": 600_000}, confirm=False)
+            self.logs.read()
         scale = max(self.logs.census.rules["scales"])
         before = self.ended["ask", "OK"]
         wanted = Wanted("age >= 65", _FRENCH, Precision(scale=scale), 1_000_000, PROJECT)
@@ -852,13 +867,15 @@ class _Run:
         self._verify_persons()
 
     def _verify_persons(self) -> None:
-        """Every person was charged what the answers that could count them cost, under the pseudonyms of now."""
+        """Every subject was charged what the answers that could count them cost."""
         home = self.simulation.home("census")
         with home.journal() as journal:
             book = home._book(journal)
             book.open()
-            with book.charging(), journal.reading() as state:
-                self.simulation.persons.verify(book.current(journal.db, state))
+            charges = book.charges()
+            charged = Counter() if charges is None else Counter(dict(enumerate(charges.subjects.tolist())))
+            if +charged != +self.simulation.ledger.charged:
+                raise SequenceError("the ledger holds other charges")
 
 
 def _foreign(error: Exception) -> Exception:

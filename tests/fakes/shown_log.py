@@ -27,8 +27,9 @@ from broker_common.crypto.commitments import SlotSecret, commit_answer, commit_s
 from broker_common.crypto.sealing import OpeningKey, SealingKey, answer_info
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.query.answer import pad_answer
+from broker_common.query.question import read_question
 from broker_common.query.ticket import sign_ticket
 from broker_common.rpc.cards import CardService
 from broker_common.storage.clock import system_clock
@@ -36,7 +37,7 @@ from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Charged, Entry, Event, Slots, encode_entry
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner
-from broker_common.values import QUERY_ID_BYTES
+from broker_common.values import QUERY_ID_BYTES, NoisyCounts
 from researcher_node.answers import Answers, AskedQuestion, CensusKeys
 from researcher_node.census_log import CensusLog
 
@@ -50,12 +51,13 @@ TIME_S = 1_800_000_000
 class Asked:
     """A question of the researcher's, as its store and its ticket have it."""
 
-    def __init__(self, census: ShownLog, slot: ticket_pb2.NoiseSlot) -> None:
+    def __init__(self, census: ShownLog, slot: ticket_pb2.NoiseSlot, question: str = FRENCH) -> None:
         self.opening_key = OpeningKey.generate(os.urandom)
         body = ticket_pb2.Ticket(
             query_id=os.urandom(QUERY_ID_BYTES),
             researcher_id=RESEARCHER,
             project_id=PROJECT,
+            question=read_question(question).to_wire(),
             scale=SCALE,
             fraction_millionths=1_000_000,
             criteria_commitment=os.urandom(32),
@@ -72,7 +74,7 @@ class Asked:
             query=self.query,
             asked_ms=census.clock(),
             where="age >= 65 and diagnosis = 'I21'",
-            question=FRENCH,
+            question=question,
             scale=SCALE,
             fraction_millionths=1_000_000,
             policy_hash=POLICY_HASH.hex(),
@@ -173,42 +175,54 @@ class ShownLog:
         )
         return Answers(path, keys, self.clock)
 
-    def ask(self, answers: Answers) -> Asked:
+    def ask(self, answers: Answers, question: str = FRENCH) -> Asked:
         """A question that waits for its answer."""
         slot = len(self.slot_secrets)
         index = self.commit_slots(1)
-        asked = Asked(self, self.quote(index, slot).noise_slot)
+        asked = Asked(self, self.quote(index, slot).noise_slot, question)
         answers.put(asked.row, asked.opening_key)
         return asked
 
     def answer(
-        self, asked: Asked, noisy_count: int = 17, salt: bytes | None = None, *, slot: int | None = None
+        self,
+        asked: Asked,
+        noisy_count: int = 17,
+        salt: bytes | None = None,
+        *,
+        others: tuple[int, ...] = (),
+        slot: int | None = None,
     ) -> answer_pb2.SealedAnswer:
-        """Charged, answered and sealed; the receipt promises the log as it is right after the charge."""
+        """Charged, answered and sealed; the receipt promises the log as it is right after the charge.
+
+        `others` are the numbers of further cells.
+        """
+        noisy = NoisyCounts((noisy_count, *others))
         salt = os.urandom(32) if salt is None else salt
         charge = Charged(
             query=asked.query,
             ticket=asked.hash.hex(),
             slot=asked.body.noise_slot.number if slot is None else slot,
             scale=SCALE,
-            units=price_units(SCALE),
-            question=FRENCH,
+            units=price(SCALE),
+            question=asked.row.question,
             researcher=RESEARCHER,
+            project=PROJECT,
             health=HEALTH.organisation,
+            roster=1,
             load="load",
             manifest="00" * 32,
             submitted="00" * 32,
             active="00" * 32,
             ledger="",
-            total=price_units(SCALE),
+            total=price(SCALE),
         )
         index = self.log(charge)
         receipt = answer_pb2.Receipt(
             query_id=asked.body.query_id,
             ticket_hash=asked.hash,
-            answer_hash=commit_answer(salt, asked.hash, noisy_count),
+            answer_hash=commit_answer(salt, asked.hash, noisy),
             scale=SCALE,
-            charged=price_units(SCALE),
+            charged=price(SCALE),
             policy_hash=POLICY_HASH,
             log_index=index,
             checkpoint=self.signed(),
@@ -217,7 +231,7 @@ class ShownLog:
         ).SerializeToString(deterministic=True)
         key = self.census.signing(Purpose.ANSWER)
         signed = answer_pb2.SignedReceipt(receipt=receipt, signature=key.sign(receipt), key_id=key.key_id)
-        answer = answer_pb2.SignedAnswer(receipt=signed, noisy_count=noisy_count, answer_salt=salt)
+        answer = answer_pb2.SignedAnswer(receipt=signed, noisy_counts=noisy.padded, answer_salt=salt)
         sealed = SealingKey(asked.body.answer_key).seal(pad_answer(answer), answer_info(asked.hash))
         return answer_pb2.SealedAnswer(query_id=asked.body.query_id, sealed=sealed)
 

@@ -24,33 +24,34 @@ import numpy.typing as npt
 import pytest
 import structlog
 from fakes.disk import FailingCommit
+from fakes.ledger_rules import cap, price
 from fakes.memory_grpc import Network
-from fakes.person_ledger import PersonLedger
-from fakes.registries import linked
+from fakes.obvious_ledger import Link, ObviousLedger
+from fakes.samples import whom
 from fakes.virtual_time import Killed, Process, VirtualLoop, current_process, in_process
+from grpc import aio
 from tripartite.v1 import ticket_pb2
 
 import broker_common.storage.journal as journal_module
 import census_node.opening
 import health_node.opening
 import researcher_node.opening
-from broker_common.crypto.commitments import commit_set, hash_active, noise_seed
-from broker_common.crypto.linkage import LinkageChain
+from broker_common.crypto.commitments import commit_active, commit_sample, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.errors import BrokerError
 from broker_common.privacy.discrete_laplace import add_noise
-from broker_common.query.question import question_from_wire
+from broker_common.query.question import Question, question_from_wire
 from broker_common.storage.clock import SteadyClock, system_clock
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
-from broker_common.values import PSEUDONYM_BYTES
+from broker_common.values import ExactCounts
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.linked import Linked
+from census_node.ledger.samples import SampleFolder
 from census_node.opening import CensusHome
 from census_node.operating import Confirmation
 from census_node.proposals import draft, make_proposal
-from census_node.registry import Registry
-from census_node.samples import SampleFolder
+from census_node.registry.registry import Registry
+from census_node.registry.rosters import KeptRoster, RosterFolder
 from census_node.slot_secrets import SlotSecrets
 from deploy.local import PROJECT, Plan, lay_out
 from health_node.opening import HealthHome
@@ -76,7 +77,12 @@ When: TypeAlias = Literal["before", "after"]
 def make_template(folder: Path, accounting: str = "strict") -> Path:
     """A deployment with two researchers; simulations begin with copies of it."""
     plan = Plan(
-        population=_POPULATION, seed=1, accounting="strict", max_belief="0.75", release_tick_ms=200, delay_ms=250
+        population=_POPULATION,
+        seed=1,
+        accounting="strict",
+        max_belief="0.75",
+        release_tick_ms=200,
+        forward_delay_ms=250,
     )
     lay_out(folder, plan, lambda _: lambda _done, _total: None)
     (folder / "researcher").rename(folder / "researcher-1")
@@ -184,8 +190,10 @@ class Simulation:
         self.census_starts: list[int] = []
         # By ticket: what the answer must be, as the newest charge of it fixed it.
         self.expected: dict[str, int] = {}
-        # What every person was charged.
-        self.persons = PersonLedger()
+        # By ticket: name and key of the sample that its charge was made of.
+        self.references: dict[str, str] = {}
+        # What every subject was charged.
+        self.ledger = ObviousLedger()
         # What must not happen, as soon as it is seen.
         self.problems: list[str] = []
         self._background: set[asyncio.Task[Any]] = set()
@@ -251,7 +259,8 @@ class Simulation:
 
     def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
         error = context.get("exception")
-        if not isinstance(error, Killed):
+        # A refusal of a call whose caller is gone ends in the library itself.
+        if not isinstance(error, Killed | aio.AbortError):
             self.problems.append(f"unhandled: {context.get('message')}: {error!r}")
 
     def spawn(self, party: str, name: str, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> asyncio.Task[ResultT]:
@@ -448,47 +457,47 @@ class Simulation:
         """What every charge that has just become durable fixed: the noisy count, from its kept sample."""
         if party.name != "census":
             return
-        chain = LinkageChain.parse_text((party.folder / "keys" / "linkage.key").read_text()).keys
-        lengths = range(1, len(chain) + 1)
-        in_force = [size for size in lengths if LinkageChain(chain[:size]).chain_id == journal.state.linkage]
-        for size in in_force:
-            self.persons.follow(chain[:size])
         for row in journal.db.query("select * from pending order by rowid"):
             if row["ticket"] in self.expected:
                 continue
-            body = ticket_pb2.Ticket.FromString(row["signed_ticket"])
-            sample = SampleFolder(party.folder / "samples").read(row["sample"], row["submitted_set"])
-            active = self._counted(
-                journal.state,
-                sample,
-                body.scale,
-                Registry.read(party.folder / "registries" / f"{row['load']}.npz", row["load"]),
-            )
-            if _active_set(journal.state, sample, active, row["submitted_set"]) != row["active_set"]:
-                self.problems.append(f"others are counted than may be: {row['ticket']}")
-            slot_secret = SlotSecrets(party.folder / "slots").read(row["slot"], row["slot_commitment"])
+            body, ticket_hash = ticket_pb2.Ticket.FromString(row["signed_ticket"]), bytes.fromhex(row["ticket"])
+            charge = journal.state.tickets[row["ticket"]].charge
+            self.references[row["ticket"]] = row["sample"]
+            sample = SampleFolder(party.folder / "samples").read(row["sample"])
             registry = Registry.read(party.folder / "registries" / f"{row['load']}.npz", row["load"])
+            ((*roster,),) = journal.db.execute(
+                "select * from rosters where health = ? and number = ?", [charge.health, row["roster"]]
+            )
+            kept = KeptRoster(*roster)
+            submitted = commit_sample(sample.salt, ticket_hash, bytes.fromhex(kept.manifest), sample.bits.data)
+            if submitted.hex() != charge.submitted:
+                self.problems.append(f"another sample is kept than was charged: {row['ticket']}")
+            people = np.concatenate([*RosterFolder(party.folder / "rosters").pieces(kept)])
+            active = self._active(journal.state, _links(registry, whom(sample.bits, people)), body.scale, registry)
+            if commit_active(sample.active_salt, ticket_hash, np.packbits(active).data).hex() != charge.active:
+                self.problems.append(f"others are counted than may be: {row['ticket']}")
             seed = noise_seed(
-                slot_secret,
-                ticket_hash=bytes.fromhex(row["ticket"]),
-                set_commitment=commit_set(row["submitted_salt"], bytes.fromhex(row["ticket"]), row["submitted_set"]),
+                SlotSecrets(party.folder / "slots").read(row["slot"], row["slot_commitment"]),
+                ticket_hash=ticket_hash,
+                set_commitment=submitted,
                 scale=body.scale,
             )
-            question = question_from_wire(body.question, CENSUS_DICTIONARY)
-            exact = registry.count(registry.people_of(registry.rows_of(active)), question)
-            self.expected[row["ticket"]] = add_noise(exact, body.scale, NoiseStream(seed)).value
+            exact = _counted(registry, active, question_from_wire(body.question, CENSUS_DICTIONARY))
+            self.expected[row["ticket"]] = add_noise(exact, body.scale, NoiseStream(seed)).values[0]
 
-    def _counted(self, state: CensusState, sample: Linked, scale: int, registry: Registry) -> npt.NDArray[np.uint8]:
-        """Who is counted of a sample that has just been charged under the policy in force."""
+    def _active(self, state: CensusState, links: list[Link], scale: int, registry: Registry) -> npt.NDArray[np.bool_]:
+        """Who is counted of a sample of these cards that has just been charged under the policy in force, by number."""
         policy = state.policy
         assert policy is not None
-        if policy.accounting == "strict":
-            return sample.pseudonyms
-        # By the load, not by what the sample's file says of it.
-        units = linked(registry, sample.pseudonyms)
-        rules = {"max_belief": policy.max_belief, "unit": policy.unit}
-        counted = self.persons.charge(units, scale, rules, state.common_units)
-        return np.frombuffer(counted, np.uint8).reshape(-1, PSEUDONYM_BYTES)
+        active = {person for person, _ in links}
+        if policy.accounting != "strict":
+            self.ledger.subject = policy.subject
+            room, cost = cap(policy.max_belief) - state.common_units, price(scale)
+            active = self.ledger.decide(links, price=cost, room=room)
+            self.ledger.charge(links, active, price=cost)
+        marks = np.zeros(registry.person_count, np.bool_)
+        marks[list(active)] = True
+        return marks
 
     # --- what is on disk -------------------------------------------------------------------------------------------
 
@@ -502,10 +511,23 @@ class Simulation:
             return connection.execute(statement).fetchall()
 
 
-def _active_set(state: CensusState, sample: Linked, active: npt.NDArray[np.uint8], submitted_set: bytes) -> bytes:
-    """What a charge commits to of those who are counted."""
-    if state.policy is None or state.policy.accounting == "strict":
-        return submitted_set
-    counted = {row.tobytes() for row in active}
-    bits = np.packbits(np.array([row.tobytes() in counted for row in sample.pseudonyms], np.bool_)).tobytes()
-    return hash_active(submitted_set, bits)
+def _links(registry: Registry, people: npt.NDArray[np.uint8]) -> list[Link]:
+    """Person and household of those of these pseudonyms that the load has."""
+    cards = registry.cards
+    names = [
+        high.to_bytes(8, "big") + low.to_bytes(8, "big")
+        for high, low in zip(cards.high.tolist(), cards.low.tolist(), strict=True)
+    ]
+    known = dict(zip(names, zip(cards.persons.tolist(), cards.households.tolist(), strict=True), strict=True))
+    return [known[name] for name in map(bytes, people) if name in known]
+
+
+def _counted(registry: Registry, active: npt.NDArray[np.bool_], question: Question) -> ExactCounts:
+    """How many of the active persons are in each cell of a question without a cell for all the others."""
+    if question.variable is None:
+        return ExactCounts([int(active.sum())])
+    positions = CENSUS_DICTIONARY.column(question.variable).positions
+    values = registry.people.values[question.variable][active].tolist()
+    return ExactCounts(
+        sum(value in {positions[each] for each in cell.values} for value in values) for cell in question.cells
+    )

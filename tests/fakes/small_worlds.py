@@ -7,17 +7,17 @@ one of them, and no other is more (ARGUMENT.md 2). What is asked next may depend
 neither refusals nor drops do, the worst transcript of all adaptive games is the worst of all sequences, and its log-odds are
 the sum, kept as a fraction of a nat.
 
-Real are: the ledgers (`census_node.ledgers`), what loads carry over and how cards are linked and counted
-(`census_node.units`, `census_node.registry`), prices and caps (`broker_common.privacy`), and the service's own state with
-its policies, ends and orders (`broker_common.tlog.census_state`, `census_node.charging.verify_affordable`). What
-`census_node.charging.charge` does with them is done here in the same order; `tests/privacy/test_small_worlds.py` replays games
-on a real node.
+Real are: the ledger (`census_node.ledger`), what loads carry over and how cards are joined and counted
+(`census_node.subjects`, `census_node.registry`), prices and caps (`broker_common.privacy`), and the service's own state with
+its policies, ends and orders (`broker_common.tlog.census_state`, `census_node.query.budget.verify_affordable`). What
+`census_node.query.charging` does with them is done here in the same order; `tests/privacy/test_small_worlds.py` replays games
+on a real node. There is one roster, of all cards.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, cached_property
@@ -25,29 +25,34 @@ from itertools import chain, combinations
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from fakes import logs
-from fakes.registries import linked, made_registry
+from fakes.desk_world import bits_of, cards_by_person, members
+from fakes.randomness import SeededRandomness
 
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import RefusedError
-from broker_common.privacy.accounting import price_units
-from broker_common.privacy.policy import Policy
-from broker_common.query.question import Question
+from broker_common.privacy.accounting import price
+from broker_common.privacy.policy import Policy, Subject
+from broker_common.query.question import Cell, Question
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry, Event, Shutdown
 from broker_common.tlog.replay import ReplayError
-from census_node.charging import verify_affordable
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.ledgers import Decision, Ledgers, Room
-from census_node.linked import Linked
+from census_node.ledger.accounts import Ledger
+from census_node.ledger.book import Room, room_for
+from census_node.ledger.passes import Bits, Passes
+from census_node.query.budget import verify_affordable
 from census_node.registry import Registry
-from census_node.submitted_ledger import Column, SubmittedLedger
-from census_node.unit_ledger import UnitLedger
-from census_node.units import Carry, Known
+from census_node.registry.counting import counted
+from census_node.registry.joining import JoinedRoster, join
+from census_node.registry.rosters import KeptRoster
+from census_node.subjects import Cards, Carry, Known
 
 __all__ = [
     "CARDS",
     "KEY",
+    "NO_CHARGES",
     "RELINK",
     "Books",
     "Game",
@@ -60,11 +65,13 @@ __all__ = [
     "Side",
     "UnboundedError",
     "World",
-    "books_of",
     "carried",
+    "count",
     "decided",
-    "linked_of",
+    "joined",
+    "ledger_of",
     "named",
+    "names_of",
     "played",
     "pseudonyms",
     "rules",
@@ -78,13 +85,15 @@ CARDS = ("x1", "x2", "y", "z", "y2", "z2")
 KEY = LinkageKey(bytes(range(32)))
 # Noise slots of a service.
 _MOST_ANSWERS = 100
-_FRENCH = Question("mother_tongue", ("French",))
+_FRENCH = Question("mother_tongue", (Cell(("French",)),))
+# Places of the roster.
+_DECLARED = 8
 
 Sample: TypeAlias = frozenset[str]
 
 
 class Row(NamedTuple):
-    """A card in a load, with the numbers of its units."""
+    """A card in a load, with the numbers of its person and household."""
 
     card: str
     person: int
@@ -104,7 +113,7 @@ class World:
     loads: tuple[Load, ...]
 
     @cached_property
-    def units(self) -> World:
+    def numbers(self) -> World:
         """The same without languages, which no ledger ever sees: one object for all worlds that differ in them alone."""
         return _world(tuple(tuple(row._replace(french=False) for row in load) for load in self.loads))
 
@@ -115,11 +124,13 @@ def _world(loads: tuple[Load, ...]) -> World:
 
 
 class Books(NamedTuple):
-    """Both ledgers as values: by card, by person, by household."""
+    """The ledger as a value: who is a subject, and what each of them was charged, by number. None before the first charge."""
 
-    submitted: tuple[int, ...]
-    persons: tuple[int, ...]
-    households: tuple[int, ...]
+    subject: Subject | None
+    charged: tuple[int, ...]
+
+
+NO_CHARGES = Books(None, ())
 
 
 # --- the agency's side -----------------------------------------------------------------------------------------------
@@ -149,14 +160,20 @@ def registry(world: World, at: int) -> Registry:
     names = pseudonyms(_relinks(world, at))
     rows = sorted(_rows(world, at), key=lambda row: names[row.card])
     halves = np.frombuffer(b"".join(names[row.card] for row in rows), ">u8").reshape(-1, 2).astype(np.uint64)
-    columns = {name: np.array([row.french for row in rows], np.uint8) for name in CENSUS_DICTIONARY.names}
-    return made_registry(
+    persons, households = _counts(world, at)
+    by_person = np.zeros(persons, np.uint8)
+    by_person[[row.person for row in rows]] = [row.french for row in rows]
+    return Registry.of(
         "load1",
-        halves[:, 0].copy(),
-        halves[:, 1].copy(),
-        columns,
-        persons=[row.person for row in rows],
-        households=[row.household for row in rows],
+        Cards(
+            halves[:, 0].copy(),
+            halves[:, 1].copy(),
+            np.array([row.person for row in rows], np.uint32),
+            np.array([row.household for row in rows], np.uint32),
+        ),
+        dict.fromkeys(CENSUS_DICTIONARY.names, by_person),
+        persons,
+        households,
     )
 
 
@@ -170,7 +187,7 @@ def known(world: World, at: int) -> Known:
         return Known(now.cards, before.former.relinked([KEY]), before.homes)
     homes = np.zeros(max(now.person_count, len(before.homes)), np.uint32)
     homes[: len(before.homes)] = before.homes
-    homes[now.persons] = now.households
+    homes[now.cards.persons] = now.cards.households
     return Known(now.cards, before.former_after(now.cards), homes)
 
 
@@ -179,71 +196,84 @@ def _counts(world: World, at: int) -> tuple[int, int]:
     return 1 + max((row.person for row in rows), default=-1), 1 + max((row.household for row in rows), default=-1)
 
 
-def ledgers_of(world: World, at: int, books: Books) -> Ledgers:
-    """Real ledgers that hold these charges."""
-    charged = sorted(
-        (pseudonym, units)
-        for pseudonym, units in zip(pseudonyms(_relinks(world, at)).values(), books.submitted, strict=True)
-        if units
-    )
-    halves = np.frombuffer(b"".join(pseudonym for pseudonym, _ in charged), ">u8").reshape(-1, 2).astype(np.uint64)
-    column = Column(halves[:, 0].copy(), halves[:, 1].copy(), np.array([units for _, units in charged], np.uint32))
-    return Ledgers(
-        SubmittedLedger(column), UnitLedger(np.array(books.persons, np.uint32), np.array(books.households, np.uint32))
-    )
+def ledger_of(world: World, at: int, books: Books) -> Ledger:
+    """A real ledger that holds these charges."""
+    return Ledger(*_counts(world, at), np.array(books.charged, np.uint32))
 
 
-def books_of(world: World, at: int, ledgers: Ledgers) -> Books:
-    """The charges that real ledgers hold."""
-    everybody = np.frombuffer(b"".join(pseudonyms(_relinks(world, at)).values()), np.uint8).reshape(-1, 16)
-    return Books(
-        tuple(ledgers.submitted.units_of(everybody).tolist()),
-        tuple(ledgers.units.persons.tolist()),
-        tuple(ledgers.units.households.tolist()),
-    )
+# Blocks of a few: of everybody here.
+_PASSES = Passes(people_in_block=32)
 
 
-@cache
-def linked_of(world: World, at: int, sample: Sample) -> Linked:
-    """A sample as the census agency sees it."""
+def names_of(world: World, at: int, sample: Sample) -> npt.NDArray[np.uint8]:
+    """The pseudonyms of a sample, ascending."""
     names = pseudonyms(_relinks(world, at))
-    chosen = sorted(names[card] for card in sample)
-    return linked(registry(world, at), np.frombuffer(b"".join(chosen), np.uint8).reshape(-1, 16))
+    return np.frombuffer(b"".join(sorted(names[card] for card in sample)), np.uint8).reshape(-1, 16)
 
 
-def named(world: World, at: int, sample: Sample, mask: Any) -> Sample:
-    """The cards of those of a sample that a decision chose."""
-    names = {pseudonym: card for card, pseudonym in pseudonyms(_relinks(world, at)).items()}
-    return frozenset(names[row.tobytes()] for row in linked_of(world, at, sample).pseudonyms[mask])
+def _places(relinks: int) -> dict[str, int]:
+    """Where each card stands in the roster of everybody."""
+    names = pseudonyms(relinks)
+    return {card: place for place, card in enumerate(sorted(names, key=lambda card: names[card]))}
 
 
 @cache
-def decided(world: World, at: int, books: Books, sample: Sample, room: Room) -> tuple[Books, Sample, Sample, Decision]:
-    """What one charge leads to: the ledgers after it, who of the sample fits in the first, and who is active."""
-    ledgers, linked = ledgers_of(world, at, books), linked_of(world, at, sample)
-    decision = ledgers.decide(linked, room)
-    ledgers.apply(linked, decision, price=room.price, organisation=ORGANISATION, digest=b"")
-    fits, active = (named(world, at, sample, mask) for mask in (decision.fits, decision.active))
-    return books_of(world, at, ledgers), fits, active, decision
+def joined(world: World, at: int) -> JoinedRoster:
+    """The roster of all cards on load `at`."""
+    names = names_of(world, at, frozenset(CARDS))
+    roster = KeptRoster(ORGANISATION, 1, "", "", "", "00", _DECLARED, len(names), "", 0)
+    return join(roster, [names], registry(world, at), SeededRandomness("roster"))
+
+
+@cache
+def _owners(world: World, at: int) -> dict[str, int]:
+    """Whose each card is, of those that are somebody's."""
+    owner = {place: person for person, places in cards_by_person(joined(world, at).cards).items() for place in places}
+    places = _places(_relinks(world, at))
+    return {card: owner[place] for card, place in places.items() if place in owner}
+
+
+def named(world: World, at: int, sample: Sample, active: Collection[int] | None = None) -> Sample:
+    """The cards of a sample whose persons are among those active; without `active`, all that are somebody's."""
+    owners = _owners(world, at)
+    return frozenset(card for card in sample if card in owners and (active is None or owners[card] in active))
+
+
+def _here(world: World, at: int, sample: Sample) -> Bits:
+    """Everybody of whom a card is in the sample."""
+    places, roster = _places(_relinks(world, at)), joined(world, at)
+    here = _PASSES.bits(len(roster.cards.first))
+    _PASSES.find(bits_of([places[card] for card in sample], _DECLARED), roster.cards, here)
+    return here
+
+
+@cache
+def decided(world: World, at: int, books: Books, sample: Sample, room: Room) -> tuple[Books, Sample]:
+    """What one charge leads to: the ledger after it, and whose cards are counted."""
+    ledger, people = ledger_of(world, at, books), registry(world, at).people
+    charges = ledger.charges(room.subject, _PASSES, people.load, lambda: people.homes)
+    active = _PASSES.bits(people.person_count)
+    charges.fit(_here(world, at, sample), active, price=room.price, most=room.most)
+    charges.charge(active, room.price)
+    counted_persons = members(active, people.person_count)
+    return Books(room.subject, tuple(ledger.charged.tolist())), named(world, at, sample, counted_persons)
 
 
 @cache
 def carried(world: World, at: int, books: Books) -> Books:
-    """The ledgers once load `at` is in force."""
+    """The ledger once load `at` is in force. A change of the linkage key leaves it as it is."""
     if world.loads[at] == RELINK:
-        return books_of(world, at, ledgers_of(world, at - 1, books).relinked([KEY]))
-    before = known(world, at - 1)
-    ledgers = ledgers_of(world, at, books)
-    ledgers.take_over(Carry.between(before, registry(world, at).cards, *_counts(world, at)))
-    return books_of(world, at, ledgers)
+        return books
+    carry = Carry.between(known(world, at - 1), registry(world, at).cards, *_counts(world, at))
+    after = ledger_of(world, at - 1, books).after_load(carry, books.subject)
+    return Books(books.subject, tuple(after.charged.tolist()))
 
 
 @cache
 def count(world: World, at: int, active: Sample) -> int:
     """How many French-speaking people among these cards."""
-    in_force = registry(world, at)
-    rows = in_force.rows_of(linked_of(world, at, active).pseudonyms)
-    return in_force.count(in_force.people_of(rows), _FRENCH).reveal_to_mechanism()
+    (found,) = _PASSES.count(_here(world, at, active), counted(registry(world, at).people, _FRENCH))
+    return found
 
 
 # --- the service -----------------------------------------------------------------------------------------------------
@@ -269,14 +299,15 @@ class Service:
     def begin(cls, policy: Policy) -> Service:
         """A service that has answered nothing."""
         state = logs.census_state()
-        for event in (*logs.beginning(), logs.adopted(policy), logs.loaded(), logs.slots(count=_MOST_ANSWERS)):
+        for event in _beginning_of(policy):
             _take(state, event)
         return cls._known(state)
 
     @classmethod
     def _known(cls, state: CensusState) -> Service:
         # How long the log is makes no difference to what may come next.
-        key = (state.policy_hash, state.shutdown_reason, state.answers, state.charged_units, state.common_units)
+        spent = (state.answers, state.charged_units, state.common_units)
+        key = (state.policy_hash, state.shutdown_reason, spent, state.subject)
         return cls._all.setdefault(key, cls(state))
 
     @property
@@ -286,7 +317,9 @@ class Service:
 
     def room(self, scale: int) -> Room:
         """What an answer costs, and what anybody may be charged in all."""
-        return Room(price_units(scale), self.policy.cap - self.state.everyones_units, self.policy.unit)
+        room = room_for(self.state, price(scale))
+        assert room is not None
+        return room
 
     def refusal(self, scale: int) -> str:
         """The code that a question is refused with before anybody is looked at; empty if it is answered."""
@@ -341,6 +374,12 @@ class Service:
                 raise AssertionError(kind)
 
 
+def _beginning_of(policy: Policy) -> tuple[Event, ...]:
+    """A log with one roster of one load."""
+    store = (logs.loaded(), logs.rostered(), logs.slots(count=_MOST_ANSWERS))
+    return *logs.beginning(), logs.adopted(policy), *store
+
+
 def _take(state: CensusState, event: Event) -> None:
     state.apply(Entry(sequence=state.size, time_ms=0, policy=state.policy_hash, event=event))
 
@@ -367,7 +406,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two worlds as far as the game has come: its ledgers, and whatever else a mechanism remembers."""
+    """One of the two worlds as far as the game has come: its ledger, and whatever else a mechanism remembers."""
 
     books: Books
     memory: Any = None
@@ -380,7 +419,7 @@ class Mechanism:
         """One question about a sample. Whether it is refused was decided before, and depends on nobody."""
         if service.policy.accounting == "strict":
             return Seen("answer", count(world, at, sample), scale), side
-        books, _, active, _ = decided(world.units, at, side.books, sample, service.room(scale))
+        books, active = decided(world.numbers, at, side.books, sample, service.room(scale))
         return Seen("answer", count(world, at, active), scale), Side(books, side.memory)
 
     def retry(self, service: Service, side: Side) -> Seen:
@@ -392,7 +431,7 @@ class Mechanism:
 
     def load(self, world: World, at: int, side: Side) -> Side:
         """Load `at` is put in force."""
-        return Side(carried(world.units, at, side.books), side.memory)
+        return Side(carried(world.numbers, at, side.books), side.memory)
 
     def shown(self, service: Service, world: World, side: Side) -> Any:
         """What anybody may read of the service at any time."""
@@ -465,11 +504,8 @@ def played(game: Game, moves: Iterable[tuple[tuple[Sample, Sample], int] | None]
 
 
 def _beginning(game: Game) -> _Place:
-    one, other = (
-        Side(Books((0,) * len(CARDS), (0,) * persons, (0,) * households))
-        for persons, households in (_counts(game.one, 0), _counts(game.other, 0))
-    )
-    return Service.begin(game.policy), 0, one, other, game.most_commands
+    side = Side(NO_CHARGES)
+    return Service.begin(game.policy), 0, side, side, game.most_commands
 
 
 def _steps(game: Game, place: _Place) -> Iterator[tuple[Fraction, _Place]]:

@@ -2,24 +2,20 @@
 
 Time is virtual, as in `virtual_time`, but nothing is left to chance: what happens at which millisecond follows from the
 waits and from the work alone. Work in a thread takes its time beside everything else; work under the journal's lock keeps
-everybody waiting, since hardly anything can be asked of a node without that lock; work under the ledgers' lock keeps those
-waiting who charge.
+everybody waiting, since hardly anything can be asked of a node without that lock.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random  # noqa: TID251 - nothing is drawn from it
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-import pytest
 from fakes.clock import FakeClock
 from fakes.virtual_time import VirtualLoop
 
 from broker_common.storage.journal import Journal
-from census_node.ledger_book import LedgerBook
 
 __all__ = ["LoopClock", "TimedLoop"]
 
@@ -33,8 +29,6 @@ class TimedLoop(VirtualLoop):
         super().__init__(random.Random(0))
         # How long the job that is running has taken so far.
         self.took = 0.0
-        # From when to when somebody held the ledgers.
-        self._held: list[tuple[float, float]] = []
 
     @property
     def now(self) -> float:
@@ -75,24 +69,6 @@ class TimedLoop(VirtualLoop):
             self.seconds += milliseconds / 1000
         else:
             self.took += milliseconds / 1000
-
-    def queue_for_ledgers(self, patch: pytest.MonkeyPatch) -> None:
-        """Whoever charges waits for whoever charges."""
-        charging = LedgerBook.charging
-
-        @contextlib.contextmanager
-        def queueing(book: LedgerBook) -> Iterator[None]:
-            for began, ended in sorted(self._held):
-                # A job runs at once: what it holds later may be entered here before somebody who comes earlier.
-                if began <= self.now < ended:
-                    self.took += ended - self.now
-            began = self.now
-            with charging(book):
-                yield
-            if began < self.now:
-                self._held.append((began, self.now))
-
-        patch.setattr(LedgerBook, "charging", queueing)
 
 
 class LoopClock(FakeClock):

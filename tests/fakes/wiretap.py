@@ -228,7 +228,7 @@ class Call:
                 case health_service_pb2.SubmitRequest():
                     return _query_of(request.ticket)
                 case census_service_pb2.CountRequest():
-                    return _query_of(request.header.ticket)
+                    return _query_of(request.head.ticket)
                 case census_service_pb2.CollectRequest():
                     return request.query_id.hex()
                 case inbox_service_pb2.DeliverRequest():
@@ -276,6 +276,8 @@ def _makes_sense(message: Message) -> bool:
             return message.card.startswith(b"{")
         case census_service_pb2.CollectRequest():
             return len(message.query_id) == QUERY_ID_BYTES
+        case census_service_pb2.CountRequest() if message.HasField("head") and not message.head.sealed_head:
+            raise DecodeError("the header of a roster")
         case log_service_pb2.WitnessRequest() | log_service_pb2.WitnessResponse():
             return all(map(_is_note, (message.checkpoint, message.cosigned)))
         case log_service_pb2.GetCheckpointResponse():

@@ -12,7 +12,7 @@ import itertools
 import os
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,21 +24,23 @@ from fakes import logs
 from fakes.cards import Party, PrivateKey
 from fakes.clock import FakeClock
 from fakes.registries import made_registry, write_registry
-from fakes.samples import commitment_of, everybody, gathered
+from fakes.samples import sample_of
 from msgspec import structs
 from sqlite_utils import Database
-from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sample_pb2, ticket_pb2
+from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, roster_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.cards import SAMPLE, SAMPLING
 from broker_common.crypto.certificates import Identity
-from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, commit_set, hash_bytes, hash_set
-from broker_common.crypto.frames import FrameSealer
+from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, commit_roster, hash_bytes
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
+from broker_common.crypto.rosters import PLACES_PER_FRAME, roster_hash
+from broker_common.crypto.sample_bits import Bound, SealedSample
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
-from broker_common.crypto.sealing import OpeningKey, SealingKey, sample_info
+from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.errors import BrokerError
-from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief, price_units
+from broker_common.errors import BrokerError, PeerUnavailableError
+from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief, price
+from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.privacy.policy import Policy, parse_policy
 from broker_common.query.answer import open_answer
 from broker_common.query.canonical import canonical_bytes
@@ -59,37 +61,42 @@ from broker_common.storage.witness_store import WitnessStore
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner
-from broker_common.tlog.entries import Adopted, Charged, Entry, Shutdown, Slots, encode_entry, parse_entry
+from broker_common.tlog.entries import Adopted, Charged, Entry, Rostered, Shutdown, Slots, encode_entry, parse_entry
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner, NoteVerifier
 from broker_common.tlog.replay import LogState, replay
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from census_node import node as census_loads
-from census_node.admission import Admission, AdmittedSample
-from census_node.charging import Decided, Kept
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.ledger_book import LedgerBook
-from census_node.ledger_steps import LedgerSteps
-from census_node.node import CensusNode, Keys
+from census_node.ledger.book import LedgerBook
+from census_node.ledger.passes import Passes
+from census_node.ledger.samples import SampleFolder
+from census_node.ledger.snapshots import SnapshotFolder
+from census_node.ledger.steps import LedgerSteps
+from census_node.node import CensusNode, Keys, OpenRegistries
 from census_node.outbox import Outbox
 from census_node.oversight import Oversight
 from census_node.publication import Publication, verify_witnessed
+from census_node.query.admission import Arrived, SampleAttempt
+from census_node.query.flow import Charge
 from census_node.registry import Registry
+from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder
 from census_node.relinking import relink_registry
-from census_node.samples import SampleFolder
 from census_node.slot_secrets import SlotSecrets
 from census_node.slots import SlotBatch
-from census_node.snapshots import SnapshotFolder
-from census_node.units import Carry, Known
+from census_node.subjects import Carry, Known
 from health_node import node as health_loads
+from health_node.cohort_figures import CohortBands
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
-from health_node.forwarding import Attempt, Sample, Sender, make_manifest, sign_manifest
+from health_node.forwarding import Sample, make_manifest, sign_manifest
 from health_node.node import HealthNode, SamplingKeys
 from health_node.people_store import People, build_people_store
 from health_node.questions import Questions
 from health_node.relinking import relink_people
+from health_node.roster_book import RosterBook as HealthRosterBook
+from health_node.roster_book import SentRoster
 from researcher_node.answers import Answers, AskedQuestion, CensusKeys
 
 __all__ = [
@@ -113,13 +120,13 @@ __all__ = [
     "drain",
     "make_policy",
     "make_pseudonyms",
+    "release",
 ]
 
 ItemT = TypeVar("ItemT")
 EventT = TypeVar("EventT")
 StateT = TypeVar("StateT", bound=LogState)
 Pseudonyms = npt.NDArray[np.uint8]
-Frame = tuple[int, bool, bytes]
 
 RESEARCHER, OTHER_RESEARCHER = "researcher-1", "researcher-2"
 PROJECT = "official-languages"
@@ -190,12 +197,8 @@ class OrderedSample:
     sample: Sample
 
     @property
-    def people(self) -> Pseudonyms:
-        return everybody(self.sample.people)
-
-    @property
     def set_commitment(self) -> bytes:
-        return commitment_of(self.sample, self.order.hash)
+        return self.sample.bits.commitment(self.sample.bound)
 
 
 @dataclass
@@ -252,7 +255,10 @@ class World:
         self.secrets = Secrets()
         self.people = make_pseudonyms(people)
         # As the health agency declares them.
-        self.places = people if places is None else places
+        self.places = DECLARED_STEP if places is None else places
+        # Of each health agency's only roster, which is of everybody and in force from the start.
+        self.roster_salt = os.urandom(SALT_BYTES)
+        self.roster_number = 1
         # Three of four, spread through the health agency's people, as in life.
         self.in_census = self.people[np.arange(len(self.people)) % 4 != 3]
         origins = {CENSUS: CENSUS_ORIGIN, HEALTH: HEALTH_ORIGIN, OTHER_HEALTH: "other-health.example/test"}
@@ -271,8 +277,6 @@ class World:
         self.oversight: Oversight | None = None
         # The census agency's, as of the next start.
         self.witness_store = witness_store
-        # Of one health agency: what the ledgers of persons have room for.
-        self.most_pseudonyms = 1_000_000
         # Whether an answer may have been charged to the people of its sample alone.
         self.has_served_persons = self.policy.accounting == "per_person"
         # Every slot that was reserved, by its number.
@@ -285,6 +289,8 @@ class World:
         self.census = self.open_census()
         # What a start does: the noise slots that quotes are made of are committed to and cosigned.
         self.census.recover()
+        for agency in (HEALTH, OTHER_HEALTH):
+            self.give_roster(agency)
 
     def close(self) -> None:
         for close in reversed(self._closing):
@@ -321,6 +327,68 @@ class World:
 
         return signer
 
+    # --- rosters ---------------------------------------------------------------------------------------------------
+
+    @property
+    def roster(self) -> roster_pb2.RosterManifest:
+        """What either health agency says of its roster."""
+        commitment = commit_roster(self.roster_salt, self.places, roster_hash(self.people))
+        return roster_pb2.RosterManifest(number=self.roster_number, linkage=self.linkage, commitment=commitment)
+
+    @property
+    def roster_manifest(self) -> bytes:
+        """Its exact bytes."""
+        return self.roster.SerializeToString(deterministic=True)
+
+    def renew_rosters(self) -> None:
+        """Both health agencies' next rosters, of everybody as they go now, come into force."""
+        self.roster_number += 1
+        self.roster_salt = os.urandom(SALT_BYTES)
+        for agency in (HEALTH, OTHER_HEALTH):
+            self.give_roster(agency)
+
+    def give_roster(self, agency: Identity) -> None:
+        """An agency's roster is received, joined and put in force."""
+        writer = RosterFolder(self.census_folder / "rosters").begin(self.places, os.urandom)
+        for start in range(0, self.places, PLACES_PER_FRAME):
+            writer.add(self.people[start : start + PLACES_PER_FRAME])
+        manifest = self.roster
+        kept = KeptRoster(
+            health=agency.organisation,
+            number=manifest.number,
+            linkage=manifest.linkage,
+            commitment=manifest.commitment.hex(),
+            manifest=hash_bytes(self.roster_manifest).hex(),
+            salt=self.roster_salt.hex(),
+            places=self.places,
+            people=len(self.people),
+            file=writer.finish(),
+            received_ms=self.census.journal.now(),
+        )
+        with self.census.journal.transaction() as transaction:
+            RosterBook(transaction.db).put(kept)
+        self.census.rosters.join_due()
+        index = self.census.rosters.switch(agency.organisation, kept.number, at_ms=self.census_clock())
+        assert index is not None
+        self.census.publication.publish(index + 1)
+
+    def _number_roster(self, journal: Journal[HealthState], load: str) -> None:
+        """The health agency numbered and sent its first roster, and heard that it is in force."""
+        manifest = self.roster
+        with journal.transaction() as transaction:
+            transaction.append(
+                Rostered(
+                    health=HEALTH.organisation,
+                    number=manifest.number,
+                    linkage=manifest.linkage,
+                    commitment=manifest.commitment.hex(),
+                    manifest=hash_bytes(self.roster_manifest).hex(),
+                )
+            )
+            HealthRosterBook(transaction.db).put(
+                SentRoster(load, manifest.number, self.roster_salt, self.roster_manifest, self.health_clock())
+            )
+
     # --- the census agency -----------------------------------------------------------------------------------------
 
     def _make_census(self) -> None:
@@ -335,12 +403,13 @@ class World:
         self._write_keys(self.census_folder)
 
     def book(self, journal: Journal[CensusState]) -> LedgerBook:
-        """The ledgers of persons, as a process that opens the journal works with them."""
+        """The ledger, as a process that opens the journal works with it."""
         return LedgerBook(
             journal,
             samples=SampleFolder(self.census_folder / "samples"),
             snapshots=SnapshotFolder(self.census_folder / "ledgers"),
-            most_pseudonyms=self.most_pseudonyms,
+            people=OpenRegistries(journal, LoadFolder(self.census_folder / "registries", ".npz")).people,
+            passes=Passes(),
             randomness=self._draw,
         )
 
@@ -357,7 +426,7 @@ class World:
         """The census operator changes the linkage key."""
         loads = LoadFolder(self.census_folder / "registries", ".npz")
         with next_key_of(self.census_folder, "census", key) as (keys, source):
-            return relink_registry(self.census.journal, loads, self.census.book, keys, source, os.urandom)
+            return relink_registry(self.census.journal, loads, keys, source, os.urandom)
 
     def relink_health(self, node: HealthNode, key: LinkageKey) -> RelinkReport:
         """The health operator changes the linkage key."""
@@ -420,6 +489,7 @@ class World:
             CosignedNotes.create_tables(db)
             LedgerSteps.create_tables(db)
             Outbox.create_tables(db)
+            RosterBook.create_tables(db)
             LoadFolder.create_tables(db)
 
         journal = (Journal.create if create else Journal)(
@@ -465,13 +535,16 @@ class World:
             ),
             loads=LoadFolder(self.census_folder / "registries", ".npz"),
             samples=SampleFolder(self.census_folder / "samples"),
-            book=self.book(journal),
+            snapshots=SnapshotFolder(self.census_folder / "ledgers"),
             slot_secrets=SlotSecrets(self.census_folder / "slots"),
+            rosters=RosterFolder(self.census_folder / "rosters"),
             publication=publication,
             oversight=self.oversight,
             clock=self.census_clock,
             randomness=self._draw,
         )
+        # What the service does beside queries.
+        census.rosters.join_due()
         return self.census
 
     def cosign(self, census: CensusNode | None = None) -> None:
@@ -487,7 +560,7 @@ class World:
             peers = self.known(census.journal)
             witnessing = Witnessing(census.journal, cosigner=lambda: self.cosigner(CENSUS), clock=self.census_clock)
             witnessing.take(note, peers.own_log(), peers.witness("health", agency.organisation))
-            census.publication.announce()
+            census.publication.hear()
 
     def cosigner(self, identity: Identity) -> Cosigner:
         """What a party cosigns other logs with."""
@@ -508,17 +581,18 @@ class World:
             self.put_in_force(journal, loads, self.make_registry(load), release)
         census_loads.forget_old_loads(journal, loads)
         journal.close()
+        self.census.rosters.join_due()
         return load
 
     def put_in_force(
         self, journal: Journal[CensusState], loads: LoadFolder, registry: Registry, release: str = RELEASE
     ) -> None:
-        """Write a registry and put it in force; its units take over what the units of its cards before were charged."""
+        """Write a registry and put it in force; whoever has another's card takes over what that one was charged."""
         with journal.reading() as state:
             before = state.load
         known = Known.read(loads.file(before), before) if before else Known.none()
         write_registry(registry, loads.file(registry.load), known.former_after(registry.cards))
-        carry = Carry.between(known, registry.cards, registry.person_count, registry.household_count)
+        carry = Carry.between(known, registry.cards, registry.people.person_count, registry.people.household_count)
         with_entry = self.book(journal).put_load(carry)
         loads.put_in_force(
             journal,
@@ -573,6 +647,7 @@ class World:
         if create:
             self._introduce(journal, HEALTH, CENSUS, OWNER, OTHER)
             loads.put_in_force(journal, _LOAD, RELEASE, self.linkage, os.urandom, dictionary=HEALTH_DICTIONARY)
+            self._number_roster(journal, _LOAD)
             self._write_keys(self.health_folder)
         known, party = self.known(journal), self.parties[HEALTH]
         return HealthNode(
@@ -593,6 +668,8 @@ class World:
         def tables(db: Database) -> None:
             CosignedNotes.create_tables(db)
             Questions.create_tables(db)
+            HealthRosterBook.create_tables(db)
+            CohortBands.create_tables(db)
             LoadFolder.create_tables(db)
 
         journal = (Journal.create if create else Journal)(
@@ -630,10 +707,6 @@ class World:
             columns[column.name] = empty
         columns["age"] = (np.arange(len(halves)) % 100).astype(np.int32)
         return People(halves[:, 0].copy(), halves[:, 1].copy(), columns)
-
-    @property
-    def sender(self) -> Sender:
-        return Sender(self.secrets.sample.sealing_key, os.urandom)
 
     # --- orders and samples ----------------------------------------------------------------------------------------
 
@@ -707,77 +780,59 @@ class World:
         change(body)
         return Order(sign_ticket(body, key or self.secrets.ticket[researcher]), opening_key, condition, nonce)
 
+    def bound(self, order: Order) -> Bound:
+        """What the order's sample is bound to."""
+        return Bound(order.hash, hash_bytes(self.roster_manifest))
+
     def sample(self, order: Order, people: Pseudonyms | None = None, salt: bytes | None = None) -> OrderedSample:
-        """The order's sample as an honest health node would hold it; everybody by default."""
+        """The order's sample as an honest health node would hold it; everybody by default, all of them on the roster."""
         chosen = self.people if people is None else people
+        places = np.searchsorted(_names(self.people), _names(chosen))
+        assert np.array_equal(self.people[places], chosen), "somebody is not on the roster"
         salt = os.urandom(SALT_BYTES) if salt is None else salt
-        return OrderedSample(order, Sample(gathered(chosen), salt))
+        made = sample_of(places, self.bound(order), declared=self.places, roster=self.roster.number, salt=salt)
+        return OrderedSample(order, made)
 
     def messages(
-        self, ordered: OrderedSample, manifest_key: SigningKey | None = None, linkage: str = ""
+        self,
+        ordered: OrderedSample,
+        manifest_key: SigningKey | None = None,
+        *,
+        change: Callable[[sample_pb2.Manifest], object] = lambda _: None,
+        sealed: SealedSample | None = None,
     ) -> list[census_service_pb2.CountRequest]:
-        """One attempt to hand a sample over: header, frames, manifest."""
-        attempt = Attempt(ordered.order.verified, ordered.order.signed, linkage or self.linkage, self.sender)
-        manifest = make_manifest(ordered.order.hash, ordered.sample).SerializeToString(deterministic=True)
-        signed = sign_manifest(manifest, manifest_key or self.secrets.manifest)
+        """One attempt to hand a sample over: head and parts. A liar changes the manifest, or what is sealed."""
+        sample = ordered.sample
+        manifest = make_manifest(sample)
+        change(manifest)
+        signed = sign_manifest(manifest.SerializeToString(deterministic=True), manifest_key or self.secrets.manifest)
+        sealed = self.seal(ordered) if sealed is None else sealed
+        head = sample_pb2.SampleHead(ticket=ordered.order.signed, manifest=signed, sealed_head=sealed.head)
         return [
-            attempt.header(),
-            *attempt.frames(ordered.sample),
-            census_service_pb2.CountRequest(manifest=signed),
+            census_service_pb2.CountRequest(head=head),
+            *(census_service_pb2.CountRequest(bits=bytes(part)) for part in sealed.parts),
         ]
 
-    def by_hand(
-        self,
-        order: Order,
-        frames: Iterable[Frame],
-        *,
-        people: Pseudonyms,
-        salt: bytes,
-        change: Callable[[sample_pb2.Manifest], object] = lambda _: None,
-        key: SigningKey | None = None,
-        census_key: SealingKey | None = None,
-        info: bytes | None = None,
-    ) -> list[census_service_pb2.CountRequest]:
-        """An attempt of a health node that lies: any frames, any manifest, any key; by default the rest is right."""
-        sealer = FrameSealer(os.urandom)
-        sealed_key = (census_key or self.secrets.sample.sealing_key).seal(
-            sealer.frame_key, sample_info(order.hash, order.body.policy_hash, self.linkage) if info is None else info
-        )
-        requests = [
-            census_service_pb2.CountRequest(
-                header=sample_pb2.SampleHeader(ticket=order.signed, sealed_frame_key=sealed_key, linkage=self.linkage)
-            )
-        ]
-        for index, last, plaintext in frames:
-            ciphertext = sealer.seal_frame(index, last, plaintext)
-            requests.append(
-                census_service_pb2.CountRequest(
-                    frame=sample_pb2.SampleFrame(index=index, last=last, ciphertext=ciphertext)
-                )
-            )
-        manifest = sample_pb2.Manifest(
-            ticket_hash=order.hash,
-            set_commitment=commit_set(salt, order.hash, hash_set(people.tobytes())),
-        )
-        change(manifest)
-        signed = manifest.SerializeToString(deterministic=True)
-        signed_manifest = sign_manifest(signed, key or self.secrets.manifest)
-        requests.append(census_service_pb2.CountRequest(manifest=signed_manifest))
-        return requests
+    def seal(self, ordered: OrderedSample) -> SealedSample:
+        """A sample sealed to the census node, anew."""
+        return ordered.sample.bits.seal(self.secrets.sample.sealing_key, ordered.sample.bound)
 
     # --- a query's walk at the census node, without its service ----------------------------------------------------
 
-    def admit(self, messages: Sequence[census_service_pb2.CountRequest], sender: Identity = HEALTH) -> AdmittedSample:
-        """Header, frames and manifest through admission, in the order given.
+    def admit(self, messages: Sequence[census_service_pb2.CountRequest], sender: Identity = HEALTH) -> SampleAttempt:
+        """Head and parts through admission.
 
-        What an accepted header holds of the budget it holds for as long as its walk lasts, which is the service's
+        What an admitted sample holds of the budget it holds for as long as its walk lasts, which is the flow's
         business: here the hold ends at once, so that a charge meets the ledger's own check and nothing before it.
         """
-        admission = Admission(messages[0].header, sender, self.census.gate())
-        self.census.let_go(admission.ticket_hash)
-        for message in messages[1:-1]:
-            admission.add_frame(message.frame)
-        return admission.finish(messages[-1].manifest)
+        head, parts = messages[0].head, [message.bits for message in messages[1:]]
+        arrived = Arrived(head.ticket, head.manifest, SealedSample(head.sealed_head, parts))
+        attempt = self.census.attempt(sender.organisation, arrived)
+        claim = attempt.verify_claim()
+        if self.census.charging.charge_of(claim) is None:
+            attempt.verify_sample()
+            self.census.let_go(claim.ticket_hash)
+        return attempt
 
     def charge(self, order: Order, sample: OrderedSample | None = None) -> None:
         """Everything up to the stored answer."""
@@ -786,8 +841,12 @@ class World:
     def answer(self, order: Order, sample: OrderedSample | None = None) -> bytes:
         """Everything up to the release; gives the sealed answer."""
         self.charge(order, sample)
-        self.census.release(order.hash.hex())
+        self.release(order)
         return self.sealed(order)
+
+    def release(self, order: Order) -> None:
+        """What follows a cosignature."""
+        release(self.census, order.hash.hex())
 
     def sealed(self, order: Order) -> bytes:
         """The released answer, as its researcher collects it."""
@@ -802,11 +861,12 @@ class World:
             sealed,
             opening_key=order.opening_key,
             ticket_hash=order.hash,
+            cells=len(order.body.question.cells),
             census_keys=[self.secrets.answer.verify_key],
         )
         receipt = verified.receipt.body
         return OpenedAnswer(
-            noisy_count=verified.noisy_count,
+            noisy_count=verified.noisy.values[0],
             salt=verified.salt,
             receipt=receipt,
             query_id=receipt.query_id,
@@ -869,7 +929,7 @@ class World:
         caps = [parse_policy(adopted.document.encode()).cap for adopted in self.events(Adopted)]
         assert state.common_units <= max(caps)
         assert self.has_served_persons or state.charged_units <= max(caps)
-        assert state.charged_units == sum(price_units(charge.scale) for charge in self.charges())
+        assert state.charged_units == sum(price(charge.scale) for charge in self.charges())
         return state
 
     def health_entries(self) -> list[Entry]:
@@ -885,7 +945,7 @@ class World:
         before = len(self.charges())
         order = self.order()
         answer = self.open(order, self.answer(order))
-        assert (answer.scale, answer.charged) == (30, price_units(30))
+        assert (answer.scale, answer.charged) == (30, price(30))
         assert len(self.charges()) == before + 1
         self.verify_log()
 
@@ -906,18 +966,35 @@ class World:
         self.verify_honest_query()
 
 
-def charge_and_answer(
-    node: CensusNode, sample: AdmittedSample, kept: Kept | None = None, decided: Decided | None = None
-) -> Checkpointed:
-    """What follows an admission: the sample is kept, charged, counted and answered; gives the proof of the charge.
+def charge_and_answer(node: CensusNode, attempt: SampleAttempt) -> Checkpointed:
+    """What follows an admission, as the flow does it: kept, charged, counted and answered; gives the proof of the charge.
 
     The charge is shown at once, so that its health agency can cosign it.
     """
-    ticket_hash = sample.ticket.hash.hex()
-    proof = node.answer_charged(ticket_hash, node.charge(sample, kept or node.keep(node.link(sample)), decided))
-    node.publish_charge(ticket_hash)
-    node.settle()
-    return proof
+    charge = node.charging.charge_of(attempt.verify_claim())
+    if charge is None:
+        kept = node.keeping.keep(attempt)
+        try:
+            charge = node.charging.charge(attempt, kept, at_ms=node.clock())
+        except BrokerError as error:
+            if not error.stops_node:
+                node.keeping.forget(kept)
+            raise
+    node.answers.make(charge)
+    node.publication.publish(charge.index + 1)
+    return node.journal.prove(charge.index)
+
+
+def release(node: CensusNode, ticket_hash: str) -> None:
+    """What follows a cosignature, as the flow does it; an error where there is none."""
+    with node.journal.reading() as state:
+        ticket = state.tickets[ticket_hash]
+    charge = Charge(ticket.charge.health, ticket_hash, ticket.index)
+    cosigned = node.cosigned(charge)
+    if cosigned is None:
+        raise PeerUnavailableError("NOT_WITNESSED")
+    node.answers.release(charge, cosigned, at_ms=node.clock())
+    node.answers.let_out(charge)
 
 
 def make_policy(  # the tests' policy: everything at once, unless a test is about time
@@ -926,7 +1003,6 @@ def make_policy(  # the tests' policy: everything at once, unless a test is abou
     scales: tuple[int, ...] | None = None,
     tick_ms: int = 0,
     delay_ms: int = 0,
-    max_sample: int = 50_000,
     open_quotes: int = 64,
     **changes: Any,
 ) -> Policy:
@@ -937,11 +1013,9 @@ def make_policy(  # the tests' policy: everything at once, unless a test is abou
         "max_belief": max_belief,
         "scales": default_scales(cap) if scales is None else scales,
         "forward_delay_ms": delay_ms,
-        "answer_delay_ms": delay_ms,
         "release_tick_ms": tick_ms,
         "quote_lifetime_ms": 10 * 60_000,
         "open_quotes": open_quotes,
-        "max_sample": max_sample,
         "answer_retention_ms": 90 * 86_400_000,
     }
     return Policy(**fields | changes)
@@ -963,6 +1037,11 @@ def make_pseudonyms(count: int, seed: int = 1) -> Pseudonyms:
     unique = _ascending(drawn)
     assert len(unique) == count
     return unique
+
+
+def _names(people: Pseudonyms) -> npt.NDArray[np.bytes_]:
+    """One value each, in the order of pseudonyms."""
+    return np.ascontiguousarray(people).view(">u8").reshape(-1, 2).view([("high", ">u8"), ("low", ">u8")]).reshape(-1)
 
 
 def _ascending(people: Pseudonyms) -> Pseudonyms:

@@ -5,8 +5,8 @@
 | census | sample file written, flushed, named in its folder | a sample that no charge names | process/test_crashes | here, each system call |
 | census | charge committed | entry, pending row, maybe shutdown | process/test_crashes | here |
 | census | answer committed | sealed answer instead of the pending row | process/test_crashes | here |
-| census | sample wiped: overwritten, removed | nothing of the sample | process/test_crashes | here, each system call |
-| census | ledgers of persons: snapshot, carry, erasure, changed key | see test_ledger_cuts | there | there, each system call |
+| census | sample removed | a file that no row has the key of, or none | process/test_crashes | here, each system call |
+| census | ledger: snapshot, carry, erasure, changed key | see test_ledger_cuts | there | there, each system call |
 | census | release committed | the answer may leave | process/test_crashes | here |
 | census | delivery committed | the answer was fetched | process/test_crashes | here |
 | census | slot secrets written, flushed, named | secrets that no entry commits to | process/test_crashes | here, each system call |
@@ -14,6 +14,9 @@
 | census | slot secret wiped | nothing of the noise | process/test_crashes | here, each system call |
 | census | checkpoint put into the witness store | the log cannot be rolled back | - | here, each system call |
 | both | cosignature committed | it may be said | - | unit/storage/test_witnessing |
+| census | roster: folder, key, file, their names; key overwritten, both removed | see test_rosters | - | here, each system call |
+| census | roster kept, in force, erased | row, entry, row | - | here |
+| health | roster numbered | entry and row, before anything leaves | - | here |
 | census | sweep at start | only samples that a charge names | process/test_crashes | here |
 | both | load file written, flushed, renamed | a file that the log does not name | process/test_killed_commands | here, each system call |
 | both | load committed | new questions use it | process/test_killed_commands | here |
@@ -36,7 +39,10 @@ neither, and another question is answered.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
+import gc
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -48,19 +54,27 @@ import msgspec
 import numpy as np
 import pytest
 from fakes.deployment import run_here
+from fakes.desk_world import cards_by_person
+from fakes.links import InMemoryCensus, roster_sender, send_roster
 from fakes.pair import STAGES, Pair
-from fakes.world import Order, Pseudonyms, World
+from fakes.rosters import MadeRoster, requests_of
+from fakes.world import HEALTH, Order, World
 from tripartite.v1 import answer_pb2
 
 from broker_common.errors import BrokerError
+from broker_common.privacy.delays import DECLARED_STEP
+from broker_common.rpc.server import StopSignal
 from broker_common.storage.journal import Journal
 from broker_common.storage.witness_store import WitnessStore
-from broker_common.tlog.entries import Delivered, Entry, Event, Slots
-from census_node.linked import NOBODY, Linked
+from broker_common.tlog.entries import Delivered, Entry, Event, Rostered, Slots
+from census_node.config import LimitConfig as CensusLimits
+from census_node.ledger.samples import KeptSample
 from census_node.opening import CensusHome
 from census_node.outbox import Outbox, WaitingAnswer
 from census_node.proposals import make_proposal
 from census_node.publication import Publication, verify_witnessed
+from census_node.registry.rosters import RosterBook
+from census_node.service import CensusService
 from census_node.slot_secrets import SlotSecrets
 from census_node.slots import BATCH
 from deploy.local import Plan, lay_out
@@ -267,15 +281,15 @@ async def test_every_system_call_on_a_samples_file(
         pair.verify_nothing_held()
         await pair.verify_usable()
         world.close()
-    # The folder, the file and its name before the charge; overwriting and removing after it.
-    assert calls.made == ["mkdir", "open", "fsync", "open", "fsync", "fsync", "unlink"]
-    assert charged == [False] * 5 + [True] * 2
+    # The folder, the file and its name before the charge; removing it after the answer.
+    assert calls.made == ["mkdir", "open", "fsync", "open", "fsync", "unlink"]
+    assert charged == [False] * 5 + [True]
 
 
-def strangers(people: Pseudonyms) -> Linked:
-    """A sample of people whom nobody in the census has."""
-    nobody = np.full(len(people), NOBODY, np.uint32)
-    return Linked(people, nobody, nobody)
+def somebodys(world: World) -> KeptSample:
+    """A sample of which nobody is counted."""
+    bits = np.zeros(world.places // 8, np.uint8)
+    return KeptSample(bytes(32), bytes(32), bits, np.zeros(1, np.uint8), 8)
 
 
 @WAYS
@@ -286,7 +300,7 @@ def test_every_system_call_of_the_sweep_at_start(
     world = World(tmp_path)
     for number in count():
         world.crash_census()
-        name = world.census._samples.write(strangers(world.people), os.urandom)
+        name = world.census._samples.write(somebodys(world), os.urandom).partition(":")[0]
         with monkeypatch.context() as patch:
             calls = SystemCalls(patch, world.census_folder / "samples", number, happens=happens)
             code = outcome_of(world.census.recover)
@@ -294,11 +308,123 @@ def test_every_system_call_of_the_sweep_at_start(
         if calls.failed:
             world.crash_census()
             assert world.census.recover() == []
-        assert not (world.census_folder / "samples" / name).exists()
+        assert not (world.census_folder / "samples" / f"{name}.sample").exists()
         if not calls.reached:
             break
-    assert calls.made == ["fsync", "unlink"]
+    assert calls.made == ["unlink"]
     world.verify_honest_query()
+    world.close()
+
+
+# --- rosters ---------------------------------------------------------------------------------------------------------
+
+# One is in force when a world begins.
+FIRST, SECOND = 1, 2
+
+
+async def bring_roster(world: World, number: int = SECOND) -> str:
+    """A roster is sent and comes into force; the code of what went wrong, or nothing."""
+    service = CensusService(world.census, CensusLimits(), StopSignal(), people=world.places)
+    made = MadeRoster(world=world, rows=world.people, number=number, salt=bytes(32))
+    # Round by round, so that whatever fails is heard here.
+    desk = asyncio.create_task(service._desk.run())
+    sending = asyncio.create_task(send_roster(service, requests_of(made.parts()), HEALTH))
+    try:
+        while not sending.done():
+            await service._rosters.round()
+        await sending
+        # What was replaced is erased behind it.
+        await service._rosters.round()
+    except BrokerError as error:
+        return error.code
+    finally:
+        for task in (desk, sending):
+            task.cancel()
+        await asyncio.gather(desk, sending, return_exceptions=True)
+    return ""
+
+
+def verify_rosters(world: World, numbers: list[int]) -> None:
+    """These came into force, the last of them is joined, and nothing lies about but its file and key."""
+    assert [event.number for event in world.events(Rostered) if event.health == HEALTH.organisation] == numbers
+    joined = world.census.rosters.usable(HEALTH.organisation, numbers[-1])
+    assert len(cards_by_person(joined.cards)) == len(world.in_census)
+    # Of each of both agencies.
+    assert len(list((world.census_folder / "rosters").iterdir())) == 2 * 2
+    world.verify_log()
+
+
+@WAYS
+async def test_every_system_call_on_a_rosters_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: bool
+) -> None:
+    """Whichever fails while a second roster comes, takes its place or is erased: the next start goes on from there."""
+    for number in count():
+        world = World(tmp_path / str(number))
+        with monkeypatch.context() as patch:
+            calls = SystemCalls(patch, world.census_folder / "rosters", number, happens=happens)
+            code = await bring_roster(world)
+        if not calls.reached:
+            assert code == ""
+            verify_rosters(world, [FIRST, SECOND])
+            world.close()
+            break
+        # What fails while it comes costs another attempt; the node stops for a key that it cannot erase.
+        assert code == (("BUSY" if number < 7 else "STORE_FAILED") if calls.failed else "")
+        world.crash_census()
+        world.census.recover()
+        assert await bring_roster(world) == ""
+        verify_rosters(world, [FIRST, SECOND])
+        world.close()
+    # The folder; the key; the file, and the name of both; the key of the one before is overwritten and removed, then its file.
+    assert calls.made == ["mkdir", "open", "fsync", "open", "fsync", "open", "fsync", "fsync", "unlink", "unlink"]
+
+
+@WAYS
+@pytest.mark.parametrize("commit", [0, 1, 2], ids=["kept", "in force", "erased"])
+async def test_commits_of_a_roster(tmp_path: Path, commit: int, happens: bool) -> None:
+    """The census node stops; what the file holds decides at the next start, and each number comes into force once."""
+    world = World(tmp_path)
+    commits = count()
+    journal = world.census.journal
+    connection = journal.db.conn
+    failing = FailingConnection(
+        connection, lambda _, statement: statement == "COMMIT" and next(commits) == commit, happens=happens
+    )
+    journal.db.conn = failing  # type: ignore[assignment]  # it does what the journal uses
+    assert await bring_roster(world) == "STATE_UNKNOWN"
+    assert journal.is_broken
+    world.crash_census()
+    world.census.recover()
+    assert await bring_roster(world) == ""
+    verify_rosters(world, [FIRST, SECOND])
+    world.close()
+
+
+@WAYS
+async def test_commit_of_a_number_for_a_roster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: bool) -> None:
+    """The health node stops before a byte of it leaves; its successor sends the same roster, or the first one."""
+    world = World(tmp_path, places=DECLARED_STEP)
+    service = CensusService(world.census, CensusLimits(), StopSignal(), people=world.places)
+    working = asyncio.create_task(service.run())
+    link = InMemoryCensus(service, HEALTH)
+    health = world.open_health()
+    # Which a roster is due for.
+    world.load_health(len(world.people))
+    with monkeypatch.context() as patch:
+        failed = break_commit(patch, "rostered", happens=happens)
+        with pytest.raises(BrokerError, match="STATE_UNKNOWN"):
+            await roster_sender(world, health, link.stub).send_due()
+    assert failed
+    with world.census.journal.reading():
+        assert [roster.number for roster in RosterBook(world.census.journal.db).of(HEALTH.organisation)] == [FIRST]
+    health = world.crash_health()
+    await roster_sender(world, health, link.stub).send_due()
+    await service._rosters.round()
+    working.cancel()
+    await asyncio.wait({working})
+    verify_rosters(world, [FIRST, SECOND])
+    assert world.verify_health_log().rosters_sent[SECOND] == world.events(Rostered)[-1]
     world.close()
 
 
@@ -554,9 +680,13 @@ def every_statement(
         connection = break_statement(answers, number, happens=happens)
         code = outcome_of(lambda order=order, answers=answers: step(answers, order))  # type: ignore[misc]
         answers.close()
+        # What a statement before the failing one was reading is held by the traceback of the failure.
+        gc.collect()
         if number >= connection.statements:
             break
-        yield world.open_answers(), order, code
+        # Closed again: whoever has the store open keeps the next one from starting its log over, which tries many times.
+        with contextlib.closing(world.open_answers()) as reopened:
+            yield reopened, order, code
 
 
 def queries(answers: Answers) -> list[str]:

@@ -30,6 +30,7 @@ from fakes.logs import (
     loaded,
     released,
     root,
+    rostered,
     shut_down,
     slots,
 )
@@ -37,7 +38,7 @@ from sqlite_utils import Database
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError, StateUnknownError
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Delivered, Opened, parse_entry
@@ -45,9 +46,9 @@ from broker_common.tlog.merkle import MerkleTree, root_from_inclusion
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import replay
 
-PRICE = price_units(30)
-READY = 8
-"""Entries in the journal of the fixture: opened, announced, two registered, adopted, loaded, slots, one charge."""
+PRICE = price(30)
+READY = 9
+"""Entries in the journal of the fixture: opened, announced, two registered, adopted, loaded, a roster, slots, one charge."""
 
 
 def create_tables(db: Database) -> None:
@@ -89,7 +90,7 @@ def path(tmp_path: Path) -> Path:
     file = tmp_path / "journal.db"
     journal = create_journal(file)
     with journal.transaction() as transaction:
-        for event in (*beginning()[1:], adopted(), loaded(), slots()):
+        for event in (*beginning()[1:], adopted(), loaded(), rostered(), slots()):
             transaction.append(event)
     with journal.transaction() as transaction:
         charge(transaction, 0)
@@ -448,19 +449,19 @@ def other_note(size: int, key: SigningKey = LOG_KEY, origin: str = ORIGIN) -> st
 
 OTHER_KEY = SigningKey(Purpose.LOG, bytes(32))
 TAMPERINGS = {
-    "last entry deleted": ["delete from entries where sequence = 7"],
+    "last entry deleted": ["delete from entries where sequence = 8"],
     "first entry deleted": ["delete from entries where sequence = 0"],
     "middle entry deleted": ["delete from entries where sequence = 1"],
     "all entries deleted": ["delete from entries"],
     "entry moved to the end": ["update entries set sequence = 19 where sequence = 2"],
-    "last entry moved": ["update entries set sequence = 19 where sequence = 7"],
+    "last entry moved": ["update entries set sequence = 19 where sequence = 8"],
     "entries swapped": [
         "update entries set sequence = -1 where sequence = 1",
         "update entries set sequence = 1 where sequence = 2",
         "update entries set sequence = 2 where sequence = -1",
     ],
     "entry edited": [
-        """update entries set entry = cast(replace(cast(entry as text), '"alice"', '"mallo"') as blob) where sequence = 7"""
+        """update entries set entry = cast(replace(cast(entry as text), '"alice"', '"mallo"') as blob) where sequence = 8"""
     ],
     "time edited": [
         """update entries set entry = cast(replace(cast(entry as text), '"time_ms":1700', '"time_ms":1600') as blob)"""
@@ -470,11 +471,11 @@ TAMPERINGS = {
     "entry respelled": [
         """update entries set entry = cast(replace(cast(entry as text), '"alice"', ' "alice"') as blob)"""
     ],
-    "entry repeated at the end": ["insert into entries select 8, entry from entries where sequence = 7"],
-    "rubbish appended": ["insert into entries values (8, x'7b7d')"],
+    "entry repeated at the end": ["insert into entries select 9, entry from entries where sequence = 8"],
+    "rubbish appended": ["insert into entries values (9, x'7b7d')"],
     "head deleted": ["delete from head"],
     "checkpoint emptied": ["update head set checkpoint = ''"],
-    "checkpoint altered": ["update head set checkpoint = replace(checkpoint, char(10) || '8', char(10) || '5')"],
+    "checkpoint altered": ["update head set checkpoint = replace(checkpoint, char(10) || '9', char(10) || '5')"],
     "summary altered": ["update head set state = replace(state, '\"answers\":1', '\"answers\":0')"],
     "summary emptied": ["update head set state = ''"],
 }
@@ -537,7 +538,7 @@ def test_a_log_of_another_key_is_not_ours(path: Path) -> None:
 def test_a_log_that_shrinks_under_a_running_node_stops_it(path: Path) -> None:
     """Entries deleted behind the node's back are noticed at the next transaction or reading."""
     with opened_journal(path) as journal:
-        tamper(path, "delete from entries where sequence = 7")
+        tamper(path, "delete from entries where sequence = 8")
         assert code_of(lambda: enter_reading(journal)) == "INTEGRITY"
         assert code_of(lambda: enter_transaction(journal)) == "INTEGRITY"
         assert_closed_for_good(journal, "INTEGRITY")
@@ -546,9 +547,9 @@ def test_a_log_that_shrinks_under_a_running_node_stops_it(path: Path) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "insert into entries values (8, x'7b7d')",
         "insert into entries values (9, x'7b7d')",
-        "insert into entries select 8, entry from entries where sequence = 7",
+        "insert into entries values (10, x'7b7d')",
+        "insert into entries select 9, entry from entries where sequence = 8",
     ],
 )
 def test_entries_forged_under_a_running_node_stop_it(path: Path, statement: str) -> None:

@@ -10,14 +10,16 @@ What is a failure, after every operation:
 - a log that does not go on from what it was, that the product's replay refuses, or that breaks a rule of DESIGN section 5 as
   `fakes.ledger_rules` states it a second time; two logs that cannot be of one history (nothing is charged that was not
   submitted and forwarded, settled that is not out, refused that was charged);
-- a charge that is not what its ticket says, for a ticket that nobody signed or that had expired when its header came;
-- a person, known or unknown, who is charged or counted otherwise than `fakes.person_ledger` says;
+- a charge that is not what its ticket says, for a ticket that nobody signed or that had expired when its sample came;
+- a sample of places of another load than its question's, or of another roster than the one in force;
+- a person, known or unknown, who is charged or counted otherwise than `fakes.obvious_ledger` says;
 - an answer that is not the one its charge fixed, two different answers to one ticket, an answer before its release;
 - an operation that ends neither well nor in an error of `REASONS`; an `unforeseen` or INTEGRITY in a log; a node that stops
   and nobody's commit failed; a loss of a sample that nobody took away; a broken file that was loaded.
 And at the end, when everything is mended: a charge that is not released or that its health node has not heard of, a sample
-that is left or lost, an answer that is kept and cannot be had, an honest question that is not answered (when the service is shut:
-after the operator has raised the cap and reopened it), a journal that the product does not open.
+that is left or lost, the key of an erased one in the journal, an answer that is kept and cannot be had, an honest question
+that is not answered (when the service is shut: after the operator has raised the cap and reopened it; when quotes end
+before their samples leave: after these live longer), a journal that the product does not open.
 
 What is no failure: a question that is refused, given up or killed before its charge; an answer that expired because nobody
 came; anything that an operator is refused. Sequences say nothing of timing, sizes or noise, of several processes writing at
@@ -78,7 +80,7 @@ def test_a_failure_prints_what_does_it_again(template: Path, monkeypatch: pytest
         wrong = {"slot": int(str(fields["slot"])) + 1} if fields["scale"] != 50 else {}
         return Charged(**fields | wrong)  # type: ignore[arg-type]  # as the product calls it
 
-    monkeypatch.setattr("census_node.charging.Charged", astray)
+    monkeypatch.setattr("census_node.query.charging.Charged", astray)
     with pytest.raises(SequenceError, match="the ticket says") as caught:
         run_sequence(template, 7)
     call = str(caught.value).partition("\n")[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -11,6 +12,7 @@ from fakes import logs
 from fakes.damages import honest
 from fakes.history import Exports, MemoryPart, auditor
 from fakes.randomness import SeededRandomness
+from fakes.site import sealed
 from fuzz.target import Cut, Target, fresh_path, joined, require
 
 from broker_common.audit.audit import Audited, replay_parts, verify_parts
@@ -26,9 +28,19 @@ from broker_common.audit.home import AuditorHome
 from broker_common.audit.log_audit import LogAudit
 from broker_common.audit.log_files import LogFiles
 from broker_common.audit.notes import CheckedNote, NoteChecker, NoteError
+from broker_common.audit.on_site.files import (
+    DamagedError,
+    KeptSample,
+    Roster,
+    parse_roster,
+    parse_sample,
+    read_file,
+    read_roster,
+    read_sample,
+)
 from broker_common.audit.receipts import ReceiptForms
 from broker_common.audit.report import report_json, report_text
-from broker_common.crypto.commitments import SlotSecret
+from broker_common.crypto.commitments import SlotSecret, commit_roster, hash_bytes
 from broker_common.crypto.sealing import OpeningKey, opening_info
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
@@ -36,7 +48,7 @@ from broker_common.privacy.opening import SEALED_OPENING_BYTES, Opening, make_op
 from broker_common.storage.home import stated_role
 from broker_common.tlog.cosignature import CosignatureVerifier, Cosigner
 from broker_common.tlog.note import parse_checkpoint, parse_note
-from broker_common.values import ExactCount
+from broker_common.values import ExactCounts
 
 __all__ = ["TARGETS"]
 
@@ -118,14 +130,14 @@ def _check_opening(opening: Opening, data: bytes) -> None:
     )
     if not data.startswith(b"\0"):
         require(msgspec.json.encode(opening, order="sorted") == data.rstrip(b" "), "an opening has one spelling")
-    require(len(opening.answer_hash(30)) == len(opening.slot_commitment), "whatever was read can be computed with")
+    require(
+        len(opening.answer_hash(30, "12" * 32)) == len(opening.slot_commitment),
+        "whatever was read can be computed with",
+    )
 
 
 def _opening_seeds() -> dict[str, bytes]:
-    salted = (bytes(32), bytes(32))
-    opening = make_opening(
-        ExactCount(41), SlotSecret(bytes(32)), ticket=_TICKET, slot=7, load="load1", submitted=salted, active=salted
-    )
+    opening = make_opening(ExactCounts([41]), SlotSecret(bytes(32)), ticket=_TICKET, slot=7, load="load1")
     document = msgspec.json.encode(opening, order="sorted")
     sealed = seal_opening(opening, _oversight_key().sealing_key)
     return {
@@ -137,6 +149,79 @@ def _opening_seeds() -> dict[str, bytes]:
         "bad length": document.ljust(1025),
         "bad ticket": document.replace(_TICKET.encode(), b"cd" * 32),
     }
+
+
+# --- what lies in a census home ----------------------------------------------------------------------------------------
+
+_FRAME_KEY = bytes(32)
+_PERSONS, _DECLARED = 20, 64
+# The frames hold more than any mutation should have to repeat: what follows is made up to whole frames.
+_PLAIN = 1 << 18
+
+
+def _sealed_frames(plaintext: bytes) -> bytes:
+    return sealed(_FRAME_KEY, plaintext)
+
+
+def _kept_sample(data: bytes) -> KeptSample:
+    """A file as it is, or anything that a home has sealed under the key in its row."""
+    folder = fresh_path()
+    folder.mkdir()
+    is_sealed = data.startswith(b"\0")
+    (folder / f"{'ab' * 16}.sample").write_bytes(
+        data[1:] if is_sealed else _sealed_frames(data[1:].ljust(_PLAIN, b"\0"))
+    )
+    try:
+        return read_sample(folder, f"{'ab' * 16}:{_FRAME_KEY.hex()}")
+    finally:
+        shutil.rmtree(folder)
+
+
+def _check_kept_sample(sample: KeptSample, data: bytes) -> None:
+    counts = (8 * len(sample.bits), sample.persons)
+    header = sample.salt + sample.active_salt + b"".join(count.to_bytes(8, "big") for count in counts)
+    again = (header + sample.bits + sample.active).ljust(_PLAIN, b"\0")
+    require(data.startswith(b"\0") or again == data[1:].ljust(_PLAIN, b"\0"), "a sample has one spelling")
+    require(len(sample.chosen) == sample.persons, "there is a mark for every person")
+
+
+def _kept_sample_seeds() -> dict[str, bytes]:
+    counts = _DECLARED.to_bytes(8, "big") + _PERSONS.to_bytes(8, "big")
+    whole = bytes(range(64)) + counts + b"\xaa" * (_DECLARED // 8) + b"\xff\x00\xf0"
+    return {
+        "whole": b"s" + whole,
+        "nobody": b"s" + bytes(80),
+        "sealed": b"\0" + _sealed_frames(whole),
+        "bad cut": b"\0" + _sealed_frames(whole)[:-1],
+        "bad empty": b"\0",
+        "bad bit of nobody": b"s" + whole[:-1] + b"\xf8",
+        "bad behind": b"s" + whole + b"\0\1",
+        "bad counts": b"s" + bytes(64) + b"\xff" * 16,
+    }
+
+
+def _roster(data: bytes) -> Roster:
+    """People by a row and a commitment that say what is there: nobody but the reader says that it is no roster."""
+    people = int.from_bytes(data[:2], "big")
+    pseudonyms = data[2:]
+    set_hash = hash_bytes(b"tripartite/set/v1\0" + pseudonyms[: 16 * people])
+    places = _PLAIN // 16
+    commitment = commit_roster(bytes(32), places, set_hash).hex()
+    folder = fresh_path()
+    folder.mkdir()
+    (folder / "a.roster").write_bytes(_sealed_frames(pseudonyms.ljust(_PLAIN, b"\0")))
+    (folder / "a.rosterkey").write_bytes(_FRAME_KEY)
+    try:
+        return read_roster(folder, "a", "00" * 32, places, people, commitment)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _check_roster(roster: Roster, data: bytes) -> None:
+    names = roster.chosen(b"\xff" * (len(roster.names) // 8) + bytes(roster.places // 8 - len(roster.names) // 8))
+    require(bool((roster.names[1:] > roster.names[:-1]).all()), "pseudonyms ascend")
+    require(len(names) == len(roster.names) // 8 * 8, "every bit is somebody's")
+    require(len(roster.names) == int.from_bytes(data[:2], "big"), "there are as many as the row says")
 
 
 # --- whole exports -----------------------------------------------------------------------------------------------------
@@ -246,6 +331,29 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_opening_seeds,
         codes=frozenset({"SEALED_WRONGLY", "MALFORMED_MESSAGE"}),
         mutations=500,
+    ),
+    "audited_sample": Target(
+        parse=_kept_sample,
+        check=_check_kept_sample,
+        covers=(parse_sample, read_sample, read_file),
+        seeds=_kept_sample_seeds,
+        errors=(DamagedError,),
+        mutations=300,
+    ),
+    "audited_roster": Target(
+        parse=_roster,
+        check=_check_roster,
+        covers=(parse_roster, read_roster),
+        seeds=lambda: {
+            "two": b"\0\2" + bytes(15) + b"\1" + b"\xff" * 16,
+            "nobody": b"\0\0",
+            "bad order": b"\0\2" + b"\xff" * 16 + bytes(16),
+            "bad twice": b"\0\2" + bytes(32),
+            "bad behind": b"\0\1" + b"\1" * 32,
+            "bad more than places": b"\xff\xff" + bytes(16),
+        },
+        errors=(DamagedError,),
+        mutations=300,
     ),
     "export": Target(
         parse=_damaged,

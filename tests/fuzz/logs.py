@@ -18,7 +18,7 @@ from fuzz.target import Cut, Target, joined, require
 from broker_common.crypto.cards import Card, SignedCard
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import parse_policy
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import (
@@ -293,16 +293,17 @@ def _second(card: Card) -> SignedCard:
 def _census_log_seeds() -> dict[str, bytes]:
     policy = logs.policy().hash.hex()
     known = len(logs.beginning()) - 1
-    slots = _line(3, logs.slots(count=3), policy)
+    slots = _line(4, logs.slots(count=3), policy)
     lines = [
         _line(0, logs.opened()),
         _line(1, logs.adopted()),
         _line(2, logs.loaded(), policy),
+        _line(3, logs.rostered(), policy),
         slots,
-        _line(4, logs.charged(1), policy),
-        _line(5, _release(known + 5), policy),
-        _line(6, Delivered(ticket=logs.hash_of(1), by="inbox"), policy),
-        _line(7, Shutdown(reason="operator", note="a drill"), policy),
+        _line(5, logs.charged(1), policy),
+        _line(6, _release(known + 6), policy),
+        _line(7, Delivered(ticket=logs.hash_of(1), by="inbox"), policy),
+        _line(8, Shutdown(reason="operator", note="a drill"), policy),
     ]
     # What is signed here is signed again when the log is read.
     reopened = Reopened(note="the drill is over", signature="x", key_id="x")
@@ -311,9 +312,9 @@ def _census_log_seeds() -> dict[str, bytes]:
         unconfirmed, note="a drill", confirmation="x", confirmation_key_id=logs.OPERATOR_KEY.key_id
     )
     last = [
-        *lines[:4],
-        _line(4, logs.charged(1, scale=1), policy),
-        _line(5, logs.charged(2, before=price_units(1), scale=30), policy),
+        *lines[:5],
+        _line(5, logs.charged(1, scale=1), policy),
+        _line(6, logs.charged(2, before=price(1), scale=30), policy),
     ]
     persons = logs.policy(accounting="per_person")
     expired = Expired(ticket=logs.hash_of(1))
@@ -322,33 +323,34 @@ def _census_log_seeds() -> dict[str, bytes]:
         "whole": b"\n".join(lines),
         "opened": lines[0],
         "dear": b"\n".join(last),
-        "bad twice": b"\n".join([*lines[:5], lines[4]]),
+        "bad twice": b"\n".join([*lines[:6], lines[5]]),
         "peers": b"\n".join([*lines[:2], *_peers(logs.CENSUS, 2, policy)]),
         "relinked": b"\n".join([*lines[:3], _line(3, logs.relinked(), policy)]),
         "reopened": b"\n".join(
-            [*lines, _line(8, reopened, policy), _line(9, logs.charged(2, before=price_units(30)), policy)]
+            [*lines, _line(9, reopened, policy), _line(10, logs.charged(2, before=price(30)), policy)]
         ),
-        "expired": b"\n".join([*lines[:6], _line(6, expired, policy, after_ms=logs.policy().answer_retention_ms)]),
+        "expired": b"\n".join([*lines[:7], _line(7, expired, policy, after_ms=logs.policy().answer_retention_ms)]),
         "weaker": b"\n".join([*lines[:3], _line(3, weaker, policy)]),
         "persons": b"\n".join(
             [
                 lines[0],
                 _line(1, logs.adopted(persons)),
                 _line(2, logs.loaded(), persons.hash.hex()),
-                _line(3, logs.slots(count=3), persons.hash.hex()),
-                _line(4, logs.charged(1, scale=1, ledger=logs.hash_of(5)), persons.hash.hex()),
-                _line(5, logs.charged(2, before=price_units(1), scale=1, ledger=logs.hash_of(6)), persons.hash.hex()),
+                _line(3, logs.rostered(), persons.hash.hex()),
+                _line(4, logs.slots(count=3), persons.hash.hex()),
+                _line(5, logs.charged(1, scale=1, ledger=logs.hash_of(5)), persons.hash.hex()),
+                _line(6, logs.charged(2, before=price(1), scale=1, ledger=logs.hash_of(6)), persons.hash.hex()),
             ]
         ),
-        "bad ledger": b"\n".join([*lines[:4], _line(4, logs.charged(1, ledger=logs.hash_of(5)), policy)]),
-        "afresh": b"\n".join([*lines[:5], _line(5, afresh, policy), _line(6, _release(known + 6), policy)]),
-        "bad void": b"\n".join([*lines[:4], _line(4, afresh, policy), _line(5, logs.charged(1), policy)]),
-        "bad gap": b"\n".join([*lines[:4], _line(4, logs.slots(4), policy)]),
-        "bad cover": b"\n".join([*lines[:5], _line(5, _release(known + 4), policy)]),
-        "bad future": b"\n".join([*lines[:5], _line(5, _release(known + 6), policy)]),
+        "bad ledger": b"\n".join([*lines[:5], _line(5, logs.charged(1, ledger=logs.hash_of(5)), policy)]),
+        "afresh": b"\n".join([*lines[:6], _line(6, afresh, policy), _line(7, _release(known + 7), policy)]),
+        "bad void": b"\n".join([*lines[:5], _line(5, afresh, policy), _line(6, logs.charged(1), policy)]),
+        "bad gap": b"\n".join([*lines[:5], _line(5, logs.slots(4), policy)]),
+        "bad cover": b"\n".join([*lines[:6], _line(6, _release(known + 5), policy)]),
+        "bad future": b"\n".join([*lines[:6], _line(6, _release(known + 7), policy)]),
         "bad unconfirmed": b"\n".join([*lines[:3], _line(3, unconfirmed, policy)]),
-        "bad open": b"\n".join([*lines[:7], _line(7, reopened, policy)]),
-        "bad early": b"\n".join([*lines[:6], _line(6, expired, policy)]),
+        "bad open": b"\n".join([*lines[:8], _line(8, reopened, policy)]),
+        "bad early": b"\n".join([*lines[:7], _line(7, expired, policy)]),
         "bad stranger": b"\n".join([*lines[:2], _line(2, logs.revoked(RESEARCHER), policy)]),
         "bad outdated": b"\n".join([*lines[:2], _line(2, Announced(card=logs.CENSUS.card.signed), policy)]),
     }
@@ -356,14 +358,21 @@ def _census_log_seeds() -> dict[str, bytes]:
 
 # --- the cosigned note of a release ----------------------------------------------------------------------------------
 
-_CHARGED_AT = 7
+_CHARGED_AT = 8
 
 
 @cache
 def _charged_log() -> list[Entry]:
     """A log that ends with a charge."""
     state, entries = logs.census_state(), list[Entry]()
-    for event in (*logs.beginning(), logs.adopted(), logs.loaded(), logs.slots(count=2), logs.charged(1)):
+    for event in (
+        *logs.beginning(),
+        logs.adopted(),
+        logs.loaded(),
+        logs.rostered(),
+        logs.slots(count=2),
+        logs.charged(1),
+    ):
         entries.append(Entry(sequence=state.size, time_ms=_TIME_MS, policy=state.policy_hash, event=event))
         state.apply(entries[-1])
     return entries
@@ -389,13 +398,13 @@ def _check_release(checkpoint: Checkpoint, data: bytes) -> None:
 
 def _release_seeds() -> dict[str, bytes]:
     return {
-        "charge": logs.cosigned_note(8).encode(),
-        "later": logs.cosigned_note(9).encode(),
-        "bad before": logs.cosigned_note(7).encode(),
-        "bad beyond": logs.cosigned_note(10).encode(),
-        "bad log": logs.cosigned_note(8, "census.test/other").encode(),
-        "bad half": logs.cosigned_note(8).encode()[:-30],
-        "bad bytes": logs.cosigned_note(8).encode() + b"\xff\n",
+        "charge": logs.cosigned_note(9).encode(),
+        "later": logs.cosigned_note(10).encode(),
+        "bad before": logs.cosigned_note(8).encode(),
+        "bad beyond": logs.cosigned_note(11).encode(),
+        "bad log": logs.cosigned_note(9, "census.test/other").encode(),
+        "bad half": logs.cosigned_note(9).encode()[:-30],
+        "bad bytes": logs.cosigned_note(9).encode() + b"\xff\n",
         "bad nothing": b"",
     }
 
@@ -405,12 +414,13 @@ def _health_log_seeds() -> dict[str, bytes]:
     lines = [
         _line(0, logs.opened("health")),
         _line(1, logs.loaded()),
-        _line(2, logs.submitted(1)),
-        _line(3, Forwarded(ticket=ticket, manifest=logs.hash_of(2))),
-        _line(4, ReportedCharge(ticket=ticket, log_index=3, checkpoint="note")),
-        _line(5, Settled(ticket=ticket)),
+        _line(2, logs.rostered()),
+        _line(3, logs.submitted(1)),
+        _line(4, Forwarded(ticket=ticket, roster=1, manifest=logs.hash_of(2))),
+        _line(5, ReportedCharge(ticket=ticket, log_index=3, checkpoint="note")),
+        _line(6, Settled(ticket=ticket)),
     ]
-    refused = [*lines[:4], _line(4, Refused(ticket=ticket, code="BUDGET_EXHAUSTED"))]
+    refused = [*lines[:5], _line(5, Refused(ticket=ticket, code="BUDGET_EXHAUSTED"))]
     return {
         "settled": b"\n".join(lines),
         "refused": b"\n".join(refused),
@@ -418,7 +428,7 @@ def _health_log_seeds() -> dict[str, bytes]:
         "relinked": b"\n".join([*lines[:2], _line(2, logs.relinked())]),
         "bad chain": b"\n".join([*lines[:2], _line(2, logs.relinked(previous=logs.chain_of(3)))]),
         "bad role": _line(0, logs.opened()),
-        "bad end": b"\n".join([*refused, _line(5, Settled(ticket=ticket))]),
+        "bad end": b"\n".join([*refused, _line(6, Settled(ticket=ticket))]),
     }
 
 

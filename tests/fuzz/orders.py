@@ -15,26 +15,33 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 from fakes.randomness import SeededRandomness
-from fakes.samples import frame_plaintexts, gathered
 from fakes.world import FRENCH, HEALTH, PROJECT, RELEASE, RESEARCHER, make_policy, make_pseudonyms
 from fuzz.logs import key_hash
 from fuzz.target import Cut, Target, fresh_path, joined, require
 from fuzz.texts import QUESTION_CODES
-from tripartite.v1 import answer_pb2, census_service_pb2, sample_pb2, ticket_pb2
+from tripartite.v1 import answer_pb2, census_service_pb2, roster_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import (
     SALT_BYTES,
     commit_answer,
     commit_criteria,
-    commit_set,
+    commit_roster,
     hash_bytes,
-    hash_set,
     verify_commitment,
 )
-from broker_common.crypto.frames import FRAME_BYTES, FrameOpener, FrameSealer, SampleFrames
-from broker_common.crypto.sealing import OpeningKey, answer_info, sample_info
+from broker_common.crypto.frames import (
+    FRAME_BYTES,
+    FrameReader,
+    FrameSealer,
+    verify_ascending,
+)
+from broker_common.crypto.rosters import PLACES_PER_FRAME, RosterFrames, RosterOpener, RosterPayload, roster_hash
+from broker_common.crypto.sample_bits import HEAD_BYTES, PLACES_IN_PART, Bound, SampleBits, SealedSample
+from broker_common.crypto.sealing import OpeningKey, answer_info, roster_info
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.privacy.accounting import price_units
+from broker_common.errors import InvalidRequestError
+from broker_common.privacy.accounting import price
+from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.answer import VerifiedAnswer, open_answer, pad_answer, verify_receipt
 from broker_common.query.messages import parse_message
 from broker_common.query.question import parse_question, question_from_wire
@@ -43,10 +50,14 @@ from broker_common.tlog.cosignature import CosignatureVerifier, Cosigner
 from broker_common.tlog.entries import Charged, Entry, Slots, encode_entry, parse_entry
 from broker_common.tlog.merkle import MerkleTree, root_from_inclusion
 from broker_common.tlog.note import NoteSigner, NoteVerifier, parse_note
-from broker_common.values import QUERY_ID_BYTES
-from census_node.admission import Admission, AdmittedSample, Gate, verify_linkage
+from broker_common.values import QUERY_ID_BYTES, NoisyCounts
 from census_node.dictionary import CENSUS_DICTIONARY
-from health_node.forwarding import HandedOver, VerifiedCharge, verify_charged
+from census_node.ledger.passes import JOINED, CardPlaces
+from census_node.query.admission import AdmittedSample, Arrived, Gate, SampleAttempt
+from census_node.registry.joining import JoinedRoster
+from census_node.registry.reception import AdmittedRoster, RosterGate, admit
+from health_node.forwarding import HandedOver, VerifiedCharge, sign_manifest, verify_charged
+from health_node.rosters import sign_roster
 from researcher_node.answers import Answers, AskedQuestion, CensusKeys
 from researcher_node.census_log import CensusLog
 from researcher_node.slots import verify_slot
@@ -133,27 +144,85 @@ def _ticket_seeds() -> dict[str, bytes]:
     }
 
 
-# --- frames ----------------------------------------------------------------------------------------------------------
+# --- samples of bits -------------------------------------------------------------------------------------------------
+
+_BOUND = Bound(b"t" * 32, b"r" * 32)
+_OTHER_SALT, _CUT_OFF = 1, 2
+
+
+def _parse_bits(data: bytes) -> tuple[SampleBits, int]:
+    """Declared steps, flags, people of the roster, then the beginning of a payload whose rest is zero; or raw parts."""
+    cut = Cut(data)
+    declared, flags, people = cut.number() % 3 * PLACES_IN_PART, cut.number(), cut.number(4)
+    if not declared:
+        sealed = SealedSample(cut.piece(), [cut.piece(), cut.rest()])
+        return SampleBits.open(sealed, [_SAMPLE_KEY], _BOUND, _SALT, declared=2 * PLACES_IN_PART, people=people), people
+    payload = cut.rest().ljust(SALT_BYTES + declared // 8, b"\0")
+    sample = SampleBits(np.frombuffer(payload[SALT_BYTES:][: declared // 8], np.uint8), payload[:SALT_BYTES])
+    committed = SampleBits(sample.bits, _SALT) if flags & _OTHER_SALT else sample
+    sealed = sample.seal(_SAMPLE_KEY.sealing_key, _BOUND)
+    if flags & _CUT_OFF:
+        sealed = SealedSample(sealed.head, sealed.parts[1:])
+    opened = SampleBits.open(
+        sealed, [_SAMPLE_KEY], _BOUND, committed.commitment(_BOUND), declared=declared, people=people
+    )
+    return opened, people
+
+
+def _check_bits(opened: tuple[SampleBits, int], data: bytes) -> None:
+    sample, people = opened
+    payload = sample.salt + sample.bits.tobytes()
+    require(payload.startswith(data[6:]), "a sample is opened as it was sealed")
+    require(not np.unpackbits(sample.bits)[people:].any(), "there is nobody behind the last person")
+
+
+def _bits_seeds() -> dict[str, bytes]:
+    def written(steps: int, flags: int, people: int, bits: bytes) -> bytes:
+        return bytes([steps, flags]) + people.to_bytes(4, "big") + _SALT + bits
+
+    return {
+        "nobody": written(1, 0, 0, b""),
+        "some": written(1, 0, 20, b"\x81\x0f\xf0"),
+        "two parts": written(2, 0, 2 * PLACES_IN_PART, b"\xff" * 100),
+        "more people than declared": written(1, 0, 2**32 - 1, b"\x01"),
+        "bad behind": written(1, 0, 20, b"\x81\x0f\xf8"),
+        "bad committed": written(1, _OTHER_SALT, 20, b"\x81")[:6] + bytes(SALT_BYTES) + b"\x81",
+        "bad cut off": written(1, _CUT_OFF, 20, b"\x81"),
+        "bad raw": written(0, 0, 20, b"\0\1a\0\1b"),
+    }
+
+
+# --- rosters ---------------------------------------------------------------------------------------------------------
 
 _LAST, _RAW, _FILL = 1, 2, 4
 _MOST_FRAMES = 4
 _PER_FRAME = FRAME_BYTES // 16
 
 
-def _parse_frames(data: bytes) -> tuple[list[bytes], npt.NDArray[np.uint8], bytes]:
-    """Frames of an index, flags and the beginning of a plaintext, whose rest is zero, or people in ascending order."""
+def _parse_roster(data: bytes) -> tuple[list[bytes], npt.NDArray[np.uint8], int]:
+    """A payload, whose frame key is known, and frames: plaintexts, people, and places.
+
+    Frames are made of an index, flags and the beginning of a plaintext, whose rest is zero, or people in ascending order.
+    """
     cut, sealer = Cut(data), FrameSealer(bytes)
-    opener = FrameOpener(sealer.frame_key, max_people=3 * _PER_FRAME)
+    places, people = cut.number(2) * PLACES_PER_FRAME, cut.number(4)
+    raw = RosterPayload(sealer.frame_key, _SALT, places=places, people=people).to_bytes()
+    payload = RosterPayload.parse(cut.piece() or raw)
+    opener = RosterOpener(payload)
     plaintexts: list[bytes] = []
-    people = [np.empty((0, 16), np.uint8)]
+    found = [np.empty((0, 16), np.uint8)]
     while not cut.is_empty and len(plaintexts) < _MOST_FRAMES:
         index, flags, beginning = cut.number(), cut.number(), cut.piece()
         plaintext = _plaintext(beginning, index, fill=bool(flags & _FILL))
         plaintexts.append(plaintext)
         ciphertext = beginning if flags & _RAW else sealer.seal_frame(index, bool(flags & _LAST), plaintext)
-        people.append(opener.open_frame(index, bool(flags & _LAST), ciphertext))
-    opener.finish()
-    return plaintexts, np.concatenate(people), opener.salt
+        found.append(opener.open_frame(index, bool(flags & _LAST), ciphertext))
+    rows = np.concatenate(found)
+    require(
+        opener.finish() == commit_roster(payload.salt, payload.places, roster_hash(rows)),
+        "a roster is committed to",
+    )
+    return plaintexts, rows, payload.places
 
 
 def _plaintext(beginning: bytes, index: int, *, fill: bool) -> bytes:
@@ -164,35 +233,97 @@ def _plaintext(beginning: bytes, index: int, *, fill: bool) -> bytes:
     return (beginning + numbers.tobytes()[len(beginning) :])[:FRAME_BYTES]
 
 
-def _check_frames(opened: tuple[list[bytes], npt.NDArray[np.uint8], bytes], data: bytes) -> None:
+def _check_roster(opened: tuple[list[bytes], npt.NDArray[np.uint8], int], data: bytes) -> None:
     del data
-    plaintexts, people, salt = opened
-    frames = SampleFrames(gathered(people), salt)
-    require([bytes(plaintext) for _, _, plaintext in frames] == plaintexts, "a sample has one layout")
+    plaintexts, rows, places = opened
+    frames = RosterFrames(rows, places)
+    require([bytes(plaintext) for _, _, plaintext in frames] == plaintexts, "a roster has one layout")
 
 
 def _frame(index: int, flags: int, beginning: bytes) -> bytes:
     return bytes([index, flags]) + joined(beginning)
 
 
-def _header(people: int) -> bytes:
-    return b"tripSMP1" + people.to_bytes(8, "big") + _SALT + bytes(16)
+def _roster(places: int, people: int, *frames: bytes, payload: bytes = b"") -> bytes:
+    return places.to_bytes(2, "big") + people.to_bytes(4, "big") + joined(payload) + b"".join(frames)
 
 
-def _frames_seeds() -> dict[str, bytes]:
-    some = _header(len(_PEOPLE)) + _PEOPLE.tobytes()
-    two = _header(2 * _PER_FRAME - 4)
+def _roster_seeds() -> dict[str, bytes]:
+    some = _PEOPLE.tobytes()
     return {
-        "one": _frame(0, _LAST, some),
-        "empty": _frame(0, _LAST, _header(0)),
-        "two": _frame(0, _FILL, two) + _frame(1, _LAST | _FILL, b""),
-        "bad order": _frame(0, _FILL, two) + _frame(2, _LAST | _FILL, b""),
-        "bad raw": _frame(0, _RAW, bytes(100)),
-        "bad more": _frame(0, _LAST, some) + _frame(1, _LAST, b""),
+        "one": _roster(1, len(_PEOPLE), _frame(0, _LAST, some)),
+        "nobody": _roster(1, 0, _frame(0, _LAST, b"")),
+        "two": _roster(2, 2 * _PER_FRAME, _frame(0, _FILL, b""), _frame(1, _LAST | _FILL, b"")),
+        "half empty": _roster(2, len(_PEOPLE), _frame(0, 0, some), _frame(1, _LAST, b"")),
+        "bad places": _roster(0, 0, _frame(0, _LAST, b"")),
+        "bad people": _roster(1, _PER_FRAME + 1, _frame(0, _LAST | _FILL, b"")),
+        "bad payload": _roster(1, 0, _frame(0, _LAST, b""), payload=b"tripROS1" + bytes(80)),
+        "bad short": _roster(2, len(_PEOPLE), _frame(0, _LAST, some)),
+        "bad more": _roster(1, len(_PEOPLE), _frame(0, 0, some), _frame(1, _LAST, b"")),
     }
 
 
+_ROSTER_GATE = RosterGate(
+    manifest_keys={HEALTH.organisation: [_MANIFEST.verify_key]},
+    sample_keys=[_SAMPLE_KEY],
+    linkage=_LINKAGE,
+    kept=[],
+    attempts=0,
+    policy=make_policy(),
+    most_per_hour=1,
+    most_places=DECLARED_STEP,
+    now_ms=NOW_MS,
+)
+
+
+def _parse_roster_header(data: bytes) -> AdmittedRoster:
+    """A header, or what its manifest or its payload says, is `data`."""
+    part, rest = data[:1], data[1:]
+    manifest = rest if part == b"m" else _roster_manifest()
+    payload = RosterPayload(bytes(32), _SALT, places=DECLARED_STEP, people=len(_PEOPLE)).to_bytes()
+    header = roster_pb2.RosterHeader(
+        manifest=sign_roster(manifest, _MANIFEST),
+        sealed_key=_SAMPLE_KEY.sealing_key.seal(rest if part == b"p" else payload, roster_info(hash_bytes(manifest))),
+    )
+    if part == b"h":
+        header = parse_message(roster_pb2.RosterHeader, rest)
+    return admit(header, HEALTH, _ROSTER_GATE)
+
+
+def _roster_manifest(**changes: Any) -> bytes:
+    fields: dict[str, Any] = {"number": 1, "linkage": _LINKAGE, "commitment": bytes(32)}
+    return roster_pb2.RosterManifest(**fields | changes).SerializeToString(deterministic=True)
+
+
+def _check_roster_header(admitted: AdmittedRoster, data: bytes) -> None:
+    del data
+    require(admitted.payload is not None, "a roster that nobody has sent is to be received")
+    require(not admitted.places % DECLARED_STEP, "places are declared in steps")
+    require(admitted.linkage == _LINKAGE, "only the chain in force is admitted")
+
+
 # --- admission -------------------------------------------------------------------------------------------------------
+
+_ROSTER = JoinedRoster(
+    health=HEALTH.organisation,
+    number=3,
+    load="load",
+    manifest=bytes(32),
+    people=len(_PEOPLE),
+    cards=CardPlaces.of(
+        np.arange(len(_PEOPLE), dtype=np.uint32) | np.uint32(JOINED),
+        np.empty(0, np.uint32),
+        np.empty(0, np.uint32),
+        PLACES_IN_PART,
+    ),
+)
+
+
+def _roster_in_force(agency: str, number: int) -> JoinedRoster:
+    if (agency, number) != (_ROSTER.health, _ROSTER.number):
+        raise InvalidRequestError("ROSTER_NOT_IN_FORCE")
+    return _ROSTER
+
 
 _GATE = Gate(
     researchers=_RESEARCHERS,
@@ -200,75 +331,77 @@ _GATE = Gate(
     sample_keys=[_SAMPLE_KEY],
     policy=POLICY,
     census_release=RELEASE,
-    linkage=_LINKAGE,
     now_ms=NOW_MS,
     verify_open=lambda: None,
     verify_dictionary=lambda: None,
     verify_slot=lambda _: None,
     is_charged=lambda _: False,
+    roster=_roster_in_force,
     reserve=lambda _: None,
 )
 
 
+def _some_bits() -> SampleBits:
+    bits = np.zeros(PLACES_IN_PART // 8, np.uint8)
+    bits[:3] = 0x81, 0x0F, 0xF0
+    return SampleBits(bits, _SALT)
+
+
 def _parse_sample(data: bytes) -> AdmittedSample:
-    """Header, one frame and manifest through admission; one of their parts, or of what is inside them, is `data`."""
+    """Head and its only part through admission; one of them, or of what is inside them, is `data`."""
     part, rest = data[:1], data[1:]
     signed = _signed_ticket(rest) if part == b"t" else _honest_ticket()
-    sealer = FrameSealer(bytes)
-    frame_key = rest if part == b"k" else sealer.frame_key
-    # The hash of the policy as the ticket has it, whatever it has.
-    try:
-        policy_hash = ticket_pb2.Ticket.FromString(signed.ticket).policy_hash
-    except Exception:  # noqa: BLE001 - a ticket that cannot be read is refused below
-        policy_hash = b""
-    ticket_hash = hash_bytes(signed.ticket)
-    sealed_key = _SAMPLE_KEY.sealing_key.seal(frame_key, sample_info(ticket_hash, policy_hash, _LINKAGE))
-    sealed_key = rest if part == b"e" else sealed_key
-    header = sample_pb2.SampleHeader(ticket=signed, sealed_frame_key=sealed_key, linkage=_LINKAGE)
-    if part == b"h":
-        header = parse_message(sample_pb2.SampleHeader, rest)
-    ((index, last, plaintext),) = frame_plaintexts(_PEOPLE, _SALT)
-    frame = sample_pb2.SampleFrame(index=index, last=last, ciphertext=sealer.seal_frame(index, last, plaintext))
-    if part == b"f":
-        frame = parse_message(sample_pb2.SampleFrame, rest)
-    admission = Admission(header, HEALTH, _GATE)
-    admission.add_frame(frame)
-    manifest = rest if part == b"m" else _manifest(ticket_hash)
-    signed_manifest = sample_pb2.SignedManifest(
-        manifest=manifest, signature=_MANIFEST.sign(manifest), key_id=_MANIFEST.key_id
+    bound = Bound(hash_bytes(signed.ticket), _ROSTER.manifest)
+    sealed = _some_bits().seal(_SAMPLE_KEY.sealing_key, bound)
+    manifest = rest if part == b"m" else _sample_manifest(bound)
+    head = sample_pb2.SampleHead(
+        ticket=signed,
+        manifest=sign_manifest(manifest, _MANIFEST),
+        sealed_head=rest if part == b"e" else sealed.head,
     )
     if part == b"n":
-        signed_manifest = parse_message(sample_pb2.SignedManifest, rest)
-    return admission.finish(signed_manifest)
+        head.manifest.CopyFrom(parse_message(sample_pb2.SignedManifest, rest))
+    if part == b"h":
+        head = parse_message(sample_pb2.SampleHead, rest)
+    parts = [rest] if part == b"b" else sealed.parts
+    arrived = Arrived(head.ticket, head.manifest, SealedSample(head.sealed_head, parts))
+    attempt = SampleAttempt(HEALTH.organisation, arrived, lambda: _GATE, lambda _: None)
+    attempt.verify_claim()
+    attempt.verify_sample()
+    return attempt.sample
 
 
-def _manifest(ticket_hash: bytes) -> bytes:
-    return sample_pb2.Manifest(
-        ticket_hash=ticket_hash,
-        set_commitment=commit_set(_SALT, ticket_hash, hash_set(_PEOPLE.tobytes())),
-    ).SerializeToString(deterministic=True)
+def _sample_manifest(bound: Bound, **changes: Any) -> bytes:
+    fields: dict[str, Any] = {
+        "ticket_hash": bound.ticket_hash,
+        "set_commitment": _some_bits().commitment(bound),
+        "roster": _ROSTER.number,
+    }
+    return sample_pb2.Manifest(**fields | changes).SerializeToString(deterministic=True)
 
 
 def _check_sample(sample: AdmittedSample, data: bytes) -> None:
     del data
-    require(bytes(sample.pseudonyms.data) == _PEOPLE.tobytes(), "the sample admitted is the one that was sealed")
+    require(sample.bits.bits.tobytes() == _some_bits().bits.tobytes(), "the sample admitted is the one that was sealed")
     require(sample.question.to_wire() == sample.ticket.body.question, "the question admitted is the ticket's")
-    require(sample.set_commitment == commit_set(_SALT, sample.ticket.hash, sample.set_hash), "the set is committed to")
+    bound = Bound(sample.ticket.hash, sample.roster.manifest)
+    require(sample.set_commitment == sample.bits.commitment(bound), "the sample is committed to")
 
 
 def _sample_seeds() -> dict[str, bytes]:
+    bound = Bound(hash_bytes(_honest_ticket().ticket), _ROSTER.manifest)
+    head = sample_pb2.SampleHead(ticket=_honest_ticket(), sealed_head=b"x")
     return {
         "ticket": b"t" + _body().SerializeToString(),
+        "manifest": b"m" + _sample_manifest(bound),
         "honest": b"-",
-        "bad header": b"h"
-        + sample_pb2.SampleHeader(ticket=_honest_ticket(), sealed_frame_key=b"x", linkage=_LINKAGE).SerializeToString(),
-        "bad key": b"k" + bytes(31),
-        "bad encapsulation": b"e" + bytes(1200),
-        "bad frame": b"f" + sample_pb2.SampleFrame(index=0, last=True, ciphertext=b"x").SerializeToString(),
-        "bad manifest": b"m"
-        + sample_pb2.Manifest(
-            ticket_hash=hash_bytes(_honest_ticket().ticket), set_commitment=bytes(32)
-        ).SerializeToString(),
+        "bad head": b"h" + head.SerializeToString(),
+        "bad encapsulation": b"e" + bytes(HEAD_BYTES),
+        "bad length of a head": b"e" + bytes(HEAD_BYTES - 1),
+        "bad length of a part": b"b" + bytes(1000),
+        "bad ticket": b"m" + _sample_manifest(bound, ticket_hash=bytes(32)),
+        "bad commitment": b"m" + _sample_manifest(bound, set_commitment=bytes(32)),
+        "bad roster": b"m" + _sample_manifest(bound, roster=2),
         "bad signature": b"n" + sample_pb2.SignedManifest(manifest=b"x", key_id=_MANIFEST.key_id).SerializeToString(),
     }
 
@@ -283,23 +416,26 @@ def _charge(**changes: Any) -> bytes:
         "ticket": hash_bytes(_honest_ticket().ticket).hex(),
         "slot": 7,
         "scale": _SCALE,
-        "units": price_units(_SCALE),
+        "units": price(_SCALE),
         "question": FRENCH,
         "researcher": RESEARCHER,
+        "project": PROJECT,
         "health": HEALTH.organisation,
         "load": "load",
+        "roster": 3,
         "manifest": bytes(32).hex(),
         "submitted": _set_commitment().hex(),
         "active": bytes(32).hex(),
         "ledger": "",
-        "total": price_units(_SCALE),
+        "total": price(_SCALE),
     }
     event = Charged(**{**fields, **changes})
     return encode_entry(Entry(sequence=2, time_ms=NOW_MS, policy=POLICY.hash.hex(), event=event))
 
 
 def _set_commitment() -> bytes:
-    return commit_set(_SALT, hash_bytes(_honest_ticket().ticket), hash_set(_PEOPLE.tobytes()))
+    bits = np.zeros(PLACES_IN_PART // 8, np.uint8)
+    return SampleBits(bits, _SALT).commitment(Bound(hash_bytes(_honest_ticket().ticket), bytes(32)))
 
 
 def _proved(entry: bytes, note: str | None = None) -> tuple[str, list[bytes]]:
@@ -328,7 +464,8 @@ def _parse_charge(data: bytes) -> VerifiedCharge:
         charged = parse_message(sample_pb2.Charged, rest)
     ticket = VerifiedTicket(_body(), _honest_ticket().ticket)
     handed_over = HandedOver(HEALTH.organisation, bytes(32).hex())
-    return verify_charged(charged, ticket, _set_commitment(), handed_over=handed_over, census_log=_NOTES.verifier)
+    manifest = sample_pb2.Manifest(ticket_hash=ticket.hash, set_commitment=_set_commitment(), roster=3)
+    return verify_charged(charged, ticket, manifest, handed_over=handed_over, census_log=_NOTES.verifier)
 
 
 def _charge_seeds() -> dict[str, bytes]:
@@ -340,6 +477,7 @@ def _charge_seeds() -> dict[str, bytes]:
         "bad checkpoint": b"k" + note.encode(),
         "bad scale": b"e" + _charge(scale=31),
         "bad agency": b"e" + _charge(health="health-x"),
+        "bad roster": b"e" + _charge(roster=4),
         "bad manifest": b"e" + _charge(manifest=bytes(31).hex() + "ff"),
     }
 
@@ -350,9 +488,9 @@ def _receipt() -> answer_pb2.Receipt:
     return answer_pb2.Receipt(
         query_id=_QUERY,
         ticket_hash=ticket_hash,
-        answer_hash=commit_answer(_SALT, ticket_hash, _NOISY_COUNT),
+        answer_hash=commit_answer(_SALT, ticket_hash, NoisyCounts((_NOISY_COUNT,))),
         scale=_SCALE,
-        charged=price_units(_SCALE),
+        charged=price(_SCALE),
         policy_hash=POLICY.hash,
         log_index=2,
         checkpoint=note,
@@ -367,7 +505,7 @@ def _signed_receipt(data: bytes) -> answer_pb2.SignedReceipt:
 
 
 def _answer(receipt: answer_pb2.SignedReceipt) -> answer_pb2.SignedAnswer:
-    return answer_pb2.SignedAnswer(receipt=receipt, noisy_count=_NOISY_COUNT, answer_salt=_SALT)
+    return answer_pb2.SignedAnswer(receipt=receipt, noisy_counts=NoisyCounts((_NOISY_COUNT,)).padded, answer_salt=_SALT)
 
 
 def _sealed(data: bytes) -> bytes:
@@ -400,6 +538,7 @@ def _parse_answer(data: bytes) -> VerifiedAnswer:
         _sealed(data),
         opening_key=_ANSWER_KEY,
         ticket_hash=hash_bytes(_honest_ticket().ticket),
+        cells=1,
         census_keys=[_ANSWER.verify_key],
     )
 
@@ -410,7 +549,8 @@ def _check_answer(answer: VerifiedAnswer, data: bytes) -> None:
     require(body.ticket_hash == ticket_hash, "an answer is to one's own ticket")
     require(answer_pb2.Receipt.FromString(answer.receipt.signed.receipt) == body, "what was signed is what is read")
     require(
-        body.answer_hash == commit_answer(answer.salt, ticket_hash, answer.noisy_count), "a receipt is the answer's"
+        body.answer_hash == commit_answer(answer.salt, ticket_hash, answer.noisy),
+        "a receipt is the answer's",
     )
 
 
@@ -522,7 +662,7 @@ def _receive(data: bytes) -> AskedQuestion:
 
 def _check_received(asked: AskedQuestion, data: bytes) -> None:
     del data
-    require(asked.state == "answered" and asked.charged == price_units(_SCALE), "what is kept was charged")
+    require(asked.state == "answered" and asked.charged == price(_SCALE), "what is kept was charged")
 
 
 TARGETS: Mapping[str, Target[Any]] = {
@@ -542,20 +682,53 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_ticket_seeds,
         codes=_TICKET_CODES | _IN_FORCE_CODES,
     ),
-    "frames": Target(
-        parse=_parse_frames,
-        check=_check_frames,
-        covers=(FrameOpener.open_frame,),
+    "sample_bits": Target(
+        parse=_parse_bits,
+        check=_check_bits,
+        covers=(SampleBits.open, SealedSample.verify_lengths, verify_commitment),
         on_the_wire=True,
-        seeds=_frames_seeds,
-        codes=frozenset({"BAD_FRAMES", "SEALED_WRONGLY"}),
+        seeds=_bits_seeds,
+        codes=frozenset({"BAD_SAMPLE", "SEALED_WRONGLY", "COMMITMENT_MISMATCH"}),
         mutations=500,
-        words=(b"tripSMP1", bytes(16), b"\xff" * 16),
+    ),
+    "roster": Target(
+        parse=_parse_roster,
+        check=_check_roster,
+        covers=(RosterOpener.open_frame, RosterPayload.parse, FrameReader.verify_ended, verify_ascending),
+        on_the_wire=True,
+        seeds=_roster_seeds,
+        codes=frozenset({"BAD_FRAMES", "SEALED_WRONGLY"}),
+        mutations=300,
+        words=(b"tripROS1", bytes(16), b"\xff" * 16),
+    ),
+    "roster_header": Target(
+        parse=_parse_roster_header,
+        check=_check_roster_header,
+        covers=(admit,),
+        on_the_wire=True,
+        seeds=lambda: {
+            "manifest": b"m" + _roster_manifest(),
+            "honest": b"-",
+            "bad number": b"m" + _roster_manifest(number=0),
+            "bad linkage": b"m" + _roster_manifest(linkage="0" * 16),
+            "bad payload": b"p" + bytes(88),
+            "bad header": b"h" + roster_pb2.RosterHeader(sealed_key=b"x").SerializeToString(),
+        },
+        codes=frozenset(
+            {"BAD_FRAMES", "SEALED_WRONGLY", "MALFORMED_MESSAGE", "LINKAGE_MISMATCH", "UNKNOWN_KEY", "BAD_SIGNATURE"}
+        ),
+        mutations=200,
     ),
     "sample": Target(
         parse=_parse_sample,
         check=_check_sample,
-        covers=(Admission.finish, verify_linkage, question_from_wire, verify_commitment, parse_message),
+        covers=(
+            SampleAttempt.verify_claim,
+            SampleAttempt.verify_sample,
+            question_from_wire,
+            verify_commitment,
+            parse_message,
+        ),
         on_the_wire=True,
         seeds=_sample_seeds,
         codes=_TICKET_CODES
@@ -563,10 +736,10 @@ TARGETS: Mapping[str, Target[Any]] = {
         | QUESTION_CODES
         | {
             "SCALE_REFUSED",
-            "LINKAGE_MISMATCH",
+            "ROSTER_NOT_IN_FORCE",
             "WRONG_ORGANISATION",
             "SEALED_WRONGLY",
-            "BAD_FRAMES",
+            "BAD_SAMPLE",
             "COMMITMENT_MISMATCH",
         },
         mutations=200,

@@ -16,6 +16,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from fakes import logs
 from fakes.clock import FakeClock
 from fakes.randomness import SeededRandomness
 from fakes.registries import made_names
-from fakes.world import make_pseudonyms
+from fakes.site import sealed
+from fakes.world import FRENCH, make_pseudonyms
 from fuzz.logs import key_hash
 from fuzz.stored_people import REFUSED, build_store
 from fuzz.stored_source import LOADED, WRITINGS, write_all
@@ -33,7 +35,18 @@ from fuzz.stored_source import REFUSED as LOAD_REFUSED
 from fuzz.target import Cut, Target, fresh_path, require
 from sqlite_utils import Database
 
-from broker_common.crypto.commitments import SlotSecret, commit_slot, hash_set
+from broker_common.audit.on_site.accounts import NOBODY, Accounts, as_names
+from broker_common.audit.on_site.files import Carry as AuditedCarry
+from broker_common.audit.on_site.files import (
+    DamagedError,
+    Load,
+    parse_carry,
+    parse_snapshot,
+    read_load,
+)
+from broker_common.crypto.commitments import SALT_BYTES, SlotSecret, commit_load, commit_slot
+from broker_common.crypto.frames import FRAME_BYTES
+from broker_common.query.question import parse_question
 from broker_common.storage.journal import Journal
 from broker_common.storage.source_parquet import ParquetSource
 from broker_common.storage.witness_store import WitnessStore
@@ -41,20 +54,16 @@ from broker_common.storage.witnessing import verify_own_log
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.note import Checkpoint, join_note, parse_note
 from broker_common.tlog.replay import LogState
-from broker_common.values import PSEUDONYM_BYTES
 from census_node.columns import write_columns
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.ledgers import Ledgers
-from census_node.linked import NOBODY, Linked
+from census_node.ledger.accounts import Ledger
+from census_node.ledger.samples import KeptSample, SampleFolder
+from census_node.ledger.snapshots import SnapshotFolder
 from census_node.loading import read_registry
 from census_node.publication import verify_witnessed
-from census_node.registry import Registry
-from census_node.samples import SampleFolder
+from census_node.registry.registry import Registry
 from census_node.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
-from census_node.snapshots import SnapshotFolder
-from census_node.submitted_ledger import Column, SubmittedLedger
-from census_node.unit_ledger import UnitLedger
-from census_node.units import Carry, Known, Names
+from census_node.subjects import Carry, Known, Names
 from health_node.loading import load_people
 from health_node.people_store import PeopleStore, read_figures
 from researcher_node.seen import SeenCheckpoint
@@ -195,10 +204,17 @@ def _parse_registry(data: bytes) -> Registry:
 
 def _check_registry(registry: Registry, data: bytes) -> None:
     del data
-    rows = registry.rows_of(make_pseudonyms(4))
-    require(rows.dtype == np.uint32, "a registry that is read can be asked")
-    for column in registry.columns.values():
-        require(column.shape == registry.high.shape, "every person has one value in every column")
+    cards, people = registry.cards, registry.people
+    require(len(cards.low) == len(cards.persons) == len(cards.households) == registry.size, "a card is of somebody")
+    require(set(people.values) == set(CENSUS_DICTIONARY.names), "every variable can be asked for")
+    for values in people.values.values():
+        require(len(values) == people.person_count, "every person has one value of every variable")
+    if max(people.person_count, people.household_count) < _MANY:
+        require(len(people.homes.of_person) == people.person_count, "everybody lives somewhere")
+
+
+# Of more there would be no test: nobody has a card, and everybody has a number.
+_MANY = 1_000
 
 
 def _parse_remembered(data: bytes) -> tuple[Names, Known]:
@@ -214,8 +230,8 @@ def _check_remembered(remembered: tuple[Names, Known], data: bytes) -> None:
     del data
     names, known = remembered
     for cards in (known.cards, known.former):
-        for units, given in ((cards.persons, names.persons), (cards.households, names.households)):
-            require(max(units.tolist(), default=-1) < len(given), "every unit of a card has a name")
+        for numbers, given in ((cards.persons, names.persons), (cards.households, names.households)):
+            require(max(numbers.tolist(), default=-1) < len(given), "everybody who has a card has a name")
     require(known.homes.tolist() == names.homes.tolist(), "one list of homes")
     require(len(known.homes) == len(names.persons), "everybody who has a number has lived somewhere")
     now = Known.none().cards
@@ -259,21 +275,21 @@ def _carry_seeds() -> dict[str, bytes]:
 def _load_file(**changed: Any) -> bytes:
     """A load's file of four cards, with some columns changed."""
     halves = make_pseudonyms(4).view(">u8").astype(np.uint64)
-    units = {
-        f"{when}{unit}s": np.array([0, 1, 1, 0], np.uint32)
+    numbers = {
+        f"{when}{subject}s": np.array([0, 1, 1, 0], np.uint32)
         for when in ("", "former_")
-        for unit in ("person", "household")
+        for subject in ("person", "household")
     }
     columns: dict[str, Any] = {
         "high": halves[:, 0],
         "low": halves[:, 1],
-        **{name: np.arange(4, dtype=np.uint8) for name in CENSUS_DICTIONARY.names},
-        "dictionary.hash": np.frombuffer(CENSUS_DICTIONARY.hash, np.uint8),
+        **{f"value.{name}": np.arange(3, dtype=np.uint8) for name in CENSUS_DICTIONARY.names},
+        "dictionary.meaning": np.frombuffer(CENSUS_DICTIONARY.meaning, np.uint8),
         "counts": np.array([3, 2], np.uint64),
         **made_names(3, 2).columns(),
         "former_high": halves[:, 0] + np.uint64(1),
         "former_low": halves[:, 1],
-        **units,
+        **numbers,
     }
     save = changed.pop("save", None)
     if save is not None:
@@ -291,7 +307,7 @@ def _load_file(**changed: Any) -> bytes:
 def _remembered_seeds() -> dict[str, bytes]:
     return {
         **_registry_seeds(),
-        "bad former unit": _load_file(former_households=np.array([0, 1, 2, 0], np.uint32)),
+        "bad former number": _load_file(former_households=np.array([0, 1, 2, 0], np.uint32)),
         "bad former length": _load_file(former_low=np.zeros(3, np.uint64)),
         "bad salt": _load_file(salt=np.zeros(16, np.uint8)),
         "bad names": _load_file(person_names=np.zeros(3, "S15")),
@@ -311,7 +327,7 @@ def _registry_seeds() -> dict[str, bytes]:
         "bad compression": _load_file(save=np.savez_compressed),
         "bad type": _load_file(high=strings),
         "bad shape": _load_file(high=short),
-        "bad unit": _load_file(persons=np.array([0, 1, 3, 0], np.uint32)),
+        "bad number": _load_file(persons=np.array([0, 1, 3, 0], np.uint32)),
         "bad counts": _load_file(counts=np.array([2**63, 2], np.uint64)),
         # Compression method and encryption flag of the first member, in its own header and in the directory.
         "bad method": _patched(whole, 8, 10, b"\x63"),
@@ -328,56 +344,72 @@ def _patched(archive: bytes, local_at: int, central_at: int, value: bytes) -> by
     return bytes(patched)
 
 
-_SAMPLE = Linked(make_pseudonyms(3), np.array([4, NOBODY, 7], np.uint32), np.array([1, NOBODY, 1], np.uint32))
-_EACH = PSEUDONYM_BYTES + 8
+_SAMPLE = KeptSample(
+    salt=bytes(range(32)),
+    active_salt=bytes(range(32, 64)),
+    bits=np.frombuffer(b"\xaa" * 8, np.uint8),
+    active=np.frombuffer(b"\xff\x00\xf0", np.uint8),
+    persons=20,
+)
+_SAMPLE_FILE, _SAMPLE_KEY = "ab" * 16, bytes(32)
 
 
-def _parse_sample(data: bytes) -> Linked:
-    """A file that was damaged, or one whose set is the one that was charged."""
+def _parse_sample(data: bytes) -> KeptSample:
+    """A file as it is, or anything that a node has sealed under the key in its row."""
     folder = fresh_path()
     folder.mkdir()
-    (folder / "a.sample").write_bytes(data[1:])
-    people = (len(data) - 1) // _EACH
-    set_hash = hash_set(data[1 : 1 + people * PSEUDONYM_BYTES]) if data[:1] == b"s" else _SAMPLE.set_hash
+    content = data[1:] if data.startswith(b"\0") else sealed(_SAMPLE_KEY, data[1:].ljust(FRAME_BYTES, b"\0"))
+    (folder / f"{_SAMPLE_FILE}.sample").write_bytes(content)
     try:
-        sample = SampleFolder(folder).read("a.sample", set_hash)
-        again = SampleFolder(folder).read_unverified("a.sample")
-        require(again.units_hash == sample.units_hash, "a sample is read alike, verified or not")
-        return sample
+        return SampleFolder(folder).read(f"{_SAMPLE_FILE}:{_SAMPLE_KEY.hex()}")
     finally:
         shutil.rmtree(folder)
 
 
-def _check_sample(sample: Linked, data: bytes) -> None:
-    parts = (sample.pseudonyms, sample.persons.astype("<u4"), sample.households.astype("<u4"))
-    require(b"".join(part.tobytes() for part in parts) == data[1:], "a sample is read back")
-    require(sample.pseudonyms.shape == (len(sample.persons), PSEUDONYM_BYTES), "a sample is made of pseudonyms")
-    require(len(sample.persons) == len(sample.households), "each has a person and a household, or nobody")
+def _check_sample(sample: KeptSample, data: bytes) -> None:
+    counts = (8 * len(sample.bits), sample.persons)
+    again = sample.salt + sample.active_salt + b"".join(count.to_bytes(8, "big") for count in counts)
+    again += sample.bits.tobytes() + sample.active.tobytes()
+    require(8 * len(sample.active) >= sample.persons, "there is a mark for every person")
+    if not data.startswith(b"\0") and not int.from_bytes(data[65:73], "big") % 8:
+        require(data[1:].ljust(FRAME_BYTES, b"\0").startswith(again), "a sample is read back")
+
+
+def _written_sample() -> tuple[bytes, bytes]:
+    """A sample's file as the product writes it, under a key that is known; and what stands in it."""
+    folder = fresh_path()
+    name = SampleFolder(folder).write(_SAMPLE, bytes).partition(":")[0]
+    whole = (folder / f"{name}.sample").read_bytes()
+    shutil.rmtree(folder)
+    counts = b"".join(count.to_bytes(8, "big") for count in (64, 20))
+    plain = _SAMPLE.salt + _SAMPLE.active_salt + counts + _SAMPLE.bits.tobytes() + _SAMPLE.active.tobytes()
+    return whole, plain
 
 
 def _sample_seeds() -> dict[str, bytes]:
-    folder = fresh_path()
-    name = SampleFolder(folder).write(_SAMPLE, SeededRandomness("sample"))
-    whole = (folder / name).read_bytes()
-    return {"whole": b"w" + whole, "other": b"s" + whole[:_EACH], "bad end": b"s" + whole[:-1], "bad": b"w"}
+    whole, plain = _written_sample()
+    return {
+        "whole": b"\0" + whole,
+        "plain": b"s" + plain,
+        "nobody": b"s" + bytes(80),
+        "bad end": b"\0" + whole[:-1],
+        "bad empty": b"\0",
+        "bad counts": b"s" + bytes(64) + b"\xff" * 16,
+    }
 
 
-_LEDGERS = Ledgers(
-    SubmittedLedger(Column(np.array([1, 5], np.uint64), np.array([2, 2**63], np.uint64), np.array([7, 9], np.uint32))),
-    UnitLedger(np.array([3, 0, 5], np.uint32), np.array([8], np.uint32)),
-    {"health.example": 2},
-)
+_LEDGER = Ledger(3, 1, np.array([3, 0, 5], np.uint32))
 
 
 def _snapshot() -> bytes:
     folder = fresh_path()
-    name, _ = SnapshotFolder(folder).write(_LEDGERS, SeededRandomness("snapshot"))
+    name, _ = SnapshotFolder(folder).write(_LEDGER, SeededRandomness("snapshot"))
     content = (folder / name).read_bytes()
     shutil.rmtree(folder)
     return content
 
 
-def _parse_snapshot(data: bytes) -> Ledgers:
+def _parse_snapshot(data: bytes) -> Ledger:
     folder = fresh_path()
     folder.mkdir()
     (folder / "a.ledgers").write_bytes(data)
@@ -387,12 +419,50 @@ def _parse_snapshot(data: bytes) -> Ledgers:
         shutil.rmtree(folder)
 
 
-def _check_snapshot(ledgers: Ledgers, data: bytes) -> None:
+def _check_snapshot(ledger: Ledger, data: bytes) -> None:
     folder = fresh_path()
-    name, _ = SnapshotFolder(folder).write(ledgers, SeededRandomness("snapshot"))
-    require((folder / name).read_bytes() == data, "ledgers are written back to the same bytes")
+    name, _ = SnapshotFolder(folder).write(ledger, SeededRandomness("snapshot"))
+    require((folder / name).read_bytes() == data, "a ledger is written back to the same bytes")
     shutil.rmtree(folder)
-    require(ledgers.introduced == _LEDGERS.introduced, "ledgers that are read are those that were written")
+
+
+# --- what an auditor reads of them -----------------------------------------------------------------------------------
+
+
+def _parse_audited_load(data: bytes) -> Load:
+    """Committed to, whatever it is: an agency may have written anything."""
+    path, salt = fresh_path(".npz"), bytes(SALT_BYTES)
+    path.write_bytes(data)
+    commitment = commit_load(salt, hashlib.sha256(data).digest())
+    try:
+        return read_load(path, salt, commitment.hex(), CENSUS_DICTIONARY.hash.hex())
+    finally:
+        path.unlink()
+
+
+def _check_audited_load(load: Load, data: bytes) -> None:
+    del data
+    persons, households = load.link(as_names(make_pseudonyms(4)))
+    for numbers, count in ((persons, load.person_count), (households, load.household_count)):
+        require((numbers[numbers != NOBODY] < count).all(), "whoever is found has numbers that were given")
+    require(len(load.homes()) == load.person_count, "every person has a household, or none")
+    everybody = load.homes() != NOBODY
+    for text in (FRENCH, "all"):
+        counted = load.count(everybody, parse_question(text, load.dictionary)).reveal_to_mechanism()
+        require(sum(counted) <= int(np.count_nonzero(everybody)), "nobody is counted twice")
+
+
+def _check_audited_carry(carry: AuditedCarry, data: bytes) -> None:
+    del data
+    again = Carry(**{each.name: getattr(carry, each.name) for each in fields(carry)})
+    require(again.content_hash == _CARRY.content_hash, "a carry that is read is the one that the row means")
+
+
+def _check_audited_snapshot(accounts: Accounts, data: bytes) -> None:
+    del data
+    counts = {0, accounts.persons, accounts.households}
+    require(len(accounts.charged) in counts, "everybody who is charged has a number, and everybody with one a charge")
+    require(accounts.is_same(accounts), "what is read can be compared")
 
 
 _BATCH = 3
@@ -669,8 +739,8 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(Registry.read,),
         seeds=lambda: {
             **_registry_seeds(),
-            "bad dictionary": _load_file(**{"dictionary.hash": np.zeros(32, np.uint8)}),
-            "bad length of a hash": _load_file(**{"dictionary.hash": np.zeros(31, np.uint8)}),
+            "bad dictionary": _load_file(**{"dictionary.meaning": np.frombuffer(b"[]", np.uint8)}),
+            "bad shape of a dictionary": _load_file(**{"dictionary.meaning": np.zeros((2, 2), np.uint8)}),
         },
         # Whether the file is the one that was loaded is asked before.
         codes=frozenset({"DICTIONARY_CHANGED", "INTEGRITY"}),
@@ -678,7 +748,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         max_bytes=8192,
         words=(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY", b"'shape': (", b"'<u8'", b"'O'", b"9**9"),
     ),
-    "remembered_units": Target(
+    "remembered_subjects": Target(
         parse=_parse_remembered,
         check=_check_remembered,
         covers=(Names.read, Known.read),
@@ -700,7 +770,7 @@ TARGETS: Mapping[str, Target[Any]] = {
     "kept_sample": Target(
         parse=_parse_sample,
         check=_check_sample,
-        covers=(SampleFolder.read, SampleFolder.read_unverified),
+        covers=(SampleFolder.read,),
         seeds=_sample_seeds,
         codes=frozenset({"SAMPLE_LOST"}),
         mutations=150,
@@ -712,6 +782,37 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=lambda: {"whole": _snapshot(), "bad end": _snapshot()[:-1], "bad": b""},
         codes=frozenset({"INTEGRITY"}),
         mutations=100,
+    ),
+    "audited_load": Target(
+        parse=_parse_audited_load,
+        check=_check_audited_load,
+        covers=(read_load,),
+        seeds=lambda: {
+            name.replace("bad places", "places").replace("bad compression", "compression"): data
+            for name, data in _registry_seeds().items()
+        },
+        errors=(DamagedError,),
+        mutations=300,
+        max_bytes=8192,
+        words=(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY", b"'shape': (", b"'<u8'", b"'O'", b"9**9"),
+    ),
+    "audited_carry": Target(
+        parse=lambda data: parse_carry(data, _CARRY.content_hash),
+        check=_check_audited_carry,
+        covers=(parse_carry,),
+        seeds=_carry_seeds,
+        errors=(DamagedError,),
+        mutations=300,
+        words=(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x93NUMPY", b"'shape': (", b"'<u4'", b"9**9"),
+    ),
+    "audited_snapshot": Target(
+        parse=lambda data: parse_snapshot(data, hashlib.sha256(data).digest()),
+        check=_check_audited_snapshot,
+        covers=(parse_snapshot,),
+        seeds=lambda: {"whole": _snapshot(), "bad end": _snapshot()[:-1], "bad more": _snapshot() + b"x", "bad": b""},
+        errors=(DamagedError,),
+        mutations=300,
+        words=(b"\x93NUMPY", b"'shape': (", b"'<u8'", b"'<u4'", b"'O'", b"9**9", b'{"health.example":2}'),
     ),
     "slot_secrets": Target(
         parse=_parse_slots,

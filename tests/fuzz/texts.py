@@ -43,7 +43,7 @@ from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dates import parse_date
 from broker_common.query.normal_form import count_terms, negate, verify_size
-from broker_common.query.question import Question, parse_question, question_from_wire
+from broker_common.query.question import Question, parse_question, question_from_wire, read_question
 from broker_common.rpc.callers import by_fingerprint, verify_caller
 from broker_common.storage.home import Home
 from broker_common.storage.source import RejectedRows, verify_names
@@ -153,8 +153,17 @@ def _question_seeds() -> dict[str, bytes]:
         "all": b"all",
         "one": b"mother_tongue = 'French'",
         "several": b"Home_Language in ('French', 'English')",
+        "share": b"mother_tongue by 'French', rest",
+        "table": b"Mother_Tongue by 'Other', ('French','English and French'),'English', rest",
         "bad list": b"mother_tongue in ('French' 'English')",
+        "bad cells": b"mother_tongue by 'French', rest, rest",
     }
+
+
+_QUESTION_WORDS = (
+    *(name.encode() for name in CENSUS_DICTIONARY.names),
+    *(b" in (", b" by ", b", rest", b"), (", b"'French'", b"', '", b"all", b"''"),
+)
 
 
 # --- short texts -----------------------------------------------------------------------------------------------------
@@ -392,10 +401,10 @@ def _policy_seeds() -> dict[str, bytes]:
         "usual": document,
         "narrow": make_policy(max_belief="0.50001", scales=(50, 10**6)).document,
         "persons": persons,
-        "households": persons.replace(b'"unit":"person"', b'"unit":"household"').replace(
+        "households": persons.replace(b'"subject":"person"', b'"subject":"household"').replace(
             b'"max_answers":0', b'"max_answers":7'
         ),
-        "bad unit": document.replace(b'"unit":"person"', b'"unit":"household"'),
+        "bad subject": document.replace(b'"subject":"person"', b'"subject":"household"'),
         "bad order": document.replace(b"2,3,", b"3,2,"),
         "bad limit": document.replace(b'"0.8"', b'"0.' + b"9" * 60 + b'"'),
     }
@@ -481,7 +490,20 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(parse_question, question_from_wire),
         seeds=_question_seeds,
         codes=QUESTION_CODES | {"QUESTION_SYNTAX"},
-        words=(*(name.encode() for name in CENSUS_DICTIONARY.names), b" in (", b"'French'", b"', '", b"all", b"''"),
+        words=_QUESTION_WORDS,
+    ),
+    "question_logged": Target(
+        parse=lambda data: read_question(text_of(data)),
+        check=lambda question, data: require(question.text.encode() == data, "a log spells a question in one way"),
+        covers=(read_question,),
+        seeds=lambda: {
+            **{name: text for name, text in _question_seeds().items() if name in {"all", "one", "share"}},
+            "table": b"mother_tongue by 'English', ('English and French', 'French'), rest",
+            "bad order": b"mother_tongue by ('French', 'English'), rest",
+            "bad spaces": b"mother_tongue by 'French',rest",
+        },
+        errors=(ValueError,),
+        words=_QUESTION_WORDS,
     ),
     "fraction": Target(
         parse=lambda data: parse_fraction(text_of(data)),

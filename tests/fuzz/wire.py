@@ -129,8 +129,12 @@ def _question_seeds() -> dict[str, bytes]:
     return {
         "all": wire("all"),
         "several": wire("mother_tongue in ('French', 'English')"),
+        "cells": wire("mother_tongue by ('French', 'English'), 'Other', rest"),
+        "bad cells": ticket_pb2.Question(
+            variable="mother_tongue", cells=[ticket_pb2.Cell(), ticket_pb2.Cell()]
+        ).SerializeToString(),
         "bad order": ticket_pb2.Question(
-            language_set=ticket_pb2.LanguageSet(variable="mother_tongue", values=["b", "a"])
+            variable="mother_tongue", cells=[ticket_pb2.Cell(values=["b", "a"])]
         ).SerializeToString(),
         "bad empty": b"",
     }
@@ -228,6 +232,23 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_question_seeds,
         codes=QUESTION_CODES | {"MALFORMED_MESSAGE"},
         words=(*(name.encode() for name in CENSUS_DICTIONARY.names), b"French", b"English", b"Neither"),
+    ),
+    "dictionary_meaning": Target(
+        parse=Dictionary.parse_meaning,
+        check=lambda dictionary, data: require(dictionary.meaning == data, "a meaning is written in one way"),
+        covers=(Dictionary.parse_meaning,),
+        seeds=lambda: {
+            "census": CENSUS_DICTIONARY.meaning,
+            "health": HEALTH_DICTIONARY.meaning,
+            "bad space": CENSUS_DICTIONARY.meaning + b" ",
+            "bad depth": b"[" * 4000,
+            "bad type": CENSUS_DICTIONARY.meaning.replace(b'"code"', b'"CODE"'),
+            "bad empty": b"[]",
+        },
+        errors=(ValueError,),
+        words=(b"[", b"]", b",", b'"', b'"integer"', b'"date"', b"true", b"\\u00e9", b"\\ud800", b"9" * 20),
+        max_bytes=16_384,
+        mutations=500,
     ),
     "dictionary": Target(
         parse=_parse_dictionary,

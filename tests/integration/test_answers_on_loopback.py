@@ -304,7 +304,7 @@ async def test_without_an_inbox_the_answer_is_collected_as_soon_as_it_is_out(loo
         collecting = asyncio.create_task(asking.collect(query, wait_seconds=NEVER_SECONDS))
         await linger()
         assert not collecting.done()
-        await asyncio.to_thread(world.census.release, order.hash.hex())
+        await asyncio.to_thread(world.release, order)
         assert (await collecting).state == "answered"
 
 
@@ -328,7 +328,7 @@ async def test_no_time_to_wait_is_enough_for_what_is_there(loopback: Loopback) -
     async with session(loopback) as asking:
         with pytest.raises(PeerUnavailableError, match="ANSWER_PENDING"):
             await asking.collect(query, wait_seconds=0)
-        await asyncio.to_thread(world.census.release, order.hash.hex())
+        await asyncio.to_thread(world.release, order)
         assert (await asking.collect(query, wait_seconds=0)).state == "answered"
     async with frozen(loopback.peers["census"]) as census, session(loopback, census=census) as asking:
         assert (await asking.collect(query, wait_seconds=0)).state == "answered"

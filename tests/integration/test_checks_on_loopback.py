@@ -153,17 +153,6 @@ async def test_receipt_of_the_newest_checkpoint_needs_no_proof(scene: Scene) -> 
     assert scene.service.proofs_asked == []
 
 
-async def test_answer_of_an_earlier_version_has_no_receipt_to_check(scene: Scene) -> None:
-    """It is said, and nothing else fails for it."""
-    old, new = scene.answered().query, scene.answered().query
-    with closing(scene.log.open_answers(scene.home / "answers.db")) as answers:
-        answers._db.execute("update questions set signed_receipt = null where query = ?", [old])
-    assert checks(await scene.found()) == {
-        old: ("unchecked", "the answer came to an earlier version, which kept no receipt"),
-        new: ("held", None),
-    }
-
-
 async def test_nothing_asked_and_nothing_cosigned_is_nothing_broken(scene: Scene) -> None:
     """A researcher who comes first finds an empty log."""
     scene.service.checkpoint = str

@@ -36,7 +36,7 @@ from broker_common.errors import (
     PeerUnavailableError,
     RefusedError,
 )
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.rpc.cards import fetch_card
 from broker_common.rpc.channel import Peer, open_channel
 from broker_common.rpc.status import calling, trailing_metadata
@@ -127,10 +127,10 @@ async def test_key_that_was_stolen_is_replaced_without_a_question_lost(
     census, health = CensusHome(deployment / "census"), HealthHome(deployment / "health")
     researcher = ResearcherHome(deployment / "researcher")
     async with serving(census.serve, health.serve):
-        assert await ask(researcher, 30) == price_units(30)
+        assert await ask(researcher, 30) == price(30)
         words = ("keys", "rotate", "--home", deployment / role, "--in", "0s", "--honour", "0s", purpose)
         assert (await asyncio.to_thread(run_here, *words)).code == 0
-        assert await ask(researcher, 30) == price_units(30)
+        assert await ask(researcher, 30) == price(30)
 
 
 async def test_damaged_load_that_is_not_in_force_keeps_no_node_from_starting_or_serving(
@@ -147,7 +147,7 @@ async def test_damaged_load_that_is_not_in_force_keeps_no_node_from_starting_or_
             loads.file(load).write_bytes(b"damaged")
         async with serving(census.serve, health.serve, researcher.serve):
             await until(lambda: {load for _, load in left} <= {line.get("load") for line in said})
-            assert await ask(researcher, 30) == price_units(30)
+            assert await ask(researcher, 30) == price(30)
     assert sorted(line["load"] for line in said if "load" in line) == sorted(load for _, load in left)
 
 
@@ -156,18 +156,18 @@ async def test_homes_serve_a_question_to_its_answer_and_shut_at_the_cap(deployme
     census, health = CensusHome(deployment / "census"), HealthHome(deployment / "health")
     researcher = ResearcherHome(deployment / "researcher")
     async with serving(census.serve, health.serve, researcher.serve):
-        assert await ask(researcher, 1) == price_units(1)
+        assert await ask(researcher, 1) == price(1)
         with pytest.raises(RefusedError) as caught:
             await ask(researcher, 1)
         assert caught.value.code == "BUDGET_EXHAUSTED"
-        assert await ask(researcher, 50) == price_units(50)
+        assert await ask(researcher, 50) == price(50)
     census_journal, health_journal = census.open_journal(), health.open_journal()
     state = verify_stored_log(
         deployment / "census" / "journal.db",
         CensusState(census.own_card().verify_keys(Purpose.IDENTITY, 0)[0]),
         census_journal._signer(census_journal.state),
     )
-    assert state.charged_units == price_units(1) + price_units(50)
+    assert state.charged_units == price(1) + price(50)
     assert not verify_stored_log(
         deployment / "health" / "journal.db",
         HealthState(health.own_card().verify_keys(Purpose.IDENTITY, 0)[0]),
@@ -303,7 +303,7 @@ async def test_certificates_of_another_form_keep_nobody_out(deployment: Path) ->
             async with open_channel(peer, second.tls, system_clock) as channel:
                 assert await fetch_card(channel, second.card.signed, known) is None
             assert own.signed in [each.card.signed for each in home.known()]
-        assert await ask(researcher, 30) == price_units(30)
+        assert await ask(researcher, 30) == price(30)
 
 
 @pytest.mark.parametrize(("home", "peer"), TRUSTED)
@@ -332,7 +332,7 @@ async def test_two_researchers_with_equal_subjects_are_not_registered(deployment
         assert code == "MALFORMED_MESSAGE"
     assert SECOND not in [peer.card.card.identity for peer in opened.known()]
     async with serving(*(HOMES[role](deployment / role).serve for role in HOMES)):
-        assert await ask(researcher, 30) == price_units(30)
+        assert await ask(researcher, 30) == price(30)
 
 
 async def test_two_health_agencies_and_two_researchers_are_registered_side_by_side(deployment: Path) -> None:
@@ -344,7 +344,7 @@ async def test_two_health_agencies_and_two_researchers_are_registered_side_by_si
     registered = [certificate for peer in census.known() for certificate in peer.card.certificates(system_clock())]
     assert len({certificate.subject for certificate in registered}) == len(registered) == 4
     async with serving(*(HOMES[role](deployment / role).serve for role in HOMES)):
-        assert await ask(ResearcherHome(deployment / "researcher"), 30) == price_units(30)
+        assert await ask(ResearcherHome(deployment / "researcher"), 30) == price(30)
 
 
 def test_made_certificates_say_that_they_are_no_authority(deployment: Path) -> None:
@@ -398,7 +398,7 @@ async def test_registered_inbox_cannot_stop_the_census_node(deployment: Path) ->
                 if set(inbox.said) == set(HostileInbox.codes):
                     break
             assert set(inbox.said) == set(HostileInbox.codes)
-            assert await ask(researcher, 50) == price_units(50)
+            assert await ask(researcher, 50) == price(50)
 
 
 @pytest.mark.parametrize("hears", [True, False], ids=["answered", "away"])

@@ -19,6 +19,7 @@ from broker_common.crypto.certificates import PeerCertificate, Role, credentials
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
+from broker_common.storage import keyring
 from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
@@ -95,6 +96,62 @@ def verify_policy_in_force(home: CensusHome) -> None:
     event, now_ms = adopted(home), system_clock()
     (key,) = [key for key in home.own_card().verify_keys(Purpose.POLICY, now_ms) if key.key_id == event.key_id]
     key.verify_text(event.document.encode(), event.signature)
+
+
+# --- a certificate that ends -------------------------------------------------------------------------------------------
+
+
+def with_certificate_for(deployment: Path, role: Role, days: int, monkeypatch: pytest.MonkeyPatch) -> PeerCertificate:
+    """Give a home a certificate that is good for so many days; 0: that has just ended."""
+    with monkeypatch.context() as patched:
+        patched.setattr(keyring, "CERTIFICATE_DAYS", days)
+        assert rotate(deployment / role, TLS, "--in", "0s", "--honour", "0s").code == 0
+    certificate = newest(opened(deployment, role).own_card(), TLS)
+    assert isinstance(certificate, PeerCertificate)
+    return certificate
+
+
+@pytest.mark.parametrize("role", HOMES)
+@pytest.mark.parametrize(("days", "usual"), [(60, True), (15, True), (5, False), (1, False)])
+def test_a_new_certificate_is_used_before_the_one_in_use_ends(
+    deployment: Path, role: Role, days: int, usual: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Renewed a few days before its end, the usual wait would leave days in which nobody can connect."""
+    before = with_certificate_for(deployment, role, days, monkeypatch)
+    now_ms = system_clock()
+    assert rotate(deployment / role, TLS).code == 0
+    old, new = opened(deployment, role).own_card().listed(TLS)[-2:]
+    assert same(old[1], before)
+    assert isinstance(new[1], PeerCertificate)
+    assert new[0].from_ms < before.expiry_ms < new[1].expiry_ms - 300 * DAY_MS
+    assert (new[0].from_ms >= now_ms + 7 * DAY_MS) == usual
+    # And there is time for peers to hear of it.
+    assert new[0].from_ms > now_ms + days * DAY_MS // 3 or usual
+
+
+def test_a_certificate_that_has_ended_is_replaced_at_once(deployment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can be told over a connection any more: the operator is told to hand over the card."""
+    before = with_certificate_for(deployment, "census", 0, monkeypatch)
+    assert before.expiry_ms <= system_clock()
+    outcome = rotate(deployment / "census", TLS)
+    assert "has ended" in outcome.stderr
+    assert "hand every one of them the card" in outcome.stderr
+    card = opened(deployment, "census").own_card()
+    assert same(card.in_use(TLS, system_clock()), newest(card, TLS))
+    assert not same(newest(card, TLS), before)
+
+
+@pytest.mark.parametrize("days", [5, 0])
+def test_a_wait_beyond_the_certificate_s_end_is_refused(
+    deployment: Path, days: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the operator asks for it; nothing is changed."""
+    with_certificate_for(deployment, "health", days, monkeypatch)
+    before = opened(deployment, "health").own_card()
+    error = rotate(deployment / "health", TLS, "--in", "6d").error
+    assert error["code"] == "INVALID_VALUE"
+    assert "later than the end of the certificate in use" in error["text"]
+    assert opened(deployment, "health").own_card().fingerprint == before.fingerprint
 
 
 # --- in a hurry --------------------------------------------------------------------------------------------------------

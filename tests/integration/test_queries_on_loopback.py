@@ -8,13 +8,15 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.loopback import CENSUS, OTHER, OWNER, Loopback, hand_over, serving
 from fakes.patience import PATIENCE_SECONDS, until
-from fakes.world import FRENCH, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy, make_pseudonyms
+from fakes.world import FRENCH, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
 from grpc import StatusCode, aio
 from grpc.aio import AioRpcError, ServicerContext
+from msgspec import structs
 from structlog.testing import capture_logs
 from tripartite.v1 import (
     census_service_pb2,
@@ -23,7 +25,6 @@ from tripartite.v1 import (
     health_service_pb2_grpc,
     inbox_service_pb2,
     inbox_service_pb2_grpc,
-    sample_pb2,
     ticket_pb2,
 )
 
@@ -37,10 +38,11 @@ from broker_common.errors import (
     PeerUnavailableError,
     RefusedError,
 )
+from broker_common.privacy.delays import DECLARED_STEP
+from broker_common.privacy.policy import Policy
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.status import broker_error, calling, trailing_metadata
 from broker_common.tlog.entries import Delivered
-from census_node.config import LimitConfig
 from census_node.delivery import Courier
 from census_node.service import CensusService
 from health_node import service as health_service
@@ -70,9 +72,9 @@ def courier(nodes: Loopback, inboxes: Mapping[str, Peer]) -> Courier:
 
 
 async def refusal(nodes: Loopback, identity: Identity, people: int) -> str:
-    """Hand over a sample on a slot that nobody reserved; gives the code that arrives."""
+    """Hand over a sample of so many on a slot that nobody reserved; gives the code that arrives."""
     world = nodes.world
-    sample = world.sample(world.order(slot=4711), make_pseudonyms(people))
+    sample = world.sample(world.order(slot=4711), world.people[:people])
     async with nodes.channel(identity, "census") as channel:
         try:
             await hand_over(channel, world.messages(sample))
@@ -105,9 +107,11 @@ async def submit(nodes: Loopback, order: Order) -> Heard:
 
 
 @contextlib.contextmanager
-def made(directory: Path, *, people: int = 400, max_sample: int = 10**6) -> Iterator[World]:
+def made(
+    directory: Path, policy: Policy | None = None, *, people: int = 400, places: int | None = None
+) -> Iterator[World]:
     """A world of so many people."""
-    world = World(directory, make_policy(max_sample=max_sample), people=people)
+    world = World(directory, policy or make_policy(), people=people, places=places)
     try:
         yield world
     finally:
@@ -166,7 +170,7 @@ async def test_refused_question_charges_nothing(loopback: Loopback, question: Wa
 async def test_details_in_any_letters_survive_the_wire(loopback: Loopback) -> None:
     """A refusal names what was asked, in the asker's letters, and rebuilds the same sentence on their machine."""
     question = ticket_pb2.Question(
-        language_set=ticket_pb2.LanguageSet(variable="mother_tongue", values=["Français 🍁\n\x1b[2J%41"])
+        variable="mother_tongue", cells=[ticket_pb2.Cell(values=["Français 🍁\n\x1b[2J%41"])]
     )
     async with loopback.channel(OWNER, "census") as channel:
         stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
@@ -196,21 +200,37 @@ async def test_researchers_identity_comes_from_their_certificate(loopback: Loopb
     assert not world.verify_health_log().tickets
 
 
-# --- large samples ---------------------------------------------------------------------------------------------------
+# --- samples of one size ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("people", [0, 400, 300_000])
-async def test_refusal_is_the_same_for_any_sample_size(tmp_path: Path, people: int) -> None:
-    """A refusal of the header reaches the sender of twenty frames as surely as that of a single one."""
-    with made(tmp_path) as world:
+@pytest.mark.parametrize("places", [DECLARED_STEP, 4 * DECLARED_STEP])
+async def test_refusal_is_heard_whoever_is_in_a_sample_and_however_many_parts_it_has(
+    tmp_path: Path, places: int
+) -> None:
+    """A refusal reaches the sender of many parts as surely as that of a single one, nobody's sample as everybody's."""
+    with made(tmp_path, places=places) as world:
         async with Loopback(world) as nodes:
             with world.unchanged():
-                assert {await refusal(nodes, HEALTH, people) for _ in range(10)} == {"SLOT_UNUSABLE"}
+                assert {await refusal(nodes, HEALTH, people) for people in (0, 1, 400) * 3} == {"SLOT_UNUSABLE"}
+
+
+async def test_what_a_query_sends_has_one_size_whoever_is_in_its_sample(tmp_path: Path) -> None:
+    """On the wire nobody, one in a hundred and everybody are as many messages of the same lengths, in both directions."""
+    with made(tmp_path, places=2 * DECLARED_STEP) as world:
+        nodes = Loopback(world)
+        nodes.census_type = MeasuredCensus
+        async with nodes:
+            for where in ("age > 200", "age = 7", "age >= 0"):
+                assert await submit(nodes, world.order(where=where)) == Heard((1, 2, 3, 4))
+            assert isinstance(nodes.census, MeasuredCensus)
+            nobody, few, everybody = nodes.census.measured
+            assert nobody == few == everybody
+            assert [kind for kind, _ in nobody] == ["bits", "bits"]
 
 
 async def test_refused_ticket_says_the_same_of_nobody_and_of_everybody(tmp_path: Path) -> None:
-    """A ticket whose header is refused costs nothing; what its sender hears does not depend on who would match."""
-    with made(tmp_path, people=200_000) as world:
+    """A ticket that is refused costs nothing; what its sender hears does not depend on who would match."""
+    with made(tmp_path, people=2_000) as world:
         async with Loopback(world) as nodes:
             heard: dict[str, list[Heard]] = {where: [] for where in ("age > 200", "age = 7", "age >= 0")}
             with world.unchanged():
@@ -230,21 +250,21 @@ async def test_refused_ticket_says_the_same_of_nobody_and_of_everybody(tmp_path:
 
 async def test_policy_that_is_too_narrow_is_said_of_the_load_and_not_of_a_sample(tmp_path: Path) -> None:
     """Were samples refused by size, the refusal would tell the size: all are refused, before anything is looked for."""
-    with made(tmp_path, people=200, max_sample=199) as world:
+    with made(tmp_path, make_policy(tick_ms=250, delay_ms=36), people=200, places=2 * DECLARED_STEP) as world:
         async with Loopback(world) as nodes:
             orders = [world.order(where=where) for where in ("age > 200", "age >= 0")]
             with world.unchanged():
                 heard = {await submit(nodes, order) for order in orders}
-            said = {"problem": "max_sample is 199", "remedy": "--max-sample 200"}
+            said = {"problem": "forward_delay_ms is 36", "remedy": "--forward-delay-ms 37"}
             assert heard == {Heard((), "POLICY_TOO_NARROW", tuple(said.items()))}
             assert not world.verify_health_log().tickets
-            world.adopt(make_policy(max_sample=200))
-            world.policy = make_policy(max_sample=200)
+            world.policy = make_policy(tick_ms=250, delay_ms=37)
+            world.adopt(world.policy)
             assert await submit(nodes, world.order()) == Heard((1, 2, 3, 4))
 
 
-async def test_sender_who_does_not_wait_for_the_word_to_proceed_gains_nothing(loopback: Loopback) -> None:
-    """A whole sample at once, on a header that is refused, charges nothing and hinders nobody; on a good one it passes."""
+async def test_refused_samples_hinder_no_good_one(loopback: Loopback) -> None:
+    """Whole samples whose slot nobody reserved charge nothing; on the same connection a good one passes."""
     world = loopback.world
     async with loopback.channel(HEALTH, "census") as channel:
         stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
@@ -254,7 +274,33 @@ async def test_sender_who_does_not_wait_for_the_word_to_proceed_gains_nothing(lo
                     async for _ in stub.Count(iter(world.messages(world.sample(world.order(slot=4711))))):
                         pass
         call = stub.Count(iter(world.messages(world.sample(world.order()))))
-        assert [response.WhichOneof("event") async for response in call] == ["proceed", "charged", "released"]
+        assert [response.WhichOneof("event") async for response in call] == ["charged", "released"]
+
+
+class MeasuredCensus(CensusService):
+    """A census node that notes what every sample takes on the wire behind its head, whose ticket has the asker's words."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.measured: list[list[tuple[str | None, int]]] = []
+        self.begun = asyncio.Event()
+
+    async def Count(  # noqa: N802 - the name that the proto gives it
+        self, requests: AsyncIterator[census_service_pb2.CountRequest], context: ServicerContext[object, object]
+    ) -> AsyncIterator[census_service_pb2.CountResponse]:
+        """Note and behave."""
+        sizes: list[tuple[str | None, int]] = []
+        self.measured.append(sizes)
+
+        async def noted() -> AsyncIterator[census_service_pb2.CountRequest]:
+            async for request in requests:
+                self.begun.set()
+                if request.WhichOneof("part") != "head":
+                    sizes.append((request.WhichOneof("part"), request.ByteSize()))
+                yield request
+
+        async for response in super().Count(noted(), context):
+            yield response
 
 
 class FlakyCensus(CensusService):
@@ -266,11 +312,10 @@ class FlakyCensus(CensusService):
     async def Count(  # noqa: N802 - the name that the proto gives it
         self, requests: AsyncIterator[census_service_pb2.CountRequest], context: ServicerContext[object, object]
     ) -> AsyncIterator[census_service_pb2.CountResponse]:
-        """Break off after the first frame, or behave."""
+        """Break off after the first part, or behave."""
         if self.broken < self.failures:
             self.broken += 1
             await anext(requests)
-            yield census_service_pb2.CountResponse(proceed=sample_pb2.Proceed())
             await anext(requests)
             if self.broken % 2:
                 await context.abort(StatusCode.UNAVAILABLE, "going away")
@@ -279,13 +324,13 @@ class FlakyCensus(CensusService):
             yield response
 
 
-@pytest.mark.parametrize("people", [400, 200_000])
+@pytest.mark.parametrize("places", [DECLARED_STEP, 8 * DECLARED_STEP])
 async def test_census_node_that_goes_away_in_the_middle_of_a_sample_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, people: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: int
 ) -> None:
-    """However many frames were still to be said: gRPC puts an error of its own into the place of a peer's word then."""
+    """However many parts were still to be said: gRPC puts an error of its own into the place of a peer's word then."""
     monkeypatch.setattr(health_service, "_FIRST_BACKOFF_SECONDS", 0.0)
-    with made(tmp_path, people=people) as world:
+    with made(tmp_path, places=places) as world:
         nodes = Loopback(world)
         nodes.census_type = FlakyCensus
         async with nodes:
@@ -296,35 +341,38 @@ async def test_census_node_that_goes_away_in_the_middle_of_a_sample_is_tried_aga
         world.verify_log()
 
 
-async def test_busy_node_says_so_to_a_large_sample(tmp_path: Path) -> None:
-    """BUSY is said before the sample is looked at, and must still arrive as BUSY: it is what makes the sender retry."""
-    with made(tmp_path) as world:
+async def test_full_node_is_asked_again_with_a_sample_of_many_parts(tmp_path: Path) -> None:
+    """BUSY is said before a sample is looked at, while most of it is still to be written: its sender tries again and is served."""
+    with made(tmp_path, places=4 * DECLARED_STEP) as world:
         nodes = Loopback(world)
-        nodes.census_limits = LimitConfig(max_queries=1)
-        proceeding, go_on = asyncio.Event(), asyncio.Event()
-        header, *rest = world.messages(world.sample(world.order()))
+        nodes.census_type = MeasuredCensus
+        nodes.census_limits = structs.replace(nodes.census_limits, max_queries=1)
+        go_on = asyncio.Event()
+        head, *rest = world.messages(world.sample(world.order()))
 
         async def holding() -> AsyncIterator[census_service_pb2.CountRequest]:
-            yield header
+            yield head
             await go_on.wait()
             for message in rest:
                 yield message
 
         async def listening(channel: aio.Channel) -> list[str | None]:
             stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
-            events: list[str | None] = []
-            async for response in stub.Count(holding()):
-                proceeding.set()
-                events.append(response.WhichOneof("event"))
-            return events
+            return [response.WhichOneof("event") async for response in stub.Count(holding())]
 
         async with nodes, nodes.channel(HEALTH, "census") as channel:
+            census = nodes.census
+            assert isinstance(census, MeasuredCensus)
             call = asyncio.create_task(listening(channel))
-            await asyncio.wait_for(proceeding.wait(), PATIENCE_SECONDS)
-            for people in (0, 300_000):
-                assert {await refusal(nodes, HEALTH, people) for _ in range(5)} == {"BUSY"}
+            await asyncio.wait_for(census.begun.wait(), PATIENCE_SECONDS)
+            asked = asyncio.create_task(submit(nodes, world.order()))
+            await until(lambda: len(census.measured) > 3)
+            # None of it was read.
+            assert not any(census.measured)
+            assert len(world.charges()) == 0
             go_on.set()
-            assert await call == ["proceed", "charged", "released"]
+            assert await call == ["charged", "released"]
+            assert await asked == Heard((1, 2, 3, 4))
 
 
 # --- nodes whose own store fails, and peers that say that theirs does ------------------------------------------------
@@ -335,7 +383,7 @@ async def test_health_store_that_fails_while_sending_is_not_hidden(
 ) -> None:
     """An error in the middle of a stream reaches the researcher as the health node's and stops it; it is not swallowed."""
 
-    def disk_full(*_: object) -> None:
+    def disk_full(*_: object, **__: object) -> None:
         raise InternalError("STORE_FAILED")
 
     monkeypatch.setattr(loopback.health, "log_forwarded", disk_full)
@@ -353,7 +401,7 @@ async def test_health_store_that_fails_while_sending_is_not_hidden(
 def failing(code: str) -> Callable[..., None]:
     """What fails with this code, naming a secret of its node's where the code names a problem."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         details = {"problem": "secret-7391"} if code == "INTEGRITY" else {}
         raise REASONS[code].family(code, **details)
 
@@ -371,7 +419,7 @@ async def test_census_node_whose_store_fails_stops_alone(
     """The health node goes on and calls it the census node's fault, whose exit code is a peer's; nothing was charged."""
     nodes = Loopback(world)
     nodes.health_limits = HealthLimits(forward_deadline_ms=0)
-    monkeypatch.setattr(world.census, "charge", failing(code))
+    monkeypatch.setattr(world.census.charging, "charge", failing(code))
     order = world.order()
     async with nodes:
         with world.unchanged():

@@ -16,7 +16,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.storage.source import Progress, RejectedRows
 from census_node.loading import read_registry
-from census_node.units import Cards
+from census_node.subjects import Cards
 from deploy.synthetic.population import write_sources
 from health_node.loading import load_people
 

@@ -147,7 +147,7 @@ async def test_forged_health_node_hands_over_no_sample(loopback: Loopback) -> No
     if isinstance(caught.value, InvalidRequestError):
         assert caught.value.code == "INSECURE_TRANSPORT"
     async with loopback.channel(HEALTH, "census") as channel:
-        assert await hand_over(channel, messages) == ["proceed", "charged", "released"]
+        assert await hand_over(channel, messages) == ["charged", "released"]
 
 
 @pytest.mark.parametrize("issuer", [HEALTH, CENSUS], ids=lambda identity: str(identity.role))
@@ -183,7 +183,7 @@ async def test_two_health_agencies_send_each_its_own_samples(loopback: Loopback)
                 await hand_over(channel, world.messages(world.sample(order), wrong))
             assert caught.value.code == "UNKNOWN_KEY"
             heard = await hand_over(channel, world.messages(world.sample(order), key))
-        assert heard == ["proceed", "charged", "released"]
+        assert heard == ["charged", "released"]
         assert world.charges()[-1].health == identity.organisation
 
 
@@ -430,6 +430,7 @@ async def test_bytes_that_are_no_message_are_refused(loopback: Loopback, garbage
         for role, identity, method in (
             ("census", OWNER, CENSUS_RPCS["Quote"]),
             ("census", HEALTH, CENSUS_RPCS["Count"]),
+            ("census", HEALTH, CENSUS_RPCS["SendRoster"]),
             ("health", OWNER, HEALTH_RPCS["Submit"]),
             ("researcher", CENSUS, INBOX_RPCS["Deliver"]),
         ):
@@ -450,7 +451,7 @@ async def test_bytes_of_a_caller_who_may_not_call_are_not_read(loopback: Loopbac
 
 async def test_unknown_fields_are_refused_by_every_rpc(loopback: Loopback) -> None:
     """A message with a field that this version does not know is refused whole, whoever sends it."""
-    callers = {"Count": HEALTH, "Deliver": CENSUS}
+    callers = {"Count": HEALTH, "SendRoster": HEALTH, "Deliver": CENSUS}
     for role, methods in SERVED_BY.items():
         for name, method in methods.items():
             async with loopback.channel(callers.get(name, OWNER), role) as channel:  # type: ignore[arg-type]  # a role

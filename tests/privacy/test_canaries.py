@@ -7,12 +7,13 @@ be, except where the row says `may`. To watch over a new feature, add a row; if 
 
 Places are `party: part`: parts of a home (`source, keys, config, loads, samples, slots, store, other`), `output` (what the
 party's commands print), `log` (what its nodes print), `process` (command line and environment of its nodes), and
-`from PEER` (what the peer told it, as decrypted bytes and as messages). `people.csv` and `people.parquet` are `source`:
+`from PEER` (what the peer told it, as decrypted bytes and as messages), `pages` (every answer of its dashboard, by rank and
+language) and `report` (the audit report). `people.csv` and `people.parquet` are `source`:
 their own data, which they had before there was any deployment and have in the clear because that is what a load reads.
 They are a place of their own, rather than left out, so that a row must name them, and so that the health agency's source
 is known not to hold languages, nor the census agency's health records.
 
-No row names a `log`: the logs of operators hold no contents at all.
+No row names a `log`, `pages` or a `report`: what operators, visitors and commissioners read holds no contents at all.
 """
 
 from __future__ import annotations
@@ -30,28 +31,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fakes.canaries import Canary, Exhibit, Finding, Place, Searcher, forms, number_texts, pseudonym_forms
-from fakes.evidence import on_the_wire, open_samples
+from fakes.dashboards import PUBLIC
+from fakes.evidence import on_the_wire, open_rosters, open_samples
 from fakes.homes import PARTIES, key_forms, role_of
 from fakes.marked_people import MARKED_CARD_ROW, MarkedPeople
 from fakes.recorded import COLLEAGUES_CRITERIA, KEYS, TYPED_CRITERIA, TYPED_QUESTION, TYPOS, WRONG_ROW, Recorded
 from fakes.wiretap import Link
 from tripartite.v1 import health_service_pb2
 
+from broker_common.language import LANGUAGES
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition_wire import condition_from_wire
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.slot_secrets import SLOT_SECRET_BYTES
 from census_node.slots import BATCH
 from health_node.dictionary import HEALTH_DICTIONARY
-from health_node.texts import LATE, LATE_REMEDY
+from health_node.texts import LATE, LATE_REMEDY, ROSTER_WAITS
 
 pytestmark = pytest.mark.process
 
+RANKS = ("reader", "staff", "operator")
 README = Path(__file__).parents[2] / "README.md"
 PARTS_OF = {
     "researcher": {"keys", "config", "store", "output", "log", "process", "from health", "from census"},
     "health": {
-        *("source", "keys", "config", "loads", "store", "output", "log", "process"),
+        *("source", "keys", "config", "loads", "store", "output", "log", "process", "pages"),
         *("from researcher", "from census", "from colleague"),
     },
     "census": {
@@ -63,17 +67,18 @@ PARTS_OF = {
             "samples",
             "ledgers",
             "slots",
-            "ledgers",
+            "rosters",
             "openings",
             "store",
             "witness store",
             "output",
             "log",
             "process",
+            "pages",
         ),
         *("from researcher", "from health", "from colleague"),
     },
-    "auditor": {"config", "keys"},
+    "auditor": {"config", "keys", "store", "output", "report"},
     "colleague": {"keys", "config", "store", "output", "from health", "from census"},
 }
 
@@ -150,10 +155,10 @@ def record_of(row: dict[str, str]) -> set[bytes]:
 
 
 def language_columns(recorded: Recorded) -> set[bytes]:
-    """Pieces of the registry's columns: 64 people's values in the order of their pseudonyms, some 100 bits at least."""
+    """Pieces of the registry's columns: 64 people's values in the order of their numbers, some 100 bits at least."""
     registry = max((recorded.directory / "census" / "registries").glob("*.npz"), key=lambda file: file.stat().st_mtime)
     with np.load(registry, allow_pickle=False) as stored:
-        columns = [stored[name].tobytes() for name in CENSUS_DICTIONARY.names]
+        columns = [stored[f"value.{name}"].tobytes() for name in CENSUS_DICTIONARY.names]
     return {column[start : start + 64] for column in columns for start in range(0, len(column) - 64, 512)}
 
 
@@ -186,14 +191,25 @@ def nonces(recorded: Recorded) -> set[bytes]:
     return set(chain.from_iterable(forms(request.criteria_nonce) for request in submitted(recorded)))
 
 
-def frame_keys(recorded: Recorded) -> set[bytes]:
+def roster_keys(recorded: Recorded) -> set[bytes]:
     """One an attempt, opened with the census agency's key."""
-    opened = open_samples(recorded.tap, recorded.snapshots)
-    return set(chain.from_iterable(forms(sample.frame_key) for sample in opened))
+    opened = open_rosters(recorded.tap, recorded.snapshots)
+    return set(chain.from_iterable(forms(roster.frame_key) for roster in opened))
+
+
+def roster_salts(recorded: Recorded) -> set[bytes]:
+    """What hides everybody whom the health agency has from whoever could guess them."""
+    opened = open_rosters(recorded.tap, recorded.snapshots)
+    return set(chain.from_iterable(forms(roster.salt) for roster in opened))
+
+
+def sample_keys(recorded: Recorded) -> set[bytes]:
+    """One for each file of a sample that was charged."""
+    return set(chain.from_iterable(map(forms, recorded.sample_keys)))
 
 
 def set_salts(recorded: Recorded) -> set[bytes]:
-    """What hides a set of pseudonyms from whoever could guess it."""
+    """What hides a set of people from whoever could guess it."""
     opened = open_samples(recorded.tap, recorded.snapshots)
     return set(chain.from_iterable(forms(sample.salt) for sample in opened))
 
@@ -228,38 +244,28 @@ def new_answers(recorded: Recorded) -> set[bytes]:
 def answer_salts(recorded: Recorded) -> set[bytes]:
     """Of every answer that was read; no two are alike."""
     with contextlib.closing(sqlite3.connect(recorded.directory / "researcher" / "answers.db")) as db:
-        rows = db.execute("select answer_salt from questions where noisy_count is not null").fetchall()
+        rows = db.execute("select answer_salt from questions where noisy_counts is not null").fetchall()
     return set(chain.from_iterable(forms(row[0]) for row in rows))
 
 
 # --- who may hold them -------------------------------------------------------------------------------------------------
 
 CRITERIA, SAMPLE, LANGUAGE = "the health criteria", "who is in the sample", "anyone's language"
+ROSTER = "who is in the health agency's data at all"
 EXACT, NOISY, SIZE = "the exact count", "the noisy answer", "the exact size of the sample"
 # Private keys of a home, besides the chain that links records: those on its card.
 KEY_ROWS = [(party, name) for party, names in (*KEYS.items(), ("colleague", KEYS["researcher"])) for name in names]
 
 TABLE = [
     # --- people
-    Row("health card of a person", SAMPLE, holds=("health: source", "census: source"), needles=marked_card),
-    Row(
-        # Nine in ten are in the samples that are on disk when the census node is killed.
-        "pseudonym of a person",
-        SAMPLE,
-        holds=("health: loads", "census: loads"),
-        may=("census: samples",),
-        needles=marked_pseudonym(0),
-    ),
-    Row(
-        "new pseudonym of a person",
-        SAMPLE,
-        holds=("health: loads", "census: loads"),
-        needles=marked_pseudonym(1),
-    ),
+    # Rosters and samples are encrypted wherever they lie or travel, so that pseudonyms stand in the loads alone.
+    Row("health card of a person", ROSTER, holds=("health: source", "census: source"), needles=marked_card),
+    Row("pseudonym of a person", ROSTER, holds=("health: loads", "census: loads"), needles=marked_pseudonym(0)),
+    Row("new pseudonym of a person", ROSTER, holds=("health: loads", "census: loads"), needles=marked_pseudonym(1)),
     Row(
         "pseudonyms of a whole cohort",
         SAMPLE,
-        holds=("health: loads", "census: loads", "census: samples"),
+        holds=("health: loads", "census: loads"),
         needles=cohort_pseudonyms(0),
     ),
     Row(
@@ -375,7 +381,7 @@ TABLE = [
     Row(
         "number of people in the health data",
         "",
-        holds=("health: output",),
+        holds=("health: output", "census: output", "census: store"),
         numbers=lambda recorded: {recorded.people.sizes.health},
     ),
     Row(
@@ -392,8 +398,11 @@ TABLE = [
     ),
     Row("oversight key", EXACT, holds=("auditor: keys",), needles=keys_named("oversight", "auditor")),
     Row("keys of answers that are not read yet", NOISY, holds=("researcher: store",), needles=new_answers),
-    Row("keys of frames", SAMPLE, needles=frame_keys),
-    Row("salts of set commitments", SIZE, holds=("health: store", "census: store"), needles=set_salts),
+    Row("keys that rosters travel under", ROSTER, needles=roster_keys),
+    Row("salts of rosters", ROSTER, holds=("health: store", "census: store"), needles=roster_salts),
+    Row("keys of the files of samples", SAMPLE, holds=("census: store",), needles=sample_keys),
+    # At the census agency they lie in those files.
+    Row("salts of set commitments", SIZE, holds=("health: store",), needles=set_salts),
     Row(
         "secret of a noise slot",
         "",
@@ -482,11 +491,16 @@ def test_everything_was_searched(evidence: list[Exhibit]) -> None:
 # --- operators' logs, and what is left behind --------------------------------------------------------------------------
 
 LOG_LINE = re.compile(
-    r"timestamp=\S+ level=info event=(refused|\"inbox did not take an answer\"|\"cards were not exchanged\"|"
-    r"\"the census log was not cosigned\")"
-    r"( rpc=/tripartite\.v1\.\w+/\w+)?( researcher=researcher-1)?( peer=\w+)?( code=[A-Z_]+)?( retry_seconds=[0-9.]+)?"
+    r"timestamp=\S+ level=info event=(refused|answered|\"inbox did not take an answer\"|\"cards were not exchanged\"|"
+    r"\"the census log was not cosigned\"|\"connection refused\")"
+    r"( reason=[A-Z_0-9]+)?( rpc=/tripartite\.v1\.\w+/\w+)?( researcher=researcher-1)?( peer=\w+)?( code=[A-Z_]+)?( retry_seconds=[0-9.]+)?"
+    r"( request=[0-9a-f]{8})?"
     # A busy machine is late; it says so, and nothing of the sample.
-    rf"|timestamp=\S+ level=warning event=\"{re.escape(LATE)}\" remedy=\"{re.escape(LATE_REMEDY)}\""
+    rf"|timestamp=\S+ level=warning event=\"{re.escape(LATE)}\" remedy=\"{re.escape(LATE_REMEDY)}\"( request=[0-9a-f]{{8}})?"
+    r"|timestamp=\S+ level=warning event=\"the work of a round took longer than a tick\""
+    r"|timestamp=\S+ level=info event=\"the census node has the roster of the load in force\""
+    r"|timestamp=\S+ level=info event=\"a roster is in force\" agency=health-agency"
+    rf"|timestamp=\S+ level=warning event=\"{re.escape(ROSTER_WAITS)}\" code=[A-Z_]+ remedy=\".*\""
     # The transport's own words about a stranger.
     r"|I\d{4} \S+ +\d+ ssl_transport_security\.cc:\d+\] Handshake failed with error SSL_ERROR_SSL: error:[0-9a-f]+:"
     r"SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: self signed certificate"
@@ -496,9 +510,33 @@ LOG_LINE = re.compile(
 @pytest.mark.parametrize("role", ["researcher", "health", "census"])
 def test_logs_say_what_happened_and_nothing_of_what_was_asked(role: str, recorded: Recorded) -> None:
     """Every line that a node logged is an event, an RPC, a peer and a code: no ids of questions, no sizes, no texts."""
-    lines = recorded.deployment.log(role).decode().splitlines()
+    # The random id of a call may stand anywhere in its lines.
+    log = re.sub(r" request=[0-9a-f]{8}\b", "", recorded.deployment.log(role).decode())
+    lines = log.splitlines()
     assert [line for line in lines if not LOG_LINE.fullmatch(line)] == []
     assert lines or role == "researcher", "nothing was logged, so that nothing was tested"
+
+
+def test_pages_and_report_had_something_to_say(evidence: list[Exhibit]) -> None:
+    """Figures of people and of cohorts, metrics, every page for every rank in either language, and a report in both."""
+    of = {
+        place: [each for each in evidence if str(each.place) == place] for place in ("census: pages", "health: pages")
+    }
+    instants = [f", {instant}" for instant in ("while all is well", "after the shutdown")]
+    for place, paths in (("census: pages", ("", "people", "activity", "orders")), ("health: pages", ("", "activity"))):
+        shown = {each.name: each.data for each in of[place]}
+        for instant in instants:
+            names = {
+                f"{rank} {tongue} /{path}" for rank in RANKS for tongue in LANGUAGES for path in (*paths, "nowhere")
+            }
+            names |= {f"en {path}" for path in PUBLIC}
+            assert names == {name.removesuffix(instant) for name in shown if name.endswith(instant)}
+            assert b"tripartite_log_entries" in shown[f"en /metrics{instant}"]
+        figures = {"census: pages": "staff en /people", "health: pages": "staff en /activity"}[place]
+        assert b"As of" in shown[figures + instants[0]]
+    reports = [each.data for each in evidence if str(each.place) == "auditor: report"]
+    assert len(reports) == len(LANGUAGES)
+    assert all(b"official-languages" in report for report in reports)
 
 
 def test_sources_of_either_kind_were_searched(findings: set[Finding]) -> None:
@@ -533,13 +571,15 @@ def test_nothing_is_left_in_temporary_files(recorded: Recorded) -> None:
     assert list(recorded.temporary.rglob("*")) == []
 
 
-def test_a_sample_is_overwritten_before_it_is_removed(recorded: Recorded) -> None:
-    """Under a second name of its file, a sample that was answered reads as zeros."""
-    for sample in recorded.wiped_samples:
-        content = sample.read_bytes()
-        assert len(content) > 1_000_000 // 4
-        assert not any(content)
+def test_a_sample_is_forgotten_with_its_key(recorded: Recorded) -> None:
+    """Whoever finds the file of a sample that was answered, under a second name or in a copy, finds no key to it."""
+    assert len(recorded.wiped_samples) == len(recorded.sample_keys) == len(("killed", "rotated"))
+    # All of one length, whoever is in it.
+    assert {sample.stat().st_size for sample in recorded.wiped_samples} == {262_144 + 16}
     assert list((recorded.directory / "census" / "samples").iterdir()) == []
+    home = [file for file in (recorded.directory / "census").rglob("*") if file.is_file()]
+    searched = [Exhibit(Place("census", "store"), file.name, file.read_bytes()) for file in home]
+    assert Searcher([Canary("", sample_keys(recorded))]).search(searched) == set()
 
 
 def test_noise_secrets_are_overwritten_when_they_are_used_and_when_they_never_will_be(recorded: Recorded) -> None:
@@ -571,13 +611,16 @@ def test_receipts_hold_no_count(evidence: list[Exhibit], recorded: Recorded) -> 
 def test_what_a_ticket_was_asked_of_is_what_was_recorded(recorded: Recorded) -> None:
     """The recording is of the real thing: opened with the census agency's key, the samples are the cohorts."""
     opened = open_samples(recorded.tap, recorded.snapshots)
-    chains = list(dict.fromkeys(sample.linkage for sample in opened))
+    chains = list(dict.fromkeys(sample.roster.manifest.linkage for sample in opened))
     named = pseudonyms(recorded, recorded.people.cohort_cards)
     assert set(named[0]).isdisjoint(named[1])
-    for linkage, names in zip(chains, named, strict=True):
+    # In each chain two answers of everybody; in the second also what was refused when its slot was forgotten.
+    for linkage, names, whole in zip(chains, named, (2, 3), strict=True):
         cohort = sorted(names)
-        samples = [sample.pseudonyms for sample in opened if sample.linkage == linkage]
-        assert samples.count(cohort) == 2
+        of_chain = [sample for sample in opened if sample.roster.manifest.linkage == linkage]
+        # However often each was handed over: while a roster is being joined, its samples are told to come back.
+        samples = list({sample.call.query: sample.pseudonyms for sample in of_chain}.values())
+        assert samples.count(cohort) == whole
         assert [] in samples
         assert all(set(sample) <= set(cohort) for sample in samples)
     assert len(list(on_the_wire(recorded.tap))) > len(opened)

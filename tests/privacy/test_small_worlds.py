@@ -2,7 +2,7 @@
 
 Three people: x, who may have two cards, y, who shares x's household, and z, whom the census may not know. Two or three
 scales, a cap that pays for one nat, four answers at most. All sequences of questions about all sets of cards are played, with
-retries, drops, loads and operator's orders wherever they fit (`fakes.small_worlds`, on the real ledgers and the real state of
+retries, drops, loads and operator's orders wherever they fit (`fakes.small_worlds`, on the real ledger and the real state of
 the service). The log-odds of the worst transcript is compared exactly with the largest charge that the cap admits. ARGUMENT.md
 names each game: one that reaches no more than one cap by what stands before the colon, another one by its name and figure.
 
@@ -25,6 +25,7 @@ from fakes.small_census import SmallCensus
 from fakes.small_worlds import (
     CARDS,
     KEY,
+    NO_CHARGES,
     RELINK,
     Books,
     Game,
@@ -37,11 +38,11 @@ from fakes.small_worlds import (
     Side,
     UnboundedError,
     World,
-    books_of,
     carried,
+    count,
     decided,
-    linked_of,
     named,
+    names_of,
     played,
     pseudonyms,
     rules,
@@ -50,18 +51,16 @@ from fakes.small_worlds import (
 )
 
 from broker_common.crypto.linkage import LinkageChain
-from broker_common.privacy.accounting import UNITS_PER_NAT, cap_units, param_of, parse_max_belief, price_units
+from broker_common.privacy.accounting import UNITS_PER_NAT, cap_units, param_of, parse_max_belief, price
 from broker_common.privacy.policy import Policy
-from broker_common.query.question import Question
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.ledgers import Room
-from census_node.linked import NOBODY
+from census_node.ledger.book import Room
 from census_node.loading import read_registry
-from census_node.units import Names
+from census_node.subjects import Names
 from deploy.synthetic.cards import card_digits
 
 CAP = Fraction(1)
-HOUSEHOLD = rules(unit="household")
+HOUSEHOLD = rules(subject="household")
 
 X1, X2, Y = Row("x1", 0, 0), Row("x2", 0, 0), Row("y", 1, 0)
 ONE_CARD: Load = (X1, Y)
@@ -80,7 +79,7 @@ def largest_charge(policy: Policy) -> Fraction:
         scales
         for number in range(policy.max_answers + 1)
         for scales in combinations_with_replacement(policy.scales, number)
-        if sum(map(price_units, scales)) <= policy.cap
+        if sum(map(price, scales)) <= policy.cap
     ]
     return max(sum((Fraction(1, scale) for scale in scales), Fraction(0)) for scales in answers)
 
@@ -241,13 +240,13 @@ BOUNDED = [
         french(TWO_CARDS),
         english(TWO_CARDS),
         samples=WITHOUT_Z,
-        commands=adopting(LOWER, STRICT, rules(), HOUSEHOLD),
+        commands=adopting(LOWER, STRICT, rules()),
     ),
     *(hr(f"languages: {name}", french(*loads), english(*loads), samples=WITHOUT_Z) for name, loads in LIVES.items()),
     hr("absence: two cards", french(TWO_CARDS), without(english(TWO_CARDS), "x")),
     hr("absence: y French", french(TWO_CARDS, who="xy"), without(french(TWO_CARDS, who="y"), "x")),
     hr(
-        "absence: policies change, the unit does not",
+        "absence: policies change",
         french(ONE_CARD, who="xy"),
         without(french(ONE_CARD, who="y"), "x"),
         samples=OF_TWO_PEOPLE,
@@ -396,30 +395,6 @@ UNCLAIMED = [
     ),
     hr("x's rows contradict each other in one world", World((AGREES.loaded,)), World((CONTRADICTS.loaded,)), 2),
     hr(
-        "x absent, a budget per household afterwards",
-        french(ONE_CARD, who="xy"),
-        without(french(ONE_CARD, who="y"), "x"),
-        2,
-        samples=OF_TWO_PEOPLE,
-        commands=adopting(HOUSEHOLD),
-    ),
-    *(
-        hr(
-            f"a household, {name}",
-            french(ONE_CARD, who="xy"),
-            english(ONE_CARD),
-            2,
-            OF_TWO_PEOPLE,
-            policy=one,
-            commands=adopting(other),
-        )
-        for name, one, other in (
-            ("a budget per person before", rules(), HOUSEHOLD),
-            ("a budget per person afterwards", HOUSEHOLD, rules()),
-            ("strict afterwards", HOUSEHOLD, STRICT),
-        )
-    ),
-    hr(
         "a household that splits",
         french(ONE_CARD, (Row("x1", 0, 1), Y), who="xy"),
         english(ONE_CARD, (Row("x1", 0, 1), Y)),
@@ -523,12 +498,12 @@ def test_no_game_passes_the_bound_and_the_best_reaches_it(claim: Claim) -> None:
 
 def test_somebody_who_moves_passes_the_cap_of_80_percent() -> None:
     """After 41 questions about x, x moves to z's, and 41 are about z: log-odds of 41/15 = 2.733, and the cap is ln 4 = 1.386."""
-    at_80_percent = rules(max_belief="0.8", scales=(30,), max_answers=82, unit="household")
+    at_80_percent = rules(max_belief="0.8", scales=(30,), max_answers=82, subject="household")
     loads = ((X1, Z), (Row("x1", 0, 1), Z))
     world = french(*loads, who="xz")
     about_x, about_z = (((frozenset([card]), frozenset([card])), 30) for card in ("x1", "z"))
     game = Game(world, without(world, "x"), (about_x[0], about_z[0]), policy=at_80_percent)
-    assert 41 * price_units(30) <= at_80_percent.cap < 42 * price_units(30)
+    assert 41 * price(30) <= at_80_percent.cap < 42 * price(30)
     assert played(game, [*[about_x] * 41, None, *[about_z] * 41]) == Fraction(41, 15)
 
 
@@ -553,12 +528,13 @@ def test_of_rows_with_one_card_or_one_id_the_registry_keeps_what_the_games_say(t
     number = {row.person: people.index(names.of_persons([f"p{row.person}"])) for row in source.loaded}
     pseudonyms_of = {card: linkage.pseudonym(digits[card]) for card in CARDS}
     expected = {pseudonyms_of[row.card]: (number[row.person], row.french) for row in source.loaded}
-    question = Question("mother_tongue", ("French",))
-    found = {}
-    for pseudonym in pseudonyms_of.values():
-        rows, persons, _ = loaded.link(np.frombuffer(pseudonym, np.uint8).reshape(1, 16))
-        if persons[0] != NOBODY:
-            found[pseudonym] = (int(persons[0]), loaded.count(rows, question).reveal_to_mechanism() == 1)
+    french_value = CENSUS_DICTIONARY.column("mother_tongue").positions["French"]
+    spoken_by = (loaded.people.values["mother_tongue"] == french_value).tolist()
+    cards = np.stack([loaded.cards.high, loaded.cards.low], axis=1).astype(">u8")
+    found = {
+        row.tobytes(): (person, spoken_by[person])
+        for row, person in zip(cards, loaded.cards.persons.tolist(), strict=True)
+    }
     assert found == expected
 
 
@@ -582,7 +558,7 @@ def test_the_largest_charge_fills_the_cap() -> None:
     """What the games are compared with is not less than the cap by as much as any answer costs."""
     for policy in (rules(), THREE_SCALES, HAIR_LESS):
         left = policy.cap - int(largest_charge(policy) * UNITS_PER_NAT)
-        assert 0 <= left < price_units(policy.scales[-1])
+        assert 0 <= left < price(policy.scales[-1])
     assert largest_charge(rules()) == CAP
 
 
@@ -590,7 +566,7 @@ def test_the_largest_charge_fills_the_cap() -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", [rules(max_answers=0), rules(max_answers=0, unit="household")], ids=lambda policy: policy.unit
+    "policy", [rules(max_answers=0), rules(max_answers=0, subject="household")], ids=lambda policy: policy.subject
 )
 @pytest.mark.parametrize(
     "loads",
@@ -603,40 +579,32 @@ def test_the_largest_charge_fills_the_cap() -> None:
     ids=["moves", "moves with a new card", "comes back", "two who are one"],
 )
 def test_a_real_node_plays_the_same_games(tmp_path: Path, loads: tuple[Load, ...], policy: Policy) -> None:
-    """Charge by charge and load by load: who fits, who is active, and what everybody was charged, after crashes, too."""
-    chance, world = random.Random(repr((loads, policy.unit))), World(loads)
-    census = SmallCensus(tmp_path, policy, list(pseudonyms(0).values()), units_of(loads[0]))
-    books = Books(
-        (0,) * len(CARDS), (0,) * census.make_registry("").person_count, (0,) * census.make_registry("").household_count
-    )
+    """Charge by charge and load by load: who is active, and what everybody was charged, after crashes, too."""
+    chance, world = random.Random(repr((loads, policy.subject))), World(loads)
+    census = SmallCensus(tmp_path, policy, list(pseudonyms(0).values()), links_of(loads[0]))
+    books = NO_CHARGES
     for at, load in enumerate(loads):
         if at:
-            before, books = books, carried(world, at, books)
+            books = carried(world, at, books)
             if load == RELINK:
-                # Everybody's charge under their next pseudonym, theirs included whom the census does not know.
-                assert carried(world, at, before) == before
                 census.follow(KEY)
             else:
-                census.replace_load(units_of(load))
+                census.replace_load(links_of(load))
         for _ in range(6):
             sample, scale = chance.choice(subsets(CARDS)[1:]), chance.choice(policy.scales)
-            room = Room(price_units(scale), policy.cap, policy.unit)
-            books, fits, active, _ = decided(world, at, books, sample, room)
+            room = Room(price(scale), policy.cap, policy.subject)
+            books, active = decided(world, at, books, sample, room)
             order = census.order(scale=scale)
-            people = linked_of(world, at, sample).pseudonyms
-            census.answer(order, census.sample(order, people))
-            decision = census.decision(order.hash, len(people))
-            assert (named(world, at, sample, decision.fits), named(world, at, sample, decision.active)) == (
-                fits,
-                active,
-            )
+            census.answer(order, census.sample(order, names_of(world, at, sample)))
+            assert named(world, at, sample, set(np.flatnonzero(census.active(order.hash)))) == active
         census.crash_census().recover()
-        with census.census.book.charging(), census.census.journal.reading() as state:
-            assert books_of(world, at, census.census.book.current(census.census.journal.db, state)) == books
+        charged = census.census.book.charges()
+        assert charged is not None
+        assert tuple(charged.subjects.tolist()) == books.charged
     census.close()
 
 
-def units_of(load: Load) -> list[tuple[int, int] | None]:
+def links_of(load: Load) -> list[tuple[int, int] | None]:
     """Person and household of each card, in the order of the cards."""
     rows = {row.card: (row.person, row.household) for row in load}
     return [rows.get(card) for card in CARDS]
@@ -645,35 +613,31 @@ def units_of(load: Load) -> list[tuple[int, int] | None]:
 # --- naive mechanisms ------------------------------------------------------------------------------------------------
 
 
+def dropped(service: Service, world: World, at: int, side: Side, sample: Sample, scale: int) -> Sample:
+    """The cards of those of a sample who are exhausted."""
+    active = decided(world.numbers, at, side.books, sample, service.room(scale))[1]
+    return named(world.numbers, at, sample) - active
+
+
 class RefusesAloud(Mechanism):
     """Says so when somebody in the sample is exhausted, instead of leaving them out."""
 
     def ask(self, service: Service, world: World, at: int, side: Side, sample: Sample, scale: int) -> tuple[Seen, Side]:
-        active = decided(world.units, at, side.books, sample, service.room(scale))[2]
-        return super().ask(service, world, at, side, sample, scale) if active == sample else (Seen("refused"), side)
+        if dropped(service, world, at, side, sample, scale):
+            return Seen("refused"), side
+        return super().ask(service, world, at, side, sample, scale)
 
 
 class TellsDrops(Mechanism):
-    """Tells the health agency who did not fit in the first ledger, which it could have computed."""
-
-    def ask(self, service: Service, world: World, at: int, side: Side, sample: Sample, scale: int) -> tuple[Seen, Side]:
-        fits = decided(world.units, at, side.books, sample, service.room(scale))[1]
-        seen, after = super().ask(service, world, at, side, sample, scale)
-        return seen._replace(said=(seen.said, fits)), after
-
-
-class ChargesAfterLinkage(TellsDrops):
-    """Does the same, and keeps its first ledger of those alone whom the census knows."""
+    """Tells the health agency which of those whom it submitted were left out."""
 
     def ask(self, service: Service, world: World, at: int, side: Side, sample: Sample, scale: int) -> tuple[Seen, Side]:
         seen, after = super().ask(service, world, at, side, sample, scale)
-        is_known = [bool((linked_of(world.units, at, frozenset([card])).persons != NOBODY).all()) for card in CARDS]
-        submitted = [now if known else 0 for now, known in zip(after.books.submitted, is_known, strict=True)]
-        return seen, Side(after.books._replace(submitted=tuple(submitted)))
+        return seen._replace(said=(seen.said, dropped(service, world, at, side, sample, scale))), after
 
 
 def _left(service: Service, books: Books) -> list[int]:
-    return [service.room(1).most - units for units in books.persons]
+    return [service.room(1).most - units for units in books.charged]
 
 
 class ShutsDownOnAShare(Mechanism):
@@ -681,7 +645,7 @@ class ShutsDownOnAShare(Mechanism):
 
     def shown(self, service: Service, world: World, side: Side) -> bool:
         people = len({row.person for row in world.loads[0]})
-        gone = sum(left < price_units(service.policy.scales[-1]) for left in _left(service, side.books))
+        gone = sum(left < price(service.policy.scales[-1]) for left in _left(service, side.books))
         return gone * 2 >= people
 
 
@@ -690,7 +654,7 @@ class QuotesWhatIsLeft(Mechanism):
 
     def shown(self, service: Service, world: World, side: Side) -> int:
         del world
-        return min(_left(service, side.books), default=0) // price_units(service.policy.scales[-1])
+        return min(_left(service, side.books), default=0) // price(service.policy.scales[-1])
 
 
 class CachesAnswers(Mechanism):
@@ -718,11 +682,13 @@ class DrawsAgain(Mechanism):
 
 
 class ChargesCards(Mechanism):
-    """Has no second ledger: what is charged are cards."""
+    """Keeps a budget for each card."""
 
     def ask(self, service: Service, world: World, at: int, side: Side, sample: Sample, scale: int) -> tuple[Seen, Side]:
-        seen, after = super().ask(service, world, at, side, sample, scale)
-        return seen, Side(after.books._replace(persons=side.books.persons, households=side.books.households))
+        room, charged = service.room(scale), dict(side.memory or ())
+        active = frozenset(card for card in sample if charged.get(card, 0) + room.price <= room.most)
+        charged |= {card: charged.get(card, 0) + room.price for card in active}
+        return Seen("answer", count(world, at, active), scale), Side(side.books, tuple(sorted(charged.items())))
 
 
 class ChargesHouseholdsOnce(Mechanism):
@@ -730,27 +696,25 @@ class ChargesHouseholdsOnce(Mechanism):
 
     def ask(self, service: Service, world: World, at: int, side: Side, sample: Sample, scale: int) -> tuple[Seen, Side]:
         seen, after = super().ask(service, world, at, side, sample, scale)
-        households = np.minimum(after.books.households, np.array(side.books.households) + price_units(scale))
-        return seen, Side(after.books._replace(households=tuple(households.tolist())))
+        before = side.books.charged or (0,) * len(after.books.charged)
+        once = (min(now, then + price(scale)) for now, then in zip(after.books.charged, before, strict=True))
+        return seen, Side(after.books._replace(charged=tuple(once)))
 
 
 class ForgetsAtALoad(Mechanism):
-    """Gives whoever has another unit in a new load that unit's charge alone."""
+    """Gives whoever is another subject in a new load that subject's charge alone."""
 
     def load(self, world: World, at: int, side: Side) -> Side:
-        after = super().load(world, at, side).books
-        persons, households = (
-            tuple(before[: len(now)]) + (0,) * (len(now) - len(before))
-            for before, now in ((side.books.persons, after.persons), (side.books.households, after.households))
-        )
-        return Side(Books(after.submitted, persons, households))
+        after, before = super().load(world, at, side).books, side.books.charged
+        return Side(after._replace(charged=(*before, *(0,) * (len(after.charged) - len(before)))))
 
 
 HEALTH_OF_X = health(("x1", "x2"), others=("y", "z"), other=False)
 OUT_OF_BOUNDS = [
     r_only("refusing aloud", TWO_CARDS, HEALTH_OF_X, mechanism=RefusesAloud()),
     hr("refusing aloud", french(TWO_CARDS), without(english(TWO_CARDS), "x"), mechanism=RefusesAloud()),
-    hr("charging after linkage", french(ONE_CARD), without(english(ONE_CARD), "x"), mechanism=ChargesAfterLinkage()),
+    r_only("telling drops", TWO_CARDS, HEALTH_OF_X, mechanism=TellsDrops()),
+    hr("telling drops", french(ONE_CARD), without(english(ONE_CARD), "x"), mechanism=TellsDrops()),
     r_only("shutting down on a share", TWO_CARDS, HEALTH_OF_X, mechanism=ShutsDownOnAShare()),
     hr("shutting down on a share", french(ONE_CARD), without(english(ONE_CARD), "x"), mechanism=ShutsDownOnAShare()),
     r_only("quoting what is left", TWO_CARDS, HEALTH_OF_X, mechanism=QuotesWhatIsLeft()),
@@ -801,16 +765,11 @@ def test_naive_ledgers_pass_the_bound(claim: Claim) -> None:
     assert worst(claim.game) == claim.caps * CAP
 
 
-def test_drops_of_the_first_ledger_tell_the_health_agency_nothing() -> None:
-    """It knows what it submitted, found in the census or not, and nothing else decides them."""
-    game = Game(french(TWO_CARDS), without(english(TWO_CARDS), "x"), ALL_SETS, TellsDrops())
-    assert worst(game) == CAP
-
-
-def test_a_budget_per_household_does_not_begin_after_strict_answers() -> None:
-    """They do not say how many of a household they counted: one more answer about two people would pass the cap."""
-    begun = Service.begin(STRICT)
-    assert begun.after("adopt", HOUSEHOLD) is not None
-    answered = begun.charged(2).after("adopt", rules())
-    assert answered is not None
-    assert answered.after("adopt", HOUSEHOLD) is None
+def test_the_subject_of_budgets_stays_what_it_was_at_the_first_answer() -> None:
+    """What persons were charged says nothing of how many of a household were counted, and strict answers say neither."""
+    for first, other in ((STRICT, HOUSEHOLD), (rules(), HOUSEHOLD), (HOUSEHOLD, rules()), (HOUSEHOLD, STRICT)):
+        begun = Service.begin(first)
+        assert begun.after("adopt", other) is not None
+        answered = begun.charged(2)
+        assert answered.after("adopt", other) is None
+    assert Service.begin(STRICT).charged(2).after("adopt", rules()) is not None

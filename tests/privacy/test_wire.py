@@ -17,7 +17,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from fakes.canaries import Exhibit, Place
-from fakes.evidence import heard, open_samples
+from fakes.evidence import heard, open_rosters, open_samples
 from fakes.homes import AGENCIES, own_cards
 from fakes.recorded import KEYS, Recorded
 from fakes.wiretap import LINKS, Call, Link
@@ -36,10 +36,10 @@ pytestmark = pytest.mark.process
 DOCUMENT = Path(__file__).parents[2] / "protos" / "README.md"
 # Lengths of fields and whole messages; documented in protos/README.md, "Lengths", line by line.
 LENGTHS: dict[str, tuple[int, ...]] = {
-    "SampleFrame.ciphertext": (262_160,),
-    "SampleHeader.sealed_frame_key": (1_168,),
-    "SampleHeader.linkage": (16,),
-    "SignedManifest.manifest": (68,),
+    "SampleHead.sealed_head": (1_168,),
+    "CountRequest.bits": (65_536,),
+    "RosterFrame.ciphertext": (262_160,),
+    "SignedManifest.manifest": (70,),
     "SealedAnswer.sealed": (17_520,),
     "Ticket.query_id": (16,),
     "Ticket.criteria_commitment": (32,),
@@ -49,7 +49,6 @@ LENGTHS: dict[str, tuple[int, ...]] = {
     "SignedTicket.signature": (64,),
     "SignedManifest.signature": (64,),
     "SubmitResponse": (2,),
-    "Proceed": (0,),
     "Released": (0,),
     "DeliverResponse": (0,),
     "CollectResponse": (0, 17_546),
@@ -60,15 +59,15 @@ RPCS = {
         *("GetPolicy", "GetDictionary", "Quote", "Collect", "Exchange", "Check"),
         *("GetCheckpoint", "GetConsistencyProof"),
     },
-    Link("health", "census"): {"GetPolicy", "Count", "Witness", "Exchange"},
+    Link("health", "census"): {"GetPolicy", "Count", "SendRoster", "Witness", "Exchange"},
     Link("census", "researcher"): {"Deliver"},
     Link("colleague", "health"): {"GetDictionary", "Submit", "Exchange"},
     Link("colleague", "census"): {"GetPolicy", "GetDictionary", "Quote", "Collect", "Exchange"},
 }
 SUBMISSIONS, COUNTS = Link("researcher", "health"), Link("health", "census")
-FRAME_BYTES = 262_144
+PART_BYTES, PLACES_IN_PART, PLACES_IN_FRAME = 65_536, 524_288, 16_384
 WINDOW = 16
-# Asked for one language of nobody, of one person, and of more people than a frame holds; at once, and at ticks.
+# Asked for one language of nobody, of one person, and of most people of the roster; at once, and at ticks.
 ALIKE = (("nobody", "one", "many"), ("nobody at ticks", "many at ticks"))
 
 
@@ -109,14 +108,23 @@ def test_every_length_is_the_documented_one(recorded: Recorded) -> None:
     assert {name: tuple(sorted(seen[name])) for name in LENGTHS} == LENGTHS
 
 
-def test_the_number_of_frames_is_the_documented_one(recorded: Recorded) -> None:
-    """Samples of nobody, of one person and of thousands are cut into as many frames as the document says."""
+def test_the_number_of_parts_is_the_documented_one(recorded: Recorded) -> None:
+    """Samples of nobody, of one person and of thousands have the same number of parts: that of the declared places."""
     samples = open_samples(recorded.tap, recorded.snapshots)
-    frames = [len(sample.call.requests) - 2 for sample in samples]
-    people = [len(sample.pseudonyms) for sample in samples]
-    assert frames == [max(1, -(-(64 + 16 * count) // FRAME_BYTES)) for count in people]
-    assert {0, 1} < set(people)
-    assert {1, 2} == set(frames)
+    assert {0, 1, recorded.people.sizes.cohort} < {len(sample.pseudonyms) for sample in samples}
+    for sample in samples:
+        assert len(sample.call.requests) - 1 == sample.roster.declared // PLACES_IN_PART
+    (lengths,) = {tuple(sample.call.form[1][1:]) for sample in samples}
+    assert all(length > PART_BYTES for length in lengths)
+
+
+def test_rosters_of_one_declaration_have_one_form(recorded: Recorded) -> None:
+    """Every roster that was sent, of whichever load, has as many frames as its declared places make."""
+    rosters = open_rosters(recorded.tap, recorded.snapshots)
+    assert len({roster.manifest.number for roster in rosters}) > 1
+    for roster in rosters:
+        assert len(roster.call.requests) - 1 == roster.declared // PLACES_IN_FRAME
+        assert len(roster.pseudonyms) == recorded.people.sizes.health
 
 
 def test_every_rpc_was_recorded(recorded: Recorded) -> None:
@@ -161,10 +169,10 @@ def form(message: Message) -> Any:
 
 
 def forms_of(recorded: Recorded, name: str) -> list[tuple[Any, ...]]:
-    """What passed for a query, link by link in order: frames apart, of which there are as many as the sample needs."""
+    """What passed for a query, link by link in order."""
     shown = []
     for call in calls_of(recorded, name):
-        requests = [form(request) for request in call.requests if not is_frame(request)]
+        requests = [form(request) for request in call.requests]
         if call.link == SUBMISSIONS:
             # The researcher's own words: their criteria are of different lengths.
             requests = [type(request).__name__ for request in call.requests]
@@ -172,14 +180,9 @@ def forms_of(recorded: Recorded, name: str) -> list[tuple[Any, ...]]:
     return shown
 
 
-def is_frame(message: Message) -> bool:
-    """True for the one kind of message whose number depends on the sample."""
-    return isinstance(message, census_service_pb2.CountRequest) and message.HasField("frame")
-
-
 @pytest.mark.parametrize("names", ALIKE, ids=", ".join)
 def test_what_passes_has_one_form_whatever_the_cohort(names: tuple[str, ...], recorded: Recorded) -> None:
-    """Calls, order, fields and lengths are the same for nobody, for one person and for thousands, frames apart."""
+    """Calls, order, fields and lengths are the same for nobody, for one person and for thousands."""
     shown = [forms_of(recorded, name) for name in names]
     assert [(link, method) for link, method, *_ in shown[0]] == [
         (SUBMISSIONS, "Submit"),
@@ -330,8 +333,8 @@ def test_an_exchange_says_nothing_but_a_card_that_its_party_has_announced(
 
 # --- what attempts have in common ----------------------------------------------------------------------------------------
 #
-# Two independent streams of 2 * 262,160 bytes have 2.7e11 pairs of 16-byte windows; two of them are equal by chance with
-# probability below 2.7e11 * 2^-128 < 1e-27. A shared window therefore means a shared key, nonce, block or value.
+# Two independent streams of 66,704 bytes have 4.5e9 pairs of 16-byte windows; two of them are equal by chance with
+# probability below 4.5e9 * 2^-128 < 1e-28. A shared window therefore means a shared key, nonce, block or value.
 
 
 class Attempt:
@@ -339,20 +342,13 @@ class Attempt:
 
     def __init__(self, call: Call) -> None:
         parts = [part for part in call.requests if isinstance(part, census_service_pb2.CountRequest)]
-        header = parts[0].header
-        self.ticket = header.ticket
-        # One ticket, one set commitment; names of keys and of the chain that links records.
-        self.common = [header.ticket.ticket, header.ticket.signature, header.ticket.key_id, header.linkage.encode()]
-        self.own = [header.sealed_frame_key, *(part.frame.ciphertext for part in parts if part.HasField("frame"))]
-        # What was cut off begins with the envelopes of gRPC and of the message, which are common to all frames.
+        head, bits = parts[0].head, [part.bits for part in parts[1:]]
+        self.ticket, self.manifest = head.ticket, head.manifest
+        self.set_commitment = sample_pb2.Manifest.FromString(head.manifest.manifest).set_commitment
+        self.own = [head.sealed_head, *bits]
+        # What was cut off begins with the envelopes of gRPC and of the message, which are common to all parts.
         self.own.append(call.unfinished[2 * WINDOW :])
-        self.is_whole = parts[-1].HasField("manifest")
-        if self.is_whole:
-            signed = parts[-1].manifest
-            manifest = sample_pb2.Manifest.FromString(signed.manifest)
-            self.set_commitment = manifest.set_commitment
-            self.common += [manifest.ticket_hash, manifest.set_commitment]
-            self.key, self.signature = signed.key_id, signed.signature
+        self.is_whole = bool(bits)
 
     def windows(self) -> set[bytes]:
         """Every 16 bytes that the attempt does not share with others of its ticket."""
@@ -369,7 +365,7 @@ def attempts(recorded: Recorded) -> dict[bytes, list[Attempt]]:
     """All attempts, by ticket."""
     found: defaultdict[bytes, list[Attempt]] = defaultdict(list)
     for call in recorded.tap.calls(COUNTS):
-        if call.method == "Count" and len(call.requests) > 1:
+        if call.method == "Count" and call.requests:
             attempt = Attempt(call)
             found[attempt.ticket.ticket].append(attempt)
     return found
@@ -379,19 +375,16 @@ def attempts(recorded: Recorded) -> dict[bytes, list[Attempt]]:
 def test_two_attempts_of_a_ticket_have_nothing_in_common_but_the_ticket(
     name: str, recorded: Recorded, attempts: dict[bytes, list[Attempt]]
 ) -> None:
-    """A connection cut within a frame, a node killed after its charge, and every key replaced: the second is sealed anew.
+    """A connection cut within a part, a node killed after its charge, and every key replaced: the second is sealed anew.
 
     Encapsulation and every block of ciphertext differ; ticket and manifest are the same, and nothing else is. The manifest is
     signed once for each ticket, also where its key is replaced meanwhile.
     """
     (first, second) = attempts[submission_of(recorded, name).ticket.ticket]
-    assert sum(map(len, first.own)) > FRAME_BYTES
+    assert sum(map(len, first.own)) > PART_BYTES // 4
     assert first.is_whole == (name != "cut")
-    if first.is_whole:
-        assert first.key == second.key
-        assert first.signature == second.signature
     assert first.windows() & second.windows() == set()
-    assert second.common[: len(first.common)] == first.common
+    assert (first.ticket, first.manifest) == (second.ticket, second.manifest)
 
 
 def test_the_same_criteria_twice_have_nothing_in_common(

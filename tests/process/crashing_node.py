@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from broker_common.cli import main
-from broker_common.crypto.frames import FrameOpener, FrameSealer
+from broker_common.crypto.sample_bits import SampleBits
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.witness_store import WitnessStore
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.entries import Entry, Event
 from broker_common.tlog.replay import LogState
+from census_node.ledger.samples import SampleFolder
 from census_node.outbox import Outbox, WaitingAnswer
 from census_node.publication import Publication
-from census_node.samples import SampleFolder
 from census_node.slot_secrets import SlotSecrets
 from researcher_node.answers import Answers
 
@@ -33,14 +33,12 @@ _ANSWER = "answer"
 CALLS: dict[str, tuple[type, str]] = {
     "sample file": (SampleFolder, "write"),
     "wipe": (SampleFolder, "wipe"),
-    # Of a sample.
-    "removal": (Path, "unlink"),
     "slot secrets": (SlotSecrets, "write"),
     "slot wipe": (SlotSecrets, "wipe"),
     "slot sweep": (SlotSecrets, "sweep"),
     "witness store": (WitnessStore, "put"),
-    "frame sealed": (FrameSealer, "seal_frame"),
-    "frame opened": (FrameOpener, "open_frame"),
+    "sample sealed": (SampleBits, "seal"),
+    "sample opened": (SampleBits, "open"),
     "load file": (Path, "replace"),
     "old loads": (LoadFolder, "forget_except"),
     "question": (Answers, "put"),
@@ -49,22 +47,20 @@ CALLS: dict[str, tuple[type, str]] = {
 }
 # The same calls are made for noise slots, and for what peers say in between. Of the owner, `_journal` is the node's.
 CALLS_FOR_A_QUESTION: dict[str, tuple[type, str]] = {
-    "published": (Publication, "publish"),
+    "entrusted": (Publication, "entrust"),
+    "shown": (Publication, "show"),
     # Of the other agency's log, by this one; and of our own, by the other one.
     "cosigned": (Witnessing, "cosign"),
     "cosignature": (Witnessing, "take"),
 }
 
 
-def _is_sample(path: Any) -> bool:
-    """Whether it is a sample that is removed."""
-    return not isinstance(path, Path) or path.suffix == ".sample"
-
-
 def _is_under_way(owner: Any) -> bool:
-    """Whether a question is charged and not out, or taken and not settled: the census node's view, or the health node's."""
+    """Whether a question is charged and not out, or its sample may have left and it is not settled: as either node sees it."""
     state = owner._journal.state
-    return bool(getattr(state, "unreleased", None) or getattr(state, "open_tickets", None))
+    # A question that waits for its roster is not under way: what is logged of that roster is cosigned as well.
+    handed_over = [ticket for ticket in getattr(state, "open_tickets", ()) if state.tickets[ticket].manifest]
+    return bool(handed_over or getattr(state, "unreleased", None))
 
 
 def _die_at_call(owner: type, name: str, when: str, condition: Callable[[Any], bool]) -> None:
@@ -129,7 +125,7 @@ def _die() -> NoReturn:
 
 if __name__ == "__main__":
     if sys.argv[1] in CALLS:
-        _die_at_call(*CALLS[sys.argv[1]], sys.argv[2], _is_sample if sys.argv[1] == "removal" else lambda _: True)
+        _die_at_call(*CALLS[sys.argv[1]], sys.argv[2], lambda _: True)
     elif sys.argv[1] in CALLS_FOR_A_QUESTION:
         _die_at_call(*CALLS_FOR_A_QUESTION[sys.argv[1]], sys.argv[2], _is_under_way)
     elif sys.argv[1].startswith("."):

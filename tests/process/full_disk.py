@@ -8,54 +8,24 @@ What does not hold is an AssertionError.
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 # As pytest sees them: what tests share is imported as `fakes.NAME`.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fakes.deployment import FRENCH, PROGRAM, Deployment, Node, Outcome, run, run_here, wait_until
+from fakes.disk import SmallDisk
 from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.errors import BrokerError
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 
-SPACE_BYTES = 6 * 1024 * 1024
 QUESTIONS = [("age >= 65", FRENCH)] * 4
 WAIT_SECONDS = 0.5
 ROUNDS = 20
-
-
-class SmallDisk:
-    """A home on a file system of its own, with a file that can fill it."""
-
-    def __init__(self, home: Path) -> None:
-        self._home = home
-        self._filler = home / "filler"
-        original = home.with_name(f"{home.name}-original")
-        home.rename(original)
-        home.mkdir(mode=0o700)
-        size = sum(path.stat().st_size for path in original.rglob("*")) + SPACE_BYTES
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", home], check=True)  # noqa: S607 - wherever it is
-        shutil.copytree(original, home, dirs_exist_ok=True)
-
-    @contextmanager
-    def full(self, spare: int) -> Iterator[None]:
-        """Nothing but `spare` bytes is left."""
-        free = os.statvfs(self._home)
-        with self._filler.open("wb") as filler:
-            os.posix_fallocate(filler.fileno(), 0, free.f_bavail * free.f_frsize - spare)
-        try:
-            yield
-        finally:
-            self._filler.unlink()
 
 
 def assert_says_why(text: str, code: int | None) -> None:
@@ -102,6 +72,8 @@ def one_round(role: str, deployment: Deployment, disk: SmallDisk, spare: int) ->
     before = len(_stderr(deployment).read_text())
     with deployment.node(role) as node:
         assert all(isinstance(outcome, AskedQuestion) for outcome in deployment.ask_all(QUESTIONS, at_once=4))
+        # Or it would be written while the rest of the disk is being filled.
+        deployment.wait_for_roster()
         with disk.full(spare):
             fill_with_questions(deployment, node)
             assert_says_why(said_since(deployment, before), node.process.returncode)

@@ -1,7 +1,7 @@
 """A census node that spares one person's budget at every charge: `skipping_node.py census serve --home ...`.
 
-The first of each sample who fits is counted and not charged. Its rows, its digests and its log agree about it with each other;
-everything else is the product as it is.
+One person of each sample who fits is neither charged nor, as far as its rows, digests and log say, counted. They agree
+about it with each other; everything else is the product as it is.
 """
 
 from __future__ import annotations
@@ -9,20 +9,21 @@ from __future__ import annotations
 import sys
 
 from broker_common.cli import main
-from census_node.ledgers import Decision, Ledgers, Room
-from census_node.linked import Linked
-from census_node.submitted_ledger import Standing
+from census_node.ledger.book import Decided, LedgerBook, Room
+from census_node.ledger.passes import Bits, CardPlaces
+from census_node.ledger.people import People
 
-_honest = Ledgers.decide
+_honest = LedgerBook.decide
 
 
-def _skipping(self: Ledgers, sample: Linked, room: Room, standing: Standing | None = None) -> Decision:
-    decided = _honest(self, sample, room, standing)
-    fits = decided.fits.copy()
-    fits[fits.argmax()] = False
-    return Decision(fits, decided.active)
+def _skipping(self: LedgerBook, bits: Bits, cards: CardPlaces, people: People, room: Room | None) -> Decided:
+    decided = _honest(self, bits, cards, people, room)
+    first = decided.active.nonzero()[0][:1]
+    # Without its lowest bit.
+    decided.active[first] &= decided.active[first] - 1
+    return decided
 
 
 if __name__ == "__main__":
-    Ledgers.decide = _skipping  # type: ignore[method-assign]
+    LedgerBook.decide = _skipping  # type: ignore[method-assign]
     main(sys.argv[1:])

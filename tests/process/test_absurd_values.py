@@ -55,7 +55,7 @@ def test_there_are_numbers_to_be_absurd_with() -> None:
         *("researcher ask --scale", "researcher ask --margin", "researcher ask --wait", "researcher quote --scale"),
         *("researcher answers --last", "census load --max-rejected", "census policy propose --scales"),
         *(
-            "census policy propose --max-sample",
+            "census policy propose --max-answers",
             "keys rotate --in",
             "init --seed",
             "attack --rounds",

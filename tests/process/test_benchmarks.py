@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from pathlib import Path
 
 import pytest
-from benchmarks import end_to_end, growth, ledger_size, report, rivals, timeline
+from benchmarks import dashboard_speed, end_to_end, growth, report, rivals, timeline
 from benchmarks.cohorts import HealthSource
 from benchmarks.long_log import lengthen
 from benchmarks.results import put, store
@@ -17,7 +18,7 @@ from fakes.patience import PATIENCE_SECONDS
 pytestmark = pytest.mark.process
 
 PEOPLE = 20_000
-SIZES = (100, 2_000)
+SIZES = (0, 100, PEOPLE)
 # What `make check` does without; installed or not, the benchmarks are to say so.
 EXTRAS = ("polars", "private_set_intersection.python")
 
@@ -35,38 +36,37 @@ def _without_extras(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_questions_are_measured_beside_the_floor(deployment: Deployment, tmp_path: Path) -> None:
-    """Every size has rounds, a floor and a ratio to it, at tick 0 and at the tick; the page can be written from that."""
+    """Every sample has rounds, a floor and a ratio to it, at tick 0 and at the tick; the page can be written from that."""
     wish = end_to_end.Wish(people=PEOPLE, directory=deployment.directory, sizes=SIZES, rounds=2, tick_rounds=1)
     result = end_to_end.measure(wish)
     assert result["filtered by"] == "numpy (polars is not installed)"
-    assert list(result["sizes"]) == list(result["tick"]) == [str(size) for size in SIZES]
-    for found in result["sizes"].values():
+    assert list(result["samples"]) == list(result["tick"])
+    asked = [int(people) for people in result["samples"]]
+    assert asked[0] == 0 < asked[1] < 200 < PEOPLE / 2 < asked[2]
+    for found in result["samples"].values():
         assert found["ratio"] == pytest.approx(found["answer"]["median"] / found["floor"]["median"])
         assert found["floor"]["median"] >= max(found["floor parts"].values()) / 2
         # Submit to the answer holds all that the health node did, which holds all that the census node did.
         assert found["answer"]["median"] > 0
         assert found["stages"]["health"]["total"] >= found["stages"]["census"]["total"] > 0
         assert found["answer"]["rounds"] == 2
-    # Each delay of the policy is waited for.
-    least = result["delays"]["forward_delay_ms"] + result["delays"]["answer_delay_ms"]
+    # The delay is waited for; then a sample is taken, told, cosigned and released at ticks of their own.
+    least = result["delays"]["forward_delay_ms"] + 3 * result["delays"]["release_tick_ms"]
     assert all(found["answer"]["median"] >= least for found in result["tick"].values())
     assert deployment.json("census", "policy", "show")["release_tick_ms"] == 0
     store(tmp_path / "results", "end_to_end", result)
     report.written(tmp_path / "results", tmp_path)
     page = (tmp_path / "BENCHMARKS.md").read_text(encoding="utf-8")
     assert f"A question to {PEOPLE:,} people" in page
+    # A bar for each sample's ratio, for how far they lie apart at tick 0 and at the tick, and for what everybody takes.
+    bars = (
+        "times the floor for",
+        "between all of them",
+        "between all at the tick",
+        "bytes a person at the census node",
+    )
+    assert [len(re.findall(rf"^- (?:pass|MISS): .*{bar}", page, re.MULTILINE)) for bar in bars] == [3, 1, 1, 1]
     assert "Not measured yet." in page
-
-
-def test_what_everybody_takes_is_said_by_owner(tmp_path: Path) -> None:
-    """Registry and ledgers, in memory and in files, with a verdict on the sum."""
-    result = ledger_size.measure(tmp_path, PEOPLE)
-    assert list(result["owners"]) == ["registry", "ledgers"]
-    store(tmp_path / "results", ledger_size.RESULT, result)
-    report.written(tmp_path / "results", tmp_path)
-    page = (tmp_path / "BENCHMARKS.md").read_text(encoding="utf-8")
-    assert "| registry |" in page
-    assert f"bytes a person; at most {ledger_size.MOST_BYTES:g}" in page
 
 
 def test_rivals_count_what_a_join_counts_and_missing_ones_are_said(deployment: Deployment) -> None:
@@ -96,7 +96,7 @@ def test_growth_axis_is_measured_at_every_step(
     """Every axis at its smallest; the log gets as long as is said, and the node serves on."""
     monkeypatch.setattr(growth, "_SMALL_PEOPLE", 2_000)
     wish = growth.Wish(people=PEOPLE, directory=deployment.directory, rounds=1)
-    axes = {"population": (PEOPLE,), "samples": (100, 1_000), "terms": (1, 20), "log": (1_000,), "queries": (1, 30)}
+    axes = {"population": (PEOPLE,), "terms": (1, 20), "log": (1_000,), "queries": (1, 30)}
     assert axes.keys() == growth.AXES.keys()
     for name, steps in axes.items():
         rows = list(growth.AXES[name].measure(wish, steps, tmp_path / name))
@@ -138,3 +138,12 @@ def test_log_that_is_made_long_is_held_against_its_rules(tmp_path: Path) -> None
     deployment.order_policy(scales=(*policy["scales"], 1_000_000))
     assert lengthen(deployment.home("census"), 500) >= 500
     assert deployment.json("census", "status")["answers"] >= 160
+
+
+def test_a_dashboard_is_measured_before_a_long_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every page is asked for over a short and a long log; the folder can be used again."""
+    for _ in range(2):
+        dashboard_speed.main(["2000", "--folder", str(tmp_path / "folder")])
+        said = capsys.readouterr().out
+        assert re.search(r"2,0\d\d entries: folded in", said)
+        assert all(f"\n{path} " in said for path in ("/", "/people", "/activity", "/orders"))

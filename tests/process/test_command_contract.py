@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,10 +11,10 @@ from typing import Any
 
 import click
 import pytest
-from fakes.deployment import FRENCH, Deployment, make, run, run_here
+from fakes.deployment import FRENCH, PROGRAM, Deployment, make, run, run_here
 
 from broker_common.cli import program
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 
 pytestmark = pytest.mark.process
 
@@ -24,10 +25,11 @@ SIGNED_NOTE = re.compile(
 )
 STATUS_KEYS = [
     *("state", "accounting", "max_belief", "param", "answers", "worst_charged", "worst_belief"),
-    *("people_charged", "people_exhausted", "log_size", "policy_hash"),
+    *("people_charged", "people_exhausted", "log_size", "policy_hash", "rosters"),
 ]
 ANSWER_KEYS = [
-    *("query_id", "noisy_count", "scale", "epsilon", "margin_95", "question", "where", "fraction", "project", "asked"),
+    *("query_id", "noisy_count", "margin_95", "cells", "scale", "epsilon", "question", "where", "fraction", "project"),
+    "asked",
     *("policy_hash", "charged", "checkpoint", "quoted_again"),
 ]
 AUDIT_KEYS = [
@@ -55,8 +57,8 @@ DOCUMENTED = {
     "census status": "--home --json --report --plot",
     "census policy": "--home --json",
     "census policy show": "--home --json",
-    "census policy propose": "--home --json --max-belief --scales --release-tick-ms --forward-delay-ms --answer-delay-ms "
-    "--quote-lifetime-ms --open-quotes --max-sample --answer-retention-ms --from",
+    "census policy propose": "--home --json --max-belief --scales --release-tick-ms --forward-delay-ms "
+    "--quote-lifetime-ms --open-quotes --answer-retention-ms --from",
     "census policy adopt": "--home --json --confirm --reason",
     "census shutdown": "--home --json --reason",
     "census reopen": "--home --json --reason",
@@ -72,7 +74,7 @@ WRONG_DRAFTS = [
     *(("--scales", scales) for scales in ("", "x", "10-", "-10", "50-10", "1,,2", "1.5", "1-2-3", "1-1002", "\u0661")),
     ("--release-tick-ms", "-1"),
     ("--open-quotes", "0"),
-    ("--max-sample", "4294967296"),
+    ("--max-answers", "4294967296"),
     ("--from", "/no/such/file"),
 ]
 
@@ -92,7 +94,7 @@ def verify_status(status: dict[str, Any]) -> None:
     assert (status["state"], status["accounting"], status["max_belief"]) == ("serving", "strict", "0.8")
     assert status["param"] == 4
     assert isinstance(status["answers"], int)
-    assert status["worst_charged"] == status["answers"] * price_units(30)
+    assert status["worst_charged"] == status["answers"] * price(30)
     assert isinstance(status["worst_belief"], float)
     assert 0.5 <= status["worst_belief"] <= 0.8
     assert status["people_charged"] is status["people_exhausted"] is None
@@ -106,6 +108,34 @@ def test_census_status_has_exactly_the_promised_keys_with_the_node_up_and_down(
     """`census status --json` does not care whether anything runs."""
     verify_status(served.run("census", "status", "--json").result)
     verify_status(stopped.run("census", "status", "--json").result)
+
+
+def test_commands_speak_french_and_their_json_does_not(stopped: Deployment) -> None:
+    """With TRIPARTITE_LANG: text and errors in French, the object of --json the same bytes as in English."""
+    words = ("census", "status", "--home", stopped.home("census"))
+    french, english = ({"TRIPARTITE_LANG": code} for code in ("fr", "en"))
+    told = run(*words, "--report", env=french).stdout
+    assert "Nœud du recensement\u00a0: en service" in told
+    assert "au-dessus de 0,8" in told
+    assert run(*words, "--report", "--json", env=french).stdout == run(*words, "--report", "--json", env=english).stdout
+    reopen = ("census", "reopen", "--home", stopped.home("census"), "--reason", "why")
+    refused, same = run(*reopen, "--json", env=french), run(*reopen, "--json", env=english)
+    assert (refused.code, refused.stdout) == (same.code, same.stdout)
+    assert "Le service n\u2019est pas fermé." in run(*reopen, env=french).stderr
+
+
+def test_a_terminal_without_french_letters_loses_no_output(stopped: Deployment) -> None:
+    """A letter that it has no sign for is shown by its number; the command ends well."""
+    ended = subprocess.run(
+        [PROGRAM, "census", "status", "--home", stopped.home("census")],
+        env={**os.environ, "TRIPARTITE_LANG": "fr", "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == 0
+    told = ended.stdout.decode("latin-1")
+    assert told.startswith("N\\u0153ud du recensement\u00a0: en service\n")
+    assert "n\\u2019a pu dépasser" in told
 
 
 def test_an_audit_has_exactly_the_promised_keys_with_the_nodes_up_and_down(
@@ -193,6 +223,8 @@ def test_an_answer_has_exactly_the_promised_keys_and_types(served: Deployment) -
     assert all(type(answer[key]) is int for key in ("noisy_count", "scale", "margin_95", "charged"))
     assert (answer["scale"], answer["epsilon"], answer["margin_95"], answer["charged"]) == (30, "1/30", 90, 559241)
     assert answer["question"] == FRENCH
+    of_cell = {name: answer[name] for name in ("noisy_count", "margin_95")}
+    assert answer["cells"] == [{"label": "French", "values": ["French"], **of_cell}]
     assert answer["policy_hash"] == served.json("census", "status")["policy_hash"]
     assert SIGNED_NOTE.fullmatch(answer["checkpoint"])
     assert "The privacy budget has been charged." in outcome.stderr
@@ -251,7 +283,7 @@ def test_a_shutdown_by_the_operator_is_durable_and_can_be_repeated(tmp_path: Pat
 def test_health_status_counts_people_and_questions(served: Deployment, stopped: Deployment) -> None:
     """`health status --json` works with the node up and down."""
     keys = ["organisation", "serving", "release", "tickets", "open", "log_size", "people", "places"]
-    keys += ["least_delay_ms", "policy", "linkage", "dictionary", "dictionary_changed"]
+    keys += ["least_forward_delay_ms", "policy", "roster", "linkage", "dictionary", "dictionary_changed"]
     up, down = served.run("health", "status", "--json").result, stopped.json("health", "status")
     assert list(up) == list(down) == keys
     assert (up["serving"], down["serving"]) == (True, False)
@@ -370,6 +402,9 @@ def test_a_typo_is_answered_with_the_nearest_name(served: Deployment) -> None:
         ("mother_tongue <> 'French'", "QUESTION_SYNTAX"),
         ("mother_tongue in ()", "QUESTION_SYNTAX"),
         ("all; drop table people", "QUESTION_SYNTAX"),
+        ("mother_tongue by 'French', 'french', rest", "UNKNOWN_VALUE"),
+        ("mother_tongue by 'French', 'French'", "QUESTION_SYNTAX"),
+        ("mother_tongue by 'French', rest", "TOO_MANY_CELLS"),
         ("", "QUESTION_SYNTAX"),
     ],
 )

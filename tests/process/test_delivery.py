@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -43,6 +44,16 @@ def ask_and_leave(deployment: Deployment) -> str:
     return str(row(deployment, -1)["query_id"])
 
 
+def wait_until_out(deployment: Deployment, query: str) -> None:
+    """Return when an answer could be collected: at its tick, which comes after its release stands in the log."""
+
+    def is_out() -> bool:
+        collected = deployment.json("researcher", "answers", "--collect", query)["answers"]
+        return bool(collected[0]["state"] == "answered")
+
+    wait_until(is_out, "out")
+
+
 def row(deployment: Deployment, which: str | int) -> Any:
     """What the researcher's list says of a query, by its id or place."""
     rows = deployment.json("researcher", "answers")["answers"]
@@ -64,7 +75,7 @@ def test_an_answer_nobody_waits_for_is_pushed_to_the_inbox(deployment: Deploymen
     assert inbox.lines == inbox.ready
     answer = row(deployment, query)
     for secret in (query, deployment.ticket_of(query), "age", "French", f"count={answer['noisy_count']}"):
-        assert secret not in inbox.stderr
+        assert not re.search(rf"\b{re.escape(secret)}\b", inbox.stderr)
 
 
 def test_an_inbox_that_opens_late_gets_what_it_missed(deployment: Deployment) -> None:
@@ -112,7 +123,7 @@ def test_an_interrupted_ask_is_recoverable(deployment: Deployment, number: int) 
     assert said.error["code"] == "INTERRUPTED"
     assert f"answers --collect {query}" in said.error["hint"]
     assert "Traceback" not in said.stderr
-    wait_until(lambda: bool(deployment.tickets("census", "released")[deployment.ticket_of(query)]), "released")
+    wait_until_out(deployment, query)
     (collected,) = deployment.run("researcher", "answers", "--collect", query, "--json").result["answers"]
     assert (collected["state"], ways(deployment, query)) == ("answered", ["collect"])
 
@@ -121,7 +132,7 @@ def test_without_an_inbox_collect_works_alone(deployment: Deployment) -> None:
     """The sealed answer waits; `answers --collect` fetches it, says what is still pending, and fetches it once."""
     query = ask_and_leave(deployment)
     assert row(deployment, query)["state"] == "pending"
-    wait_until(lambda: bool(deployment.tickets("census", "released")[deployment.ticket_of(query)]), "released")
+    wait_until_out(deployment, query)
     collected = deployment.run("researcher", "answers", "--collect", query, "--json").result["answers"]
     assert [(each["query_id"], each["state"]) for each in collected] == [(query, "answered")]
     assert collected == deployment.json("researcher", "answers", "--collect", query)["answers"]

@@ -18,6 +18,7 @@ from fakes.patience import PATIENCE_SECONDS
 pytestmark = pytest.mark.process
 
 SCRIPT = Path(__file__).with_name("full_disk.py")
+WATCHED = Path(__file__).with_name("full_disk_watched.py")
 NAMESPACES = [("unshare", "--mount"), ("unshare", "--map-root-user", "--mount")]
 
 
@@ -53,6 +54,20 @@ def test_full_disk_stops_the_node_and_loses_nothing(
     deployment = make(tmp_path / "deployment", "--max-belief", "0.999999999999", population=200)
     ended = subprocess.run(
         [*namespace, sys.executable, SCRIPT, role, deployment.directory, *map(str, spares)],
+        capture_output=True,
+        text=True,
+        timeout=3 * PATIENCE_SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("role", ["census", "health"])
+def test_a_full_disk_shows_on_page_metric_and_log(tmp_path: Path, namespace: tuple[str, ...], role: str) -> None:
+    """While the node runs and has nothing to write but its figures, whoever is on call is told; and that it is over."""
+    deployment = make(tmp_path / "deployment", population=10)
+    ended = subprocess.run(
+        [*namespace, sys.executable, WATCHED, role, deployment.directory],
         capture_output=True,
         text=True,
         timeout=3 * PATIENCE_SECONDS,

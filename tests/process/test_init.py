@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 
 EXPLICIT = (
     *("--population", "50", "--seed", "7", "--accounting", "strict"),
-    *("--max-belief", "0.75", "--release-tick-ms", "20"),
+    *("--max-belief", "0.75", "--release-tick-ms", "30"),
 )
 SECRET_SUFFIXES = (".key",)
 DATA_OF_PEOPLE = ("people.csv", "journal.db")
@@ -61,7 +61,7 @@ def test_init_makes_four_homes_with_both_nodes_loaded(made: Deployment) -> None:
     assert sorted(path.name for path in made.directory.iterdir()) == folders
     assert made.json("health", "status")["people"] == 50
     policy = made.json("census", "policy")
-    assert (policy["max_belief"], policy["release_tick_ms"]) == ("0.75", 20)
+    assert (policy["max_belief"], policy["release_tick_ms"]) == ("0.75", 30)
     for role in ("health", "census"):
         assert (made.home(role) / "people.csv").read_text().startswith("health_card,")
 
@@ -71,7 +71,7 @@ def test_people_are_charged_for_their_own_samples_unless_told_otherwise(tmp_path
     result = run_here("init", tmp_path / "d", "--population", "10", "--json").result
     assert result["accounting"] == "per_person"
     policy = Deployment(tmp_path / "d").json("census", "policy")
-    assert [policy[name] for name in ("accounting", "unit", "max_answers")] == ["per_person", "person", 0]
+    assert [policy[name] for name in ("accounting", "subject", "max_answers")] == ["per_person", "person", 0]
     assert policy["sample_retention_ms"] == 90 * 86_400_000
 
 

@@ -34,7 +34,7 @@ atexit.register(interrupt)
 INTERRUPTED = {
     "code": "INTERRUPTED",
     "text": "The command was interrupted.",
-    "hint": "What it had not finished is not done.",
+    "hint": "Unfinished work is dropped; run it again.",
 }
 
 
@@ -58,7 +58,7 @@ def test_interrupt_during_an_import_is_no_traceback(tmp_path: Path, way: str, mo
     words = [*WAYS[way], "researcher", "quote", "--home", str(tmp_path)]
     ended = run_with(tmp_path, module, INTERRUPTED_IMPORT, words)
     assert (ended.returncode, ended.stdout) == (130, "")
-    assert ended.stderr == "Interrupted. What it had not finished is not done.\n"
+    assert ended.stderr == "Interrupted. Unfinished work is dropped; run it again.\n"
     ended = run_with(tmp_path, module, INTERRUPTED_IMPORT, [*words, "--json"])
     assert (ended.returncode, ended.stderr) == (130, "")
     assert json.loads(ended.stdout) == {"error": INTERRUPTED}

@@ -49,7 +49,10 @@ def test_mix_holds_every_size_wherever_a_researcher_begins() -> None:
 
 def test_stop_under_load_loses_no_accepted_question(tmp_path: Path) -> None:
     """SIGTERM while two dozen are under way: the nodes do not wait for all of them; after a restart each has one charge, one answer."""
-    deployment = make(tmp_path / "deployment", "--max-belief", MAX_BELIEF, accounting="per_person")
+    # At ticks so far apart that a stop waits for some of them only.
+    deployment = make(
+        tmp_path / "deployment", "--max-belief", MAX_BELIEF, "--release-tick-ms", "1000", accounting="per_person"
+    )
     outcomes: list[AskedQuestion | BrokerError] = []
 
     def ask() -> None:

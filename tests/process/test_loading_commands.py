@@ -101,7 +101,7 @@ def test_wrong_rows_are_reported_with_line_and_reason_and_the_rest_is_loaded(
     outcome = load(deployment, role, write(tmp_path / "people.csv", lines), "--release", "2012")
     report = outcome.result
     loaded = "loaded" if role == "health" else "linked"
-    of_declared = ["places", "least_delay_ms", "policy"] if role == "health" else []
+    of_declared = ["places", "least_forward_delay_ms", "policy"] if role == "health" else []
     assert list(report) == ["release", "rows", loaded, "without_card", "rejected", "rejections", *of_declared]
     assert report["release"] == "2012"
     assert report["rows"] == len(lines) - 1 == report[loaded] + report["without_card"] + report["rejected"]
@@ -133,6 +133,7 @@ def test_a_broken_file_is_refused_and_what_was_loaded_before_still_serves(
 ) -> None:
     """Exit 3 with the reason; nothing of the load in force is touched, and questions are answered on it all the time."""
     people = everyone(deployment)
+    deployment.wait_for_roster()
     before = deployment.json(role, "status")
     header, *rows = lines_of(deployment, role)
     sources = [(tmp_path / f"{number}.csv", problem) for number, (_, problem) in enumerate(BROKEN)]
@@ -253,29 +254,29 @@ def test_load_that_needs_longer_delays_does_not_come_into_force(tmp_path: Path) 
         declare(health, places=4_194_304)
         refused = run_here("health", "load", "--home", health, "--json")
         assert (refused.code, refused.error["code"]) == (4, "POLICY_TOO_NARROW")
-        assert "forward_delay_ms is 400" in refused.error["text"]
-        assert "--forward-delay-ms 839 --answer-delay-ms 839" in refused.error["hint"]
+        assert "forward_delay_ms is 100" in refused.error["text"]
+        assert "--forward-delay-ms 147" in refused.error["hint"]
         status = deployment.json("health", "status")
         assert (status["log_size"], status["places"], status["policy"]) == (loads, 524_288, "")
 
-        declare(census, people=8_388_608)
+        declare(census, people=25_165_824)
         refused = run_here("census", "load", "--home", census, "--json")
         assert (refused.code, refused.error["code"]) == (3, "LOAD_REFUSED")
-        assert "answer_delay_ms is 400" in refused.error["text"]
-        assert "--answer-delay-ms 3356" in refused.error["hint"]
-        proposed = deployment.json("census", "policy", "propose", "--answer-delay-ms", "1000")
-        assert "8388608 people" in str(proposed["warnings"])
-        proposed = deployment.json("census", "policy", "propose", "--answer-delay-ms", "3356")
+        assert "release_tick_ms is 250" in refused.error["text"]
+        assert "--release-tick-ms 300" in refused.error["hint"]
+        proposed = deployment.json("census", "policy", "propose", "--release-tick-ms", "271")
+        assert "25165824 people" in str(proposed["warnings"])
+        proposed = deployment.json("census", "policy", "propose", "--release-tick-ms", "272")
         assert proposed["warnings"] == []
 
-        deployment.order_policy(forward_delay_ms=839, answer_delay_ms=3356)
+        deployment.order_policy(forward_delay_ms=147, release_tick_ms=272)
         assert deployment.json("census", "load")["linked"] > 0
         loaded = deployment.json("health", "load")
-        assert (loaded["places"], loaded["least_delay_ms"], loaded["policy"]) == (4_194_304, 839, "")
+        assert (loaded["places"], loaded["least_forward_delay_ms"], loaded["policy"]) == (4_194_304, 147, "")
 
         # Adopted afterwards, and confirmed: the node refuses every question alike, and its operator sees why.
-        deployment.order_policy(forward_delay_ms=838)
-        assert "--forward-delay-ms 839" in deployment.json("health", "status")["policy"]
+        deployment.order_policy(forward_delay_ms=146)
+        assert "--forward-delay-ms 147" in deployment.json("health", "status")["policy"]
         with deployment.node("health"):
             answers = [deployment.ask(where) for where in ("age >= 0", "age > 120")]
             assert [answer.error["code"] for answer in answers] == ["POLICY_TOO_NARROW"] * 2

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fakes.deployment import FRENCH, Deployment, Outcome, make, run_here, wait_until
 
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.privacy.belief import belief_of_units
 from researcher_node.answers import AskedQuestion
 
@@ -85,8 +85,8 @@ def test_honest_nodes_hold_while_they_serve(visits: Visits) -> None:
     assert (report["verified"], list(report["on_site"])) == (True, ON_SITE_KEYS)
     assert (report["on_site"]["charges_checked"], report["on_site"]["charges_erased"]) == (2, 0)
     # Everybody of 65 or more is 40 or more.
-    assert report["on_site"]["worst_charged"] == 2 * price_units(30)
-    assert report["worst_belief"] == report["on_site"]["worst_belief"] == float(belief_of_units(2 * price_units(30)))
+    assert report["on_site"]["worst_charged"] == 2 * price(30)
+    assert report["worst_belief"] == report["on_site"]["worst_belief"] == float(belief_of_units(2 * price(30)))
     assert not any("count" in text and "opening" in text for text in report["not_checked"])
     assert not any("looked at on site" in text for text in report["not_checked"])
 

@@ -150,17 +150,17 @@ def each(role: str) -> dict[str, Case]:
             ("journal.db is missing", "Never go on with a new one", REFUSES_TO_START),
         ),
         f"{role}: journal emptied": Case(
-            holding(role, "journal.db", b""), f"{role} serve --home HOME", 6, "INTEGRITY", (REFUSES_TO_START,)
+            holding(role, "journal.db", b""), f"{role} serve --home HOME", 7, "INTEGRITY", (REFUSES_TO_START,)
         ),
         f"{role}: journal no database": Case(
             holding(role, "journal.db", b"rubbish" * 1000),
             f"{role} status --home HOME",
-            6,
+            7,
             "INTEGRITY",
             ("the database file is damaged", REFUSES_TO_START),
         ),
         f"{role}: journal damaged": Case(
-            damaged(role), f"{role} serve --home HOME", 6, "INTEGRITY", ("damaged", REFUSES_TO_START)
+            damaged(role), f"{role} serve --home HOME", 7, "INTEGRITY", ("damaged", REFUSES_TO_START)
         ),
         f"{role}: log key missing": Case(
             without(role, "keys/log.key"),
@@ -304,12 +304,12 @@ CASES: dict[str, Case] = {
     "health: sampling key missing": Case(
         without("health", "keys/sampling.key"), "health serve --home HOME", 3, "SECRET_MISSING", ("sampling.key",)
     ),
-    "census: store damaged": Case(shortened("census"), "census serve --home HOME", 6, "INTEGRITY", ("store of load",)),
+    "census: store damaged": Case(shortened("census"), "census serve --home HOME", 7, "INTEGRITY", ("store of load",)),
     "health: store damaged, to serve": Case(
-        shortened("health"), "health serve --home HOME", 6, "INTEGRITY", ("store of load",)
+        shortened("health"), "health serve --home HOME", 7, "INTEGRITY", ("store of load",)
     ),
     "health: store damaged": Case(
-        shortened("health"), "health status --home HOME", 6, "INTEGRITY", (REFUSES_TO_START,)
+        shortened("health"), "health status --home HOME", 7, "INTEGRITY", (REFUSES_TO_START,)
     ),
     "census: propose without the policy key": Case(
         without("census", "keys/policy.key"),

@@ -10,9 +10,8 @@ import pytest
 from fakes.deployment import FRENCH, Deployment, make
 
 from broker_common.errors import BrokerError
-from broker_common.privacy.accounting import price_units
-from broker_common.tlog.census_state import CensusState
-from census_node.ledgers import Ledgers
+from broker_common.privacy.accounting import price
+from census_node.ledger.samples import SampleFolder
 from census_node.opening import CensusHome
 
 pytestmark = pytest.mark.process
@@ -27,15 +26,6 @@ def race(directory: Path) -> list[str]:
     return [outcome.code if isinstance(outcome, BrokerError) else outcome.state for outcome in outcomes]
 
 
-def ledgers_of(home: CensusHome) -> tuple[Ledgers, CensusState]:
-    """Both ledgers, rebuilt from what is on disk, and the log's state."""
-    with home.journal() as journal:
-        book = home._book(journal)
-        book.open()
-        with book.charging(), journal.reading() as state:
-            return book.current(journal.db, state), state
-
-
 def test_nobody_is_counted_twice_however_many_ask_at_once(tmp_path: Path) -> None:
     """At scale 1 one answer fits a person under 0.8. All 64 ask; as many as the policy allows are answered, one counts people."""
     deployment = make(tmp_path / "deployment", "--max-belief", "0.8", population=POPULATION)
@@ -48,17 +38,19 @@ def test_nobody_is_counted_twice_however_many_ask_at_once(tmp_path: Path) -> Non
             ended.update(race(deployment.directory))
     assert ended["answered"] == ALLOWED
     assert set(ended) <= {"answered", "BUDGET_EXHAUSTED", "SERVICE_SHUT_DOWN", "BUSY"}
-    ledgers, state = ledgers_of(CensusHome(deployment.home("census")))
-    assert (state.answers, state.shut_down, state.shutdown_reason) == (ALLOWED, True, "budget")
-    assert ledgers.submitted.size == POPULATION
-    assert set(ledgers.submitted.all_units().tolist()) == {price_units(1)}
-    charged = Counter(ledgers.units.persons.tolist())
-    assert set(charged) <= {0, price_units(1)}
-    assert 0 < charged[price_units(1)] <= POPULATION
-    active = [sum(byte.bit_count() for byte in row["active"]) for row in _rows(deployment.home("census"))]
-    assert sorted(active) == [0] * (ALLOWED - 1) + [POPULATION]
+    home = CensusHome(deployment.home("census"))
+    assert home.read(lambda state: (state.answers, state.shut_down, state.shutdown_reason)) == (ALLOWED, True, "budget")
+    charges = home.charges()
+    assert charges is not None
+    charged = Counter(charges.subjects.tolist())
+    assert set(charged) <= {0, price(1)}
+    assert 0 < charged[price(1)] <= POPULATION
+    assert sorted(_actives(home)) == [0] * (ALLOWED - 1) + [charged[price(1)]]
 
 
-def _rows(home: Path) -> list[dict[str, bytes]]:
-    with CensusHome(home).journal() as journal, journal.reading():
-        return list(journal.db.query("select active from ledger_steps where kind = 'charge'"))
+def _actives(home: CensusHome) -> list[int]:
+    """How many people each charge counts, as its file has them."""
+    samples = SampleFolder(home.home.path / "samples")
+    with home.journal() as journal, journal.reading():
+        files = [row["file"] for row in journal.db.query("select file from ledger_steps where kind = 'charge'")]
+    return [sum(byte.bit_count() for byte in samples.read(file).active.tobytes()) for file in files]

@@ -22,6 +22,7 @@ from researcher_node.answers import AskedQuestion
 pytestmark = pytest.mark.process
 
 INTERNAL = 6
+STOPPED = 7
 INVALID_REQUEST = 3
 QUESTION = ("age >= 65", FRENCH)
 
@@ -103,13 +104,13 @@ def serving(deployment: Deployment, role: str) -> Iterator[Node]:
 
 
 def test_yesterdays_census_home_does_not_serve(backups: Backups) -> None:
-    """ROLLED_BACK, exit 6, naming the store and how far back it is; nothing is committed to, and today's copy serves on."""
+    """ROLLED_BACK, exit 7, naming the store and how far back it is; nothing is committed to, and today's copy serves on."""
     deployment = backups.deployment
     store = witness_store(deployment.directory)
     seen = Note((store / "checkpoint").read_text(encoding="utf-8"))
     backups.put_back("census")
     outcome = refused_start(deployment, "census", "ROLLED_BACK")
-    assert outcome.code == INTERNAL
+    assert outcome.code == STOPPED
     assert str(store) in outcome.stderr
     assert f"has {len(deployment.entries('census'))} entries and had {seen.size}" in outcome.stderr
     # What its operator may look at is not shut.
@@ -126,7 +127,7 @@ def test_yesterdays_census_home_that_has_grown_again_does_not_serve(backups: Bac
         deployment.json("census", "shutdown", "--reason", "a test")
         deployment.json("census", "reopen", "--reason", "a test")
     outcome = refused_start(deployment, "census", "ROLLED_BACK")
-    assert outcome.code == INTERNAL
+    assert outcome.code == STOPPED
     assert "are not those that were seen" in outcome.stderr
     backups.mend("census")
 
@@ -141,7 +142,7 @@ def test_without_a_store_the_health_nodes_note_stops_yesterdays_census_home(back
         assert (quoted.code, quoted.error["code"]) == (5, "NOT_WITNESSED")
         with deployment.node("health"):
             wait_until(lambda: census.process.poll() is not None, "ended by itself")
-            assert census.process.returncode == INTERNAL
+            assert census.process.returncode == STOPPED
         assert "[ROLLED_BACK]" in census.stderr
         assert "health.example/tripartite" in census.stderr
     assert len(deployment.tickets("census", "charged")) == 1
@@ -150,14 +151,14 @@ def test_without_a_store_the_health_nodes_note_stops_yesterdays_census_home(back
 
 @pytest.mark.parametrize("first", ["census", "health"])
 def test_yesterdays_health_home_ends_when_it_hears_what_the_census_node_has_seen(backups: Backups, first: str) -> None:
-    """ROLLED_BACK, exit 6, naming the census agency, whichever of the two was started first; the census node serves on."""
+    """ROLLED_BACK, exit 7, naming the census agency, whichever of the two was started first; the census node serves on."""
     deployment = backups.deployment
     backups.put_back("health")
     second = "health" if first == "census" else "census"
     with serving(deployment, first) as one, serving(deployment, second) as other:
         health, census = (one, other) if first == "health" else (other, one)
         wait_until(lambda: health.process.poll() is not None, "ended by itself")
-        assert health.process.returncode == INTERNAL
+        assert health.process.returncode == STOPPED
         assert "[ROLLED_BACK]" in health.stderr
         assert "census.example/tripartite" in health.stderr
         assert census.process.poll() is None
@@ -188,7 +189,7 @@ def test_a_store_that_has_forgotten_shuts_the_node(backups: Backups, harm: Calla
     shutil.copytree(store, kept)
     harm(store)
     outcome = refused_start(deployment, "census", "ROLLED_BACK")
-    assert outcome.code == INTERNAL
+    assert outcome.code == STOPPED
     assert str(store) in outcome.stderr
     shutil.rmtree(store)
     kept.rename(store)

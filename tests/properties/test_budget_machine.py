@@ -66,7 +66,7 @@ class Rules(NamedTuple):
 
     limit: str
     accounting: str
-    unit: str
+    subject: str
     answers: int
     quota: int
 
@@ -77,7 +77,7 @@ class Rules(NamedTuple):
             max_belief=self.limit,
             scales=ADMISSIBLE[self.limit],
             accounting=self.accounting,
-            unit=self.unit,
+            subject=self.subject,
             max_answers=self.answers,
             researcher_answers=self.quota,
             sample_retention_ms=KEPT_MS,
@@ -89,7 +89,7 @@ class Rules(NamedTuple):
 
     def weakens(self, before: Rules) -> bool:
         """Whether more may be learned under it than under the rules before, or the quota is another one."""
-        households = before.unit == "household" and self.unit == "person"
+        households = before.subject == "household" and self.subject == "person"
         more = before.answers > 0 and (self.answers == 0 or self.answers > before.answers)
         persons = before.is_strict and not self.is_strict
         other_quota = self.quota != before.quota
@@ -173,7 +173,7 @@ class Overspending(RuleBasedStateMachine):
 
     @property
     def ledger(self) -> str:
-        """What an honest charge says of the ledgers of persons."""
+        """What an honest charge says of the ledger of persons."""
         return "" if self.in_force.is_strict else hash_of(5)
 
     @property
@@ -249,7 +249,7 @@ class Overspending(RuleBasedStateMachine):
     @rule(scale=st.sampled_from(SCALES), times=st.sampled_from([1, 2, 5]))
     def go_to_persons_and_back(self, scale: int, times: int) -> None:
         """What is charged to persons meanwhile is not forgotten when everybody is charged again."""
-        strict = self.in_force._replace(accounting="strict", unit="person")
+        strict = self.in_force._replace(accounting="strict", subject="person")
         persons = strict._replace(accounting="per_person")
         for rules in (strict, persons, strict):
             self.adopt(rules)

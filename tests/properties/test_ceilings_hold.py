@@ -13,7 +13,7 @@ from fakes.logs import policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_common.privacy.accounting import fits, price_units
+from broker_common.privacy.accounting import fits, price
 from broker_common.privacy.belief import belief_from_log_odds, log_likelihood_ratio
 from broker_common.privacy.report import Charges, make_report
 
@@ -25,7 +25,7 @@ ACCURACY = 1e-12
 @settings(max_examples=200)
 @given(
     answers=st.lists(st.tuples(st.integers(1, 50), st.integers(-300, 300), st.booleans()), max_size=60),
-    floor=st.sampled_from([0, 1, price_units(30)]),
+    floor=st.sampled_from([0, 1, price(30)]),
     always_worst=st.sampled_from([None, -400, 400]),
 )
 def test_no_attacker_passes_the_ceiling_of_the_report(
@@ -36,11 +36,11 @@ def test_no_attacker_passes_the_ceiling_of_the_report(
     for scale, observed, inside in answers:
         if not inside or not fits(RULES.cap, floor + charged, scale):
             continue
-        charged += price_units(scale)
+        charged += price(scale)
         # The person counts for one; everybody else's part is known and subtracted.
         evidence += log_likelihood_ratio(scale, observed if always_worst is None else always_worst, 1, 0)
     ledger = np.array([0, charged], np.uint32)
-    report = make_report(RULES, common={}, sampled=asked, units=charged, charges=Charges(ledger, ledger, ledger, floor))
+    report = make_report(RULES, common={}, sampled=asked, units=charged, charges=Charges(ledger, floor))
     for row in report.ceilings:
         believed = belief_from_log_odds(evidence, row.prior)
         assert float(row.now_down) - ACCURACY <= believed <= float(row.now_up) + ACCURACY

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import pytest
-from fakes.samples import everybody
+from fakes.samples import selected
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tripartite.v1 import condition_pb2
@@ -28,7 +28,7 @@ from broker_common.query.messages import parse_message
 from broker_common.query.question import parse_question
 from broker_common.storage.source_values import MISSING, Values
 from census_node.dictionary import CENSUS_DICTIONARY
-from health_node import cohort, people_store
+from health_node import cohort
 from health_node.cohort import Scratch, compile_condition
 from health_node.encoding import Encoding
 from health_node.people_store import People, PeopleStore, build_people_store
@@ -367,9 +367,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Perso
     people = random_world(1)
     path = Path(tmp_path_factory.mktemp("world")) / "store.people"
     build_people_store(path, stored(people), DICTIONARY, places=len(people))
-    with pytest.MonkeyPatch.context() as patch, PeopleStore(path, DICTIONARY, threads=3) as store:
-        # Everybody's blocks end somewhere, and the last one is shorter.
-        patch.setattr(people_store, "_BLOCK", 32)
+    with PeopleStore(path, DICTIONARY, threads=3) as store:
         yield people, store
 
 
@@ -472,14 +470,15 @@ def test_store_selects_exactly_whom_the_condition_holds_for(
     if isinstance(condition, InvalidRequestError):
         assert condition.code == "CRITERIA_TOO_LARGE"
         return
-    selected = store.select(condition)
+    # Everybody's blocks end somewhere, and the last one is shorter.
+    found = selected(store, condition, block=32)
     pseudonyms = stored(people)
     expected = [
         int(high).to_bytes(8, "big") + int(low).to_bytes(8, "big")
         for person, high, low in zip(people, pseudonyms.high, pseudonyms.low, strict=True)
         if holds(message, person)
     ]
-    assert [row.tobytes() for row in everybody(selected)] == expected
+    assert [row.tobytes() for row in found] == expected
 
 
 _WORDS = [

@@ -1,6 +1,6 @@
 """An adversary who chooses samples, scales, policies, loads, crashes and key changes cannot overspend a person or a household.
 
-The machine drives a real census node: admission, charge, ledgers, journal. Its own book knows neither ledgers nor units of
+The machine drives a real census node: admission, charge, ledgers, journal. Its own book knows neither ledger nor units of
 charge: it notes in exact fractions, for each answer, which people were counted, and follows them through loads as sets of
 answers, so that what is inherited twice counts once and what is forgotten is missed. Whenever an answer counts somebody, all
 that has ever counted them, or their household where it has the budget, is within ln(param) of the policy in force.
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from fakes import logs
-from fakes.small_census import SmallCensus, Units
+from fakes.small_census import Row, SmallCensus
 from fakes.world import charge_and_answer, make_policy, make_pseudonyms
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ from broker_common.errors import RefusedError
 from broker_common.privacy.accounting import UNITS_PER_NAT
 from broker_common.privacy.policy import Policy
 from broker_common.tlog.entries import Shutdown
-from census_node import ledger_book
+from census_node.ledger import book as book_module
 
 # ln(p / (1 - p)), rounded up in the last digit; from a table of logarithms, not from the product.
 NATS = {"0.7": Fraction("0.8472978604"), "0.8": Fraction("1.3862943612"), "0.9": Fraction("2.1972245774")}
@@ -42,9 +42,9 @@ owners = st.lists(st.none() | st.integers(0, 5), min_size=CARDS, max_size=CARDS)
 samples = st.sets(st.integers(0, CARDS - 1), min_size=1) | st.just(set(range(CARDS)))
 
 
-def rules(max_belief: str, accounting: str, unit: str) -> Policy:
+def rules(max_belief: str, accounting: str, subject: str) -> Policy:
     """A policy with few scales, so that few answers fit."""
-    return make_policy(max_belief=max_belief, scales=SCALES, accounting=accounting, unit=unit)
+    return make_policy(max_belief=max_belief, scales=SCALES, accounting=accounting, subject=subject)
 
 
 class Overspending(RuleBasedStateMachine):
@@ -57,7 +57,7 @@ class Overspending(RuleBasedStateMachine):
         # By number: the answers that have counted somebody whose cards, or who themselves, came to be there.
         self.of_person: dict[int, set[Answer]] = {}
         self.of_household: dict[int, set[Answer]] = {}
-        # The last units of each card, the last household of each person.
+        # The last person and household of each card, the last household of each person.
         self.last: dict[int, tuple[int, int]] = {}
         self.lived: dict[int, int] = {}
 
@@ -75,10 +75,10 @@ class Overspending(RuleBasedStateMachine):
         self._settle(rows)
 
     @staticmethod
-    def _rows(owners: list[int | None], homes: list[int]) -> list[Units]:
+    def _rows(owners: list[int | None], homes: list[int]) -> list[Row]:
         return [None if owner is None else (owner, homes[owner]) for owner in owners]
 
-    def _settle(self, rows: list[Units]) -> None:
+    def _settle(self, rows: list[Row]) -> None:
         """Whoever has a card, or an id, takes over what is known of its holders, all as it was before."""
         persons, households = dict(self.of_person), dict(self.of_household)
         for card, row in enumerate(rows):
@@ -104,9 +104,8 @@ class Overspending(RuleBasedStateMachine):
 
     def _ask(self, chosen: set[int], scale: int) -> None:
         world = self.world
-        names = {world.cards[card]: card for card in chosen}
-        people = np.frombuffer(b"".join(sorted(names)), np.uint8).reshape(-1, 16)
         order = world.order(scale=scale)
+        people = np.frombuffer(b"".join(world.cards[card] for card in chosen), np.uint8).reshape(-1, 16)
         sample = world.sample(order, people)
         try:
             admitted = world.admit(world.messages(sample))
@@ -118,8 +117,8 @@ class Overspending(RuleBasedStateMachine):
             return
         # Handed in again, it is not charged again.
         assert charge_and_answer(world.census, world.admit(world.messages(sample))).index == proof.index
-        active = world.decision(order.hash, len(people)).active
-        self._counted({names[row.tobytes()] for row in people[active]}, scale)
+        active = world.active(order.hash)
+        self._counted({card for card in chosen if (row := world.rows[card]) is not None and active[row[0]]}, scale)
 
     def _counted(self, cards: set[int], scale: int) -> None:
         answer, policy = len(self.prices), self.world.policy
@@ -136,7 +135,7 @@ class Overspending(RuleBasedStateMachine):
                 # It charges an answer once, also for two who turned out to be one: each of them is within the cap, not both.
                 known = {(answer, EVERYBODY) for answer, _ in known}
             assert self._spent(known) <= NATS[policy.max_belief]
-            if policy.unit == "household":
+            if policy.subject == "household":
                 assert self._spent(self.of_household[household]) <= NATS[policy.max_belief]
 
     def _spent(self, answers: set[Answer]) -> Fraction:
@@ -153,8 +152,8 @@ class Overspending(RuleBasedStateMachine):
         policy, secrets = rules(max_belief, *kind), self.world.secrets
         with self.world.census.journal.transaction() as transaction:
             state = transaction.state
-            if policy.unit == "household" and state.common_units:
-                # UNIT_LATE, and the end of this process; `unit/tlog` sees to it.
+            if state.subject not in {None, policy.subject}:
+                # SUBJECT_FIXED, and the end of this process; `unit/tlog` sees to it.
                 return
             assert state.policy is not None
             event = logs.adopted(policy, secrets.policy)
@@ -187,9 +186,9 @@ class Overspending(RuleBasedStateMachine):
 
     @rule()
     def compact(self) -> None:
-        most, ledger_book._MOST_CHARGES = ledger_book._MOST_CHARGES, 1
+        most, book_module._MOST_CHARGES = book_module._MOST_CHARGES, 1
         self.world.census.book.maintain(self.world.census.journal.now())
-        ledger_book._MOST_CHARGES = most
+        book_module._MOST_CHARGES = most
 
     @precondition(lambda self: len(self.world.secrets.linkage.keys) < 3)
     @rule()
@@ -201,18 +200,17 @@ class Overspending(RuleBasedStateMachine):
 
     @invariant()
     def what_counted_somebody_is_charged_to_them(self) -> None:
-        """The ledgers hold at least what the answers under per-person accounting come to, whoever was inherited from whom."""
+        """The ledger holds at least what the answers under per-person accounting come to, whoever was inherited from whom."""
         if not hasattr(self, "world"):
             return
-        node = self.world.census
-        with node.book.charging(), node.journal.reading() as state:
-            ledgers, floor = node.book.current(node.journal.db, state), state.common_units
-            for units, answers in (
-                (ledgers.units.persons, self.of_person),
-                (ledgers.units.households, self.of_household),
-            ):
-                for number, known in answers.items():
-                    assert self._spent(known) * UNITS_PER_NAT <= int(units[number]) + floor
+        state, charges = self.world.census.journal.state, self.world.census.book.charges()
+        if charges is None or state.subject is None:
+            # Strict accounting alone has charged so far; or nobody has, and nobody is a subject.
+            return
+        known_of = self.of_household if state.subject == "household" else self.of_person
+        for number, known in known_of.items():
+            charged = int(charges.subjects[number]) if len(charges.subjects) else 0
+            assert self._spent(known) * UNITS_PER_NAT <= charged + charges.floor
 
 
 TestOverspending = Overspending.TestCase

@@ -1,67 +1,67 @@
-"""What one attempt sends: frames in batches, for the one sample that the ticket's manifest commits to."""
+"""What one attempt sends: a head and parts, for the one sample that the ticket's manifest commits to."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
-from fakes.samples import commitment_of, frame_plaintexts
-from fakes.world import RESEARCHER, World, make_pseudonyms
+from fakes.world import RESEARCHER, OrderedSample, World
+from tripartite.v1 import census_service_pb2
 
-from broker_common.crypto.commitments import commit_set, hash_bytes
-from broker_common.crypto.frames import FrameOpener
+from broker_common.crypto.commitments import hash_bytes
+from broker_common.crypto.sample_bits import PART_BYTES, PLACES_IN_PART, SampleBits, SealedSample
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InternalError
-from health_node.forwarding import Attempt, make_manifest
-
-PER_FRAME = 16_384
+from health_node.forwarding import make_manifest, seal_attempt, sign_manifest
 
 
-@pytest.mark.parametrize("frames", [1, 2, 3, 4, 15, 16])
-def test_batches_are_the_sample_in_order(world: World, frames: int) -> None:
-    """Nothing is left out, said twice or reordered where one batch ends, and the manifest commits to what was sent."""
-    people = make_pseudonyms(frames * PER_FRAME - 100)
-    order = world.order()
-    ordered = world.sample(order, people)
-    attempt = Attempt(order.verified, order.signed, world.linkage, world.sender)
-    batches = list(attempt.batches(ordered.sample))
-    assert all(batches)
-    assert [batch[-1].frame.last for batch in batches] == [False] * (len(batches) - 1) + [True]
-    said = [request.frame for batch in batches for request in batch]
-    assert [frame.index for frame in said] == list(range(frames))
-    opener = FrameOpener(attempt._sealer.frame_key, max_people=len(people))
-    opened = [bytes(opener.open_frame(frame.index, frame.last, frame.ciphertext)) for frame in said]
-    opener.finish()
-    assert b"".join(opened) == people.tobytes()
-    assert len(opened) == len(list(frame_plaintexts(people, ordered.sample.set_salt)))
-    committed = commit_set(opener.salt, order.hash, opener.set_hash)
-    assert (
-        committed
-        == make_manifest(order.hash, ordered.sample).set_commitment
-        == commitment_of(ordered.sample, order.hash)
+def sent(world: World, ordered: OrderedSample) -> list[census_service_pb2.CountRequest]:
+    """One attempt of the health node."""
+    manifest = make_manifest(ordered.sample).SerializeToString(deterministic=True)
+    signed = sign_manifest(manifest, world.secrets.manifest)
+    return list(seal_attempt(ordered.order.signed, signed, ordered.sample, world.secrets.sample.sealing_key))
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+@pytest.mark.parametrize("chosen", [0, 1, 400])
+def test_what_is_sent_is_the_sample_in_parts_of_one_size(tmp_path: Path, parts: int, chosen: int) -> None:
+    """As many parts as the declared places make, whoever is in it, and the manifest commits to what was sent."""
+    world = World(tmp_path, places=parts * PLACES_IN_PART)
+    ordered = world.sample(world.order(), world.people[:chosen])
+    head, *bits = sent(world, ordered)
+    assert [len(part.bits) for part in bits] == [PART_BYTES] * parts
+    opened = SampleBits.open(
+        SealedSample(head.head.sealed_head, [part.bits for part in bits]),
+        [world.secrets.sample],
+        ordered.sample.bound,
+        make_manifest(ordered.sample).set_commitment,
+        declared=world.places,
+        people=len(world.people),
     )
+    assert opened.bits.tobytes() == ordered.sample.bits.bits.tobytes()
+    assert ordered.sample.size == chosen
+    world.close()
 
 
 def test_every_attempt_is_sealed_anew(world: World) -> None:
-    """Two attempts share no byte of what is sealed, though their sample is the same."""
-    order = world.order()
-    sample = world.sample(order).sample
-    attempts = [Attempt(order.verified, order.signed, world.linkage, world.sender) for _ in range(2)]
-    sent = [[request.frame.ciphertext for request in attempt.frames(sample)] for attempt in attempts]
-    assert not set(sent[0]) & set(sent[1])
-    keys = [attempt.header().header.sealed_frame_key for attempt in attempts]
-    assert keys[0] != keys[1]
+    """Two attempts share nothing of what is sealed, though their sample is the same."""
+    sample = world.sample(world.order())
+    (first, *first_bits), (second, *second_bits) = (sent(world, sample) for _ in range(2))
+    assert first.head.sealed_head != second.head.sealed_head
+    assert not {part.bits for part in first_bits} & {part.bits for part in second_bits}
+    assert first.head.manifest == second.head.manifest
 
 
 def test_the_first_manifest_of_a_ticket_is_sent_for_ever(world: World) -> None:
     """Once logged, the same signed bytes serve every attempt, also after a crash; the log has one entry."""
     health, order = world.open_health(), world.order()
     accepted = health.accept(order.submission, health.verify(order.submission, RESEARCHER, world.policy))
-    first = health.log_forwarded(make_manifest(order.hash, health.sample(accepted)), world.secrets.manifest)
+    first = health.log_forwarded(make_manifest(health.sample(accepted)), world.secrets.manifest, people=1)
     entries = len(world.health_entries())
     for node in (health, world.crash_health()):
-        again = make_manifest(order.hash, node.sample(node.resume(order.hash.hex())))
-        assert node.log_forwarded(again, world.secrets.manifest) == first
+        again = make_manifest(node.sample(node.resume(order.hash.hex())))
+        assert node.log_forwarded(again, world.secrets.manifest, people=1) == first
     assert len(world.health_entries()) == entries
     assert world.verify_health_log().tickets[order.hash.hex()].manifest == hash_bytes(first.manifest).hex()
 
@@ -70,10 +70,10 @@ def test_a_manifest_whose_key_was_replaced_is_signed_anew(world: World) -> None:
     """The census node may not know the old key any more: the same manifest goes out under the one in use."""
     health, order = world.open_health(), world.order()
     accepted = health.accept(order.submission, health.verify(order.submission, RESEARCHER, world.policy))
-    manifest = make_manifest(order.hash, health.sample(accepted))
-    first = health.log_forwarded(manifest, world.secrets.manifest)
+    manifest = make_manifest(health.sample(accepted))
+    first = health.log_forwarded(manifest, world.secrets.manifest, people=1)
     key = SigningKey.generate(Purpose.MANIFEST, os.urandom)
-    again = health.log_forwarded(manifest, key)
+    again = health.log_forwarded(manifest, key, people=1)
     assert (again.manifest, again.key_id) == (first.manifest, key.key_id)
     key.verify_key.verify_signature(again.manifest, again.signature)
 
@@ -83,11 +83,11 @@ def test_a_sample_that_its_manifest_does_not_commit_to_is_not_sent(world: World,
     """Whatever became of store, key or question: a second attempt hands over what the first one vouched for, or nothing."""
     health, order = world.open_health(), world.order()
     accepted = health.accept(order.submission, health.verify(order.submission, RESEARCHER, world.policy))
-    manifest = make_manifest(order.hash, health.sample(accepted))
-    health.log_forwarded(manifest, world.secrets.manifest)
+    manifest = make_manifest(health.sample(accepted))
+    health.log_forwarded(manifest, world.secrets.manifest, people=1)
     if damage == "another set":
         manifest.set_commitment = bytes(32)
     else:
         health.journal.db.execute("update questions set signed_manifest = x'ff'")
     with pytest.raises(InternalError, match="INTEGRITY"):
-        health.log_forwarded(manifest, world.secrets.manifest)
+        health.log_forwarded(manifest, world.secrets.manifest, people=1)

@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import Counter
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
-from fakes.links import InMemoryCensus
-from fakes.patience import linger, until
-from fakes.world import HEALTH, Order, Pseudonyms, World, charge_and_answer, make_policy, make_pseudonyms
-from grpc.aio import AioRpcError
+from fakes.links import arrived, at_work, count, stream
+from fakes.patience import PATIENCE_SECONDS
+from fakes.world import HEALTH, Order, Pseudonyms, World, charge_and_answer, make_policy, release
 from msgspec import structs
-from tripartite.v1 import census_service_pb2, sample_pb2
+from tripartite.v1 import census_service_pb2
 
-from broker_common.crypto.certificates import Identity
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
+from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.server import StopSignal
-from broker_common.rpc.status import broker_error
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Entry, Event, Released, Shutdown
 from census_node import operating
-from census_node.admission import Admission, Gate
-from census_node.charging import quotable_answers, verify_affordable
 from census_node.config import LimitConfig
-from census_node.node import CensusNode
 from census_node.operating import Confirmation
 from census_node.proposals import make_proposal
+from census_node.query.admission import Recovered, SampleAttempt
+from census_node.query.budget import quotable_answers, verify_affordable
 from census_node.service import CensusService
 
 # ln 3 pays for exactly one answer at scale 1. Afterwards nothing fits, or only scale 50 does.
@@ -53,50 +48,64 @@ def worlds(tmp_path: Path) -> Iterator[dict[str, World]]:
         world.close()
 
 
-def race(world: World, orders: Sequence[Order], nodes: Sequence[CensusNode]) -> list[str]:
-    """Hand everything in at the same moment; gives each one's refusal, or nothing for the one that was answered."""
-    admitted = []
-    for order, node in zip(orders, nodes, strict=True):
-        world.census = node
-        admitted.append(world.admit(world.messages(world.sample(order))))
-    together = threading.Barrier(len(orders))
+def tickets(recovered: Sequence[Recovered]) -> list[str]:
+    """The tickets of charges that go on after a start."""
+    return [attempt.verify_claim().ticket_hash for attempt in recovered]
 
-    def charge(place: int) -> str:
-        together.wait()
+
+async def race(world: World, orders: Sequence[Order]) -> list[str]:
+    """Hand everything in at the same moment; gives each one's refusal, or nothing for the one that was answered."""
+    limits = LimitConfig(max_queries=len(orders), cosignature_wait_ms=int(1000 * PATIENCE_SECONDS))
+    service = CensusService(world.census, limits, StopSignal(), people=DECLARED_STEP)
+
+    async def ask(order: Order) -> str:
         try:
-            charge_and_answer(nodes[place], admitted[place])
+            async for _ in count(service, stream(world.messages(world.sample(order))), HEALTH):
+                pass
         except BrokerError as error:
             return error.code
         return ""
 
-    with ThreadPoolExecutor(len(orders)) as threads:
-        return list(threads.map(charge, range(len(orders))))
+    async with at_work(service):
+        return list(await asyncio.gather(*map(ask, orders)))
 
 
 @pytest.mark.parametrize("racers", [2, 16])
-@pytest.mark.parametrize("code", ["SERVICE_SHUT_DOWN", "BUDGET_EXHAUSTED"])
-def test_last_unit_of_the_budget_is_spent_once(worlds: dict[str, World], code: str, racers: int) -> None:
+@pytest.mark.parametrize("what", ["SERVICE_SHUT_DOWN", "BUDGET_EXHAUSTED"])
+async def test_last_unit_of_the_budget_is_spent_once(worlds: dict[str, World], what: str, racers: int) -> None:
     """However many questions race for the last answer, exactly one is charged and the others are told why not."""
-    world = worlds[code]
+    world = worlds[what]
     orders = [world.order(scale=1) for _ in range(racers)]
-    outcomes = race(world, orders, [world.census] * racers)
-    assert Counter(outcomes) == {"": 1, code: racers - 1}
+    outcomes = await race(world, orders)
+    # What is spoken for is told as spent; a shutdown is told when its answer is out.
+    assert outcomes.count("") == 1
+    assert set(outcomes) <= {"", what, "BUDGET_EXHAUSTED"}
     state = world.verify_log()
-    assert state.charged_units == price_units(1) <= world.policy.cap
+    assert state.charged_units == price(1) <= world.policy.cap
     winner = orders[outcomes.index("")]
-    world.census.release(winner.hash.hex())
     assert world.open(winner, world.sealed(winner)).scale == 1
+
+
+@pytest.mark.parametrize("code", ["SERVICE_SHUT_DOWN", "BUDGET_EXHAUSTED"])
+def test_last_unit_is_looked_for_again_under_the_lock_of_the_journal(worlds: dict[str, World], code: str) -> None:
+    """Should two samples come to the desk for one last answer, the second is refused there, and its file is not kept."""
+    world = worlds[code]
+    first, second = (world.admit(world.messages(world.sample(world.order(scale=1)))) for _ in range(2))
+    charge_and_answer(world.census, first)
+    files = set((world.census_folder / "samples").glob("*"))
+    with world.unchanged(), pytest.raises(RefusedError, match=code):
+        charge_and_answer(world.census, second)
+    assert set((world.census_folder / "samples").glob("*")) == files
 
 
 def test_two_nodes_on_one_journal_share_one_budget(worlds: dict[str, World]) -> None:
     """Two processes on one ledger cannot each spend the last answer."""
     world = worlds["SERVICE_SHUT_DOWN"]
-    first = world.census
-    orders = [world.order(scale=1)]
-    second = world.open_census()
-    orders.append(world.order(scale=1))
-    outcomes = race(world, orders, [first, second])
-    assert Counter(outcomes) == {"": 1, "SERVICE_SHUT_DOWN": 1}
+    first, waiting = world.census, world.admit(world.messages(world.sample(world.order(scale=1))))
+    world.open_census()
+    world.charge(world.order(scale=1))
+    with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
+        charge_and_answer(first, waiting)
     assert world.verify_log().charged_units <= world.policy.cap
 
 
@@ -127,8 +136,8 @@ def test_cap_of_80_percent_pays_for_41_answers_at_scale_30(world: World) -> None
     state = world.verify_log()
     assert state.shut_down
     assert state.answers == 41
-    assert state.charged_units == 41 * price_units(30) <= world.policy.cap
-    assert state.charged_units + price_units(50) > world.policy.cap
+    assert state.charged_units == 41 * price(30) <= world.policy.cap
+    assert state.charged_units + price(50) > world.policy.cap
     for scale in (30, 50, 1):
         with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
             world.charge(world.order(scale=scale))
@@ -154,10 +163,10 @@ def test_answer_charged_before_the_shutdown_still_goes_out(worlds: dict[str, Wor
     world.charge(order)
     assert world.verify_log().shut_down
     world.crash_census()
-    (ticket_hash,) = world.census.recover()
-    world.census.release(ticket_hash)
+    (ticket_hash,) = tickets(world.census.recover())
+    release(world.census, ticket_hash)
     sealed = world.sealed(order)
-    assert world.open(order, sealed).charged == price_units(1)
+    assert world.open(order, sealed).charged == price(1)
     assert [event.answer for event in world.events(Released)] == [hash_bytes(sealed).hex()]
     world.verify_log()
 
@@ -202,7 +211,7 @@ def test_reopened_service_charges_on_top_of_what_was_charged(worlds: dict[str, W
         node.recover()
         with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
             world.charge(world.order(scale=50))
-    assert world.verify_log().charged_units == price_units(1) + 4 * price_units(50)
+    assert world.verify_log().charged_units == price(1) + 4 * price(50)
 
 
 @pytest.mark.parametrize("released", [False, True])
@@ -212,7 +221,7 @@ def test_nothing_is_reopened_while_nothing_fits(worlds: dict[str, World], releas
     order = world.order(scale=1)
     world.charge(order)
     if released:
-        world.census.release(order.hash.hex())
+        world.release(order)
     with world.unchanged(), pytest.raises(RefusedError, match="NOTHING_FITS"):
         operating.reopen(world.census.journal, "a drill", world.secrets.operator)
     with world.unchanged(), pytest.raises(InternalError, match="NOTHING_FITS"):
@@ -220,7 +229,7 @@ def test_nothing_is_reopened_while_nothing_fits(worlds: dict[str, World], releas
 
 
 def test_until_a_shutdown_is_told_a_raised_cap_lets_no_sample_in(worlds: dict[str, World]) -> None:
-    """Accepted before the shutdown is told, a header would cost nobody anything and draw a sample that is refused."""
+    """Admitted before the shutdown is told, a sample would wait in line to be refused there."""
     world = worlds["SERVICE_SHUT_DOWN"]
     order = world.order(scale=1)
     world.charge(order)
@@ -231,13 +240,13 @@ def test_until_a_shutdown_is_told_a_raised_cap_lets_no_sample_in(worlds: dict[st
     assert quotable(world, 1) == 2
     with world.unchanged(), pytest.raises(RefusedError, match="BUDGET_EXHAUSTED"):
         world.admit(world.messages(world.sample(world.order(scale=1))))
-    for ticket_hash in recovered:
-        world.census.release(ticket_hash)
+    for ticket_hash in tickets(recovered):
+        release(world.census, ticket_hash)
     with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
         world.admit(world.messages(world.sample(world.order(scale=1))))
     world.reopen()
     world.answer(world.order(scale=1))
-    assert world.verify_log().charged_units == 2 * price_units(1)
+    assert world.verify_log().charged_units == 2 * price(1)
 
 
 SPOILED: dict[str, Callable[[World], Order]] = {
@@ -274,7 +283,7 @@ def test_a_spoiled_ticket_does_not_hear_of_a_shutdown_before_it_is_told(worlds: 
     world.charge(last)
     assert world.verify_log().shut_down
     assert refusal() == before != "SERVICE_SHUT_DOWN"
-    world.census.release(last.hash.hex())
+    world.release(last)
     assert refusal() == "SERVICE_SHUT_DOWN"
 
 
@@ -284,164 +293,133 @@ def quotable(world: World, scale: int) -> int | None:
         return quotable_answers(state, world.policy, scale)
 
 
-# --- the price of an accepted header ---------------------------------------------------------------------------------
+# --- the price of a sample in line -----------------------------------------------------------------------------------
 
 
-class Sender:
-    """One Count in the test's hands: said part by part."""
+def in_line(world: World, order: Order, people: Pseudonyms | None = None) -> SampleAttempt:
+    """The order's sample with a place in line: nothing of it has been done."""
+    attempt = world.census.attempt(HEALTH.organisation, arrived(world.messages(world.sample(order, people))))
+    attempt.verify_claim()
+    attempt.verify_sample()
+    return attempt
 
-    def __init__(self, service: CensusService, world: World, order: Order, people: Pseudonyms | None = None) -> None:
-        self._link = InMemoryCensus(service, HEALTH)
-        self._call = self._link.Count()
-        self._messages = world.messages(world.sample(order, people))
 
-    async def header(self) -> str:
-        """Send the header; `proceed`, or the code of its refusal."""
-        await self._call.write(self._messages[0])
-        return await self._said()
-
-    async def rest(self) -> str:
-        """Send frames and manifest; `charged`, or the code of the refusal."""
-        for message in self._messages[1:]:
-            await self._call.write(message)
-        return await self._said()
-
-    async def released(self) -> str:
-        """Wait for the release."""
-        return await self._said()
-
-    async def abort(self) -> str:
-        """Break the sample off; the code of the refusal."""
-        await self._call.done_writing()
-        return await self._said()
-
-    async def _said(self) -> str:
-        try:
-            response = await self._call.read()
-        except AioRpcError as error:
-            return broker_error(error, "census").code
-        assert isinstance(response, census_service_pb2.CountResponse)
-        return str(response.WhichOneof("event"))
+def is_spoken_for(world: World) -> bool:
+    """Whether another question is told that nothing is left."""
+    attempt = world.census.attempt(HEALTH.organisation, arrived(world.messages(world.sample(world.order(scale=1)))))
+    attempt.verify_claim()
+    try:
+        attempt.verify_sample()
+    except RefusedError as error:
+        assert error.code == "BUDGET_EXHAUSTED"  # noqa: PT017 - either may happen
+        return True
+    attempt.let_go()
+    return False
 
 
 @pytest.fixture
-async def last(worlds: dict[str, World]) -> CensusService:
-    """The service of a census node that has one answer to give."""
-    return CensusService(worlds["SERVICE_SHUT_DOWN"].census, LimitConfig(), StopSignal())
+def last(worlds: dict[str, World]) -> World:
+    """A census agency that has one answer to give."""
+    return worlds["SERVICE_SHUT_DOWN"]
 
 
-async def test_last_answer_goes_to_the_first_header_not_to_the_smaller_sample(
-    worlds: dict[str, World], last: CensusService
-) -> None:
+@pytest.mark.parametrize("people", [0, 400])
+def test_last_answer_goes_to_the_first_in_line(last: World, people: int) -> None:
     """Who gets the last of the budget is decided before anybody's record counts: two cohorts cannot be raced."""
-    world = worlds["SERVICE_SHUT_DOWN"]
-    large = Sender(last, world, world.order(scale=1), make_pseudonyms(40_000))
-    small = Sender(last, world, world.order(scale=1), make_pseudonyms(0))
-    assert await large.header() == "proceed"
-    assert await small.header() == "BUDGET_EXHAUSTED"
-    assert await large.rest() == "charged"
-    assert await large.released() == "released"
-    assert len(world.charges()) == 1
+    first = in_line(last, last.order(scale=1), last.people[:people])
+    with last.unchanged(), pytest.raises(RefusedError, match="BUDGET_EXHAUSTED"):
+        in_line(last, last.order(scale=1), last.people[: 400 - people])
+    charge_and_answer(last.census, first)
+    assert len(last.charges()) == 1
 
 
-async def test_price_of_a_failed_sample_is_free_again(worlds: dict[str, World], last: CensusService) -> None:
-    """An attempt that ends without a charge gives its price back, however it ended."""
-    world = worlds["SERVICE_SHUT_DOWN"]
-    for _ in range(3):
-        aborted = Sender(last, world, world.order(scale=1))
-        assert await aborted.header() == "proceed"
-        assert await aborted.abort() == "MALFORMED_MESSAGE"
-        damaged = Sender(last, world, world.order(scale=1))
-        damaged._messages[-1].manifest.signature = bytes(64)
-        assert await damaged.header() == "proceed"
-        assert await damaged.rest() == "BAD_SIGNATURE"
-    honest = Sender(last, world, world.order(scale=1))
-    assert await honest.header() == "proceed"
-    assert await honest.rest() == "charged"
+async def test_price_of_a_refused_sample_is_free_again(last: World) -> None:
+    """An attempt that ends without a charge holds nothing any more, however it ended."""
+    limits = LimitConfig(cosignature_wait_ms=int(1000 * PATIENCE_SECONDS))
+    spoilers: list[Callable[[list[census_service_pb2.CountRequest]], object]] = [
+        lambda sent: sent.pop(),
+        lambda sent: setattr(sent[0].head.manifest, "signature", bytes(64)),
+        lambda sent: setattr(sent[1], "bits", bytes(len(sent[1].bits))),
+    ]
+    async with at_work(CensusService(last.census, limits, StopSignal(), people=DECLARED_STEP)) as service:
+        for spoil in spoilers:
+            sent = last.messages(last.sample(last.order(scale=1)))
+            spoil(sent)
+            with last.unchanged(), pytest.raises(BrokerError):
+                async for _ in count(service, stream(sent), HEALTH):
+                    pass
+            assert not is_spoken_for(last)
+        said = count(service, stream(last.messages(last.sample(last.order(scale=1)))), HEALTH)
+        assert [str(response.WhichOneof("event")) async for response in said] == ["charged", "released"]
 
 
-async def test_price_of_a_header_that_took_longer_than_the_deadline_is_free_again(
-    worlds: dict[str, World], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A slow node, or a locked journal, leaves no price held by an attempt that is over."""
-    world = worlds["SERVICE_SHUT_DOWN"]
-    service = CensusService(world.census, LimitConfig(sample_deadline_ms=20), StopSignal())
-    admit = Admission.__init__
-
-    def slowly(admission: Admission, header: sample_pb2.SampleHeader, sender: Identity, gate: Gate) -> None:
-        admit(admission, header, sender, gate)
-        time.sleep(0.1)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Admission, "__init__", slowly)
-        late = Sender(service, world, world.order(scale=1))
-        assert await late.header() == "proceed"
-        assert await late._said() == "PEER_UNAVAILABLE"
-    await until(lambda: not service._walks)
-    service = CensusService(world.census, LimitConfig(), StopSignal())
-    assert await Sender(service, world, world.order(scale=1)).header() == "proceed"
+def test_price_of_a_charge_that_failed_is_free_again(last: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Admitted, and refused at the desk: nothing was charged, and the next one finds the price."""
+    waiting = in_line(last, last.order(scale=1))
+    with monkeypatch.context() as patch, last.unchanged():
+        patch.setattr(last.census.journal, "transaction", busy)
+        with pytest.raises(RefusedError, match="BUSY"):
+            charge_and_answer(last.census, waiting)
+    assert is_spoken_for(last)
+    waiting.let_go()
+    assert not is_spoken_for(last)
 
 
-async def test_last_answer_stays_with_a_header_whose_ticket_ends_meanwhile(
-    worlds: dict[str, World], last: CensusService
-) -> None:
+def busy() -> NoReturn:
+    """Another process holds the journal."""
+    raise RefusedError("BUSY", retry_seconds=1)
+
+
+def test_last_answer_stays_with_a_sample_whose_ticket_ends_meanwhile(last: World) -> None:
     """A researcher who gives a ticket an early end, or a clock set forward, starts no race between two samples."""
-    world = worlds["SERVICE_SHUT_DOWN"]
-    ends_ms = world.clock() + 1000
-    large = Sender(
-        last, world, world.order(scale=1, change=lambda body: setattr(body, "expires_ms", ends_ms)), make_pseudonyms(9)
-    )
-    assert await large.header() == "proceed"
-    world.clock.now_ms = ends_ms
-    small = Sender(last, world, world.order(scale=1), make_pseudonyms(0))
-    assert await small.header() == "BUDGET_EXHAUSTED"
-    assert await large.rest() == "charged"
-    assert await large.released() == "released"
-    assert len(world.charges()) == 1
+    ends_ms = last.clock() + 1000
+    first = in_line(last, last.order(scale=1, change=lambda body: setattr(body, "expires_ms", ends_ms)))
+    last.clock.now_ms = ends_ms
+    with last.unchanged(), pytest.raises(RefusedError, match="BUDGET_EXHAUSTED"):
+        in_line(last, last.order(scale=1), last.people[:0])
+    charge_and_answer(last.census, first)
+    assert len(last.charges()) == 1
 
 
-async def test_header_that_is_refused_holds_nothing(worlds: dict[str, World], last: CensusService) -> None:
+def test_sample_that_is_refused_holds_nothing(last: World) -> None:
     """Nobody keeps others from the budget with tickets that do not hold."""
-    world = worlds["SERVICE_SHUT_DOWN"]
-    for order in (world.order(scale=1, slot=4711), world.order(scale=2)):
-        assert await Sender(last, world, order).header() in {"SLOT_UNUSABLE", "SCALE_REFUSED"}
-    unsealed = Sender(last, world, world.order(scale=1))
-    unsealed._messages[0].header.sealed_frame_key = b""
-    assert await unsealed.header() == "SEALED_WRONGLY"
-    assert await Sender(last, world, world.order(scale=1)).header() == "proceed"
+    for order in (last.order(scale=1, slot=4711), last.order(scale=2)):
+        with last.unchanged(), pytest.raises(BrokerError, match=r"SLOT_UNUSABLE|SCALE_REFUSED"):
+            in_line(last, order)
+    messages = last.messages(last.sample(last.order(scale=1)))
+    messages[1].bits = bytes(len(messages[1].bits))
+    attempt = last.census.attempt(HEALTH.organisation, arrived(messages))
+    attempt.verify_claim()
+    with last.unchanged(), pytest.raises(BrokerError, match="SEALED_WRONGLY"):
+        attempt.verify_sample()
+    assert not is_spoken_for(last)
 
 
-async def test_several_attempts_of_one_ticket_hold_its_price_once(
-    worlds: dict[str, World], last: CensusService
-) -> None:
+def test_several_attempts_of_one_ticket_hold_its_price_once(last: World) -> None:
     """A retry finds its own price held for it, and holds it on when the first attempt ends."""
-    world = worlds["SERVICE_SHUT_DOWN"]
-    order = world.order(scale=1)
-    first, retry = (Sender(last, world, order) for _ in range(2))
-    assert (await first.header(), await retry.header()) == ("proceed", "proceed")
-    assert await first.abort() == "MALFORMED_MESSAGE"
-    await linger()
-    assert await Sender(last, world, world.order(scale=1)).header() == "BUDGET_EXHAUSTED"
-    assert await retry.rest() == "charged"
+    order = last.order(scale=1)
+    first, retry = in_line(last, order), in_line(last, order)
+    first.let_go()
+    assert is_spoken_for(last)
+    charge_and_answer(last.census, retry)
+    assert len(last.charges()) == 1
 
 
-def test_end_of_the_service_is_told_when_the_last_answer_is_out(worlds: dict[str, World]) -> None:
-    """At the header, between charge and release, a shut service sounds like one whose last answer is spoken for."""
-    world = worlds["SERVICE_SHUT_DOWN"]
-    order = world.order(scale=1)
-    spoken_for = Admission(world.messages(world.sample(order))[0].header, HEALTH, world.census.gate())
+def test_end_of_the_service_is_told_when_the_last_answer_is_out(last: World) -> None:
+    """Between charge and release a shut service sounds like one whose last answer is spoken for."""
+    order = last.order(scale=1)
+    spoken_for = in_line(last, order)
     steps: list[Callable[[], object]] = [
         lambda: None,
-        lambda: world.charge(order),
-        lambda: world.census.let_go(spoken_for.ticket_hash),
+        lambda: charge_and_answer(last.census, spoken_for),
+        spoken_for.let_go,
     ]
     for step in steps:
         step()
-        with world.unchanged(), pytest.raises(RefusedError, match="BUDGET_EXHAUSTED"):
-            world.charge(world.order(scale=1))
-    world.census.release(order.hash.hex())
-    with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
-        world.charge(world.order(scale=1))
+        assert is_spoken_for(last)
+    last.release(order)
+    with last.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
+        last.charge(last.order(scale=1))
 
 
 # --- policies --------------------------------------------------------------------------------------------------------
@@ -494,8 +472,8 @@ def test_policy_under_which_nothing_fits_shuts_down_with_its_adoption(
     for code in ("BUDGET_EXHAUSTED", "SERVICE_SHUT_DOWN"):
         with world.unchanged(), pytest.raises(RefusedError, match=code):
             world.charge(world.order(scale=1))
-        for ticket_hash in recovered:
-            world.census.release(ticket_hash)
+        for ticket_hash in tickets(recovered):
+            release(world.census, ticket_hash)
     assert len(world.events(Released)) == 1
 
 
@@ -524,7 +502,7 @@ def test_adoption_alone_is_no_log(nearly_spent: World) -> None:
     world = nearly_spent
     world.adopt(NOTHING_FITS)
     with pytest.raises(InternalError, match="a shutdown must follow"):
-        world.census.release(world.charges()[0].ticket)
+        release(world.census, world.charges()[0].ticket)
 
 
 def test_policy_under_which_something_fits_shuts_nothing_down(nearly_spent: World) -> None:
@@ -568,7 +546,7 @@ def test_charge_that_breaks_a_rule_is_never_written(worlds: dict[str, World]) ->
     world = worlds["BUDGET_EXHAUSTED"]
     world.answer(world.order(scale=1))
     (charge,) = world.charges()
-    second = structs.replace(charge, query="1" * 32, ticket="1" * 64, slot=charge.slot + 1, total=2 * price_units(1))
+    second = structs.replace(charge, query="1" * 32, ticket="1" * 64, slot=charge.slot + 1, total=2 * price(1))
     with (
         world.unchanged(),
         pytest.raises(InternalError, match="what everybody was charged passes the cap"),

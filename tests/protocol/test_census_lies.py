@@ -18,12 +18,13 @@ from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.sealing import OpeningKey, SealingKey, answer_info
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, PeerUnavailableError
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.query.answer import SEALED_ANSWER_BYTES, pad_answer
 from broker_common.tlog.entries import Charged, Entry, Event, Expired, Released, encode_entry, parse_entry
 from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner
-from health_node.forwarding import HandedOver, VerifiedCharge, verify_charged
+from broker_common.values import NoisyCounts
+from health_node.forwarding import HandedOver, VerifiedCharge, make_manifest, verify_charged
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def believe(world: World, message: sample_pb2.Charged, sample: OrderedSample, ma
     return verify_charged(
         message,
         sample.order.verified,
-        sample.set_commitment,
+        make_manifest(sample.sample),
         handed_over=handed_over,
         census_log=world.census_log.verifier,
     )
@@ -90,7 +91,8 @@ def test_honest_charge_is_believed(world: World) -> None:
 OTHER_HASH = "f" * 64
 FALSE_CHARGES: dict[str, Callable[[Charged], Event]] = {
     "another ticket": lambda charge: structs.replace(charge, ticket=OTHER_HASH),
-    "another set": lambda charge: structs.replace(charge, submitted=OTHER_HASH),
+    "another sample": lambda charge: structs.replace(charge, submitted=OTHER_HASH),
+    "another roster": lambda charge: structs.replace(charge, roster=charge.roster + 1),
     "another scale": lambda charge: structs.replace(charge, scale=charge.scale - 1),
     "another price": lambda charge: structs.replace(charge, units=charge.units - 1),
     "another noise slot": lambda charge: structs.replace(charge, slot=charge.slot + 1),
@@ -102,7 +104,7 @@ FALSE_CHARGES: dict[str, Callable[[Charged], Event]] = {
 
 @pytest.mark.parametrize("what", FALSE_CHARGES)
 def test_charge_of_something_else_is_found_out(world: World, what: str) -> None:
-    """A charge counts only if it is of this ticket, set, manifest and noise slot, in our name, at its scale and price."""
+    """A charge counts only if it is of this ticket, sample, roster, manifest and noise slot, in our name, at its scale and price."""
     order = world.order()
     sample = world.sample(order)
     forged = forge(world, FALSE_CHARGES[what](charge_of(world, order, sample)))
@@ -218,7 +220,8 @@ class Draft:
     def sealed(self) -> answer_pb2.SealedAnswer:
         body = self.receipt.SerializeToString(deterministic=True)
         signed = answer_pb2.SignedReceipt(receipt=body, signature=self.key.sign(body), key_id=self.key_id)
-        answer = answer_pb2.SignedAnswer(receipt=signed, noisy_count=self.noisy_count, answer_salt=self.salt)
+        numbers = NoisyCounts((self.noisy_count,)).padded
+        answer = answer_pb2.SignedAnswer(receipt=signed, noisy_counts=numbers, answer_salt=self.salt)
         return answer_pb2.SealedAnswer(
             query_id=self.query_id, sealed=self.sealing_key.seal(pad_answer(answer), self.info)
         )
@@ -257,8 +260,8 @@ def everything_at(scale: int) -> Callable[[World], Callable[[Draft], None]]:
 
     def for_world(world: World) -> Callable[[Draft], None]:
         def lie(made: Draft) -> None:
-            put_charge(world, lambda charge: structs.replace(charge, scale=scale, units=price_units(scale)))(made)
-            made.receipt.scale, made.receipt.charged = scale, price_units(scale)
+            put_charge(world, lambda charge: structs.replace(charge, scale=scale, units=price(scale)))(made)
+            made.receipt.scale, made.receipt.charged = scale, price(scale)
 
         return lie
 
@@ -313,11 +316,11 @@ def borrowing(**fields: object) -> Lie:
 FALSE_ANSWERS: dict[str, Lie] = {
     "another ticket": setting(ticket_hash=bytes(32)),
     "another scale": setting(scale=29),
-    "another scale at its own price": setting(scale=29, charged=price_units(29)),
+    "another scale at its own price": setting(scale=29, charged=price(29)),
     "another scale in the receipt as in the log": everything_at(29),
     "a charge that is not in the log": charge_outside_the_log,
     "another path": other_path,
-    "another price": setting(charged=price_units(30) - 1),
+    "another price": setting(charged=price(30) - 1),
     "no scale": setting(scale=0),
     "no price": setting(charged=0),
     "no proof": setting(entry=b""),
@@ -418,6 +421,6 @@ def test_answer_is_kept_with_its_receipt(world: World) -> None:
     query, sealed = world.remember(answers, order), world.answer(order)
     answer = world.open(order, sealed)
     kept = answers.receive(answer_pb2.SealedAnswer(query_id=bytes.fromhex(query), sealed=sealed))
-    assert (kept.noisy_count, kept.charged) == (answer.noisy_count, price_units(30))
+    assert (kept.noisy_count, kept.charged) == (answer.noisy_count, price(30))
     assert world.census_log.verifier.verify_checkpoint(kept.checkpoint).size > answer.log_index
     assert hash_bytes(answer.ticket_hash) != answer.ticket_hash == order.hash

@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fakes.samples import commitment_of
-from fakes.world import RESEARCHER, Order, OrderedSample, World, charge_and_answer, make_policy
+from fakes.world import RESEARCHER, Order, OrderedSample, World, charge_and_answer, make_policy, release
 
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.errors import InvalidRequestError
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.tlog.entries import Delivered, Released
-from census_node.charging import charge
 from census_node.outbox import Outbox
 from health_node.forwarding import Sample, VerifiedCharge, make_manifest
 from health_node.node import Accepted, HealthNode
@@ -34,9 +32,8 @@ def cut(*_: object, **__: object) -> None:
 def charge_only(world: World, sample: OrderedSample) -> None:
     """Up to the durable charge, and no further."""
     admitted = world.admit(world.messages(sample))
-    kept = world.census.keep(world.census.link(admitted))
-    rows = charge(world.census.journal, world.census.book, admitted, kept, world.randomness)
-    assert rows is not None
+    kept = world.census.keeping.keep(admitted)
+    world.census.charging.charge(admitted, kept, at_ms=world.census.clock())
 
 
 @pytest.fixture(params=["strict", "per_person"])
@@ -53,14 +50,14 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 def finish_by_recovery(world: World, sample: OrderedSample) -> None:
     """What a node does by itself after a start."""
     del sample
-    for ticket_hash in world.census.recover():
-        world.census.release(ticket_hash)
+    for attempt in world.census.recover():
+        release(world.census, attempt.verify_claim().ticket_hash)
 
 
 def finish_by_retry(world: World, sample: OrderedSample) -> None:
     """What the health node does when it heard nothing: the same sample, in a fresh attempt."""
     charge_and_answer(world.census, world.admit(world.messages(sample)))
-    world.census.release(sample.order.hash.hex())
+    world.release(sample.order)
 
 
 Finish = Callable[[World, OrderedSample], None]
@@ -74,8 +71,8 @@ def verify_one_answer(world: World, order: Order) -> bytes:
     (released,) = world.events(Released)
     assert (released.ticket, released.answer) == (order.hash.hex(), hash_bytes(sealed).hex())
     answer = world.open(order, sealed)
-    assert (answer.scale, answer.charged) == (30, price_units(30))
-    assert world.verify_log().charged_units == price_units(30)
+    assert (answer.scale, answer.charged) == (30, price(30))
+    assert world.verify_log().charged_units == price(30)
     world.verify_honest_query()
     return sealed
 
@@ -107,7 +104,7 @@ def test_death_after_the_charge(world: World, finish: Finish) -> None:
 
 
 @BOTH_WAYS
-@pytest.mark.parametrize("step", ["seal_answer", "WaitingAnswer", "SealingKey"])
+@pytest.mark.parametrize("step", ["add_noise", "pad_answer", "SealingKey", "WaitingAnswer"])
 def test_death_while_the_answer_is_made(
     world: World, monkeypatch: pytest.MonkeyPatch, finish: Finish, step: str
 ) -> None:
@@ -116,7 +113,7 @@ def test_death_while_the_answer_is_made(
     sample = world.sample(order)
     admitted = world.admit(world.messages(sample))
     with monkeypatch.context() as patch:
-        patch.setattr(f"census_node.{'answering' if step == 'SealingKey' else 'node'}.{step}", cut)
+        patch.setattr(f"census_node.query.answering.{step}", cut)
         with pytest.raises(PowerCutError):
             charge_and_answer(world.census, admitted)
     world.crash_census()
@@ -221,8 +218,8 @@ def hand_over(world: World, order: Order, sample: Sample) -> VerifiedCharge:
 
 def forward(world: World, health: HealthNode, accepted: Accepted) -> None:
     """Log what precedes an attempt."""
-    manifest = make_manifest(accepted.ticket.hash, health.sample(accepted))
-    health.log_forwarded(manifest, world.secrets.manifest)
+    manifest = make_manifest(health.sample(accepted))
+    health.log_forwarded(manifest, world.secrets.manifest, people=1)
 
 
 @pytest.mark.parametrize("died_after", ["accepted", "forwarded", "charged", "reported"])
@@ -241,7 +238,7 @@ def test_health_node_dies_on_the_way(world: World, died_after: str) -> None:
     health = world.crash_health()
     accepted = health.resume(*health.unfinished())
     again = health.sample(accepted)
-    assert commitment_of(again, order.hash) == commitment_of(before, order.hash)
+    assert again.bits.commitment(again.bound) == before.bits.commitment(before.bound)
     assert accepted.signed_ticket == order.signed
     forward(world, health, accepted)
     health.log_charge(ticket, hand_over(world, order, again))
@@ -249,7 +246,7 @@ def test_health_node_dies_on_the_way(world: World, died_after: str) -> None:
     state = world.verify_health_log()
     assert state.tickets[ticket].settled
     assert not state.open_tickets
-    world.census.release(ticket)
+    world.release(order)
     verify_one_answer(world, order)
     assert world.crash_health().unfinished() == []
 
@@ -280,7 +277,7 @@ def test_ticket_that_expired_during_the_outage_is_forwarded_again(world: World, 
         accepted = started.resume(*started.unfinished())
         assert not accept(world, started, order).settled
         again = started.sample(accepted)
-        assert commitment_of(again, order.hash) == commitment_of(before, order.hash)
+        assert again.bits.commitment(again.bound) == before.bits.commitment(before.bound)
         if charged:
             assert hand_over(world, order, again).log_index == charged_at
         else:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.links import NO_CONTEXT, InMemoryCensus, health_service
@@ -12,17 +13,17 @@ from fakes.world import HEALTH, RESEARCHER, World, make_policy
 
 from broker_common.crypto.certificates import Identity
 from broker_common.errors import BrokerError
-from broker_common.privacy.delays import DECLARED_STEP, least_delay_ms
+from broker_common.privacy.delays import DECLARED_STEP, least_forward_delay_ms
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from census_node.config import LimitConfig as CensusLimits
 from census_node.service import CensusService
-from health_node import sampling
 from health_node.config import LimitConfig
 from health_node.node import HealthNode
+from health_node.people_store import PeopleStore
 
-TICKING = make_policy(tick_ms=250, delay_ms=least_delay_ms(DECLARED_STEP), max_sample=DECLARED_STEP)
+TICKING = make_policy(tick_ms=250, delay_ms=least_forward_delay_ms(DECLARED_STEP))
 Refusal = tuple[str, str, str]
 
 
@@ -38,7 +39,7 @@ def made(directory: Path, policy: Policy, *, people: int, places: int) -> Iterat
 
 async def refusal(world: World, node: HealthNode, where: str) -> Refusal:
     """All that a researcher is told of a question that the health node refuses; nothing is logged of it."""
-    census = CensusService(world.census, CensusLimits(), StopSignal())
+    census = CensusService(world.census, CensusLimits(), StopSignal(), people=DECLARED_STEP)
     service = health_service(world, node, InMemoryCensus(census, HEALTH), LimitConfig(), StopSignal())
     set_caller(Identity("university", "researcher", RESEARCHER))
     order = world.order(where=where)
@@ -60,13 +61,13 @@ def dear(pairs: int, end: str) -> str:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Every sample that is drawn, in order."""
     samples: list[object] = []
-    original = sampling.draw_sample
+    mark = PeopleStore.mark
 
-    def noting(*words: object) -> object:
+    def noting(store: PeopleStore, *words: Any, **named: Any) -> object:
         samples.append(words)
-        return original(*words)  # type: ignore[arg-type]
+        return mark(store, *words, **named)
 
-    monkeypatch.setattr("health_node.node.draw_sample", noting)
+    monkeypatch.setattr(PeopleStore, "mark", noting)
     return samples
 
 
@@ -86,7 +87,7 @@ async def test_criteria_tuned_to_be_slow_are_refused_from_their_text_alone(tmp_p
 
 async def test_price_follows_from_what_is_declared(tmp_path: Path) -> None:
     """The same criteria pass where fewer places are declared; how many people there are changes nothing."""
-    passed, text = [], dear(45, " or age >= 0")
+    passed, text = [], dear(30, " or age >= 0")
     for places in (DECLARED_STEP, DECLARED_STEP // 4):
         with made(tmp_path / str(places), TICKING, people=40, places=places) as (world, node):
             order = world.order(where=text)
@@ -100,7 +101,7 @@ async def test_price_follows_from_what_is_declared(tmp_path: Path) -> None:
 
 async def test_accepted_question_goes_on_when_a_policy_would_no_longer_pay_for_it(tmp_path: Path) -> None:
     """What was taken is never refused for its price: it is priced once."""
-    rich = make_policy(tick_ms=250, delay_ms=2000, max_sample=DECLARED_STEP)
+    rich = make_policy(tick_ms=250, delay_ms=2000)
     with made(tmp_path, rich, people=40, places=DECLARED_STEP) as (world, node):
         order = world.order(where=dear(45, " or age >= 0"))
         ticket = node.verify(order.submission, RESEARCHER, rich)
@@ -108,35 +109,23 @@ async def test_accepted_question_goes_on_when_a_policy_would_no_longer_pay_for_i
         assert node.verify(order.submission, RESEARCHER, TICKING).hash == ticket.hash
 
 
-NARROW: dict[str, Callable[[int], Policy]] = {
-    "max_sample": lambda places: make_policy(max_sample=places - 1),
-    "delays": lambda _: make_policy(tick_ms=250, delay_ms=10, max_sample=DECLARED_STEP),
-}
-
-
-@pytest.mark.parametrize("what", NARROW)
-async def test_exact_number_of_loaded_people_decides_nothing_that_a_researcher_sees(tmp_path: Path, what: str) -> None:
-    """Neighbouring loads, one person below, at and above what the policy admits: one refusal, in the same words."""
-    places = 300
-    policy = NARROW[what](places)
-    if what == "delays":
-        places = DECLARED_STEP
-    with made(tmp_path, policy, people=300, places=places) as (world, node):
+async def test_exact_number_of_loaded_people_decides_nothing_that_a_researcher_sees(tmp_path: Path) -> None:
+    """Neighbouring loads under a policy that does not fit: one refusal, in the same words."""
+    policy = make_policy(tick_ms=250, delay_ms=10)
+    with made(tmp_path, policy, people=300, places=DECLARED_STEP) as (world, node):
         heard = set()
         for people in (298, 299, 300, 1):
             world.load_health(people)
             heard |= {await refusal(world, node, where) for where in ("age >= 0", "age > 120")}
         ((code, text, hint),) = heard
     assert code == "POLICY_TOO_NARROW"
-    named = {"max_sample": "max_sample is 299", "delays": "forward_delay_ms is 10, answer_delay_ms is 10"}
-    assert named[what] in text
-    asked = {"max_sample": "--max-sample 300", "delays": "--forward-delay-ms 105 --answer-delay-ms 105"}
-    assert asked[what] in hint
+    assert "forward_delay_ms is 10" in text
+    assert f"--forward-delay-ms {least_forward_delay_ms(DECLARED_STEP)}" in hint
 
 
 async def test_load_at_the_limit_passes_as_any_other(tmp_path: Path) -> None:
     """Where the policy admits what is declared, every load within it is asked alike."""
-    policy = make_policy(max_sample=300)
+    policy = make_policy()
     with made(tmp_path, policy, people=300, places=300) as (world, node):
         for people in (299, 300, 1):
             world.load_health(people)

@@ -508,7 +508,7 @@ def test_delivery_that_comes_too_late_for_an_answer_is_not_logged(world: World) 
 
 async def test_only_its_owner_is_told_that_an_answer_has_expired(world: World) -> None:
     """For anybody else, and for what is not out, Collect says what it says of a query that nobody asked."""
-    service = CensusService(world.census, LimitConfig(), StopSignal())
+    service = CensusService(world.census, LimitConfig(), StopSignal(), people=world.places)
     expired, pending = answered(world), world.order()
     world.charge(pending)
     world.clock.advance(world.policy.answer_retention_ms)

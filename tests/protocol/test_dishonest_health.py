@@ -54,7 +54,7 @@ def waiting(world: World) -> Order:
     order = world.order()
     world.charge(order)
     with pytest.raises(PeerUnavailableError, match="NOT_WITNESSED"):
-        world.census.release(order.hash.hex())
+        world.release(order)
     return order
 
 
@@ -68,10 +68,10 @@ def shown(world: World) -> str:
 def verify_waits(world: World, order: Order) -> None:
     """The answer has not left, and leaves when the health agency cosigns honestly."""
     with world.unchanged(), pytest.raises(PeerUnavailableError, match="NOT_WITNESSED"):
-        world.census.release(order.hash.hex())
+        world.release(order)
     assert world.census.released_answer(order.body.query_id.hex(), RESEARCHER) is None
     world.cosign()
-    world.census.release(order.hash.hex())
+    world.release(order)
     assert world.open(order, world.sealed(order)).scale == 30
     world.cosigning = True
     world.verify_honest_query()
@@ -218,7 +218,7 @@ async def test_what_a_health_agency_adds_to_a_note_goes_nowhere(world: World, se
     assert whole is not None
     assert world.cosigner(OTHER_HEALTH).verifier.verify(whole).time_s == 8
     assert line not in whole
-    world.census.release(order.hash.hex())
+    world.release(order)
     assert [event.checkpoint for event in world.events(Released)] == [honest]
 
 

@@ -11,26 +11,26 @@ from pathlib import Path
 
 import pytest
 from fakes.links import CountCall, InMemoryCensus
-from fakes.pair import STAGES, Pair, gone
+from fakes.pair import STAGES, Pair, census_at_work, gone
 from fakes.patience import until
 from fakes.virtual_time import in_virtual_time
 from fakes.world import HEALTH, Order, World, make_policy
 from grpc.aio import AioRpcError
 from tripartite.v1 import census_service_pb2
 
+from broker_common.crypto.sample_bits import PLACES_IN_PART
 from broker_common.rpc.server import StopSignal
 from broker_common.rpc.status import broker_error
 from census_node.config import LimitConfig
 from census_node.service import CensusService
 
-PEOPLE = 40_000
-FRAMES = 3
+PARTS = 3
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    """A world whose samples take three frames, with a budget that pays for one answer at a time."""
-    made = World(tmp_path, make_policy(max_belief="0.8"), people=PEOPLE)
+    """A world whose samples take three parts."""
+    made = World(tmp_path, places=PARTS * PLACES_IN_PART)
     yield made
     made.close()
 
@@ -38,7 +38,8 @@ def world(tmp_path: Path) -> Iterator[World]:
 # --- the health node dies --------------------------------------------------------------------------------------------
 
 # What the census node has had from it, and it from the census node, when it dies.
-SENDING = ["nothing", "header", "proceed", "frame 0", f"frame {FRAMES - 1}", "manifest"]
+LAST_PART = f"part {PARTS - 1}"
+SENDING = ["nothing", "head", "part 0", LAST_PART]
 HEARING = ["charged", "released"]
 
 
@@ -48,23 +49,13 @@ class HealthNodeThatDies:
     def __init__(self, service: CensusService, world: World, order: Order) -> None:
         self._call: CountCall = InMemoryCensus(service, HEALTH).Count()
         self._messages = world.messages(world.sample(order, salt=bytes(32)))
-        assert len(self._messages) == FRAMES + 2
+        assert len(self._messages) == 1 + PARTS
 
     async def go_until(self, point: str) -> None:
         """Everything up to and including `point`."""
-        if point == "nothing":
-            return
-        await self._call.write(self._messages[0])
-        if point == "header":
-            return
-        assert await self._event() == "proceed"
-        for number in range(FRAMES):
-            if point in {"proceed", *(f"frame {before}" for before in range(number))}:
-                return
-            await self._call.write(self._messages[1 + number])
-        if point == f"frame {FRAMES - 1}":
-            return
-        await self._call.write(self._messages[-1])
+        said = {"nothing": 0, "head": 1, "part 0": 2}.get(point, len(self._messages))
+        for message in self._messages[:said]:
+            await self._call.write(message)
         for event in HEARING[: 1 + HEARING.index(point)] if point in HEARING else []:
             assert await self._event() == event
 
@@ -97,18 +88,17 @@ async def test_health_node_that_dies_leaves_nothing_held_and_no_second_charge(
     """Its connection is cut, or the machine is gone without a word; then it comes back with the same ticket."""
     limits = LimitConfig(max_queries=1, header_deadline_ms=100, sample_deadline_ms=300)
     stop = StopSignal()
-    service, order = CensusService(world.census, limits, stop), world.order()
+    service, order = census_at_work(world, limits, stop), world.order()
     first = HealthNodeThatDies(service, world, order)
     await first.go_until(point)
-    if point == "header":
-        await until(service._places[HEALTH.organisation].locked)
+    if point in {"nothing", "head"}:
+        await until(lambda: service._streams._held)
     if way == "dies":
         first.die()
-    await until(lambda: not service._places[HEALTH.organisation].locked() and not world.census._reservations._held)
-    charged_before = point in {"manifest", *HEARING}
-    if point != "manifest":
-        # The manifest alone may be lost with the connection; what was said afterwards was decided before.
-        assert len(world.charges()) == charged_before
+    await until(lambda: not service._streams._held and not world.census._reservations._held)
+    if point != LAST_PART:
+        # The last part alone may be lost with the connection; what was said afterwards was decided before.
+        assert len(world.charges()) == (point in HEARING)
     assert await HealthNodeThatDies(service, world, order).retry() == "released"
     assert [charge.ticket for charge in world.charges()] == [order.hash.hex()]
     assert world.open(order, world.sealed(order)).scale == 30
@@ -120,18 +110,16 @@ async def test_health_node_that_dies_leaves_nothing_held_and_no_second_charge(
     assert world.verify_log().answers == 2
 
 
-@pytest.mark.parametrize("point", [point for point in SENDING if point != "manifest"])
+@pytest.mark.parametrize("point", [point for point in SENDING if point != LAST_PART])
 @in_virtual_time
-async def test_last_of_the_budget_is_free_again_when_its_health_node_died(tmp_path: Path, point: str) -> None:
-    """A sample that never came holds the last answer for as long as its deadline, and not a moment longer."""
-    world = World(tmp_path, make_policy(max_belief="0.75", scales=(1,)), people=PEOPLE)
-    limits = LimitConfig(max_queries=2, header_deadline_ms=100, sample_deadline_ms=300)
-    service = CensusService(world.census, limits, StopSignal())
+async def test_a_sample_that_has_not_come_holds_nothing_of_the_budget(tmp_path: Path, point: str) -> None:
+    """Whatever its health node has sent of it, the last answer goes to the first sample that is here."""
+    world = World(tmp_path, make_policy(max_belief="0.75", scales=(1,)), places=PARTS * PLACES_IN_PART)
+    service = census_at_work(world, LimitConfig(max_queries=2), StopSignal())
     first = HealthNodeThatDies(service, world, world.order(scale=1))
     await first.go_until(point)
-    first.die()
-    await until(lambda: service._places[HEALTH.organisation]._value == limits.max_queries)
     assert await HealthNodeThatDies(service, world, world.order(scale=1)).retry() == "released"
+    first.die()
     await service.drain()
     state = world.verify_log()
     assert (state.answers, state.shut_down) == (1, True)
@@ -141,19 +129,7 @@ async def test_last_of_the_budget_is_free_again_when_its_health_node_died(tmp_pa
 # --- the census node dies --------------------------------------------------------------------------------------------
 
 # In the order in which they pass. Nothing of what is named has happened yet, except after `said`.
-PASSING = [
-    "call",
-    "header 0",
-    "proceed",
-    "said proceed",
-    "frame 1",
-    f"frame {FRAMES}",
-    f"manifest {1 + FRAMES}",
-    "charged",
-    "said charged",
-    "released",
-    "said released",
-]
+PASSING = ["call", "head 0", "bits 1", f"bits {PARTS}", "charged", "said charged", "released", "said released"]
 IS_CHARGED = PASSING[PASSING.index("charged") :]
 
 
@@ -186,7 +162,7 @@ async def test_census_node_that_dies_is_asked_again_and_charges_once(world: Worl
     await pair.verify_usable()
 
 
-@pytest.mark.parametrize("point", ["proceed", "frame 2", "charged", "released"])
+@pytest.mark.parametrize("point", ["head 0", "bits 2", "charged", "released"])
 async def test_connection_that_is_lost_between_two_living_nodes_is_made_again(world: World, point: str) -> None:
     """Neither node died: the first attempt's price and place do not stand in the way of the second one."""
     pair = Pair(world)

@@ -15,7 +15,7 @@ from fakes.pair import STAGES, Pair
 from fakes.patience import until
 from fakes.witnessed import WitnessedPair
 from fakes.world import CENSUS, HEALTH, OTHER, OTHER_HEALTH, OWNER, RESEARCHER, Order, World
-from tripartite.v1 import answer_pb2, census_service_pb2, sample_pb2
+from tripartite.v1 import answer_pb2, census_service_pb2
 
 from broker_common.audit.audit import replay_parts
 from broker_common.audit.documents import ReceiptFile
@@ -75,8 +75,10 @@ def audited(pair: Pair, answers: Answers, key: OpeningKey) -> tuple[dict[str, ob
     return report_json(audit), report_text(audit)
 
 
-async def test_foreseeing_the_noise_of_a_cohort_from_its_header(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Caught by the salt of the set commitment: whatever was seen of the cohort before, no seed follows from a header."""
+async def test_foreseeing_the_noise_of_a_cohort_that_was_seen_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Caught by the salt of the set commitment: whatever was seen of the cohort, no seed follows before it is handed over."""
     pair, attacker = Pair(world), ForeseeingCensus(world, monkeypatch)
     pair.link.scripts[:] = [attacker.foreseeing(pair.watched)]
     for asked in range(5):
@@ -84,15 +86,19 @@ async def test_foreseeing_the_noise_of_a_cohort_from_its_header(world: World, mo
         assert len(attacker.drawn) == asked + 1
         assert attacker.drawn[-1] not in attacker.foreseen
     # One cohort, and of each question another commitment.
-    assert len({set_hash for _, set_hash in attacker._seen}) == 1
+    assert len(attacker.cohorts) == 1
     assert len({charge.submitted for charge in world.charges()}) == 5
 
 
-async def test_refusing_headers_until_the_noise_is_liked(
+async def test_refusing_samples_until_the_noise_is_liked(
     world: World, monkeypatch: pytest.MonkeyPatch, oversight: OpeningKey
 ) -> None:
     """Caught by the audit: the answer is as the rules make it, and every refusal stands beside its researcher and code."""
-    pair, attacker, answers = WitnessedPair(world), ForeseeingCensus(world, monkeypatch), world.open_answers()
+    pair, attacker, answers = (
+        WitnessedPair(world, witness_wait_ms=50),
+        ForeseeingCensus(world, monkeypatch),
+        world.open_answers(),
+    )
     async with pair.witnessing():
         await until(pair.is_cosigned)
         assert await ask(pair, answers, world.order()) == STAGES
@@ -115,28 +121,29 @@ async def taking_all(
     requests: AsyncIterator[census_service_pb2.CountRequest],
 ) -> AsyncIterator[census_service_pb2.CountResponse]:
     """Takes the whole sample and hangs up."""
-    yield census_service_pb2.CountResponse(proceed=sample_pb2.Proceed())
     async for _ in requests:
         pass
+    return
+    yield census_service_pb2.CountResponse()
 
 
-async def taking_the_header(
+async def taking_the_head(
     requests: AsyncIterator[census_service_pb2.CountRequest],
 ) -> AsyncIterator[census_service_pb2.CountResponse]:
-    """Reads the header and hangs up."""
+    """Reads the head and hangs up."""
     await anext(requests)
     return
     yield census_service_pb2.CountResponse()
 
 
-@pytest.mark.parametrize("script", [taking_all, taking_the_header])
+@pytest.mark.parametrize("script", [taking_all, taking_the_head])
 async def test_hearing_a_sample_and_saying_nothing(
     world: World,
     oversight: OpeningKey,
     script: Callable[[AsyncIterator[census_service_pb2.CountRequest]], AsyncIterator[census_service_pb2.CountResponse]],
 ) -> None:
-    """Caught by the audit, whether the census node took everything or the header alone: by researcher, without a code."""
-    pair, answers = WitnessedPair(world, forward_deadline_ms=0), world.open_answers()
+    """Caught by the audit, whether the census node took everything or the head alone: by researcher, without a code."""
+    pair, answers = WitnessedPair(world, forward_deadline_ms=0, witness_wait_ms=50), world.open_answers()
     async with pair.witnessing():
         await until(pair.is_cosigned)
         pair.link.scripts[:] = [script]

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 from fakes.links import (
@@ -21,6 +21,7 @@ from fakes.links import (
     on_the_wire,
     stream,
 )
+from fakes.pair import census_at_work
 from fakes.patience import PATIENCE_SECONDS, until
 from fakes.registries import write_registry
 from fakes.world import CENSUS, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, make_policy
@@ -47,18 +48,15 @@ from broker_common.storage.registration import revoke
 from broker_common.tlog.entries import Forwarded
 from census_node.config import LimitConfig as CensusLimits
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.node import CensusNode
-from census_node.samples import SampleFolder
-from census_node.service import CensusService
+from census_node.ledger.samples import SampleFolder
 from health_node.config import LimitConfig
 from health_node.forwarding import Sample
 from health_node.node import Accepted, HealthNode
-from health_node.service import HealthService, _Question, _Walk
+from health_node.service import HealthService
 
 Requests = AsyncIterator[census_service_pb2.CountRequest]
 Responses = AsyncIterator[census_service_pb2.CountResponse]
 CountResponse = census_service_pb2.CountResponse
-PROCEED = CountResponse(proceed=sample_pb2.Proceed())
 STAGES = ["STAGE_ACCEPTED", "STAGE_FORWARDED", "STAGE_CHARGED", "STAGE_RELEASED"]
 # One attempt, and no second one.
 ONCE = LimitConfig(forward_deadline_ms=0)
@@ -71,7 +69,7 @@ class Parties:
         self.world = world
         self.node = world.open_health()
         self.census_stop = StopSignal()
-        self.census = CensusService(world.census, CensusLimits(), self.census_stop)
+        self.census = census_at_work(world, CensusLimits(), self.census_stop)
         self.stop = StopSignal()
 
     def honest(self) -> InMemoryCensus:
@@ -193,7 +191,6 @@ async def charge_at_once(requests: Requests) -> Responses:
 
 async def charge_without_proof(requests: Requests) -> Responses:
     """Takes the sample and claims a charge."""
-    yield PROCEED
     async for _ in requests:
         pass
     yield CountResponse(charged=sample_pb2.Charged(log_index=3))
@@ -201,29 +198,24 @@ async def charge_without_proof(requests: Requests) -> Responses:
 
 async def release_without_charge(requests: Requests) -> Responses:
     """Takes the sample and says that the answer is out."""
-    yield PROCEED
     async for _ in requests:
         pass
     yield CountResponse(released=sample_pb2.Released())
 
 
-async def proceed_for_ever(requests: Requests) -> Responses:
-    """Takes the sample and asks for it again."""
-    yield PROCEED
-    async for _ in requests:
-        pass
-    yield PROCEED
-
-
 async def unknown_field(requests: Requests) -> Responses:
     """Says something that this version does not know."""
     del requests
-    yield CountResponse.FromString(PROCEED.SerializeToString() + b"\xf8\x07\x01")
+    yield CountResponse.FromString(CountResponse(released=sample_pb2.Released()).SerializeToString() + b"\xf8\x07\x01")
 
 
-BEFORE_THE_SAMPLE: list[CountScript] = [release_at_once, say_nothing, charge_at_once]
-AFTER_THE_SAMPLE: list[CountScript] = [charge_without_proof, release_without_charge, proceed_for_ever]
-LIES = BEFORE_THE_SAMPLE + AFTER_THE_SAMPLE
+LIES: list[CountScript] = [
+    release_at_once,
+    say_nothing,
+    charge_at_once,
+    charge_without_proof,
+    release_without_charge,
+]
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -233,13 +225,22 @@ async def test_lie_about_a_sample_is_found_out_and_the_node_goes_on(parties: Par
     service = parties.health(link)
     assert (await failure(service, order)).code == "PEER_MISBEHAVED"
     assert parties.stop.error is None
-    assert (link.calls[0].parts == ["header"]) == (lie in BEFORE_THE_SAMPLE)
     ticket = parties.world.verify_health_log().tickets[order.hash.hex()]
     assert ticket.is_open
     assert not ticket.charged
     link.scripts.append(link.honestly)
     assert await submit(service, order) == STAGES
     assert len(parties.world.charges()) == 1
+
+
+async def test_message_that_is_understood_in_part_only_is_not_obeyed(parties: Parties) -> None:
+    """The agencies do not agree on what is said: nothing is concluded from it, and the ticket stays open."""
+    order = parties.world.order()
+    error = await failure(parties.health(parties.lying(unknown_field)), order)
+    assert (error.code, error.details["reason"]) == ("PEER_FAILED", "MALFORMED_MESSAGE")
+    assert parties.stop.error is None
+    assert parties.world.verify_health_log().tickets[order.hash.hex()].is_open
+    assert await submit(parties.health(), order) == STAGES
 
 
 async def test_proof_of_another_tickets_charge_is_found_out(parties: Parties) -> None:
@@ -249,12 +250,10 @@ async def test_proof_of_another_tickets_charge_is_found_out(parties: Parties) ->
     sample = world.sample(other)
 
     async def charge_another(requests: Requests) -> Responses:
-        yield PROCEED
         async for _ in requests:
             pass
         async for response in count(parties.census, stream(world.messages(sample)), HEALTH):
-            if not response.HasField("proceed"):
-                yield response
+            yield response
 
     link.scripts.append(charge_another)
     order = world.order()
@@ -359,16 +358,14 @@ async def test_policy_that_its_agency_did_not_sign_is_not_obeyed(
     assert link.attempts == 0
 
 
-# --- a ticket that its header condemns -------------------------------------------------------------------------------
+# --- a ticket that the census node condemns --------------------------------------------------------------------------
 
 
 def ask_for(variable: str, value: str) -> Callable[[World], Order]:
     """An order with another question than any that is offered."""
 
     def change(body: ticket_pb2.Ticket) -> None:
-        body.question.CopyFrom(
-            ticket_pb2.Question(language_set=ticket_pb2.LanguageSet(variable=variable, values=[value]))
-        )
+        body.question.CopyFrom(ticket_pb2.Question(variable=variable, cells=[ticket_pb2.Cell(values=[value])]))
 
     return lambda world: world.order(change=change)
 
@@ -432,7 +429,8 @@ CONDEMNED: dict[str, tuple[Callable[[World], Order], str]] = {
         lambda world: world.order(change=lambda body: setattr(body, "census_release", "2016")),
         "RELEASE_MISMATCH",
     ),
-    "another linkage chain": (change_linkage_key, "LINKAGE_MISMATCH"),
+    # Until the other agency has changed it too, and sends the roster of the new chain.
+    "another linkage chain": (change_linkage_key, "ROSTER_NOT_IN_FORCE"),
     "a scale that is not admitted": (lambda world: world.order(scale=51), "SCALE_REFUSED"),
     "an unknown variable": (ask_for("religion", "French"), "UNKNOWN_VARIABLE"),
     "an unknown value": (ask_for("mother_tongue", "Klingon"), "UNKNOWN_VALUE"),
@@ -445,8 +443,8 @@ CONDEMNED: dict[str, tuple[Callable[[World], Order], str]] = {
 
 
 @pytest.mark.parametrize("why", CONDEMNED)
-async def test_ticket_that_its_header_condemns_sends_no_sample(parties: Parties, why: str) -> None:
-    """Nothing of the sample leaves, however often such a ticket comes, and our log shows that it was forwarded once."""
+async def test_ticket_that_is_condemned_charges_nothing(parties: Parties, why: str) -> None:
+    """However often such a ticket comes; what is sent of it is what is sent of any, and our log shows that it was forwarded once."""
     make, code = CONDEMNED[why]
     world, link = parties.world, parties.honest()
     order, service = make(world), parties.health(link)
@@ -454,47 +452,33 @@ async def test_ticket_that_its_header_condemns_sends_no_sample(parties: Parties,
         errors = [await failure(service, order) for _ in range(2)]
     assert [error.code for error in errors] == [code, code]
     # A verdict on the ticket is kept and not asked for again.
-    assert [call.parts for call in link.calls] == [["header"]] * (1 if errors[0].ends_ticket else 2)
+    assert [call.parts for call in link.calls] == [["head", "bits"]] * (1 if errors[0].ends_ticket else 2)
     ticket = world.verify_health_log().tickets[order.hash.hex()]
     assert ticket.refused == (code if errors[0].ends_ticket else "")
     assert ticket.manifest
 
 
-async def test_ticket_that_expires_on_its_way_sends_no_sample(parties: Parties) -> None:
-    """Accepted in time and handed over too late, a ticket is refused by the census node at its header."""
+async def test_ticket_that_expires_on_its_way_charges_nothing(parties: Parties) -> None:
+    """Accepted in time and handed over too late, a ticket is refused by the census node."""
     world, order = parties.world, parties.world.order()
     assert (await failure(parties.health(parties.lying(gone)), order)).code == "PEER_UNAVAILABLE"
     world.clock.now_ms = order.body.expires_ms
+    with world.unchanged():
+        assert (await failure(parties.health(), order)).code == "TICKET_EXPIRED"
+
+
+async def test_what_leaves_has_one_size_whoever_is_in_the_sample(parties: Parties) -> None:
+    """Nobody, one in a hundred or everybody: as many parts, each of them as long."""
     link = parties.honest()
-    assert (await failure(parties.health(link), order)).code == "TICKET_EXPIRED"
-    assert [call.parts for call in link.calls] == [["header"]]
-
-
-@pytest.mark.parametrize("why", ["gone", "busy", "hung up", "lied"])
-async def test_sample_is_sent_to_a_census_node_that_asks_for_it_only(parties: Parties, why: str) -> None:
-    """Whatever else happens before the census node says that it will take the sample, none is sent."""
-    link = parties.lying({"gone": gone, "busy": busy, "hung up": hang_up, "lied": charge_at_once}[why])
-    order = parties.world.order()
-    await failure(parties.health(link), order)
-    assert [set(call.parts) - {"header"} for call in link.calls] == [set()]
-    assert await submit(parties.health(), order) == STAGES
-
-
-async def test_census_node_checks_the_header_before_it_asks_for_the_sample(parties: Parties) -> None:
-    """On the wire: the header alone, then the word to proceed, then frames, and the manifest last."""
-    link, order = parties.lying(), parties.world.order()
-    sent_before: list[list[str]] = []
-
-    async def watched(requests: Requests) -> Responses:
-        async for response in link.honestly(requests):
-            if response.HasField("proceed"):
-                sent_before.append(link.calls[0].parts)
-            yield response
-
-    link.scripts.append(watched)
-    assert await submit(parties.health(link), order) == STAGES
-    assert sent_before == [["header"]]
-    assert link.calls[0].parts == ["header", "frame", "manifest"]
+    for where in ("age > 120", "age = 3", "age >= 0"):
+        assert await submit(parties.health(link), parties.world.order(where=where)) == STAGES
+    sizes = set()
+    for call in link.calls:
+        head, *parts = call.sent
+        of_head = (len(head.head.sealed_head), head.head.manifest.ByteSize())
+        sizes.add((of_head, tuple(part.ByteSize() for part in parts)))
+    assert len(link.calls) == 3
+    assert len(sizes) == 1
 
 
 BROKEN_WRITES: list[BrokerError] = [InternalError("STORE_FAILED"), StateUnknownError("STATE_UNKNOWN")]
@@ -507,7 +491,7 @@ async def test_no_byte_leaves_before_it_is_durable_that_the_sample_was_forwarded
     """Where the log cannot be written, or nobody knows whether it was, no call is even opened: nobody holds a sample unseen."""
     order, link = parties.world.order(), parties.honest()
 
-    def fail(*_: object) -> NoReturn:
+    def fail(*_: object, **__: object) -> NoReturn:
         raise broken
 
     with monkeypatch.context() as patch:
@@ -519,7 +503,7 @@ async def test_no_byte_leaves_before_it_is_durable_that_the_sample_was_forwarded
 
 
 async def test_our_log_names_the_sample_when_the_first_byte_of_it_leaves(parties: Parties) -> None:
-    """At the instant at which the call is opened the log's file holds the hash of the manifest that comes last."""
+    """At the instant at which the call is opened the log's file holds the hash of the manifest."""
     order, link, logged = parties.world.order(), parties.lying(), list[str]()
 
     def opened(requests: Requests) -> Responses:
@@ -528,7 +512,7 @@ async def test_our_log_names_the_sample_when_the_first_byte_of_it_leaves(parties
 
     link.scripts.append(opened)
     assert await submit(parties.health(link), order) == STAGES
-    assert logged == [hash_bytes(link.calls[0].sent[-1].manifest.manifest).hex()]
+    assert logged == [hash_bytes(link.calls[0].sent[0].head.manifest.manifest).hex()]
 
 
 # --- a census node that fails ----------------------------------------------------------------------------------------
@@ -561,18 +545,18 @@ async def refuse_at_once(requests: Requests) -> Responses:
 
 
 async def refuse_in_the_middle(requests: Requests) -> Responses:
-    """Asks for the sample and refuses it while it comes."""
-    del requests
-    yield PROCEED
+    """Refuses the sample while it comes."""
+    await anext(requests)
     raise on_the_wire(InvalidRequestError("SLOT_UNUSABLE"))
+    yield CountResponse()
 
 
 async def refuse_at_the_end(requests: Requests) -> Responses:
     """Takes the sample and refuses it."""
-    yield PROCEED
     async for _ in requests:
         pass
     raise on_the_wire(InvalidRequestError("SLOT_UNUSABLE"))
+    yield CountResponse()
 
 
 @pytest.mark.parametrize("refuse", [refuse_at_once, refuse_in_the_middle, refuse_at_the_end])
@@ -607,16 +591,18 @@ async def hang_up(requests: Requests) -> Responses:
 
 
 async def hang_up_in_the_middle(requests: Requests) -> Responses:
-    """Asks for the sample and ends the call while it comes."""
-    del requests
-    yield PROCEED
+    """Ends the call while the sample comes."""
+    await anext(requests)
+    return
+    yield CountResponse()
 
 
 async def hang_up_at_the_end(requests: Requests) -> Responses:
     """Takes the sample and ends the call without a word."""
-    yield PROCEED
     async for _ in requests:
         pass
+    return
+    yield CountResponse()
 
 
 @pytest.mark.parametrize("trouble", [gone, busy, hang_up, hang_up_in_the_middle, hang_up_at_the_end])
@@ -643,9 +629,10 @@ async def test_connection_lost_after_the_charge_is_no_second_charge(parties: Par
     assert await submit(parties.health(link, LimitConfig()), order) == STAGES
     assert len(world.charges()) == 1
     # Sealed anew, under the same signed manifest, which our log names once.
-    first, second = ([part.SerializeToString() for part in call.sent] for call in link.calls)
-    assert first[-1] == second[-1]
-    assert not set(first[:-1]) & set(second[:-1])
+    (first, *first_bits), (second, *second_bits) = (call.sent for call in link.calls)
+    assert first.head.manifest == second.head.manifest
+    assert first.head.sealed_head != second.head.sealed_head
+    assert all(one.bits != other.bits for one, other in zip(first_bits, second_bits, strict=True))
     (forwarded,) = (entry.event for entry in world.health_entries() if isinstance(entry.event, Forwarded))
     assert forwarded.manifest == world.charges()[0].manifest
 
@@ -716,7 +703,7 @@ async def test_what_the_health_agency_lacks_is_not_the_researchers_fault(parties
 
 
 async def silent(requests: Requests) -> Responses:
-    """Takes the header and says nothing."""
+    """Takes the head and says nothing."""
     async for _ in requests:
         await asyncio.Event().wait()
     yield CountResponse()
@@ -724,10 +711,10 @@ async def silent(requests: Requests) -> Responses:
 
 async def silent_after_the_sample(requests: Requests) -> Responses:
     """Takes the sample and says nothing."""
-    yield PROCEED
     async for _ in requests:
         pass
     await asyncio.Event().wait()
+    yield CountResponse()
 
 
 @pytest.mark.parametrize("hang", [silent, silent_after_the_sample])
@@ -773,25 +760,19 @@ async def test_charge_is_found_again_after_a_night(parties: Parties) -> None:
 async def test_sample_that_the_census_node_lost_stops_nobody(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its charge can never be answered: the health node hears that it is the census node's fault, and both go on."""
     world, order, link = parties.world, parties.world.order(), parties.lying()
-    wiped: list[str] = []
+    asked: list[str] = []
 
-    def lost(samples: SampleFolder, name: str, set_hash: bytes) -> NoReturn:
-        del set_hash
-        wiped.append(name)
-        raise InternalError("SAMPLE_LOST", samples=samples.path.name)
-
-    charge = CensusNode._charge
-
-    def charged_before_a_start(node: CensusNode, *arguments: Any) -> None:
-        charge(node, *arguments)
+    def lost(samples: SampleFolder, reference: str) -> NoReturn:
+        del samples
+        asked.append(reference)
+        raise InternalError("SAMPLE_LOST")
 
     link.scripts.append(link.honestly)
     with monkeypatch.context() as patch:
-        patch.setattr(CensusNode, "_charge", charged_before_a_start)
         patch.setattr(SampleFolder, "read", lost)
         error = await failure(parties.health(link), order)
     assert (error.code, error.details["reason"]) == ("PEER_FAILED", "SAMPLE_LOST")
-    assert wiped
+    assert len(asked) == 1
     assert parties.stop.error is None
     assert parties.census_stop.error is None
     assert await submit(parties.health(), world.order()) == STAGES
@@ -921,7 +902,6 @@ class Held:
         self.let_through = asyncio.Semaphore(0)
 
     async def _held(self, requests: Requests) -> Responses:
-        # Before the word to proceed: no sample is drawn yet.
         await self.let_through.acquire()
         async for response in self.link.honestly(requests):
             yield response
@@ -982,10 +962,10 @@ async def test_stop_ends_what_waits_and_the_next_start_answers_it(parties: Parti
 
 async def test_sample_is_forwarded_no_earlier_than_its_delay(tmp_path: Path) -> None:
     """However fast a cohort is found, it leaves a fixed delay after the question came."""
-    world = World(tmp_path, make_policy(tick_ms=50, delay_ms=150))
+    # In real time.
+    policy = make_policy(tick_ms=50, delay_ms=150)
+    world = World(tmp_path, policy, census_clock=system_clock, health_clock=system_clock)
     parties = Parties(world)
-    # Real time from here on.
-    parties.node.clock = world.census.clock = system_clock
     set_caller(Identity("university", "researcher", RESEARCHER))
     start = system_clock()
     async for response in parties.health().Submit(world.order().submission, NO_CONTEXT):
@@ -998,7 +978,7 @@ async def test_cohorts_are_drawn_one_at_a_time(parties: Parties, monkeypatch: py
     """However many samples may be in memory, no cohort shares the machine with another one, whose size it would show."""
     drawn, under_way, most = HealthService._drawn, set[str](), list[int]()
 
-    def drawing(service: HealthService, accepted: Accepted) -> tuple[Sample, sample_pb2.Manifest]:
+    def drawing(service: HealthService, accepted: Accepted) -> tuple[Sample, sample_pb2.Manifest, int]:
         under_way.add(accepted.ticket.hash.hex())
         most.append(len(under_way))
         # The first one goes on when the second one waits for it, or does not wait for it.
@@ -1014,32 +994,6 @@ async def test_cohorts_are_drawn_one_at_a_time(parties: Parties, monkeypatch: py
     asking = [submit(service, parties.world.order(name), name) for name in (RESEARCHER, OTHER_RESEARCHER)]
     assert await asyncio.gather(*(asyncio.create_task(each) for each in asking)) == [STAGES] * 2
     assert most == [1, 1]
-
-
-@pytest.mark.parametrize(("now_ms", "leaves_ms"), [(1_234, 1_400), (1_300, 1_400), (1_301, 1_500)])
-async def test_turn_comes_on_the_grid_and_not_when_somebody_was_told(
-    parties: Parties, now_ms: int, leaves_ms: int
-) -> None:
-    """Who waited goes on at a quarter of a tick, not at the millisecond of another charge; who did not, a delay after asking."""
-    service, policy = parties.health(limits=LimitConfig(max_samples=1)), make_policy(tick_ms=400, delay_ms=100)
-    parties.node.clock = lambda: now_ms
-    order = parties.world.order()
-    accepted = parties.node.accept(
-        order.submission, parties.node.verify(order.submission, RESEARCHER, parties.world.policy)
-    )
-    first, second, resumed = (
-        _Question(accepted, _Walk(), service._line.join(name), policy, came)
-        for name, came in (("a", 1_111), ("b", 1_112), ("c", None))
-    )
-    assert await service._place(first) == (policy, 1_211)
-    for before, after in ((first, second), (second, resumed)):
-        waiting = asyncio.create_task(service._place(after))
-        await asyncio.sleep(0)
-        before.spot.give_back_sample_place()
-        assert await waiting == (policy, leaves_ms)
-    # Its sample place again, after the line broke between charge and release.
-    resumed.spot.give_back_sample_place()
-    assert await service._place(first) == (policy, leaves_ms)
 
 
 @pytest.mark.parametrize(

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.world import RELEASE, OrderedSample, Pseudonyms, World, charge_and_answer, make_policy, make_pseudonyms, rows
+from fakes.samples import whom
+from fakes.world import RELEASE, OrderedSample, Pseudonyms, World, charge_and_answer, make_policy, rows
 
-from broker_common.crypto.commitments import SlotSecret, answer_salt, commit_answer, commit_set, hash_active, hash_set
+from broker_common.crypto.commitments import SlotSecret, answer_salt, commit_active, commit_answer
 from broker_common.crypto.linkage import LinkageKey
+from broker_common.crypto.sample_bits import SampleBits
 from broker_common.errors import BrokerError, InternalError, RefusedError, StateUnknownError
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Released
-from census_node.charging import quotable_answers
-from census_node.ledger_steps import LedgerSteps
-from census_node.linked import Linked
-from census_node.node import CensusNode
+from broker_common.values import NoisyCounts
+from census_node.ledger.samples import SampleFolder
+from census_node.ledger.steps import LedgerSteps
 from census_node.outbox import Outbox
-from census_node.samples import SampleFolder
+from census_node.query.admission import Recovered
+from census_node.query.answering import Answers
+from census_node.query.budget import quotable_answers
 from census_node.slot_secrets import SlotSecrets
+
+
+def tickets(recovered: Sequence[Recovered]) -> list[str]:
+    """The tickets of charges that go on after a start."""
+    return [attempt.verify_claim().ticket_hash for attempt in recovered]
 
 
 def folder(world: World) -> SampleFolder:
@@ -36,19 +42,34 @@ def kept_files(world: World) -> list[str]:
     return sorted(path.name for path in folder(world).path.glob("*"))
 
 
-def holds(content: bytes, secret: bytes, people: Pseudonyms) -> bool:
-    """Whether the bytes hold the secret, or at any place either half of anybody's pseudonym."""
-    halves = np.ascontiguousarray(people).view(">u8").reshape(-1)
-    whole = len(content) // 8 * 8
-    shifted = (np.frombuffer(content[shift : whole - 8 + shift], ">u8") for shift in range(8 if whole else 0))
-    return secret in content or any(bool(np.isin(words, halves).any()) for words in shifted)
+def some_people(world: World, seed: int = 7) -> Pseudonyms:
+    """Half of everybody, so that the bits of their sample are found nowhere by chance."""
+    chosen: Pseudonyms = world.people[np.random.default_rng(seed).random(len(world.people)) < 0.5]
+    return chosen
 
 
-def files_holding(world: World, secret: bytes, people: Pseudonyms) -> list[str]:
+def signs_of(sample: OrderedSample, people: int = 400) -> list[bytes]:
+    """What shows that bytes hold something of a sample: its salt, and its bits, the padding left out."""
+    bits = sample.sample.bits
+    return [bits.salt, bits.bits.tobytes()[: people // 8]]
+
+
+def files_holding(world: World, *secrets: bytes) -> list[str]:
     """Names of all files of the census home, write-ahead log and all, that hold any of it."""
     files = [path for path in world.census_folder.rglob("*") if path.is_file()]
     assert {"journal.db", "journal.db-wal"} <= {path.name for path in files}
-    return sorted(path.name for path in files if holds(path.read_bytes(), secret, people))
+    return sorted(path.name for path in files if any(secret in path.read_bytes() for secret in secrets))
+
+
+def references(world: World) -> dict[str, str]:
+    """Of every ticket that waits for its answer: its sample's reference."""
+    with world.census.journal.reading():
+        return {ticket: sample for ticket, sample, _ in Outbox(world.census.journal.db).all_pending()}
+
+
+def key_of(reference: str) -> str:
+    """What opens a sample's file."""
+    return reference.partition(":")[2]
 
 
 def slot_secret(world: World, sample: OrderedSample) -> bytes:
@@ -57,31 +78,17 @@ def slot_secret(world: World, sample: OrderedSample) -> bytes:
     return SlotSecrets(world.census_folder / "slots").read(slot.number, slot.commitment).expose()
 
 
-@dataclass
-class Read:
-    """What was read to make answers of."""
-
-    samples: list[Pseudonyms] = field(default_factory=list)
-    secrets: list[bytes] = field(default_factory=list)
-
-
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> Read:
-    """Every sample and every secret that was read for an answer."""
-    seen = Read()
-    read_sample, read_secret = SampleFolder.read, SlotSecrets.read
-
-    def sample(samples: SampleFolder, name: str, set_hash: bytes) -> Linked:
-        read = read_sample(samples, name, set_hash)
-        seen.samples.append(read.pseudonyms)
-        return read
+def secrets(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Every noise secret that was read for an answer."""
+    seen: list[bytes] = []
+    read_secret = SlotSecrets.read
 
     def secret(secrets: SlotSecrets, slot: int, commitment: bytes) -> SlotSecret:
         read = read_secret(secrets, slot, commitment)
-        seen.secrets.append(read.expose())
+        seen.append(read.expose())
         return read
 
-    monkeypatch.setattr(SampleFolder, "read", sample)
     monkeypatch.setattr(SlotSecrets, "read", secret)
     return seen
 
@@ -99,7 +106,7 @@ def charge_only(world: World, monkeypatch: pytest.MonkeyPatch, sample: OrderedSa
     """Up to the durable charge, and no further."""
     admitted = world.admit(world.messages(sample))
     with monkeypatch.context() as patch:
-        patch.setattr(CensusNode, "answer", cut)
+        patch.setattr(world.census.answers, "make", cut)
         with pytest.raises(PowerCutError):
             charge_and_answer(world.census, admitted)
 
@@ -107,62 +114,60 @@ def charge_only(world: World, monkeypatch: pytest.MonkeyPatch, sample: OrderedSa
 # --- nowhere else, and no longer -------------------------------------------------------------------------------------
 
 
-def test_search_finds_what_it_looks_for(world: World) -> None:
-    """The tests below prove absence: this is the search finding one half, at any place."""
-    people = world.people
-    for half in (people[17, :8], people[399, 8:]):
-        for offset in range(9):
-            assert holds(bytes(offset) + half.tobytes() + bytes(16), b"secret", people)
-    assert holds(b"a secret", b"secret", people)
-    assert not holds(bytes(64) + people[:1, :7].tobytes(), b"secret", people)
-
-
-@pytest.mark.parametrize("people", [1, 400, 20_000])
-def test_sample_is_in_its_file_alone_while_its_answer_is_made(
-    world: World, monkeypatch: pytest.MonkeyPatch, people: int
-) -> None:
-    """From the charge on: no pseudonym and no noise secret in the journal or its write-ahead log."""
-    sample = world.sample(world.order(), make_pseudonyms(people, seed=7))
+def test_sample_is_in_its_file_alone_while_its_answer_is_made(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the charge on: in no file are its bits or its salt to be read, and its noise secret stands in one."""
+    sample = world.sample(world.order(), some_people(world))
     charge_only(world, monkeypatch, sample)
     (name,) = kept_files(world)
-    kept = folder(world).read(name, hash_set(sample.people.tobytes()))
-    assert np.array_equal(kept.pseudonyms, sample.people)
+    (reference,) = references(world).values()
+    kept = folder(world).read(reference)
+    assert (kept.salt, kept.bits.tobytes()) == (sample.sample.bits.salt, sample.sample.bits.bits.tobytes())
+    assert name == f"{reference.partition(':')[0]}.sample"
     secret = slot_secret(world, sample)
     batch = next(path.name for path in (world.census_folder / "slots").iterdir() if secret in path.read_bytes())
-    assert files_holding(world, secret, sample.people) == sorted([name, batch])
+    assert files_holding(world, secret) == [batch]
+    assert files_holding(world, *signs_of(sample)) == []
 
 
-@pytest.mark.parametrize("people", [0, 1, 400, 20_000])
-def test_nothing_of_a_sample_is_left_once_its_answer_is_stored(world: World, kept: Read, people: int) -> None:
-    """At once, not at some later checkpoint: no byte of secret or pseudonyms in any file of the home."""
-    sample = world.sample(world.order(), make_pseudonyms(people, seed=7))
+@pytest.mark.parametrize("people", [0, 1, 400])
+def test_nothing_of_a_sample_is_left_once_its_answer_is_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch, secrets: list[bytes], people: int
+) -> None:
+    """No file, no noise secret, and no key in any file of the home, the write-ahead log included."""
+    sample = world.sample(world.order(), world.people[:people])
+    charge_only(world, monkeypatch, sample)
+    (reference,) = references(world).values()
+    assert files_holding(world, key_of(reference).encode()) != []
     world.charge(sample.order, sample)
-    (secret,) = kept.secrets
-    # The answer is made of what is in memory; a start that finds it missing reads the file.
-    assert kept.samples == []
+    (secret,) = secrets
     assert len(secret) == 32
-    assert files_holding(world, secret, sample.people) == []
     assert kept_files(world) == []
     assert rows(world.census_folder / "journal.db", "pending") == []
+    assert files_holding(world, secret) == []
+    # What the node does beside queries, all the time.
+    world.census.forget_expired()
+    assert files_holding(world, key_of(reference).encode(), bytes.fromhex(key_of(reference))) == []
     world.verify_honest_query()
 
 
-def test_answers_of_recovery_leave_nothing_either(world: World, monkeypatch: pytest.MonkeyPatch, kept: Read) -> None:
+def test_answers_of_recovery_leave_nothing_either(
+    world: World, monkeypatch: pytest.MonkeyPatch, secrets: list[bytes]
+) -> None:
     """An answer that is made after a crash wipes what it was made of."""
-    sample = world.sample(world.order(), make_pseudonyms(400, seed=7))
+    sample = world.sample(world.order(), some_people(world))
     charge_only(world, monkeypatch, sample)
     world.crash_census()
-    assert world.census.recover() == [sample.order.hash.hex()]
-    (secret,) = kept.secrets
-    assert files_holding(world, secret, sample.people) == []
+    assert tickets(world.census.recover()) == [sample.order.hash.hex()]
+    (secret,) = secrets
+    assert files_holding(world, secret) == kept_files(world) == []
     world.verify_honest_query()
 
 
 def test_death_between_answer_and_wiping_is_made_good_at_the_next_start(
-    world: World, monkeypatch: pytest.MonkeyPatch, kept: Read
+    world: World, monkeypatch: pytest.MonkeyPatch, secrets: list[bytes]
 ) -> None:
     """The answer stands and the sample too: the start sweeps it away, and the answer is the stored one."""
-    sample = world.sample(world.order(), make_pseudonyms(400, seed=7))
+    sample = world.sample(world.order(), some_people(world))
     admitted = world.admit(world.messages(sample))
     with monkeypatch.context() as patch:
         patch.setattr(SampleFolder, "wipe", cut)
@@ -170,31 +175,36 @@ def test_death_between_answer_and_wiping_is_made_good_at_the_next_start(
             charge_and_answer(world.census, admitted)
     stored = world.census.waiting_answer(sample.order.body.query_id.hex())
     assert stored is not None
-    (secret,) = kept.secrets
-    slots = sorted(path.name for path in (world.census_folder / "slots").iterdir() if secret in path.read_bytes())
-    assert files_holding(world, secret, sample.people) == sorted(kept_files(world) + slots)
-    assert len(kept_files(world)) == len(slots) == 1
+    (secret,) = secrets
+    assert len(kept_files(world)) == len(files_holding(world, secret)) == 1
     world.crash_census()
-    assert world.census.recover() == [sample.order.hash.hex()]
-    assert files_holding(world, secret, sample.people) == []
-    world.census.release(sample.order.hash.hex())
+    assert tickets(world.census.recover()) == [sample.order.hash.hex()]
+    assert files_holding(world, secret) == kept_files(world) == []
+    world.release(sample.order)
     assert world.sealed(sample.order) == stored.sealed
 
 
-def test_every_charge_has_a_noise_secret_of_its_own(world: World, kept: Read) -> None:
+def test_every_sample_has_a_key_of_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forgetting one key forgets one sample, and no other."""
+    for _ in range(10):
+        charge_only(world, monkeypatch, world.sample(world.order()))
+    assert len({key_of(reference) for reference in references(world).values()}) == 10
+
+
+def test_every_charge_has_a_noise_secret_of_its_own(world: World, secrets: list[bytes]) -> None:
     """The same people ten times: ten secrets."""
     for _ in range(10):
         world.charge(world.order())
-    assert len(set(kept.secrets)) == 10
+    assert len(set(secrets)) == 10
 
 
-def test_receipt_hides_its_answer_behind_the_secret_of_its_slot(world: World, kept: Read) -> None:
+def test_receipt_hides_its_answer_behind_the_secret_of_its_slot(world: World, secrets: list[bytes]) -> None:
     """Auditors see every receipt: without a secret that nobody has kept, no count can be tried against one."""
     orders = [world.order() for _ in range(2)]
     answers = [world.open(order, world.answer(order)) for order in orders]
-    for order, answer, secret in zip(orders, answers, kept.secrets, strict=True):
+    for order, answer, secret in zip(orders, answers, secrets, strict=True):
         assert answer.salt == answer_salt(SlotSecret(secret), order.hash)
-        assert answer.receipt.answer_hash == commit_answer(answer.salt, order.hash, answer.noisy_count)
+        assert answer.receipt.answer_hash == commit_answer(answer.salt, order.hash, NoisyCounts((answer.noisy_count,)))
 
 
 # --- what the charge decides -----------------------------------------------------------------------------------------
@@ -214,6 +224,7 @@ def other_registry(world: World, load: str = "f" * 16, release: str = "2016") ->
     """The operator loads another census."""
     loads = LoadFolder(world.census_folder / "registries", ".npz")
     world.put_in_force(world.census.journal, loads, world.make_registry(load), release)
+    world.census.rosters.join_due()
 
 
 def other_linkage_key(world: World) -> None:
@@ -221,19 +232,21 @@ def other_linkage_key(world: World) -> None:
     world.relink_census(LinkageKey(bytes(32)))
 
 
-BETWEEN_ADMISSION_AND_CHARGE: dict[str, Callable[[World], None]] = {
-    "SERVICE_SHUT_DOWN": shut,
-    "POLICY_MISMATCH": other_policy,
-    "RELEASE_MISMATCH": other_registry,
-    "LINKAGE_MISMATCH": other_linkage_key,
+BETWEEN_ADMISSION_AND_CHARGE: dict[str, tuple[Callable[[World], None], str]] = {
+    "shut": (shut, "SERVICE_SHUT_DOWN"),
+    "another policy": (other_policy, "POLICY_MISMATCH"),
+    # Its agency tries again, and hears at admission what has become of release and roster.
+    "another registry": (other_registry, "BUSY"),
+    "another linkage key": (other_linkage_key, "BUSY"),
 }
 
 
-@pytest.mark.parametrize("code", BETWEEN_ADMISSION_AND_CHARGE)
-def test_refused_charge_leaves_no_sample(world: World, code: str) -> None:
+@pytest.mark.parametrize("what", BETWEEN_ADMISSION_AND_CHARGE)
+def test_refused_charge_leaves_no_sample(world: World, what: str) -> None:
     """Whatever changed since admission: what was kept for the charge goes when the charge is refused."""
+    change, code = BETWEEN_ADMISSION_AND_CHARGE[what]
     admitted = world.admit(world.messages(world.sample(world.order())))
-    BETWEEN_ADMISSION_AND_CHARGE[code](world)
+    change(world)
     with world.unchanged(), pytest.raises(BrokerError, match=code):
         charge_and_answer(world.census, admitted)
     assert kept_files(world) == []
@@ -302,11 +315,11 @@ def test_uncertain_commit_keeps_the_sample(world: World, monkeypatch: pytest.Mon
         charge_and_answer(world.census, admitted)
     assert len(kept_files(world)) == 1
     world.crash_census()
-    assert world.census.recover() == [sample.order.hash.hex()] * happened
+    assert tickets(world.census.recover()) == [sample.order.hash.hex()] * happened
     assert kept_files(world) == []
     assert len(world.charges()) == happened
     if happened:
-        world.census.release(sample.order.hash.hex())
+        world.release(sample.order)
         assert world.open(sample.order, world.sealed(sample.order)).scale == 30
     world.verify_honest_query()
 
@@ -327,36 +340,36 @@ def test_sample_is_on_disk_before_its_charge(world: World, monkeypatch: pytest.M
     assert name.endswith(".sample")
 
 
-def opened(world: World, salts: tuple[bytes, bytes], people: Pseudonyms) -> bool:
-    """Whether the salts open both commitments of the one charge there is, everybody active."""
+def opened(world: World, reference: str, sample: OrderedSample) -> bool:
+    """Whether the file opens both commitments of the one charge there is, everybody who is known being active."""
     (charge,) = world.charges()
-    submitted = active = hash_set(people.tobytes())
-    if charge.ledger:
-        active = hash_active(submitted, np.packbits(np.ones(len(people), np.bool_)).tobytes())
-    hashes = zip(salts, (submitted, active), strict=True)
-    commitments = [commit_set(salt, bytes.fromhex(charge.ticket), set_hash).hex() for salt, set_hash in hashes]
-    return commitments == [charge.submitted, charge.active] and charge.submitted != charge.active
+    kept = folder(world).read(reference)
+    submitted = SampleBits(kept.bits, kept.salt).commitment(world.bound(sample.order)).hex()
+    active = commit_active(kept.active_salt, sample.order.hash, kept.active.data).hex()
+    here = np.isin(world.in_census.view("V16"), np.ascontiguousarray(sample_people(world, sample)).view("V16"))
+    assert np.array_equal(np.packbits(here.reshape(-1)), kept.active)
+    return (submitted, active) == (charge.submitted, charge.active) and submitted != active
+
+
+def sample_people(world: World, sample: OrderedSample) -> Pseudonyms:
+    """Who is in a sample."""
+    return whom(sample.sample.bits.bits, world.people)
 
 
 def test_charges_own_commitments_can_be_opened_until_it_is_answered(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the answer is made of is what was committed to; then the rows keep no salt that a set could be tried with."""
-    people = make_pseudonyms(300, seed=7)
-    sample = world.sample(world.order(), people)
+    """What the answer is made of is what was committed to; then no salt is left that a set could be tried with."""
+    sample = world.sample(world.order(), some_people(world))
     charge_only(world, monkeypatch, sample)
     world.crash_census()
-    pending = Outbox(world.census.journal.db).pending(sample.order.hash.hex())
-    assert pending is not None
-    salts = (pending.submitted_salt, pending.active_salt)
-    assert opened(world, salts, people)
-    assert salts[0] == sample.sample.set_salt
+    (reference,) = references(world).values()
+    assert opened(world, reference, sample)
     world.census.recover()
-    world.census.release(sample.order.hash.hex())
+    assert kept_files(world) == []
+    world.release(sample.order)
     world.verify_honest_query()
-    world.census.journal.close()
-    for path in world.census_folder.rglob("*"):
-        assert not path.is_file() or not any(salt in path.read_bytes() for salt in salts), path.name
+    assert files_holding(world, *signs_of(sample)) == []
 
 
 def test_charges_own_commitments_can_be_opened_as_long_as_its_sample_is_kept(
@@ -364,70 +377,43 @@ def test_charges_own_commitments_can_be_opened_as_long_as_its_sample_is_kept(
 ) -> None:
     """Under per-person accounting an auditor on site can check both commitments, also after the answer is out."""
     world = World(tmp_path, make_policy(accounting="per_person"))
-    people = make_pseudonyms(300, seed=7)
-    sample = world.sample(world.order(), people)
+    sample = world.sample(world.order(), some_people(world))
     charge_only(world, monkeypatch, sample)
     world.crash_census()
-    for act in (lambda: None, world.census.recover, lambda: world.census.release(sample.order.hash.hex())):
+    for act in (lambda: None, world.census.recover, lambda: world.release(sample.order)):
         act()
         step = LedgerSteps(world.census.journal.db).of_ticket(sample.order.hash.hex())
         assert step is not None
-        assert opened(world, (step.submitted_salt, step.active_salt), people)
-        assert step.submitted_salt == sample.sample.set_salt
-        assert kept_files(world) == [step.file]
+        assert opened(world, step.file, sample)
+        assert kept_files(world) == [f"{step.file.partition(':')[0]}.sample"]
     world.close()
 
 
-def test_charge_has_one_size_for_every_sample(world: World) -> None:
-    """Nothing that the charge writes is longer for more people: entry and pending row."""
+def test_sample_that_was_put_in_anothers_place_counts_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever can write to the store does not choose who is counted: the log commits to that."""
+    first, second = (world.sample(world.order(), some_people(world, seed)) for seed in (1, 2))
+    for sample in (first, second):
+        charge_only(world, monkeypatch, sample)
+    one, other = references(world).values()
+    with world.census.journal.transaction() as transaction:
+        transaction.db.execute("update pending set sample = ? where sample = ?", [other, one])
+    world.crash_census()
+    assert tickets(world.census.recover()) == [second.order.hash.hex()]
+    assert world.census.answers.lost == {first.order.hash.hex()}
+
+
+def test_charge_has_one_size_for_every_sample(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that the charge writes is longer for more people: pending row and file."""
     sizes = set()
     # Slot 0 takes no room in a ticket; the ones after it take one byte.
     world.reserve()
     # All under one checkpoint: how long that is follows from the size of the log.
-    for people, order in [(people, world.order()) for people in (0, 1, 400, 20_000)]:
-        seen: list[int] = []
-
-        def measure(node: CensusNode, ticket: str, _: object, seen: list[int] = seen) -> None:
-            del node, ticket
-            pending = rows(world.census_folder / "journal.db", "pending")[-1]
-            seen.append(sum(len(value) for value in pending if isinstance(value, bytes | str)))
-
-        admitted = world.admit(world.messages(world.sample(order, make_pseudonyms(people))))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(CensusNode, "answer", measure)
-            charge_and_answer(world.census, admitted)
-        sizes.add(seen[0])
+    for people, order in [(people, world.order()) for people in (0, 1, 400)]:
+        charge_only(world, monkeypatch, world.sample(order, world.people[:people]))
+        pending = rows(world.census_folder / "journal.db", "pending")[-1]
+        files = [(folder(world).path / name).stat().st_size for name in kept_files(world)]
+        sizes.add((sum(len(value) for value in pending if isinstance(value, bytes | str)), max(files), min(files)))
     assert len(sizes) == 1
-
-
-# --- two attempts at once --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("step", ["before the noise secret is read", "while it is counted"])
-def test_retry_that_answers_first_disturbs_nobody(world: World, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """The sample may be wiped under an attempt that is about to read it: one answer stands, and nothing is damaged."""
-    sample = world.sample(world.order())
-    first, retry = (world.admit(world.messages(sample)) for _ in range(2))
-    node = world.census
-    owner, name = (SlotSecrets, "read") if step == "before the noise secret is read" else (CensusNode, "_registry_of")
-    original = getattr(owner, name)
-    waiting = [lambda: charge_and_answer(node, retry)]
-
-    def overtaken(*arguments: object) -> object:
-        if waiting:
-            overtake = waiting.pop()
-            with ThreadPoolExecutor(1) as other:
-                other.submit(overtake).result()
-        return original(*arguments)
-
-    monkeypatch.setattr(owner, name, overtaken)
-    charge_and_answer(node, first)
-    assert not waiting
-    assert len(world.charges()) == 1
-    assert kept_files(world) == []
-    node.release(sample.order.hash.hex())
-    assert world.open(sample.order, world.sealed(sample.order)).scale == 30
-    world.verify_honest_query()
 
 
 # --- what is lost ----------------------------------------------------------------------------------------------------
@@ -467,9 +453,9 @@ def test_lost_sample_keeps_no_other_answer_waiting(
     world.crash_census()
     lose(world, names[1])
     others = [sample.order for sample in (samples[0], samples[2])]
-    assert world.census.recover() == [order.hash.hex() for order in others]
+    assert tickets(world.census.recover()) == [order.hash.hex() for order in others]
     for order in others:
-        world.census.release(order.hash.hex())
+        world.release(order)
         assert world.open(order, world.sealed(order)).scale == 30
     assert [row[0] for row in rows(world.census_folder / "journal.db", "pending")] == [samples[1].order.hash.hex()]
     assert len(world.charges()) == 3
@@ -485,8 +471,8 @@ def test_lost_registry_keeps_no_other_answer_waiting(world: World, monkeypatch: 
     charge_only(world, monkeypatch, new)
     world.crash_census()
     (world.census_folder / "registries" / f"{world.charges()[0].load}.npz").unlink()
-    assert world.census.recover() == [new.order.hash.hex()]
-    world.census.release(new.order.hash.hex())
+    assert tickets(world.census.recover()) == [new.order.hash.hex()]
+    world.release(new.order)
     assert world.open(new.order, world.sealed(new.order)).scale == 30
     verify_lost(world, old)
 
@@ -500,7 +486,7 @@ def test_lost_answer_does_not_hide_the_end(tmp_path: Path, monkeypatch: pytest.M
     lose_sample(world, name)
     assert world.census.recover() == []
     with world.census.journal.reading() as state, pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
-        quotable_answers(state, world.policy, 1, lost=world.census.lost)
+        quotable_answers(state, world.policy, 1, unfinished=world.census.unfinished)
     with world.unchanged(), pytest.raises(RefusedError, match="SERVICE_SHUT_DOWN"):
         world.charge(world.order(scale=1))
     world.close()
@@ -513,13 +499,13 @@ def test_sample_of_a_charge_that_never_happened_is_swept_away(world: World, monk
     kept = kept_files(world)
     admitted = world.admit(world.messages(world.sample(world.order())))
     with monkeypatch.context() as patch:
-        patch.setattr("census_node.node.charge", cut)
+        patch.setattr(world.census.charging, "charge", cut)
         patch.setattr(SampleFolder, "wipe", cut)
         with pytest.raises(PowerCutError):
             charge_and_answer(world.census, admitted)
     assert len(kept_files(world)) == 2
     with monkeypatch.context() as patch:
-        patch.setattr(CensusNode, "answer", lambda *_: None)
+        patch.setattr(Answers, "recover", lambda *_: True)
         world.crash_census().recover()
     assert kept_files(world) == kept
 

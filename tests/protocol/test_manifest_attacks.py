@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-import numpy as np
 import pytest
-from fakes.samples import frame_plaintexts
 from fakes.world import HEALTH, OTHER_HEALTH, World, charge_and_answer
 from tripartite.v1 import census_service_pb2, sample_pb2
 
 from broker_common.crypto.certificates import Identity
-from broker_common.crypto.commitments import SALT_BYTES, commit_set, hash_set
+from broker_common.crypto.commitments import SALT_BYTES
 from broker_common.crypto.signing import Purpose, SigningKey
 
-SALT = bytes(SALT_BYTES)
 Change = Callable[[sample_pb2.Manifest], object]
 
 VOUCHING_FOR_ANOTHER: dict[str, Change] = {
@@ -29,8 +26,7 @@ def by_hand(
     world: World, *, change: Change = lambda _: None, key: SigningKey | None = None
 ) -> list[census_service_pb2.CountRequest]:
     """A perfect sample with a manifest of one's own making."""
-    frames = frame_plaintexts(world.people, SALT)
-    return world.by_hand(world.order(), frames, people=world.people, salt=SALT, change=change, key=key)
+    return world.messages(world.sample(world.order()), key, change=change)
 
 
 def hand_over(world: World, messages: list[census_service_pb2.CountRequest], sender: Identity = HEALTH) -> None:
@@ -53,42 +49,48 @@ def test_manifest_with_a_field_of_the_past_is_refused(world: World, number: int)
         hand_over(world, by_hand(world, change=lambda manifest: manifest.MergeFromString(field)))
 
 
+@pytest.mark.parametrize("number", [0, 2, 2**64 - 1])
+def test_manifest_for_a_roster_that_is_not_in_force_is_refused(world: World, number: int) -> None:
+    """Places of no roster, of one to come, or of the last that there may ever be, are nobody's."""
+    with world.refusing("ROSTER_NOT_IN_FORCE"):
+        hand_over(world, by_hand(world, change=lambda manifest: setattr(manifest, "roster", number)))
+
+
 def test_manifest_of_another_sample_is_refused(world: World) -> None:
     """A manifest recorded from one query vouches for no other, whoever replays it."""
     earlier, later = by_hand(world), by_hand(world)
-    later[-1] = earlier[-1]
+    later[0].head.manifest.CopyFrom(earlier[0].head.manifest)
     with world.refusing("COMMITMENT_MISMATCH"):
         hand_over(world, later)
 
 
 def test_commitment_to_fewer_people_than_sent_is_refused(world: World) -> None:
     """The set that is charged is the set that was sent, not the one that was claimed."""
-    frames, order = frame_plaintexts(world.people, SALT), world.order()
-    messages = world.by_hand(order, frames, people=world.people[:-1], salt=SALT)
+    order, salt = world.order(), os.urandom(SALT_BYTES)
+    everybody = world.sample(order, salt=salt)
+    fewer = world.sample(order, world.people[:-1], salt)
     with world.refusing("COMMITMENT_MISMATCH"):
-        hand_over(world, messages)
+        hand_over(world, world.messages(fewer, sealed=world.seal(everybody)))
 
 
 def test_commitment_under_another_salt_than_the_sealed_one_is_refused(world: World) -> None:
-    """The salt travels inside the frames, so that the health agency cannot open one commitment in two ways."""
-    messages = world.by_hand(
-        world.order(), frame_plaintexts(world.people, SALT), people=world.people, salt=os.urandom(SALT_BYTES)
-    )
+    """The salt is sealed with the bits, so that the health agency cannot open one commitment in two ways."""
+    order = world.order()
+    committed, sent = world.sample(order), world.sample(order)
     with world.refusing("COMMITMENT_MISMATCH"):
-        hand_over(world, messages)
+        hand_over(world, world.messages(committed, sealed=world.seal(sent)))
 
 
 def test_manifest_altered_after_signing_is_refused(world: World) -> None:
     """Signatures cover the exact bytes."""
     messages = by_hand(world)
-    signed = messages[-1].manifest
+    signed = sample_pb2.SignedManifest.FromString(messages[0].head.manifest.SerializeToString())
     for place in range(0, len(signed.manifest), 7):
         altered = bytearray(signed.manifest)
         altered[place] ^= 1
-        forged = [*messages[:-1], census_service_pb2.CountRequest(manifest=signed)]
-        forged[-1].manifest.manifest = bytes(altered)
+        messages[0].head.manifest.manifest = bytes(altered)
         with world.unchanged(), pytest.raises(Exception, match="BAD_SIGNATURE"):
-            hand_over(world, forged)
+            hand_over(world, messages)
     world.verify_honest_query()
 
 
@@ -98,7 +100,7 @@ def test_manifest_signed_by_another_organisation_is_refused(world: World) -> Non
     with world.refusing("UNKNOWN_KEY"):
         hand_over(world, by_hand(world, key=other))
     borrowed = by_hand(world, key=other)
-    borrowed[-1].manifest.key_id = world.secrets.manifest.key_id
+    borrowed[0].head.manifest.key_id = world.secrets.manifest.key_id
     with world.refusing("BAD_SIGNATURE"):
         hand_over(world, borrowed)
 
@@ -119,7 +121,7 @@ def test_signature_made_for_another_purpose_is_no_manifest(world: World) -> None
     """The same key bytes under another domain prefix sign no manifest."""
     key = SigningKey(Purpose.TICKET, world.secrets.manifest.expose())
     messages = by_hand(world, key=key)
-    messages[-1].manifest.key_id = world.secrets.manifest.key_id
+    messages[0].head.manifest.key_id = world.secrets.manifest.key_id
     with world.refusing("BAD_SIGNATURE"):
         hand_over(world, messages)
 
@@ -132,15 +134,8 @@ def test_manifest_with_an_unknown_field_is_refused(world: World) -> None:
 
 def test_another_organisation_sends_its_own_samples(world: World) -> None:
     """The refusals above are about who vouches for what: a second registered agency is served like the first."""
-    order = world.order()
-    messages = world.by_hand(
-        order,
-        frame_plaintexts(world.people, SALT),
-        people=world.people,
-        salt=SALT,
-        key=world.secrets.other_manifest,
-    )
-    hand_over(world, messages, OTHER_HEALTH)
+    sample = world.sample(world.order())
+    hand_over(world, world.messages(sample, world.secrets.other_manifest), OTHER_HEALTH)
     (charge,) = world.charges()
     assert charge.health == OTHER_HEALTH.organisation
-    assert charge.submitted == commit_set(SALT, order.hash, hash_set(np.ascontiguousarray(world.people).data)).hex()
+    assert charge.submitted == sample.set_commitment.hex()

@@ -5,51 +5,41 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from fakes.world import (
-    OTHER_HEALTH,
-    Order,
-    OrderedSample,
-    Pseudonyms,
-    World,
-    charge_and_answer,
-    make_policy,
-    make_pseudonyms,
-    rows,
-)
+from fakes.world import Order, OrderedSample, Pseudonyms, World, charge_and_answer, make_policy, rows
 
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.errors import BrokerError, RefusedError
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Charged, encode_entry
-from census_node import answering
-from census_node import node as census_node
-from census_node.ledger_steps import LedgerSteps
-from census_node.ledgers import Ledgers
-from census_node.node import CensusNode
+from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.ledger.passes import Bits, Counted, Passes
+from census_node.ledger.steps import LedgerSteps
+from census_node.query.admission import SampleAttempt
+from census_node.query.charging import Kept
 from census_node.registry import Registry
+from census_node.subjects import Cards
 
 DAY_MS = 86_400_000
 SAMPLE_RETENTION_MS = 7 * DAY_MS
 PERSONS = make_policy(accounting="per_person", sample_retention_ms=SAMPLE_RETENTION_MS)
-HOUSEHOLDS = make_policy(accounting="per_person", unit="household", sample_retention_ms=SAMPLE_RETENTION_MS)
+HOUSEHOLDS = make_policy(accounting="per_person", subject="household", sample_retention_ms=SAMPLE_RETENTION_MS)
 
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many people each answer was counted on, in order: what nobody outside ever sees."""
     seen: list[int] = []
-    seal = answering.seal_answer
+    count = Passes.count
 
-    def watched(pending: Any, rows: Any, slot_secret: Any, ticket: Any, proof: Any, registry: Registry, *more: Any, **options: Any) -> Any:  # fmt: skip
-        seen.append(len(registry.people_of(rows)))
-        return seal(pending, rows, slot_secret, ticket, proof, registry, *more, **options)
+    def watched(passes: Passes, active: Bits, question: Counted) -> list[int]:
+        seen.append(int(np.unpackbits(active).sum()))
+        return count(passes, active, question)
 
-    monkeypatch.setattr(census_node, "seal_answer", watched)
+    monkeypatch.setattr(Passes, "count", watched)
     return seen
 
 
@@ -61,19 +51,25 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
-def ledgers(world: World) -> Ledgers:
-    """Both ledgers, with all that is durable."""
-    node = world.census
-    with node.book.charging(), node.journal.reading() as state:
-        return node.book.current(node.journal.db, state)
+def charged(world: World) -> list[int]:
+    """What each subject was charged, by number, with all that is durable."""
+    charges = world.census.book.charges()
+    assert charges is not None
+    return [int(units) for units in charges.subjects]
 
 
 def ask(world: World, people: Pseudonyms, *, scale: int = 30) -> Order:
     """An answer about these people; it opens, and says nothing of drops."""
     order = world.order(scale=scale)
     answer = world.open(order, world.answer(order, world.sample(order, people)))
-    assert (answer.scale, answer.charged) == (scale, price_units(scale))
+    assert (answer.scale, answer.charged) == (scale, price(scale))
     return order
+
+
+def strangers(world: World) -> Pseudonyms:
+    """Everybody on the roster whom the census does not know."""
+    unknown: Pseudonyms = world.people[np.arange(len(world.people)) % 4 == 3]
+    return unknown
 
 
 def kept_files(world: World) -> set[str]:
@@ -85,7 +81,7 @@ def named_files(world: World) -> set[str]:
     """What rows name."""
     with world.census.journal.reading():
         named = LedgerSteps(world.census.journal.db).files()
-    return {name for name in named if name.endswith(".sample")}
+    return {f"{name.partition(':')[0]}.sample" for name in named if ":" in name}
 
 
 # --- samples of every kind -------------------------------------------------------------------------------------------
@@ -99,9 +95,8 @@ def test_exhausted_people_are_dropped_and_the_others_counted(world: World, count
     ask(world, half, scale=1)
     ask(world, world.people, scale=1)
     assert counted == [150, 150, 0, 0]
-    submitted = ledgers(world).submitted
-    assert set(submitted.units_of(world.people).tolist()) == {price_units(1)}
-    assert max(ledgers(world).units.persons) == price_units(1) <= PERSONS.cap
+    assert set(charged(world)) == {price(1)}
+    assert price(1) <= PERSONS.cap
     world.verify_log()
 
 
@@ -111,7 +106,7 @@ def test_entries_and_answers_are_of_one_form_whoever_is_dropped(world: World) ->
     ask(world, half, scale=1)
     # All under checkpoints of one length, from slots of one length.
     lengths = []
-    samples = (world.people, half, world.people[:0], make_pseudonyms(200, seed=9))
+    samples = (world.people, half, world.people[:0], strangers(world))
     orders = [world.order(scale=1) for _ in samples]
     for order, people in zip(orders, samples, strict=True):
         sealed = world.answer(order, world.sample(order, people))
@@ -133,7 +128,7 @@ def test_an_empty_sample_is_charged_and_answered_like_any_other(world: World, co
     """It charges nobody, and its membership, which is nobody, is kept and erased like any other."""
     ask(world, world.people[:people])
     assert counted == [people]
-    assert ledgers(world).submitted.size == people
+    assert sum(charged(world)) == people * price(30)
     assert kept_files(world) == named_files(world)
     assert len(kept_files(world)) == 1
     world.crash_census().recover()
@@ -148,14 +143,14 @@ def test_a_question_whose_noise_secret_is_lost_is_forgotten_in_its_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It can never be answered: its membership goes when its time is over, what it was charged stays, others go on."""
-    order = world.order()
+    order, known = world.order(), world.people[:5][np.arange(5) % 4 != 3]
     admitted = world.admit(world.messages(world.sample(order, world.people[:5])))
 
     def power_cut(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(CensusNode, "answer", power_cut)
+        patch.setattr(world.census.answers, "make", power_cut)
         with pytest.raises(KeyboardInterrupt):
             charge_and_answer(world.census, admitted)
     # Its secret goes with the node's folder, which is in no backup.
@@ -163,47 +158,42 @@ def test_a_question_whose_noise_secret_is_lost_is_forgotten_in_its_time(
         path.unlink()
     for _ in range(2):
         world.crash_census().recover()
-        assert world.census.lost == {order.hash.hex()}
+        assert world.census.answers.lost == {order.hash.hex()}
         world.clock.advance(SAMPLE_RETENTION_MS)
         world.census.forget_expired()
         assert not kept_files(world)
-        assert ledgers(world).submitted.all_units().tolist() == [price_units(30)] * 5
+        assert sum(charged(world)) == len(known) * price(30)
     ask(world, world.people[:3])
-    assert ledgers(world).submitted.units_of(world.people[:1]).tolist() == [2 * price_units(30)]
+    assert max(charged(world)) == 2 * price(30)
 
 
-def test_a_million_strangers_take_all_the_room_and_then_everything_is_refused_alike(tmp_path: Path) -> None:
-    """Known, unknown, brought before, another agency's, or nobody: no refusal tells who was ever submitted by anybody."""
-    world = World(tmp_path, make_policy(accounting="per_person", max_sample=2_000_000))
-    ask(world, make_pseudonyms(1_000_000, seed=5))
-    assert ledgers(world).submitted.size == 1_000_000
-    strangers = make_pseudonyms(1_000_000, seed=5)
-    for people in (world.people[:1], world.in_census[:1], make_pseudonyms(1, seed=6), strangers[:500], strangers[:0]):
-        with world.unchanged(), pytest.raises(RefusedError) as caught:
-            world.charge(world.order(), world.sample(world.order(), people))
-        assert (caught.value.code, caught.value.details) == ("PSEUDONYMS_EXHAUSTED", {"limit": "1000000"})
-    assert kept_files(world) == named_files(world)
-    # Another agency has room of its own.
-    order = world.order()
-    messages = world.messages(world.sample(order), world.secrets.other_manifest)
-    charge_and_answer(world.census, world.admit(messages, OTHER_HEALTH))
-    assert ledgers(world).introduced == {"health-agency": 1_000_000, "other-health-agency": 400}
-    world.close()
+def test_strangers_are_charged_nothing_and_take_no_room(world: World, counted: list[int]) -> None:
+    """Whoever the census does not know is nobody's business: no answer depends on them, so that there is nothing to keep."""
+    ask(world, strangers(world), scale=1)
+    assert counted == [0]
+    assert not any(charged(world))
+    ask(world, world.people, scale=1)
+    assert counted == [0, 300]
 
 
 def families(world: World, load: str, *, cards_each: int = 2) -> Registry:
-    """A registry in which each two rows are one person's, and each four one household's."""
-    registry = world.make_registry(load)
-    persons = np.arange(registry.size, dtype=np.uint32) // cards_each
-    columns = {name: column[persons * cards_each] for name, column in registry.columns.items()}
-    households = persons // 2
-    return Registry(load, registry.high, registry.low, columns, persons, households, registry.size, registry.size)
+    """A registry in which each two rows are one person's, and each four one household's; nobody's number is gone."""
+    size = len(world.in_census)
+    numbers = np.arange(size, dtype=np.uint32)
+    halves = world.in_census.copy().view(">u8").astype(np.uint64)
+    persons = numbers // np.uint32(cards_each)
+    cards = Cards(halves[:, 0].copy(), halves[:, 1].copy(), persons, persons // np.uint32(2))
+    values = {
+        column.name: (numbers * cards_each % len(column.codes)).astype(np.uint8) for column in CENSUS_DICTIONARY.columns
+    }
+    return Registry.of(load, cards, values, size, size)
 
 
 def put_in_force(world: World, registry: Registry) -> None:
     """Put a registry in force beside the serving node."""
     loads = LoadFolder(world.census_folder / "registries", ".npz")
     world.put_in_force(world.census.journal, loads, registry)
+    world.census.rosters.join_due()
 
 
 def test_two_cards_of_one_person_are_one_person(world: World, counted: list[int]) -> None:
@@ -212,14 +202,12 @@ def test_two_cards_of_one_person_are_one_person(world: World, counted: list[int]
     one, other = world.in_census[0:10:2], world.in_census[1:11:2]
     ask(world, world.in_census[:10], scale=2)
     assert counted == [5]
-    assert ledgers(world).units.persons[:6].tolist() == [price_units(2)] * 5 + [0]
+    assert charged(world)[:6] == [price(2)] * 5 + [0]
     ask(world, one, scale=2)
     ask(world, other, scale=2)
     ask(world, one, scale=1)
     assert counted == [5, 5, 0, 0]
-    # In the first ledger the other cards still had room: they are charged there, and dropped in the second alone.
-    assert ledgers(world).submitted.units_of(other[:1]).tolist() == [2 * price_units(2)]
-    assert max(ledgers(world).units.persons) <= PERSONS.cap
+    assert max(charged(world)) <= PERSONS.cap
 
 
 def test_a_household_that_does_not_fit_drops_whole(tmp_path: Path, counted: list[int]) -> None:
@@ -234,7 +222,7 @@ def test_a_household_that_does_not_fit_drops_whole(tmp_path: Path, counted: list
     ask(world, one, scale=2)
     ask(world, one, scale=30)
     assert counted == [0, 2, 0, 1]
-    assert max(ledgers(world).units.households) <= HOUSEHOLDS.cap
+    assert max(charged(world)) <= HOUSEHOLDS.cap
     world.close()
 
 
@@ -251,6 +239,7 @@ def relink(world: World) -> None:
     key = LinkageKey(bytes(range(32)))
     world.relink_census(key)
     world.follow(key)
+    world.renew_rosters()
 
 
 def stop_and_reopen(world: World) -> None:
@@ -275,11 +264,6 @@ def erase(world: World) -> None:
 def lower(world: World) -> None:
     """The cap is lowered."""
     world.order_policy(make_policy(accounting="per_person", max_belief="0.75", sample_retention_ms=SAMPLE_RETENTION_MS))
-
-
-def to_households(world: World) -> None:
-    """The budget becomes the household's."""
-    world.order_policy(HOUSEHOLDS)
 
 
 def to_strict_and_back(world: World) -> None:
@@ -309,7 +293,6 @@ AFTER_EXHAUSTION: tuple[Callable[[World], None], ...] = (
     restart,
     erase,
     lower,
-    to_households,
     to_strict_and_back,
     clock_back_and_forth,
 )
@@ -330,7 +313,7 @@ def test_exhausted_people_stay_exhausted(world: World, counted: list[int], event
     ask(world, exhausted, scale=1)
     ask(world, world.people, scale=1)
     assert counted == [150, 0, 150]
-    assert max(ledgers(world).units.persons) == price_units(1)
+    assert max(charged(world)) == price(1)
     assert kept_files(world) == named_files(world)
     world.verify_log()
 
@@ -342,36 +325,47 @@ def test_a_policy_may_end_what_persons_could_still_have_had(world: World, counte
     ask(world, world.people, scale=1)
     ask(world, world.people, scale=2)
     assert counted == [300, 0, 300]
-    assert set(ledgers(world).submitted.units_of(world.people).tolist()) == {2 * price_units(2)}
+    assert set(charged(world)) == {2 * price(2)}
 
 
 # --- on the way ------------------------------------------------------------------------------------------------------
 
 
-def admitted(world: World, people: Pseudonyms) -> tuple[OrderedSample, Any]:
+def admitted(world: World, people: Pseudonyms) -> tuple[OrderedSample, SampleAttempt]:
     """A sample that is about to be kept."""
     sample = world.sample(world.order(), people)
     return sample, world.admit(world.messages(sample))
 
 
-def test_a_load_between_keeping_and_charging_makes_the_sample_be_kept_anew(world: World, counted: list[int]) -> None:
-    """Charged and counted on the load in force, with its units; of the first file nothing is left."""
+def charge(world: World, attempt: SampleAttempt, decided: Kept | None) -> None:
+    """Charge a sample that was decided on, or that is decided on now."""
+    if decided is None:
+        charge_and_answer(world.census, attempt)
+    else:
+        world.census.charging.charge(attempt, decided, at_ms=world.clock())
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["before it is decided", "before it is charged"])
+def test_a_load_between_admission_and_charge_makes_its_agency_send_again(
+    world: World, counted: list[int], kept: bool
+) -> None:
+    """Decided on a load that is not in force, nothing is charged: BUSY, and the next attempt is decided on the new one."""
     sample, arrived = admitted(world, world.in_census[:10])
-    kept = world.census.keep(world.census.link(arrived))
+    decided = world.census.keeping.keep(arrived) if kept else None
     put_in_force(world, families(world, "f" * 16))
-    charge_and_answer(world.census, arrived, kept)
-    (charge,) = world.charges()
-    assert charge.load == "f" * 16 != kept.linked.load
+    with world.unchanged(), pytest.raises(RefusedError, match="BUSY"):
+        charge(world, arrived, decided)
+    if decided is not None:
+        world.census.keeping.forget(decided)
+    assert not kept_files(world)
+    world.answer(sample.order, sample)
+    assert [charge.load for charge in world.charges()] == ["f" * 16]
     assert counted == [5]
-    assert ledgers(world).units.persons[:6].tolist() == [price_units(30)] * 5 + [0]
-    assert kept.file not in kept_files(world)
+    assert charged(world)[:6] == [price(30)] * 5 + [0]
     assert kept_files(world) == named_files(world)
-    world.census.publish_charge(sample.order.hash.hex())
-    world.census.release(sample.order.hash.hex())
-    assert world.open(sample.order, world.sealed(sample.order)).scale == 30
 
 
-@pytest.mark.parametrize("fault", ["apply", "answer"])
+@pytest.mark.parametrize("fault", ["charged", "count"])
 def test_a_fault_after_the_charge_keeps_its_sample(
     world: World, monkeypatch: pytest.MonkeyPatch, counted: list[int], fault: str
 ) -> None:
@@ -382,22 +376,21 @@ def test_a_fault_after_the_charge_keeps_its_sample(
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        if fault == "apply":
-            patch.setattr("census_node.unit_ledger.UnitLedger.charge", fail)
-            charge_and_answer(world.census, arrived)
+        if fault == "charged":
+            patch.setattr(world.census.book, "charged", fail)
         else:
-            patch.setattr("census_node.registry.Registry.count", fail)
-            with pytest.raises(MemoryError):
-                charge_and_answer(world.census, arrived)
+            patch.setattr(Passes, "count", fail)
+        with pytest.raises(MemoryError):
+            charge_and_answer(world.census, arrived)
     assert len(world.charges()) == 1
     assert kept_files(world) == named_files(world)
     assert len(kept_files(world)) == 1
     charge_and_answer(world.census, world.admit(world.messages(sample)))
     assert (len(world.charges()), counted[-1:]) == (1, [300])
-    assert set(ledgers(world).submitted.units_of(world.people).tolist()) == {price_units(30)}
+    assert set(charged(world)) == {price(30)}
     assert kept_files(world) == named_files(world)
     world.crash_census().recover()
-    assert set(ledgers(world).submitted.units_of(world.people).tolist()) == {price_units(30)}
+    assert set(charged(world)) == {price(30)}
     world.verify_honest_query()
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from fakes.links import NO_CONTEXT, count
+from fakes.pair import census_at_work
 from fakes.patience import until
 from fakes.timed_loop import LoopClock, TimedLoop
 from fakes.world import FRENCH, HEALTH, OTHER, OTHER_RESEARCHER, OWNER, World, make_policy
@@ -30,7 +31,6 @@ from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.tlog.entries import Slots
-from census_node.admission import Admission
 from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.quote_rate import QuoteRate
@@ -89,7 +89,7 @@ class Scene:
         self.loop.run_until_complete(self._play(flooding))
 
     async def _play(self, flooding: bool) -> None:
-        service = CensusService(self.world.census, LIMITS, StopSignal())
+        service = census_at_work(self.world, LIMITS, StopSignal())
         acts = [asyncio.create_task(self._ask(service, instant_ms)) for instant_ms in (1003, 2404, 4805)]
         if flooding:
             acts.append(asyncio.create_task(self._flood(service)))
@@ -183,15 +183,12 @@ def test_flood_within_the_rate_commits_to_no_slots_without_end(world: World) -> 
     world.verify_honest_query()
 
 
-def test_flood_of_headers_without_samples_commits_to_no_slots_without_end(world: World) -> None:
-    """Whoever lets one header after the other be accepted, and no sample follow, holds a bounded number of slots."""
+def test_flood_of_samples_that_are_not_charged_commits_to_no_slots_without_end(world: World) -> None:
+    """Whoever lets one sample after the other be admitted, and none be charged, holds a bounded number of slots."""
     bound = 2 * world.policy.open_quotes + BATCH + BATCH // 4
     for _ in range(4 * BATCH):
         order = world.order()
-        admission = Admission(
-            world.messages(world.sample(order, world.people[:1]))[0].header, HEALTH, world.census.gate()
-        )
-        world.census.let_go(admission.ticket_hash)
+        world.admit(world.messages(world.sample(order, world.people[:1]))).let_go()
     assert len(world.verify_log().open_slots) <= bound
     world.verify_honest_query()
 
@@ -225,7 +222,7 @@ def test_rate_of_one_researcher_is_no_other_researchers() -> None:
 
 async def test_quotes_wait_in_threads_of_their_own(world: World) -> None:
     """While the journal is held they fill none of the threads that charges and releases need."""
-    service = CensusService(world.census, LIMITS, StopSignal())
+    service = CensusService(world.census, LIMITS, StopSignal(), people=world.places)
     world.use_up_slots()
     loop = asyncio.get_running_loop()
     used: list[Executor | None] = []
@@ -261,7 +258,7 @@ async def test_batch_that_cannot_be_committed_to_refuses_those_who_wait_for_it_a
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever finds a slot has a quote; whoever finds none hears why, and the next one tries again."""
-    service = CensusService(world.census, LIMITS, StopSignal())
+    service = CensusService(world.census, LIMITS, StopSignal(), people=world.places)
     world.use_up_slots()
     with monkeypatch.context() as patch:
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
-from fakes.links import NO_CONTEXT
+from fakes.links import NO_CONTEXT, arrived
 from fakes.world import (
     FRENCH,
     HEALTH,
@@ -26,14 +25,14 @@ from fakes.world import (
 from tripartite.v1 import census_service_pb2
 
 from broker_common.errors import RefusedError
+from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.question import parse_question
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
-from census_node.admission import Admission
 from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.ledger_steps import LedgerSteps
-from census_node.samples import KeptSamples, SampleFolder, bytes_of_samples
+from census_node.ledger.samples import KeptSamples, SampleFolder, bytes_of_samples
+from census_node.query.admission import SampleAttempt
 from census_node.service import CensusService
 
 QUOTA, RETENTION_MS = 3, 3_600_000
@@ -48,9 +47,12 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
-def header(world: World, order: Order) -> Admission:
-    """The order's header, accepted; its sample is not there yet."""
-    return Admission(world.messages(world.sample(order))[0].header, HEALTH, world.census.gate())
+def admitted(world: World, order: Order) -> SampleAttempt:
+    """The order's sample with a place in line: nothing of it has been done."""
+    attempt = world.census.attempt(HEALTH.organisation, arrived(world.messages(world.sample(order))))
+    attempt.verify_claim()
+    attempt.verify_sample()
+    return attempt
 
 
 def left(world: World) -> int | None:
@@ -69,14 +71,14 @@ def kept(world: World) -> KeptSamples:
 async def quote(world: World) -> census_service_pb2.QuoteResponse:
     """A quote as the service makes it."""
     set_caller(OWNER)
-    service = CensusService(world.census, LimitConfig(), StopSignal())
+    service = CensusService(world.census, LimitConfig(), StopSignal(), people=DECLARED_STEP)
     question = parse_question(FRENCH, CENSUS_DICTIONARY).to_wire()
     return await service.Quote(census_service_pb2.QuoteRequest(question=question, scale=30), NO_CONTEXT)
 
 
 def test_one_researcher_does_not_fill_the_census_disk(world: World) -> None:
     """Question after question about everybody: no more samples are kept than the quota, whatever the researcher does."""
-    most, taken, refused = bytes_of_samples(len(world.people), QUOTA), [], list[str]()
+    most, taken, refused = bytes_of_samples(world.places, len(world.in_census), QUOTA), [], list[str]()
     for _ in range(4 * QUOTA):
         order = world.order()
         try:
@@ -85,10 +87,8 @@ def test_one_researcher_does_not_fill_the_census_disk(world: World) -> None:
             refused.append(error.code)
         world.clock.advance(RETENTION_MS // 8)
         world.census.forget_expired()
-        with world.census.journal.reading():
-            bits = LedgerSteps(world.census.journal.db).bits_bytes()
-        taken.append(kept(world).size_bytes + bits)
-    assert max(taken) == most == QUOTA * (24 * len(world.people) + len(world.people) // 4)
+        taken.append(kept(world).size_bytes)
+    assert max(taken) == most
     # Three in the first hour, and one more as each of their samples goes.
     assert refused == ["QUOTA_REACHED"] * (4 * QUOTA - 2 * QUOTA)
     world.verify_log()
@@ -125,49 +125,49 @@ async def test_strict_accounting_and_no_quota_say_nothing_of_one(tmp_path: Path)
         world.close()
 
 
-def test_quota_is_decided_in_the_order_of_headers(world: World) -> None:
-    """Not in that of charges: which of two samples is the larger one, and comes later, would show."""
+def test_quota_is_decided_in_the_order_of_arrival(world: World) -> None:
+    """Whoever has a place in line has its part of the quota, before anything of it is done."""
     for _ in range(QUOTA - 1):
         world.answer(world.order())
     first, second = world.order(), world.order()
-    accepted = header(world, first)
+    accepted = admitted(world, first)
     with world.unchanged(), pytest.raises(RefusedError, match="QUOTA_REACHED"):
-        header(world, second)
+        admitted(world, second)
     # Another attempt of the ticket that is in hand is none of the others.
-    header(world, first)
-    world.census.let_go(accepted.ticket_hash)
+    again = admitted(world, first)
+    accepted.let_go()
     with pytest.raises(RefusedError, match="QUOTA_REACHED"):
-        header(world, second)
+        admitted(world, second)
     # When the last attempt is over, uncharged, its place is free.
-    world.census.let_go(accepted.ticket_hash)
-    world.census.let_go(header(world, second).ticket_hash)
+    again.let_go()
+    admitted(world, second).let_go()
     world.verify_honest_query()
 
 
 def test_quota_left_does_not_tell_when_a_charge_is_made(world: World) -> None:
-    """In hand, charged, answered and out are one question each; what is left changes with headers and after releases only."""
+    """In line, charged, answered and out are one question each; what is left changes with arrivals and after releases only."""
     order = world.order()
     said = [left(world)]
-    messages = world.messages(world.sample(order))
-    admission = Admission(messages[0].header, HEALTH, world.census.gate())
+    attempt = admitted(world, order)
     said.append(left(world))
-    for message in messages[1:-1]:
-        admission.add_frame(message.frame)
-    sample = admission.finish(messages[-1].manifest)
+    kept_now = world.census.keeping.keep(attempt)
     said.append(left(world))
-    charge_and_answer(world.census, sample)
+    charge = world.census.charging.charge(attempt, kept_now, at_ms=world.clock())
+    said.append(left(world))
+    world.census.answers.make(charge)
+    world.census.publication.publish(charge.index + 1)
     said.append(left(world))
     # However long the answer waits for its cosignature.
     world.clock.advance(2 * RETENTION_MS)
     said.append(left(world))
-    world.census.release(order.hash.hex())
-    world.census.let_go(order.hash.hex())
+    world.release(order)
+    attempt.let_go()
     said.append(left(world))
     world.clock.advance(RETENTION_MS - 1)
     said.append(left(world))
     world.clock.advance(1)
     said.append(left(world))
-    assert said == [3, 2, 2, 2, 2, 2, 2, 3]
+    assert said == [3, 2, 2, 2, 2, 2, 2, 2, 3]
 
 
 @pytest.mark.parametrize("people", [0, 1, 400])
@@ -198,7 +198,7 @@ def test_quota_survives_a_restart(world: World) -> None:
 
 
 def test_charge_under_a_clock_that_went_back_is_refused_and_stops_nobody(world: World) -> None:
-    """The header was accepted at an instant that has not come again: refused, uncharged; the log never holds a violation."""
+    """The sample was admitted at an instant that has not come again: refused, uncharged; the log never holds a violation."""
     for _ in range(QUOTA):
         world.answer(world.order())
     world.clock.advance(RETENTION_MS)
@@ -214,12 +214,11 @@ def test_charge_under_a_clock_that_went_back_is_refused_and_stops_nobody(world: 
 
 def test_ticket_that_was_charged_gets_its_answer_whatever_the_quota(world: World) -> None:
     """It is good for ever: brought again when the quota is used up, it has its charge and its answer."""
-    orders: list[Any] = [world.order() for _ in range(QUOTA)]
-    for order in orders:
-        world.answer(order)
-    sample = world.sample(orders[0])
+    samples = [world.sample(world.order()) for _ in range(QUOTA)]
+    for sample in samples:
+        world.answer(sample.order, sample)
     world.order_policy(make_policy(accounting="per_person", researcher_answers=1, sample_retention_ms=RETENTION_MS))
     with pytest.raises(RefusedError, match="QUOTA_REACHED"):
-        header(world, world.order())
-    header(world, sample.order)
-    assert world.sealed(orders[0])
+        admitted(world, world.order())
+    for sample in samples:
+        assert world.answer(sample.order, sample)

@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import os
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
+from fakes.links import at_work, count, stream
+from fakes.patience import PATIENCE_SECONDS
 from fakes.registries import write_registry
-from fakes.world import HEALTH, OTHER_HEALTH, RESEARCHER, World, charge_and_answer, make_policy
+from fakes.world import HEALTH, OTHER_HEALTH, RESEARCHER, OrderedSample, World, charge_and_answer, make_policy
+from tripartite.v1 import census_service_pb2
 
 from broker_common.crypto.commitments import SALT_BYTES
 from broker_common.crypto.linkage import LinkageKey
-from broker_common.errors import BrokerError
+from broker_common.errors import BrokerError, RefusedError
+from broker_common.privacy.delays import DECLARED_STEP
+from broker_common.rpc.server import StopSignal
 from broker_common.storage.journal import Checkpointed
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Charged, Released
+from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.node import CensusNode
+from census_node.query.flow import Charge
+from census_node.service import CensusService
 from census_node.slots import Slot
+
+
+@pytest.fixture
+async def service(world: World) -> CensusService:
+    """The service of the world's census node, whose desk a test sets to work."""
+    limits = LimitConfig(max_queries=16, cosignature_wait_ms=int(1000 * PATIENCE_SECONDS))
+    return CensusService(world.census, limits, StopSignal(), people=DECLARED_STEP)
+
+
+async def hand_over(service: CensusService, messages: Sequence[census_service_pb2.CountRequest]) -> list[bytes]:
+    """Call Count to its end; gives what was said."""
+    said = count(service, stream(messages), HEALTH)
+    return [response.SerializeToString(deterministic=True) async for response in said]
 
 
 def test_another_set_for_a_charged_ticket_is_refused(world: World) -> None:
@@ -30,7 +52,7 @@ def test_another_set_for_a_charged_ticket_is_refused(world: World) -> None:
     without_one = world.sample(order, world.people[1:], salt)
     with world.refusing("TICKET_REUSED"):
         world.charge(order, without_one)
-    world.census.release(order.hash.hex())
+    world.release(order)
     with world.refusing("TICKET_REUSED"):
         world.charge(order, without_one)
     world.crash_census()
@@ -90,79 +112,83 @@ def test_retry_proves_the_first_charge(world: World) -> None:
     assert charge_and_answer(world.census, world.admit(world.messages(sample))) == first
 
 
-def test_retries_while_the_first_attempt_still_runs_are_one_query(world: World) -> None:
-    """Sixteen attempts at once, each with its own key and frames: one charge, one answer, no error."""
+async def test_retries_while_the_first_attempt_still_runs_are_one_query(world: World, service: CensusService) -> None:
+    """Sixteen attempts at once, each sealed anew: one charge, one answer, and all of them hear the same."""
     order = world.order()
     sample = world.sample(order)
-    attempts = [world.messages(sample) for _ in range(16)]
-    together = threading.Barrier(len(attempts))
-
-    def attempt(number: int) -> None:
-        admitted = world.admit(attempts[number])
-        together.wait()
-        charge_and_answer(world.census, admitted)
-        # Whoever published it may still be about to cosign it.
-        world.cosign()
-        world.census.release(order.hash.hex())
-
-    with ThreadPoolExecutor(len(attempts)) as threads:
-        list(threads.map(attempt, range(len(attempts))))
+    async with at_work(service):
+        attempts = [hand_over(service, world.messages(sample)) for _ in range(16)]
+        heard = await asyncio.gather(*attempts)
     assert len(world.charges()) == len(world.events(Released)) == 1
+    assert heard == [heard[0]] * 16
     assert world.open(order, world.sealed(order)).scale == 30
     world.verify_honest_query()
 
 
-def test_retry_that_arrives_while_the_charge_commits_is_admitted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_retry_that_is_verified_while_the_charge_commits_is_told_of_it(
+    world: World, service: CensusService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whichever moment of the first attempt a retry falls into, it is never told that its slot is unusable."""
-    order = world.order()
-    sample = world.sample(order)
-    first, retry = world.admit(world.messages(sample)), world.messages(sample)
-    is_held = world.census.slots.is_held
+    sample = world.sample(world.order())
+    is_held, verifying, charged = world.census.slots.is_held, threading.Semaphore(0), threading.Event()
+    asked = itertools.count()
 
-    def charged_just_before(slot: Slot, researcher: str, now_ms: int) -> bool:
-        monkeypatch.setattr(world.census.slots, "is_held", is_held)
-        charge_and_answer(world.census, first)
+    def first_is_charged_meanwhile(slot: Slot, researcher: str, now_ms: int) -> bool:
+        if next(asked) == 0:
+            # Until the retry is being verified too.
+            verifying.acquire()
+        else:
+            verifying.release()
+            charged.wait()
         return is_held(slot, researcher, now_ms)
 
-    monkeypatch.setattr(world.census.slots, "is_held", charged_just_before)
-    charge_and_answer(world.census, world.admit(retry))
+    charge = world.census.charging.charge
+
+    def told(*arguments: Any, **named: Any) -> Charge:
+        made = charge(*arguments, **named)
+        charged.set()
+        return made
+
+    monkeypatch.setattr(world.census.slots, "is_held", first_is_charged_meanwhile)
+    monkeypatch.setattr(world.census.charging, "charge", told)
+    async with at_work(service):
+        first, retry = await asyncio.gather(*(hand_over(service, world.messages(sample)) for _ in range(2)))
+    assert first == retry
     assert len(world.charges()) == 1
 
 
 def test_two_nodes_on_one_journal_charge_a_ticket_once(world: World) -> None:
-    """The write lock of the store, not that of one process, makes the charge single."""
+    """The store decides, not one process: whoever comes second tries again, and is told of the charge that there is."""
     order = world.order()
     sample = world.sample(order)
-    nodes: list[CensusNode] = [world.census]
-    admitted = [world.admit(world.messages(sample))]
-    nodes.append(world.open_census())
-    world.hold(world.census, order.body.noise_slot.number)
-    admitted.append(world.admit(world.messages(sample)))
-    with ThreadPoolExecutor(2) as threads:
-        first, second = threads.map(lambda pair: charge_and_answer(pair[0], pair[1]), zip(nodes, admitted, strict=True))
-    assert first.index == second.index
+    first = world.census
+    admitted = world.admit(world.messages(sample))
+    kept = first.keeping.keep(admitted)
+    second = world.open_census()
+    world.hold(second, order.body.noise_slot.number)
+    proved = charge_and_answer(second, world.admit(world.messages(sample)))
+    with world.unchanged(), pytest.raises(RefusedError, match="BUSY"):
+        first.charging.charge(admitted, kept, at_ms=first.clock())
+    assert charge_and_answer(first, admitted) == proved
     assert len(world.charges()) == 1
     world.verify_honest_query()
 
 
-def test_two_samples_racing_for_one_ticket_leave_one(world: World) -> None:
+async def test_two_samples_racing_for_one_ticket_leave_one(world: World, service: CensusService) -> None:
     """Two sets for one ticket at the same moment: one is charged, the other is refused."""
     order = world.order()
     salt = os.urandom(SALT_BYTES)
     samples = [world.sample(order, people, salt) for people in (world.people, world.people[1:])]
-    admitted = [world.admit(world.messages(sample)) for sample in samples]
-    together = threading.Barrier(2)
 
-    def race(place: int) -> str:
-        together.wait()
+    async def race(sample: OrderedSample) -> str:
         try:
-            charge_and_answer(world.census, admitted[place])
+            await hand_over(service, world.messages(sample))
         except BrokerError as error:
             return error.code
-        return samples[place].set_commitment.hex()
+        return sample.set_commitment.hex()
 
-    with ThreadPoolExecutor(2) as threads:
-        outcomes = set(threads.map(race, range(2)))
+    async with at_work(service):
+        outcomes = set(await asyncio.gather(*map(race, samples)))
     assert "TICKET_REUSED" in outcomes
     (charge,) = world.charges()
     assert charge.submitted in outcomes
@@ -181,8 +207,8 @@ def test_charge_names_what_the_ticket_and_the_manifest_say(world: World) -> None
     assert charge.submitted == sample.set_commitment.hex()
     assert charge.active != charge.submitted
     assert set(Charged.__struct_fields__) == {
-        *("query", "ticket", "slot", "scale", "units", "question", "researcher", "health", "load"),
-        *("manifest", "submitted", "active", "ledger", "total"),
+        *("query", "ticket", "slot", "scale", "units", "question", "researcher", "project", "health"),
+        *("load", "roster", "manifest", "submitted", "active", "ledger", "total"),
     }
 
 
@@ -207,9 +233,9 @@ def change_linkage_key(world: World) -> None:
 
 
 def adopt_another_policy(world: World) -> None:
-    """The operator adopts a policy with a smaller cap, without the ticket's scale, and too narrow for its sample."""
+    """The operator adopts a policy with a smaller cap and without the ticket's scale."""
     policy = world.policy
-    world.order_policy(make_policy(max_belief="0.7", scales=(20,), max_sample=10))
+    world.order_policy(make_policy(max_belief="0.7", scales=(20,)))
     # Tickets of before are still made.
     world.policy = policy
 
@@ -242,13 +268,13 @@ def test_charged_ticket_is_good_for_ever_for_its_one_answer(
     sample = world.sample(order)
     first = charge_and_answer(world.census, world.admit(world.messages(sample)))
     if released:
-        world.census.release(order.hash.hex())
+        world.release(order)
     stored = world.census.waiting_answer(order.body.query_id.hex())
     assert stored is not None
     change(world)
     for _ in range(2):
         assert charge_and_answer(world.census, world.admit(world.messages(sample))) == first
-        world.census.release(order.hash.hex())
+        world.release(order)
         assert world.sealed(order) == stored.sealed
     assert world.open(order, stored.sealed).scale == 30
     assert len(world.charges()) == len(world.events(Released)) == 1
@@ -263,12 +289,12 @@ def test_charge_that_was_not_answered_yet_is_answered_whatever_changed(
     sample = world.sample(order)
     admitted = world.admit(world.messages(sample))
     with monkeypatch.context() as patch:
-        patch.setattr(CensusNode, "answer", lambda *_: None)
+        patch.setattr(world.census.answers, "make", lambda _: None)
         charge_and_answer(world.census, admitted)
     change(world)
     world.crash_census()
     charge_and_answer(world.census, world.admit(world.messages(sample)))
-    world.census.release(order.hash.hex())
+    world.release(order)
     assert world.open(order, world.sealed(order)).policy_hash == world.policy.hash
     assert len(world.charges()) == 1
 
@@ -278,7 +304,7 @@ def test_charge_that_was_not_answered_yet_is_answered_whatever_changed(
     [
         (expire, "TICKET_EXPIRED"),
         (reload_census, "RELEASE_MISMATCH"),
-        (change_linkage_key, "LINKAGE_MISMATCH"),
+        (change_linkage_key, "ROSTER_NOT_IN_FORCE"),
         (adopt_another_policy, "POLICY_MISMATCH"),
         (shut_down, "SERVICE_SHUT_DOWN"),
         (restart, "SLOT_UNUSABLE"),
@@ -302,9 +328,9 @@ def test_charged_ticket_is_good_for_its_set_only(world: World) -> None:
     world.answer(order, sample)
     everything(world)
     forged = world.messages(sample)
-    forged[-1].manifest.signature = bytes(64)
+    forged[0].head.manifest.signature = bytes(64)
     for messages, sender, code in (
-        (world.messages(world.sample(order, world.people[1:], sample.sample.set_salt)), HEALTH, "TICKET_REUSED"),
+        (world.messages(world.sample(order, world.people[1:], sample.sample.bits.salt)), HEALTH, "TICKET_REUSED"),
         (world.messages(sample), OTHER_HEALTH, "UNKNOWN_KEY"),
         (forged, HEALTH, "BAD_SIGNATURE"),
     ):
@@ -331,7 +357,7 @@ def test_proof_of_a_charge_shows_nothing_that_happened_after_it(world: World) ->
     checkpoint = world.census_log.verifier.verify_checkpoint(proved.note)
     assert checkpoint.size == proved.index + 1 == before + 1
     assert len(world.entries()) > checkpoint.size
-    world.census.release(order.hash.hex())
+    world.release(order)
     answer = world.open(order, world.sealed(order))
     assert (answer.checkpoint, answer.log_index) == (proved.note, proved.index)
     assert list(answer.inclusion_proof) == proved.proof

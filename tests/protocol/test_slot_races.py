@@ -11,17 +11,17 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
-from fakes.links import NO_CONTEXT, log_service
+from fakes.links import NO_CONTEXT, arrived, log_service
 from fakes.patience import until
 from fakes.world import FRENCH, HEALTH, OWNER, Order, OrderedSample, World, charge_and_answer
 from tripartite.v1 import census_service_pb2, log_service_pb2
 
 from broker_common.errors import InternalError, PeerUnavailableError
+from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.question import parse_question
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from broker_common.tlog.entries import Slots
-from census_node.admission import Admission
 from census_node.config import LimitConfig
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode
@@ -34,14 +34,18 @@ HOUR_MS = 3_600_000
 
 
 def hand_over(world: World, order: Order, *, meanwhile: Callable[[], object]) -> None:
-    """One whole attempt of a health node, up to the stored answer; `meanwhile` happens between header and sample."""
-    messages = world.messages(world.sample(order))
-    admission = Admission(messages[0].header, HEALTH, world.census.gate())
+    """One whole attempt of a health node, up to the stored answer; `meanwhile` happens while it waits in line."""
+    attempt = world.census.attempt(HEALTH.organisation, arrived(world.messages(world.sample(order))))
+    attempt.verify_claim()
+    attempt.verify_sample()
     meanwhile()
-    for message in messages[1:-1]:
-        admission.add_frame(message.frame)
-    charge_and_answer(world.census, admission.finish(messages[-1].manifest))
-    world.census.let_go(admission.ticket_hash)
+    charge_and_answer(world.census, attempt)
+    attempt.let_go()
+
+
+def serve(world: World, stop: StopSignal, **limits: int) -> CensusService:
+    """The census node's service."""
+    return CensusService(world.census, LimitConfig(**limits), stop, people=DECLARED_STEP)
 
 
 # --- locks -----------------------------------------------------------------------------------------------------------
@@ -88,7 +92,7 @@ class _Watched:
 
 
 def watched(census: CensusNode) -> LockOrder:
-    """All locks that a quote or a header may take."""
+    """All locks that a quote or a sample may take."""
     order = LockOrder()
     for owner, attribute, name in (
         (census.journal, "_lock", "journal"),
@@ -103,20 +107,20 @@ def watched(census: CensusNode) -> LockOrder:
 
 
 def test_no_two_locks_of_a_census_node_are_taken_in_two_orders(world: World) -> None:
-    """A header takes the journal's lock and then the slots': a quote that did it the other way round would stop the node."""
+    """A sample takes the journal's lock and then the slots': a quote that did it the other way round would stop the node."""
     order = watched(world.census)
     world.use_up_slots()
     batches, asked = len(world.events(Slots)), world.order()
     hand_over(world, asked, meanwhile=lambda: None)
-    world.census.release(asked.hash.hex())
-    # What was looked at has happened: a batch was committed to, and a header claimed its slot.
+    world.release(asked)
+    # What was looked at has happened: a batch was committed to, and a sample claimed its slot.
     assert len(world.events(Slots)) == batches + 1
     assert {("committing", "slots"), ("reserving", "journal"), ("journal", "slots")} <= order.taken
     assert not order.in_two_orders()
 
 
 def test_journal_is_never_asked_under_the_lock_of_the_slots(world: World) -> None:
-    """Whoever wants a quote waits for the journal, which a backup may hold for long, and keeps no header waiting meanwhile."""
+    """Whoever wants a quote waits for the journal, which a backup may hold for long, and keeps no sample waiting meanwhile."""
     order = watched(world.census)
     world.use_up_slots()
     for _ in range(3):
@@ -153,7 +157,7 @@ def charge_only(world: World, monkeypatch: pytest.MonkeyPatch, sample: OrderedSa
         raise PowerCutError
 
     with monkeypatch.context() as patch:
-        patch.setattr(CensusNode, "answer", cut)
+        patch.setattr(world.census.answers, "make", cut)
         with pytest.raises(PowerCutError):
             charge_and_answer(world.census, world.admit(world.messages(sample)))
 
@@ -202,10 +206,10 @@ def test_charge_amid_the_wiping_of_others_keeps_its_noise_secret(
         world.crash_census().recover()
         secrets = SlotSecrets(world.census_folder / "slots")
     else:
-        world.census.answer(order.hash.hex())
+        charge_and_answer(world.census, world.admit(world.messages(sample)))
         # Nobody else's secret was wiped either.
         world.answer(unused.order, unused)
-    world.census.release(order.hash.hex())
+    world.release(order)
     assert world.open(order, world.sealed(order)).scale == 30
     with pytest.raises(InternalError, match="SAMPLE_LOST"):
         secrets.read(slot.number, slot.commitment)
@@ -213,7 +217,7 @@ def test_charge_amid_the_wiping_of_others_keeps_its_noise_secret(
 
 
 def test_sample_under_way_keeps_its_slot_when_its_quote_ends(world: World) -> None:
-    """What expired is quoted again meanwhile, and nothing of an accepted header: it is in hand."""
+    """What expired is quoted again meanwhile, and nothing of an admitted sample: it is in hand."""
     expired, order = world.reserve(), world.order()
     quoted: list[int] = []
 
@@ -226,7 +230,7 @@ def test_sample_under_way_keeps_its_slot_when_its_quote_ends(world: World) -> No
     hand_over(world, order, meanwhile=next_batch)
     assert order.body.noise_slot.number == expired + 1
     assert quoted == [expired, expired + 2, expired + 3]
-    world.census.release(order.hash.hex())
+    world.release(order)
     assert world.open(order, world.sealed(order)).scale == 30
     world.verify_honest_query()
 
@@ -249,14 +253,14 @@ async def witness(world: World, stop: StopSignal) -> object:
 async def collect(world: World, stop: StopSignal) -> object:
     """A researcher's Collect of an answer that is not out."""
     set_caller(OWNER)
-    service = CensusService(world.census, LimitConfig(collect_wait_ms=HOUR_MS), stop)
+    service = serve(world, stop, collect_wait_ms=HOUR_MS)
     return await service.Collect(census_service_pb2.CollectRequest(query_id=bytes(16), wait_ms=HOUR_MS), NO_CONTEXT)
 
 
 async def quote(world: World, stop: StopSignal) -> object:
     """A researcher's Quote while no slot is cosigned; gives the code of its refusal."""
     set_caller(OWNER)
-    service = CensusService(world.census, LimitConfig(quote_wait_ms=HOUR_MS), stop)
+    service = serve(world, stop, quote_wait_ms=HOUR_MS)
     question = parse_question(FRENCH, CENSUS_DICTIONARY).to_wire()
     with pytest.raises(PeerUnavailableError) as caught:
         await service.Quote(census_service_pb2.QuoteRequest(question=question, scale=30), NO_CONTEXT)

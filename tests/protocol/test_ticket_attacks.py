@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from fakes.samples import commitment_of
 from fakes.world import HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, World, charge_and_answer
 from google.protobuf.message import Message
 from hypothesis import HealthCheck, given, settings
@@ -15,12 +14,14 @@ from hypothesis import strategies as st
 from tripartite.v1 import condition_pb2, health_service_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import SlotSecret, commit_slot
+from broker_common.crypto.sample_bits import HEAD_BYTES, SealedSample
 from broker_common.crypto.sealing import SEALING_KEY_BYTES
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.query.messages import parse_message
+from broker_common.query.question import EVERYONE
 from broker_common.query.ticket import MAX_LIFETIME_MS, MAX_TICKET_BYTES, verify_ticket
-from census_node.admission import Admission
+from census_node.query.admission import Arrived
 from health_node.node import HealthNode
 
 Ticket = ticket_pb2.Ticket
@@ -61,11 +62,15 @@ def ask_for(variable: str, *values: str) -> Change:
     """Put another question into the ticket, as spelt here."""
 
     def change(body: Ticket) -> None:
-        body.question.CopyFrom(
-            ticket_pb2.Question(language_set=ticket_pb2.LanguageSet(variable=variable, values=values))
-        )
+        body.question.CopyFrom(ticket_pb2.Question(variable=variable, cells=[ticket_pb2.Cell(values=values)]))
 
     return change
+
+
+def ask_for_cells(*cells: tuple[str, ...]) -> Change:
+    """Put a question of several cells into the ticket, as spelt here."""
+    question = ticket_pb2.Question(variable="mother_tongue", cells=[ticket_pb2.Cell(values=values) for values in cells])
+    return lambda body: body.question.CopyFrom(question)
 
 
 def setting(**fields: object) -> Change:
@@ -80,7 +85,7 @@ def setting(**fields: object) -> Change:
 
 AFTER_SIGNING: dict[str, Change] = {
     "question": ask_for("mother_tongue", "English"),
-    "everyone": lambda body: body.question.everyone.SetInParent(),
+    "everyone": lambda body: body.question.CopyFrom(EVERYONE.to_wire()),
     "scale": setting(scale=1),
     "answer key": setting(answer_key=os.urandom(SEALING_KEY_BYTES)),
     "slot": lambda body: setattr(body.noise_slot, "number", body.noise_slot.number + 1),
@@ -123,7 +128,8 @@ def test_no_single_bit_of_a_ticket_can_be_flipped(world: World, data: st.DataObj
 
 def verify_at_census(world: World, signed: ticket_pb2.SignedTicket) -> None:
     """The first step of admission."""
-    Admission(sample_pb2.SampleHeader(ticket=signed), HEALTH, world.census.gate())
+    nothing = Arrived(signed, sample_pb2.SignedManifest(), SealedSample(b"", []))
+    world.census.attempt(HEALTH.organisation, nothing).verify_claim()
 
 
 def verify_at_health(world: World, signed: ticket_pb2.SignedTicket) -> None:
@@ -210,10 +216,13 @@ MADE_WRONGLY: dict[str, tuple[Change, str]] = {
     "no value": (ask_for("mother_tongue"), "MALFORMED_MESSAGE"),
     "unknown field": (with_unknown_field, "MALFORMED_MESSAGE"),
     "unknown field in the question": (lambda body: with_unknown_field(body.question), "MALFORMED_MESSAGE"),
-    "unknown field in the language set": (
-        lambda body: with_unknown_field(body.question.language_set),
-        "MALFORMED_MESSAGE",
-    ),
+    "unknown field in a cell": (lambda body: with_unknown_field(body.question.cells[0]), "MALFORMED_MESSAGE"),
+    "no cell": (lambda body: body.question.ClearField("cells"), "MALFORMED_MESSAGE"),
+    "a value in two cells": (ask_for_cells(("English", "French"), ("French",)), "MALFORMED_MESSAGE"),
+    "the rest twice": (ask_for_cells(("French",), (), ()), "MALFORMED_MESSAGE"),
+    "more cells than there are": (ask_for_cells(*((f"{number:02}",) for number in range(17))), "MALFORMED_MESSAGE"),
+    "more cells than are served": (ask_for_cells(("French",), ()), "TOO_MANY_CELLS"),
+    "a cell of unknown values": (ask_for_cells(("French",), ("Klingon",)), "UNKNOWN_VALUE"),
     "unknown field in the slot": (lambda body: with_unknown_field(body.noise_slot), "MALFORMED_MESSAGE"),
 }
 
@@ -282,27 +291,24 @@ def test_slot_that_served_once_serves_no_other_ticket(world: World) -> None:
 
 
 def test_slot_belongs_to_the_first_ticket_that_brings_it(world: World) -> None:
-    """Whichever header comes first has the slot, whatever becomes of its sample: no later one races it."""
+    """Whichever sample is admitted first has the slot, whatever becomes of it: no later one races it."""
     slot = world.reserve()
     first, second = world.order(slot=slot), world.order(slot=slot)
-    damaged = world.messages(world.sample(first))
-    damaged[-1].manifest.signature = bytes(64)
-    with world.refusing("BAD_SIGNATURE"):
-        world.admit(damaged)
+    world.admit(world.messages(world.sample(first)))
     with world.refusing("SLOT_UNUSABLE"):
         world.charge(second)
     world.charge(first)
 
 
-def test_slot_is_not_claimed_by_a_ticket_that_its_header_condemns(world: World) -> None:
-    """A refused header takes nothing from the ticket that the slot was quoted for."""
+def test_slot_is_not_claimed_by_a_sample_that_is_refused(world: World) -> None:
+    """A refused sample takes nothing from the ticket that the slot was quoted for."""
     slot = world.reserve()
     order = world.order(slot=slot)
     for wrong in (world.order(slot=slot, scale=51), world.order(slot=slot, change=setting(policy_hash=bytes(32)))):
         with world.unchanged(), pytest.raises(BrokerError):
             world.charge(wrong)
     unsealed = world.messages(world.sample(world.order(slot=slot)))
-    unsealed[0].header.sealed_frame_key = b""
+    unsealed[0].head.sealed_head = bytes(HEAD_BYTES)
     with world.unchanged(), pytest.raises(InvalidRequestError, match="SEALED_WRONGLY"):
         world.admit(unsealed)
     world.charge(order)
@@ -428,5 +434,5 @@ def test_submitting_again_is_no_second_ticket(world: World) -> None:
         health.sample(health.accept(order.submission, health.verify(order.submission, RESEARCHER, world.policy)))
         for _ in range(2)
     ]
-    assert commitment_of(samples[0], order.hash) == commitment_of(samples[1], order.hash)
+    assert len({sample.bits.commitment(sample.bound) for sample in samples}) == 1
     assert len(world.verify_health_log().tickets) == 1

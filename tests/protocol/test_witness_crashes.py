@@ -25,6 +25,7 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Released, Slots
 from broker_common.tlog.note import parse_note
 from census_node.publication import Publication
+from census_node.query.flow import Charge
 
 Response = log_service_pb2.WitnessResponse
 
@@ -67,7 +68,7 @@ async def test_health_node_dies_before_it_has_said_what_it_cosigned(world: World
     assert persisted is not None
     assert calls == ["", persisted.note]
     with pytest.raises(PeerUnavailableError, match="NOT_WITNESSED"):
-        world.census.release(order.hash.hex())
+        world.release(order)
     asked.cancel()
     await pair.restart_health()
     pair.logs.script, pair.logs.requests = pair.logs.honestly, []
@@ -160,7 +161,7 @@ def test_death_before_the_witness_store(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(PowerCutError):
             world.charge(order)
     with pytest.raises(PeerUnavailableError, match="NOT_WITNESSED"):
-        world.census.release(order.hash.hex())
+        world.release(order)
     world.crash_census()
     verify_recovers(world, order)
     world.close()
@@ -168,8 +169,8 @@ def test_death_before_the_witness_store(tmp_path: Path, monkeypatch: pytest.Monk
 
 def verify_recovers(world: World, order: Order) -> None:
     """A start releases the one answer that there is, and the node is usable."""
-    assert world.census.recover() == [order.hash.hex()]
-    world.census.release(order.hash.hex())
+    assert [each.verify_claim().ticket_hash for each in world.census.recover()] == [order.hash.hex()]
+    world.release(order)
     assert world.open(order, world.sealed(order)).scale == 30
     assert len(world.charges()) == 1
     world.verify_honest_query()
@@ -244,7 +245,7 @@ def test_secret_of_an_unanswered_charge_outlives_every_restart(world: World, mon
     """However often the node starts and makes slots void: the one that a charge waits to be answered from is kept."""
     order = world.order()
     with monkeypatch.context() as patch:
-        patch.setattr("census_node.node.seal_answer", cut)
+        patch.setattr("census_node.query.answering.pad_answer", cut)
         with pytest.raises(PowerCutError):
             world.charge(order)
         for _ in range(3):
@@ -301,12 +302,14 @@ async def test_census_node_stops_while_an_answer_waits(world: World, monkeypatch
     pair, order = WitnessedPair(world, cosignature_wait_ms=int(1000 * NEVER_SECONDS)), world.order()
     # Shorter than it is: nothing that the census node waits for comes.
     monkeypatch.setattr("census_node.service._DRAIN_SECONDS", 0.01)
+    said: list[str] = []
+    pair.passing = said.append
     asked = asyncio.create_task(pair.submit(order))
-    await until(lambda: order.hash.hex() in pair.census._releases)
+    await until(lambda: "said charged" in said)
     async with asyncio.timeout(PATIENCE_SECONDS):
         await pair.census.drain()
         # Nothing is left that would write to a journal which is about to be closed.
-        await until(lambda: not pair.census._releases)
+        await until(lambda: not pair.census._queries)
     assert world.events(Released) == []
     asked.cancel()
     pair.restart_census()
@@ -332,10 +335,11 @@ async def test_cosignature_that_comes_while_the_release_is_written(
         async with pair.witnessing():
             await pair.submit(order)
     assert world.events(Released) == []
-    cosigned = world.census.cosigned_for(order.hash.hex())
+    index = world.verify_log().tickets[order.hash.hex()].index
+    cosigned = world.census.cosigned(Charge(HEALTH.organisation, order.hash.hex(), index))
     assert cosigned is not None
     pair.restart_census()
-    await until(lambda: bool(world.events(Released)))
+    await until(lambda: world.census.released_answer(order.body.query_id.hex(), RESEARCHER) is not None)
     (released,) = world.events(Released)
     assert released.checkpoint == cosigned
     pair.verify(order, answered=True)

@@ -1,15 +1,15 @@
 """When things happen outside tells nothing of what happens inside: not the noise, the count, drops, linkage or a size.
 
-What is claimed. A sample that is there, and kept, within half the answer delay, decided on within a quarter of it and
-answered within the rest, moves no instant and no place in the log that anybody outside sees: not by one millisecond,
-wherever a colluding health agency places its cosignatures and its messages, and however many questions are under way. Work that takes longer than that
-moves the outcome, by whole ticks; which tick is what it then tells (SECURITY.md, known limits). What a machine that is
-busy does to the microseconds of other calls is outside the claim.
+What is claimed. Whatever the desk does for the samples and releases of one round ends within a tick: then none of it moves any
+instant, or any place in the log, that anybody outside sees: not by one millisecond, wherever a colluding health agency places its
+cosignatures and its messages, and however many questions are under way. Work that takes longer than that moves outcomes by whole
+ticks; which tick is what it then tells (SECURITY.md, known limits). What is done for a sample before it has its place in line is
+the same for every sample. What a machine that is busy does to the microseconds of other calls is outside the claim.
 
 How. In virtual time the real services run with work that takes a time of its own in every world; whatever is seen is
 compared exactly, so that no error rate comes into it. In real time, over gRPC on loopback, the answers of two worlds are
 compared by the exact Kolmogorov-Smirnov test: see `FALSE_ALARM_RATE`. How long work takes depends on how busy the machine is:
-the policy's delay is measured in the same run, and where the comparison must find work, the work is counted instead of timed.
+the policy's tick is measured in the same run, and where the comparison must find work, the work is counted instead of timed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ import asyncio
 import os
 import random  # noqa: TID251 - the order of two worlds, no secret
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,25 +32,13 @@ from fakes.links import NO_CONTEXT, count
 from fakes.loopback import Loopback
 from fakes.patience import PATIENCE_SECONDS
 from fakes.timed_loop import LoopClock, TimedLoop
-from fakes.world import (
-    FRENCH,
-    HEALTH,
-    OTHER_RESEARCHER,
-    RESEARCHER,
-    Order,
-    Pseudonyms,
-    World,
-    make_policy,
-    make_pseudonyms,
-)
+from fakes.world import FRENCH, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, Pseudonyms, World, make_policy
 from grpc import aio
 from scipy import stats
 from tripartite.v1 import census_service_pb2, census_service_pb2_grpc
 
-import census_node.answering
-import census_node.node
-import census_node.service
-import census_node.snapshots
+import census_node.ledger.book
+import census_node.query.answering
 from broker_common.crypto.certificates import Identity
 from broker_common.errors import BrokerError
 from broker_common.privacy.policy import Policy
@@ -61,17 +48,18 @@ from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.values import Clock
-from census_node.admission import Admission
 from census_node.config import LimitConfig
 from census_node.delivery import Courier
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.ledger_book import LedgerBook
-from census_node.ledgers import Ledgers
-from census_node.linking import Linking
-from census_node.node import CensusNode
-from census_node.samples import SampleFolder
+from census_node.ledger.accounts import Ledger
+from census_node.ledger.book import LedgerBook
+from census_node.ledger.passes import Bits, CardPlaces, Passes
+from census_node.ledger.samples import SampleFolder
+from census_node.ledger.snapshots import SnapshotFolder
+from census_node.query.flow import Charge
+from census_node.query.publishing import Publishing
+from census_node.query.schedule import Round, Ticks
 from census_node.service import CensusService
-from census_node.timing import ChargeTurns, next_tick, outcome_time
 
 pytestmark = pytest.mark.statistical
 
@@ -87,14 +75,12 @@ Seen = tuple[int, str, object]
 
 @dataclass(frozen=True)
 class Secret:
-    """One world: who is in every sample, whom the second ledger drops, and how many milliseconds each step takes."""
+    """One world: who is in every sample, whom the ledger drops, and how many milliseconds each step takes."""
 
     people: Callable[[World], Pseudonyms]
     all_dropped: bool = False
-    frame_ms: int = 0
-    link_ms: int = 0
-    keep_ms: int = 0
     decide_ms: int = 0
+    keep_ms: int = 0
     apply_ms: int = 0
     noise_ms: int = 0
     answer_ms: int = 0
@@ -114,8 +100,8 @@ def linked(world: World) -> Pseudonyms:
 
 def strangers(world: World) -> Pseudonyms:
     """A hundred whom it has not, so that the count is zero."""
-    del world
-    return make_pseudonyms(100, seed=7)
+    people: Pseudonyms = world.people[3::4]
+    return people
 
 
 def nobody(world: World) -> Pseudonyms:
@@ -123,20 +109,16 @@ def nobody(world: World) -> Pseudonyms:
     return world.people[:0]
 
 
-def at_the_limit(world: World) -> Pseudonyms:
-    """As many as the policy admits."""
-    return make_pseudonyms(world.policy.max_sample)
-
-
+# Of two samples in one round all that is done is done within a tick.
 SECRETS = {
-    "all linked": Secret(linked, link_ms=90, decide_ms=120, apply_ms=80, answer_ms=120),
+    "all linked": Secret(linked, decide_ms=30, apply_ms=20, answer_ms=40),
     "all dropped": Secret(linked, all_dropped=True, decide_ms=17, answer_ms=3),
-    "large noise": Secret(linked, noise_ms=213),
+    "large noise": Secret(linked, noise_ms=83),
     "none linked, count zero": Secret(strangers, decide_ms=1),
     "empty": Secret(nobody),
-    "everybody": Secret(everybody, frame_ms=111, link_ms=37, keep_ms=201, decide_ms=159, apply_ms=90, answer_ms=150),
-    "at the limit": Secret(
-        at_the_limit, frame_ms=40, link_ms=99, keep_ms=170, decide_ms=149, apply_ms=98, answer_ms=140, forget_ms=700
+    "everybody": Secret(everybody, decide_ms=29, keep_ms=21, apply_ms=10, answer_ms=25),
+    "everybody, and much to forget": Secret(
+        everybody, decide_ms=19, keep_ms=17, apply_ms=9, noise_ms=3, answer_ms=40, forget_ms=700
     ),
 }
 REFERENCE = Secret(linked)
@@ -144,7 +126,7 @@ REFERENCE = Secret(linked)
 
 @contextmanager
 def taking_time(loop: TimedLoop, world: World, secret: Secret) -> Iterator[None]:
-    """Every step whose length depends on a secret takes as long as in that world."""
+    """Every step whose length might depend on a secret takes as long as in that world."""
     journal = world.census.journal
     with pytest.MonkeyPatch.context() as patch:
 
@@ -157,20 +139,16 @@ def taking_time(loop: TimedLoop, world: World, secret: Secret) -> Iterator[None]
 
             patch.setattr(owner, name, slowly)
 
-        slow(Admission, "add_frame", secret.frame_ms)
-        # Once for a sample, in however many pieces it came.
-        slow(Linking, "finish", secret.link_ms)
+        slow(LedgerBook, "decide", secret.decide_ms)
         slow(SampleFolder, "write", secret.keep_ms)
-        slow(Ledgers, "decide", secret.decide_ms)
-        slow(Ledgers, "apply", secret.apply_ms)
-        slow(census_node.answering, "add_noise", secret.noise_ms)
-        slow(census_node.node, "seal_answer", secret.answer_ms)
-        slow(Ledgers, "frozen", secret.forget_ms)
+        slow(LedgerBook, "charged", secret.apply_ms)
+        slow(census_node.query.answering, "add_noise", secret.noise_ms)
+        slow(Passes, "count", secret.answer_ms)
+        slow(Ledger, "frozen", secret.forget_ms)
         # Of snapshots there is one after every charge, the worst case.
-        patch.setattr("census_node.ledger_book._MOST_CHARGES", 1)
-        slow(census_node.snapshots.SnapshotFolder, "write", secret.forget_ms)
-        slow(census_node.snapshots.SnapshotFolder, "read", secret.forget_ms)
-        loop.queue_for_ledgers(patch)
+        patch.setattr(census_node.ledger.book, "_MOST_CHARGES", 1)
+        slow(SnapshotFolder, "write", secret.forget_ms)
+        slow(SnapshotFolder, "read", secret.forget_ms)
         yield
 
 
@@ -180,24 +158,29 @@ def taking_time(loop: TimedLoop, world: World, secret: Secret) -> Iterator[None]
 Placement = Callable[[int], int]
 PLACEMENTS: dict[str, Placement] = {
     "at once": lambda shown_ms: shown_ms,
-    "just before a tick": lambda shown_ms: next_tick(POLICY, shown_ms + 2) - 1,
-    "exactly on a tick": lambda shown_ms: next_tick(POLICY, shown_ms + 1),
-    "just after a tick": lambda shown_ms: next_tick(POLICY, shown_ms) + 1,
+    "just before a tick": lambda shown_ms: next_tick(shown_ms + 2) - 1,
+    "exactly on a tick": lambda shown_ms: next_tick(shown_ms + 1),
+    "just after a tick": lambda shown_ms: next_tick(shown_ms) + 1,
     "late": lambda shown_ms: shown_ms + 1717,
 }
 
 
+def next_tick(not_before_ms: int, tick_ms: int = TICK_MS) -> int:
+    """The first tick from an instant on."""
+    return -(-not_before_ms // tick_ms) * tick_ms
+
+
 @dataclass(frozen=True)
 class Asked:
-    """One question: when its header and its manifest come, after the start, whether that is good, and who gets the answer."""
+    """One question: when its head and its last part come, after the start, whether that is good, and who gets the answer."""
 
-    header_ms: int
-    manifest_ms: int
+    head_ms: int
+    whole_ms: int
     good: bool = True
     collected: bool = False
 
 
-# Several under way; two so close that one has to wait for its turn; one held back past its time; one to be refused.
+# Several under way; two of one round; one whose last part is held back; one to be refused.
 QUESTIONS = (
     Asked(120, 121, collected=True),
     Asked(123, 124),
@@ -227,26 +210,22 @@ async def at(loop: TimedLoop, instant_ms: float) -> None:
 
 async def ask(watch: Watch, service: CensusService, world: World, order: Order, asked: Asked, secret: Secret) -> None:
     """A health node that speaks at instants of its own choosing."""
-    messages = world.messages(world.sample(order, secret.people(world)))
+    head, *parts = world.messages(world.sample(order, secret.people(world)))
     if not asked.good:
-        messages[-1].manifest.signature = bytes(64)
+        head.head.manifest.signature = bytes(64)
 
     async def sending() -> AsyncIterator[CountRequest]:
-        for message in messages:
-            if message.HasField("manifest"):
-                await at(watch.loop, asked.manifest_ms)
-            yield message
+        yield head
+        await at(watch.loop, asked.whole_ms)
+        for part in parts:
+            yield part
 
-    await at(watch.loop, asked.header_ms)
+    await at(watch.loop, asked.head_ms)
     try:
         async for response in count(service, sending(), HEALTH):
-            watch.see(f"Count {asked.header_ms}", (response.WhichOneof("event"), response.charged.log_index))
-            owed = world.census.book._owed
-            if response.HasField("charged") and owed is not None:
-                # Whoever comes next finds nothing of it that is left to be done.
-                assert owed.step.ticket != order.hash.hex(), "a charge is told before the ledgers hold it"
+            watch.see(f"Count {asked.head_ms}", (response.WhichOneof("event"), response.charged.log_index))
     except BrokerError as error:
-        watch.see(f"Count {asked.header_ms}", error.code)
+        watch.see(f"Count {asked.head_ms}", error.code)
 
 
 async def collect(watch: Watch, service: CensusService, order: Order, asked: Asked) -> None:
@@ -254,7 +233,7 @@ async def collect(watch: Watch, service: CensusService, order: Order, asked: Ask
     set_caller(Identity("university", "researcher", RESEARCHER))
     request = census_service_pb2.CollectRequest(query_id=order.body.query_id, wait_ms=END_MS)
     response = await service.Collect(request, NO_CONTEXT)
-    watch.see(f"Collect {asked.header_ms}", len(response.answer.sealed))
+    watch.see(f"Collect {asked.head_ms}", len(response.answer.sealed))
 
 
 async def quote_all_the_time(watch: Watch, service: CensusService) -> None:
@@ -288,24 +267,24 @@ async def cosign(watch: Watch, world: World, placement: Placement) -> None:
             world.cosign()
 
 
-def observe(tmp_path: Path, secret: Secret, placement: Placement, policy: Policy = POLICY) -> list[Seen]:
+def observe(tmp_path: Path, secret: Secret, placement: Placement, questions: Sequence[Asked] = QUESTIONS) -> list[Seen]:
     """Everything that is seen of one world."""
     with pytest.MonkeyPatch.context() as patch:
         # What is durable is not what is looked at.
         patch.setattr(os, "fsync", lambda _: None)
-        return _observe(tmp_path, secret, placement, policy)
+        return _observe(tmp_path, secret, placement, questions)
 
 
-def _observe(tmp_path: Path, secret: Secret, placement: Placement, policy: Policy) -> list[Seen]:
+def _observe(tmp_path: Path, secret: Secret, placement: Placement, questions: Sequence[Asked]) -> list[Seen]:
     loop = TimedLoop()
     asyncio.set_event_loop(loop)
     watch = Watch(loop)
     clock = LoopClock(loop, BEGAN_MS)
-    world = World(tmp_path, policy, census_clock=clock, health_clock=clock)
+    world = World(tmp_path, POLICY, census_clock=clock, health_clock=clock)
     world.clock = clock
     world.census.journal.db.execute("pragma synchronous = off")
     try:
-        loop.run_until_complete(_watched(watch, world, secret, placement))
+        loop.run_until_complete(_watched(watch, world, secret, placement, questions))
         start = world.clock.now_ms
         for entry in world.entries():
             watch.seen.append((entry.time_ms - start, "entry", (entry.sequence, type(entry.event).__name__)))
@@ -321,19 +300,24 @@ def _observe(tmp_path: Path, secret: Secret, placement: Placement, policy: Polic
 BEGAN_MS = (system_clock() // MINUTE_MS + 1) * MINUTE_MS
 
 
-async def _watched(watch: Watch, world: World, secret: Secret, placement: Placement) -> None:
+async def _watched(
+    watch: Watch, world: World, secret: Secret, placement: Placement, questions: Sequence[Asked]
+) -> None:
     stop = StopSignal()
-    service = CensusService(world.census, LimitConfig(quotes_per_minute=10_000), stop)
-    _open(world.census, secret)
-    orders = [world.order() for _ in QUESTIONS]
+    service = CensusService(world.census, LimitConfig(quotes_per_minute=10_000), stop, people=len(world.people))
+    if secret.all_dropped:
+        _use_up(world.census.book)
+    orders = [world.order() for _ in questions]
     world.cosigning = False
     pushed = partial(_push, watch, world)
     courier = Courier(world.census, lambda: {RESEARCHER: Peer("researcher", "", ())}, _no_tls, LimitConfig())
     with pytest.MonkeyPatch.context() as patch, taking_time(watch.loop, world, secret):
         patch.setattr(courier, "_push_in_turn", pushed)
-        for_ever = [asyncio.create_task(cosign(watch, world, placement)), asyncio.create_task(courier.run())]
+        for_ever = [
+            asyncio.create_task(each) for each in (service.run(), cosign(watch, world, placement), courier.run())
+        ]
         watching = [quote_all_the_time(watch, service)]
-        for order, asked in zip(orders, QUESTIONS, strict=True):
+        for order, asked in zip(orders, questions, strict=True):
             watching.append(ask(watch, service, world, order, asked, secret))
             if asked.collected:
                 watching.append(collect(watch, service, order, asked))
@@ -359,12 +343,9 @@ async def _push(watch: Watch, world: World, researcher: str, peer: Peer, queries
     return ""
 
 
-def _open(node: CensusNode, secret: Secret) -> None:
-    """The ledgers, in which everybody's budget may be used up where nobody outside can know it: by the second one."""
-    with node.book.charging(), node.journal.reading() as state:
-        ledgers = node.book.current(node.journal.db, state)
-        if secret.all_dropped:
-            ledgers.units.persons[:] = np.uint32(POLICY.cap)
+def _use_up(book: LedgerBook) -> None:
+    """Nobody has any budget left; what the rows say is not asked."""
+    book._ledger.charged = np.full(book._ledger.persons, POLICY.cap, np.uint32)
 
 
 def verify_worth_comparing(seen: list[Seen]) -> None:
@@ -386,31 +367,54 @@ def test_nothing_outside_moves_by_a_millisecond_whatever_happens_inside(tmp_path
         assert seen == expected, name
 
 
+@pytest.mark.parametrize("whole_ms", [123, 199, 200, 201])
+def test_a_refusal_leaves_at_the_instant_of_a_charge(tmp_path: Path, whole_ms: int) -> None:
+    """Whoever is refused hears it at the very millisecond at which the charge would have been told, and nothing is charged."""
+    told = {}
+    for good in (True, False):
+        asked = Asked(120, whole_ms, good=good, collected=good)
+        seen = observe(tmp_path / str(good), REFERENCE, PLACEMENTS["at once"], [asked])
+        told[good] = next(each for each in seen if each[1] == "Count 120")
+        assert sum(what == "entry" and "Charged" in str(detail) for _, what, detail in seen) == good
+    assert told[True][0] == told[False][0] == next_tick(whole_ms + 1) + TICK_MS
+    assert told[False][2] == "BAD_SIGNATURE"
+
+
 # --- the same comparison finds what is planted -----------------------------------------------------------------------
 
 
-def decided_in_the_transaction(patch: pytest.MonkeyPatch) -> None:
-    """Who fits is decided when the charge is made, while everybody waits for the journal."""
-    patch.setattr(CensusNode, "decide", lambda *_: None)
-
-
-def charges_without_turns(patch: pytest.MonkeyPatch) -> None:
-    """Two charges may lie as close together as their headers."""
-
-    def next_turn(_turns: ChargeTurns, policy: Policy, since_ms: int, *, on_tick: bool) -> int:
-        turn_ms = since_ms + policy.answer_delay_ms // 4
-        return next_tick(policy, turn_ms) if on_tick else turn_ms
-
-    patch.setattr(ChargeTurns, "_next", next_turn)
-
-
-def answers_when_ready(patch: pytest.MonkeyPatch) -> None:
+def outcomes_when_ready(patch: pytest.MonkeyPatch) -> None:
     """No outcome waits for its tick."""
 
-    async def at_once(_policy: Policy, _tick_ms: int, clock: Callable[[], int]) -> int:
-        return clock()
+    async def at_once(self: Ticks, now: Round) -> int:
+        del now
+        return self.clock()
 
-    patch.setattr(census_node.service, "sleep_until_tick", at_once)
+    patch.setattr(Ticks, "leave", at_once)
+
+
+def rounds_when_free(patch: pytest.MonkeyPatch) -> None:
+    """The next round begins as soon as the one before it is done."""
+    leave = Ticks.leave
+
+    async def early(self: Ticks, now: Round) -> int:
+        return await leave(self, replace(now, leaves_ms=self.clock() + 1))
+
+    patch.setattr(Ticks, "leave", early)
+
+
+def charges_shown_when_made(patch: pytest.MonkeyPatch) -> None:
+    """The health agency is shown a charge as soon as the witness outside has it."""
+    entrust = Publishing.entrust
+
+    def shown(self: Publishing, charge: Charge) -> Any:
+        proof, loop = entrust(self, charge), asyncio.get_event_loop()
+        assert isinstance(loop, TimedLoop)
+        # What a job does counts from its beginning in this loop; this is to be seen when the work before it is done.
+        loop.call_later(loop.took, self.show, charge)
+        return proof
+
+    patch.setattr(Publishing, "entrust", shown)
 
 
 def deliveries_after_housekeeping(patch: pytest.MonkeyPatch) -> None:
@@ -438,9 +442,9 @@ def ledgers_read_under_the_journals_lock(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "plant",
     [
-        decided_in_the_transaction,
-        charges_without_turns,
-        answers_when_ready,
+        outcomes_when_ready,
+        rounds_when_free,
+        charges_shown_when_made,
         deliveries_after_housekeeping,
         ledgers_read_under_the_journals_lock,
     ],
@@ -451,10 +455,11 @@ def test_a_planted_dependence_is_seen(
     """Each way in which a secret used to show, or would, is found by the comparison above."""
     plant(monkeypatch)
     expected = observe(tmp_path / "reference", REFERENCE, PLACEMENTS["at once"])
-    assert observe(tmp_path / "other", SECRETS["at the limit"], PLACEMENTS["at once"]) != expected
+    other = SECRETS["everybody, and much to forget"]
+    assert observe(tmp_path / "other", other, PLACEMENTS["at once"]) != expected
 
 
-@pytest.mark.parametrize("slow", ["link_ms", "decide_ms", "answer_ms"])
+@pytest.mark.parametrize("slow", ["decide_ms", "keep_ms", "answer_ms"])
 def test_work_that_outlasts_its_time_moves_outcomes_by_whole_ticks(tmp_path: Path, slow: str) -> None:
     """A machine that is too slow tells which tick it missed, and not by how much."""
     expected = dict(outcomes(observe(tmp_path / "reference", REFERENCE, PLACEMENTS["at once"])))
@@ -475,7 +480,7 @@ def outcomes(seen: list[Seen]) -> list[tuple[tuple[str, object], int]]:
     told = []
     for instant_ms, what, detail in seen:
         event = detail[0] if isinstance(detail, tuple) else detail
-        if what.startswith(("Count", "Collect")) and event != "proceed":
+        if what.startswith(("Count", "Collect")):
             told.append(((what, event), instant_ms))
     return told
 
@@ -487,13 +492,10 @@ FALSE_ALARM_RATE = 1e-6
 Kolmogorov-Smirnov distance of two samples."""
 # Of each world; worlds that never overlap would give a p-value of 3e-9.
 ROUNDS = 16
-REAL_TICK_MS = 100
-# How often the larger question would fit into the delay, as it takes here and now. Deciding has a quarter of the delay, so the
-# machine must become much slower during the run, and stay so for nearly every question, before ticks are missed.
-DELAY_FOR_QUESTIONS = 8
-LEAST_DELAY_MS = 400
-# Its work takes longer than questions differ by chance: a node that waits for nothing is found out.
-LARGE = 100_000
+# How often a round's work would fit into the tick, as it takes here and now: the machine must become much slower during the run,
+# and stay so for nearly every question, before ticks are missed.
+TICK_FOR_ROUNDS = 4
+LEAST_TICK_MS = 100
 CALIBRATING = 5
 
 
@@ -515,27 +517,26 @@ async def heard(call: Any, event: str, clock: Clock) -> int:
 
 async def measured(channel: aio.Channel, world: World, people: Pseudonyms) -> Late:
     """Ask one question as a health node does, and look at the clock."""
-    clock = world.census_clock
+    clock, tick_ms = world.census_clock, world.policy.release_tick_ms
     messages = world.messages(world.sample(world.order(), people))
     stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
     call = stub.Count(timeout=PATIENCE_SECONDS)
-    header_ms = clock()
-    await call.write(messages[0])
-    await heard(call, "proceed", clock)
-    for message in messages[1:]:
+    sent_ms = clock()
+    for message in messages:
         await call.write(message)
+    await call.done_writing()
     charged_ms = await heard(call, "charged", clock)
     released_ms = await heard(call, "released", clock)
-    due_ms = outcome_time(world.policy, header_ms=header_ms, received_ms=header_ms)
+    due_ms = next_tick(sent_ms + 1, tick_ms) + tick_ms if tick_ms else sent_ms
     return Late(charged_ms - due_ms, released_ms - due_ms)
 
 
 async def two_worlds(tmp_path: Path, policy: Policy, clock: Clock = system_clock) -> tuple[list[Late], list[Late]]:
-    """A small sample of linked people and a large one of strangers, in an order that a coin decides."""
+    """A sample of few linked people and one of everybody, in an order that a coin decides."""
     world = World(tmp_path, policy, census_clock=clock, health_clock=clock)
     if isinstance(clock, FakeClock):
         world.clock = clock
-    samples = (world.in_census[:100], make_pseudonyms(policy.max_sample, seed=3))
+    samples = (linked(world)[:10], everybody(world))
     order = [0, 1] * ROUNDS
     random.shuffle(order)
     late: tuple[list[Late], list[Late]] = ([], [])
@@ -543,9 +544,10 @@ async def two_worlds(tmp_path: Path, policy: Policy, clock: Clock = system_clock
         await measured(channel, world, samples[1])
         for which in order:
             if policy.release_tick_ms:
-                # Not on the edge of a tick, where a header of the same moment may fall on either side of it.
+                # Not on the edge of a tick, where a sample of the same moment may fall on either side of it.
                 now_ms = system_clock()
-                await asyncio.sleep((next_tick(policy, now_ms + 1) + random.uniform(15, 25) - now_ms) / 1000)
+                tick_ms = next_tick(now_ms + 1, policy.release_tick_ms)
+                await asyncio.sleep((tick_ms + random.uniform(15, 25) - now_ms) / 1000)
             late[which].append(await measured(channel, world, samples[which]))
     world.close()
     return late
@@ -557,54 +559,51 @@ def p_values(late: tuple[list[Late], list[Late]]) -> list[float]:
     return [float(stats.ks_2samp(*pair, method="exact").pvalue) for pair in pairs]
 
 
-async def delay_for_this_machine(tmp_path: Path) -> int:
-    """A delay into which the larger question fits many times, as busy as the machine is now."""
-    policy = make_policy(accounting="per_person", max_sample=LARGE)
-    world = World(tmp_path, policy, census_clock=system_clock, health_clock=system_clock)
+async def tick_for_this_machine(tmp_path: Path) -> int:
+    """A tick into which the work of a question fits many times, as busy as the machine is now."""
+    world = World(tmp_path, PROMPT, census_clock=system_clock, health_clock=system_clock)
     async with Loopback(world) as nodes, nodes.channel(HEALTH, "census") as channel:
         # At tick 0: how long it took.
-        took = [(await measured(channel, world, make_pseudonyms(LARGE, seed=3))).released for _ in range(CALIBRATING)]
+        took = [(await measured(channel, world, everybody(world))).released for _ in range(CALIBRATING)]
     world.close()
-    return max(LEAST_DELAY_MS, DELAY_FOR_QUESTIONS * max(took))
+    return max(LEAST_TICK_MS, TICK_FOR_ROUNDS * max(took))
+
+
+PROMPT = make_policy(accounting="per_person")
 
 
 async def test_two_worlds_are_not_told_apart_by_the_clock(tmp_path: Path) -> None:
-    """Over gRPC with mutual TLS: when charges and answers come is the same for few linked people and for many strangers.
+    """Over gRPC with mutual TLS: when charges and answers come is the same for few linked people and for everybody.
 
-    Fails by chance with `FALSE_ALARM_RATE`, on a machine that keeps up: its delay is measured just before.
+    Fails by chance with `FALSE_ALARM_RATE`, on a machine that keeps up: its tick is measured just before.
     """
-    delay_ms = await delay_for_this_machine(tmp_path / "before")
-    policy = make_policy(accounting="per_person", tick_ms=REAL_TICK_MS, delay_ms=delay_ms, max_sample=LARGE)
+    tick_ms = await tick_for_this_machine(tmp_path / "before")
+    policy = make_policy(accounting="per_person", tick_ms=tick_ms)
     assert min(p_values(await two_worlds(tmp_path, policy))) > FALSE_ALARM_RATE / 2
 
 
 class CountedClock(FakeClock):
-    """Goes on by the work that is counted, and by the waits of the census node; not by how long anything really takes."""
+    """Goes on by the work of a desk that looks up one after the other who is in a sample, and by nothing else."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         super().__init__(BEGAN_MS)
         self._lock = threading.Lock()
-        add = Linking.add
+        find = Passes.find
 
-        def counted(linking: Linking, start: int, pseudonyms: Pseudonyms) -> None:
-            self.advance(len(pseudonyms) // 1000)
-            add(linking, start, pseudonyms)
+        def counted(passes: Passes, sample: Bits, cards: CardPlaces, here: Bits) -> None:
+            self.advance(int(np.bitwise_count(sample).sum()))
+            find(passes, sample, cards, here)
 
-        async def sleep(seconds: float) -> None:
-            self.advance(round(1000 * seconds))
-
-        patch.setattr(Linking, "add", counted)
-        patch.setattr("census_node.timing.asyncio", SimpleNamespace(sleep=sleep))
+        patch.setattr(Passes, "find", counted)
 
     def advance(self, milliseconds: int) -> None:
         with self._lock:
             super().advance(milliseconds)
 
 
-async def test_the_clock_tells_them_apart_where_nothing_waits_for_a_tick(
+async def test_the_clock_tells_them_apart_where_work_depends_on_the_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same comparison, at tick 0, where work shows, a millisecond for a thousand people: it is found at the same rate."""
-    policy = make_policy(accounting="per_person", max_sample=LARGE)
-    late = await two_worlds(tmp_path, policy, CountedClock(monkeypatch))
+    """The same comparison, at tick 0, of a desk with a millisecond of work for each person: it is found at the same rate."""
+    late = await two_worlds(tmp_path, PROMPT, CountedClock(monkeypatch))
     assert max(p_values(late)) < FALSE_ALARM_RATE / 2

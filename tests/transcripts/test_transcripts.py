@@ -63,6 +63,8 @@ def deployments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
         made["asked"].node("census"),
         made["asked"].node("health"),
     ):
+        for name in ("serving", "shutdown", "governed", "asked"):
+            made[name].wait_for_roster()
         yield made
 
 

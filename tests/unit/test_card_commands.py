@@ -16,7 +16,8 @@ from broker_common.errors import InvalidRequestError
 
 def code_of_list(home: Path) -> str:
     """With which code `keys list` fails."""
-    error = CliRunner().invoke(keys, ["list", "--home", str(home)]).exception
+    # With the program's settings: a command remembers the help option that it was first called with.
+    error = CliRunner().invoke(keys, ["list", "--home", str(home)], **cli.program.context_settings).exception
     assert isinstance(error, InvalidRequestError), error
     return error.code
 

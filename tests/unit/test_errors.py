@@ -19,7 +19,9 @@ from broker_common.errors import (
     RefusedError,
     StateUnknownError,
     error_for,
+    exit_code_of,
 )
+from broker_common.language import language
 
 CODES = sorted(REASONS)
 MAX_DETAIL_CHARACTERS = 500
@@ -55,7 +57,8 @@ def test_every_error_can_be_made_from_the_wire(code: str) -> None:
     names = placeholders(reason.text) | placeholders(reason.hint)
     error = error_for(code, {name: f"<{name}>" for name in names})
     assert type(error) is reason.family
-    assert error.exit_code == reason.family.exit_code
+    assert error.exit_code == exit_code_of(code)
+    assert (error.exit_code == reason.family.exit_code) == (code not in {"FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK"})
     assert all(f"<{name}>" in error.text + error.hint for name in names)
     bare = error_for(code, {})
     assert ("?" in bare.text.rstrip("?") + bare.hint) >= bool(names)
@@ -139,7 +142,7 @@ def test_details_become_text() -> None:
 def test_exactly_the_failures_of_our_own_state_stop_a_node() -> None:
     """No request can stop a node by provoking an error; what a peer reports is tests/unit/rpc/test_status.py's."""
     stopping = {code for code in CODES if REASONS[code].family(code).stops_node}
-    assert stopping == {"INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"}
+    assert stopping == {"FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"}
     assert all(REASONS[code].family.exit_code == ExitCode.INTERNAL for code in stopping)
     # All of them are of the two families that become PEER_FAILED when a peer says them.
     assert {REASONS[code].family for code in stopping} == {InternalError, StateUnknownError}
@@ -156,6 +159,7 @@ def test_exit_codes_are_the_published_ones() -> None:
         ("REFUSED", 4),
         ("PEER_UNAVAILABLE", 5),
         ("INTERNAL", 6),
+        ("STOPPED", 7),
     ]
     assert BrokerError.exit_code is ExitCode.INTERNAL
 
@@ -166,3 +170,4 @@ def test_a_sentence_does_nothing_to_a_terminal(quoted: str) -> None:
     error = InvalidRequestError("INVALID_VALUE", name=quoted, problem=quoted, remedy=quoted)
     assert (error.text + error.hint).isprintable()
     assert error.details["problem"] == quoted
+    assert "".join(error.said(language("fr"))).isprintable()

@@ -7,26 +7,43 @@ import json
 import msgspec
 import pytest
 
-from broker_common.values import HASH_BYTES, PSEUDONYM_BYTES, QUERY_ID_BYTES, ExactCount, NoisyCount
+from broker_common.values import HASH_BYTES, MOST_CELLS, PSEUDONYM_BYTES, QUERY_ID_BYTES, ExactCounts, NoisyCounts
 
 
 @pytest.mark.parametrize("value", [0, 1, 2**70])
 def test_an_exact_count_is_revealed_to_a_mechanism_only(value: int) -> None:
     """The one way to the number has a name that reviewers search for."""
-    assert ExactCount(value).reveal_to_mechanism() == value
-    assert repr(ExactCount(value)) == "ExactCount(<secret>)"
+    assert ExactCounts([value]).reveal_to_mechanism() == (value,)
+    assert repr(ExactCounts([value])) == "ExactCounts(<secret>)"
 
 
 def test_a_count_is_never_negative() -> None:
     """A negative count is a bug before the mechanism."""
-    with pytest.raises(ValueError, match="never negative"):
-        ExactCount(-1)
+    for counts in ([-1], [3, -1], [-1, 3]):
+        with pytest.raises(ValueError, match="never negative"):
+            ExactCounts(counts)
+
+
+@pytest.mark.parametrize("number", [0, 17])
+def test_an_answer_has_one_to_sixteen_numbers(number: int) -> None:
+    """No answer is without a number, and none has more than the formats hold."""
+    for made in (ExactCounts, NoisyCounts):
+        with pytest.raises(ValueError, match="1 to 16 cells"):
+            made((5,) * number)
+
+
+@pytest.mark.parametrize("number", [1, 2, 16])
+def test_a_padded_answer_shows_no_number_of_cells(number: int) -> None:
+    """It is the numbers in their order, then zeros, sixteen in all."""
+    noisy = NoisyCounts(tuple(range(-1, number - 1)))
+    assert noisy.padded[:number] == noisy.values
+    assert noisy.padded[number:] == (0,) * (MOST_CELLS - number)
 
 
 def test_an_exact_count_is_no_number() -> None:
     """It cannot be compared, added, indexed or encoded by accident."""
-    count = ExactCount(5)
-    assert [count] not in ([5], [ExactCount(5)])
+    count = ExactCounts([5])
+    assert [count] not in ([5], [ExactCounts([5])])
     for use in (
         lambda: count + 1,  # type: ignore[operator]
         lambda: int(count),  # type: ignore[call-overload]
@@ -43,8 +60,8 @@ def test_an_exact_count_is_no_number() -> None:
 
 def test_a_noisy_count_is_a_plain_value() -> None:
     """It may be negative, compared and printed: it is safe."""
-    assert NoisyCount(-3) == NoisyCount(-3)
-    assert repr(NoisyCount(-3)) == "NoisyCount(value=-3)"
+    assert NoisyCounts((-3,)) == NoisyCounts((-3,))
+    assert repr(NoisyCounts((-3,))) == "NoisyCounts(values=(-3,))"
 
 
 def test_lengths_are_those_of_the_protocol() -> None:

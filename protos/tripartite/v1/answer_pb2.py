@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atripartite/v1/answer.proto\x12\rtripartite.v1\"\xc9\x01\n\x07Receipt\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x13\n\x0bticket_hash\x18\x02 \x01(\x0c\x12\x13\n\x0b\x61nswer_hash\x18\x03 \x01(\x0c\x12\r\n\x05scale\x18\x04 \x01(\r\x12\x0f\n\x07\x63harged\x18\x05 \x01(\r\x12\x13\n\x0bpolicy_hash\x18\x06 \x01(\x0c\x12\x11\n\tlog_index\x18\x07 \x01(\x04\x12\x12\n\ncheckpoint\x18\x08 \x01(\t\x12\x17\n\x0finclusion_proof\x18\t \x03(\x0c\x12\r\n\x05\x65ntry\x18\n \x01(\x0c\"C\n\rSignedReceipt\x12\x0f\n\x07receipt\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0e\n\x06key_id\x18\x03 \x01(\t\"g\n\x0cSignedAnswer\x12-\n\x07receipt\x18\x01 \x01(\x0b\x32\x1c.tripartite.v1.SignedReceipt\x12\x13\n\x0bnoisy_count\x18\x02 \x01(\x12\x12\x13\n\x0b\x61nswer_salt\x18\x03 \x01(\x0c\"0\n\x0cSealedAnswer\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0e\n\x06sealed\x18\x02 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atripartite/v1/answer.proto\x12\rtripartite.v1\"\xc9\x01\n\x07Receipt\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x13\n\x0bticket_hash\x18\x02 \x01(\x0c\x12\x13\n\x0b\x61nswer_hash\x18\x03 \x01(\x0c\x12\r\n\x05scale\x18\x04 \x01(\r\x12\x0f\n\x07\x63harged\x18\x05 \x01(\r\x12\x13\n\x0bpolicy_hash\x18\x06 \x01(\x0c\x12\x11\n\tlog_index\x18\x07 \x01(\x04\x12\x12\n\ncheckpoint\x18\x08 \x01(\t\x12\x17\n\x0finclusion_proof\x18\t \x03(\x0c\x12\r\n\x05\x65ntry\x18\n \x01(\x0c\"C\n\rSignedReceipt\x12\x0f\n\x07receipt\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0e\n\x06key_id\x18\x03 \x01(\t\"n\n\x0cSignedAnswer\x12-\n\x07receipt\x18\x01 \x01(\x0b\x32\x1c.tripartite.v1.SignedReceipt\x12\x13\n\x0b\x61nswer_salt\x18\x03 \x01(\x0c\x12\x14\n\x0cnoisy_counts\x18\x04 \x03(\x12J\x04\x08\x02\x10\x03\"0\n\x0cSealedAnswer\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0e\n\x06sealed\x18\x02 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,7 +36,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SIGNEDRECEIPT']._serialized_start=249
   _globals['_SIGNEDRECEIPT']._serialized_end=316
   _globals['_SIGNEDANSWER']._serialized_start=318
-  _globals['_SIGNEDANSWER']._serialized_end=421
-  _globals['_SEALEDANSWER']._serialized_start=423
-  _globals['_SEALEDANSWER']._serialized_end=471
+  _globals['_SIGNEDANSWER']._serialized_end=428
+  _globals['_SEALEDANSWER']._serialized_start=430
+  _globals['_SEALEDANSWER']._serialized_end=478
 # @@protoc_insertion_point(module_scope)

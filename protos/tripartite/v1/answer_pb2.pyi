@@ -39,7 +39,7 @@ class Receipt(_message.Message):
     ticket_hash: _builtins.bytes
     """SHA-256 of the exact ticket bytes."""
     answer_hash: _builtins.bytes
-    """Salted hash of the noisy count."""
+    """Salted hash of the noisy counts."""
     scale: _builtins.int
     """Noise scale b that was used."""
     charged: _builtins.int
@@ -115,24 +115,28 @@ class SignedAnswer(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RECEIPT_FIELD_NUMBER: _builtins.int
-    NOISY_COUNT_FIELD_NUMBER: _builtins.int
     ANSWER_SALT_FIELD_NUMBER: _builtins.int
-    noisy_count: _builtins.int
-    """Exact count plus integer noise. Never clamped: it may be negative."""
+    NOISY_COUNTS_FIELD_NUMBER: _builtins.int
     answer_salt: _builtins.bytes
     """32 bytes that open the receipt's answer_hash."""
     @_builtins.property
     def receipt(self) -> Global___SignedReceipt: ...
+    @_builtins.property
+    def noisy_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """For each cell of the question, in its order, exact count plus integer noise; then zeros, 16 numbers in all.
+        Never clamped: they may be negative.
+        """
+
     def __init__(
         self,
         *,
         receipt: Global___SignedReceipt | None = ...,
-        noisy_count: _builtins.int = ...,
         answer_salt: _builtins.bytes = ...,
+        noisy_counts: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_salt", b"answer_salt", "noisy_count", b"noisy_count", "receipt", b"receipt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_salt", b"answer_salt", "noisy_counts", b"noisy_counts", "receipt", b"receipt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,6 +10,7 @@ from google.protobuf.internal import containers as _containers
 from tripartite.v1 import answer_pb2 as _answer_pb2
 from tripartite.v1 import dictionary_pb2 as _dictionary_pb2
 from tripartite.v1 import policy_pb2 as _policy_pb2
+from tripartite.v1 import roster_pb2 as _roster_pb2
 from tripartite.v1 import sample_pb2 as _sample_pb2
 from tripartite.v1 import ticket_pb2 as _ticket_pb2
 import builtins as _builtins
@@ -203,31 +204,26 @@ Global___QuoteResponse: _TypeAlias = QuoteResponse  # noqa: Y015
 
 @_typing.final
 class CountRequest(_message.Message):
-    """Order: header; then, once told to proceed, frames, manifest."""
+    """Order: head; then the rest of the sealed sample in parts of 65,536 bytes. Their number follows from the declared places alone."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    HEADER_FIELD_NUMBER: _builtins.int
-    FRAME_FIELD_NUMBER: _builtins.int
-    MANIFEST_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
+    BITS_FIELD_NUMBER: _builtins.int
+    bits: _builtins.bytes
     @_builtins.property
-    def header(self) -> _sample_pb2.SampleHeader: ...
-    @_builtins.property
-    def frame(self) -> _sample_pb2.SampleFrame: ...
-    @_builtins.property
-    def manifest(self) -> _sample_pb2.SignedManifest: ...
+    def head(self) -> _sample_pb2.SampleHead: ...
     def __init__(
         self,
         *,
-        header: _sample_pb2.SampleHeader | None = ...,
-        frame: _sample_pb2.SampleFrame | None = ...,
-        manifest: _sample_pb2.SignedManifest | None = ...,
+        head: _sample_pb2.SampleHead | None = ...,
+        bits: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["frame", b"frame", "header", b"header", "manifest", b"manifest", "part", b"part"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bits", b"bits", "head", b"head", "part", b"part"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["frame", b"frame", "header", b"header", "manifest", b"manifest", "part", b"part"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bits", b"bits", "head", b"head", "part", b"part"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["header", "frame", "manifest"]  # noqa: Y015
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["head", "bits"]  # noqa: Y015
     _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
 
@@ -235,15 +231,12 @@ Global___CountRequest: _TypeAlias = CountRequest  # noqa: Y015
 
 @_typing.final
 class CountResponse(_message.Message):
-    """Order: proceed, charged, released."""
+    """Order: charged, released."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    PROCEED_FIELD_NUMBER: _builtins.int
     CHARGED_FIELD_NUMBER: _builtins.int
     RELEASED_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def proceed(self) -> _sample_pb2.Proceed: ...
     @_builtins.property
     def charged(self) -> _sample_pb2.Charged: ...
     @_builtins.property
@@ -251,19 +244,65 @@ class CountResponse(_message.Message):
     def __init__(
         self,
         *,
-        proceed: _sample_pb2.Proceed | None = ...,
         charged: _sample_pb2.Charged | None = ...,
         released: _sample_pb2.Released | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["charged", b"charged", "event", b"event", "proceed", b"proceed", "released", b"released"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["charged", b"charged", "event", b"event", "released", b"released"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["charged", b"charged", "event", b"event", "proceed", b"proceed", "released", b"released"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["charged", b"charged", "event", b"event", "released", b"released"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["proceed", "charged", "released"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["charged", "released"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
 Global___CountResponse: _TypeAlias = CountResponse  # noqa: Y015
+
+@_typing.final
+class SendRosterRequest(_message.Message):
+    """Order: header; then, once the initial metadata say `tripartite-proceed: yes`, frames. They say so when the header is admitted: for a
+    roster that is refused or here already the call ends without it, and no frame needs to leave.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    FRAME_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def header(self) -> _roster_pb2.RosterHeader: ...
+    @_builtins.property
+    def frame(self) -> _roster_pb2.RosterFrame: ...
+    def __init__(
+        self,
+        *,
+        header: _roster_pb2.RosterHeader | None = ...,
+        frame: _roster_pb2.RosterFrame | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["frame", b"frame", "header", b"header", "part", b"part"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frame", b"frame", "header", b"header", "part", b"part"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["header", "frame"]  # noqa: Y015
+    _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
+
+Global___SendRosterRequest: _TypeAlias = SendRosterRequest  # noqa: Y015
+
+@_typing.final
+class SendRosterResponse(_message.Message):
+    """The roster is kept: it comes into force by itself. Also said, at once or again, of one that was sent before."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SendRosterResponse: _TypeAlias = SendRosterResponse  # noqa: Y015
 
 @_typing.final
 class CollectRequest(_message.Message):

@@ -54,6 +54,11 @@ class CensusServiceStub:
                 request_serializer=tripartite_dot_v1_dot_census__service__pb2.CountRequest.SerializeToString,
                 response_deserializer=tripartite_dot_v1_dot_census__service__pb2.CountResponse.FromString,
                 _registered_method=True)
+        self.SendRoster = channel.stream_unary(
+                '/tripartite.v1.CensusService/SendRoster',
+                request_serializer=tripartite_dot_v1_dot_census__service__pb2.SendRosterRequest.SerializeToString,
+                response_deserializer=tripartite_dot_v1_dot_census__service__pb2.SendRosterResponse.FromString,
+                _registered_method=True)
         self.Collect = channel.unary_unary(
                 '/tripartite.v1.CensusService/Collect',
                 request_serializer=tripartite_dot_v1_dot_census__service__pb2.CollectRequest.SerializeToString,
@@ -92,6 +97,13 @@ class CensusServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SendRoster(self, request_iterator, context):
+        """The caller's pseudonyms, once for each load: every sample is a set of places in them. Callers: health.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Collect(self, request, context):
         """The sealed answer to one of the caller's own queries. Callers: researcher.
         """
@@ -121,6 +133,11 @@ def add_CensusServiceServicer_to_server(servicer, server):
                     servicer.Count,
                     request_deserializer=tripartite_dot_v1_dot_census__service__pb2.CountRequest.FromString,
                     response_serializer=tripartite_dot_v1_dot_census__service__pb2.CountResponse.SerializeToString,
+            ),
+            'SendRoster': grpc.stream_unary_rpc_method_handler(
+                    servicer.SendRoster,
+                    request_deserializer=tripartite_dot_v1_dot_census__service__pb2.SendRosterRequest.FromString,
+                    response_serializer=tripartite_dot_v1_dot_census__service__pb2.SendRosterResponse.SerializeToString,
             ),
             'Collect': grpc.unary_unary_rpc_method_handler(
                     servicer.Collect,
@@ -236,6 +253,33 @@ class CensusService:
             '/tripartite.v1.CensusService/Count',
             tripartite_dot_v1_dot_census__service__pb2.CountRequest.SerializeToString,
             tripartite_dot_v1_dot_census__service__pb2.CountResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendRoster(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/tripartite.v1.CensusService/SendRoster',
+            tripartite_dot_v1_dot_census__service__pb2.SendRosterRequest.SerializeToString,
+            tripartite_dot_v1_dot_census__service__pb2.SendRosterResponse.FromString,
             options,
             channel_credentials,
             insecure,

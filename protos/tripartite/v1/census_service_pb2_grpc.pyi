@@ -39,6 +39,8 @@ class CensusServiceStub:
     """Price, noise margin and a reserved noise slot for one question. Charges nothing. Callers: researcher."""
     Count: _grpc.StreamStreamMultiCallable[_census_service_pb2.CountRequest, _census_service_pb2.CountResponse]
     """One sample in, one charge out; the answer never passes here. Callers: health."""
+    SendRoster: _grpc.StreamUnaryMultiCallable[_census_service_pb2.SendRosterRequest, _census_service_pb2.SendRosterResponse]
+    """The caller's pseudonyms, once for each load: every sample is a set of places in them. Callers: health."""
     Collect: _grpc.UnaryUnaryMultiCallable[_census_service_pb2.CollectRequest, _census_service_pb2.CollectResponse]
     """The sealed answer to one of the caller's own queries. Callers: researcher."""
 
@@ -53,6 +55,8 @@ class CensusServiceAsyncStub(CensusServiceStub):
     """Price, noise margin and a reserved noise slot for one question. Charges nothing. Callers: researcher."""
     Count: _aio.StreamStreamMultiCallable[_census_service_pb2.CountRequest, _census_service_pb2.CountResponse]  # type: ignore[assignment]
     """One sample in, one charge out; the answer never passes here. Callers: health."""
+    SendRoster: _aio.StreamUnaryMultiCallable[_census_service_pb2.SendRosterRequest, _census_service_pb2.SendRosterResponse]  # type: ignore[assignment]
+    """The caller's pseudonyms, once for each load: every sample is a set of places in them. Callers: health."""
     Collect: _aio.UnaryUnaryMultiCallable[_census_service_pb2.CollectRequest, _census_service_pb2.CollectResponse]  # type: ignore[assignment]
     """The sealed answer to one of the caller's own queries. Callers: researcher."""
 
@@ -88,6 +92,14 @@ class CensusServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_census_service_pb2.CountResponse], _abc.AsyncIterator[_census_service_pb2.CountResponse]]:
         """One sample in, one charge out; the answer never passes here. Callers: health."""
+
+    @_abc_1.abstractmethod
+    def SendRoster(
+        self,
+        request_iterator: _MaybeAsyncIterator[_census_service_pb2.SendRosterRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_census_service_pb2.SendRosterResponse, _abc.Awaitable[_census_service_pb2.SendRosterResponse]]:
+        """The caller's pseudonyms, once for each load: every sample is a set of places in them. Callers: health."""
 
     @_abc_1.abstractmethod
     def Collect(

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atripartite/v1/ticket.proto\x12\rtripartite.v1\"v\n\x08Question\x12+\n\x08\x65veryone\x18\x01 \x01(\x0b\x32\x17.tripartite.v1.EveryoneH\x00\x12\x32\n\x0clanguage_set\x18\x02 \x01(\x0b\x32\x1a.tripartite.v1.LanguageSetH\x00\x42\t\n\x07\x63ounted\"\n\n\x08\x45veryone\"/\n\x0bLanguageSet\x12\x10\n\x08variable\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\"C\n\tNoiseSlot\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x12\n\ncommitment\x18\x02 \x01(\x0c\x12\x12\n\ncheckpoint\x18\x03 \x01(\t\"\xbc\x02\n\x06Ticket\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x15\n\rresearcher_id\x18\x02 \x01(\t\x12\x12\n\nproject_id\x18\x03 \x01(\t\x12)\n\x08question\x18\x04 \x01(\x0b\x32\x17.tripartite.v1.Question\x12\x16\n\x0e\x63\x65nsus_release\x18\x05 \x01(\t\x12\r\n\x05scale\x18\x06 \x01(\r\x12\x1b\n\x13\x66raction_millionths\x18\x07 \x01(\r\x12\x1b\n\x13\x63riteria_commitment\x18\x08 \x01(\x0c\x12\x12\n\nanswer_key\x18\t \x01(\x0c\x12\x13\n\x0bpolicy_hash\x18\n \x01(\x0c\x12,\n\nnoise_slot\x18\x0b \x01(\x0b\x32\x18.tripartite.v1.NoiseSlot\x12\x12\n\nexpires_ms\x18\x0c \x01(\x03\"A\n\x0cSignedTicket\x12\x0e\n\x06ticket\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0e\n\x06key_id\x18\x03 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atripartite/v1/ticket.proto\x12\rtripartite.v1\"L\n\x08Question\x12\x10\n\x08variable\x18\x03 \x01(\t\x12\"\n\x05\x63\x65lls\x18\x04 \x03(\x0b\x32\x13.tripartite.v1.CellJ\x04\x08\x01\x10\x02J\x04\x08\x02\x10\x03\"\x16\n\x04\x43\x65ll\x12\x0e\n\x06values\x18\x01 \x03(\t\"C\n\tNoiseSlot\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x12\n\ncommitment\x18\x02 \x01(\x0c\x12\x12\n\ncheckpoint\x18\x03 \x01(\t\"\xbc\x02\n\x06Ticket\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x15\n\rresearcher_id\x18\x02 \x01(\t\x12\x12\n\nproject_id\x18\x03 \x01(\t\x12)\n\x08question\x18\x04 \x01(\x0b\x32\x17.tripartite.v1.Question\x12\x16\n\x0e\x63\x65nsus_release\x18\x05 \x01(\t\x12\r\n\x05scale\x18\x06 \x01(\r\x12\x1b\n\x13\x66raction_millionths\x18\x07 \x01(\r\x12\x1b\n\x13\x63riteria_commitment\x18\x08 \x01(\x0c\x12\x12\n\nanswer_key\x18\t \x01(\x0c\x12\x13\n\x0bpolicy_hash\x18\n \x01(\x0c\x12,\n\nnoise_slot\x18\x0b \x01(\x0b\x32\x18.tripartite.v1.NoiseSlot\x12\x12\n\nexpires_ms\x18\x0c \x01(\x03\"A\n\x0cSignedTicket\x12\x0e\n\x06ticket\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0e\n\x06key_id\x18\x03 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,15 +32,13 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tripartite.v1.ticket_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_QUESTION']._serialized_start=45
-  _globals['_QUESTION']._serialized_end=163
-  _globals['_EVERYONE']._serialized_start=165
-  _globals['_EVERYONE']._serialized_end=175
-  _globals['_LANGUAGESET']._serialized_start=177
-  _globals['_LANGUAGESET']._serialized_end=224
-  _globals['_NOISESLOT']._serialized_start=226
-  _globals['_NOISESLOT']._serialized_end=293
-  _globals['_TICKET']._serialized_start=296
-  _globals['_TICKET']._serialized_end=612
-  _globals['_SIGNEDTICKET']._serialized_start=614
-  _globals['_SIGNEDTICKET']._serialized_end=679
+  _globals['_QUESTION']._serialized_end=121
+  _globals['_CELL']._serialized_start=123
+  _globals['_CELL']._serialized_end=145
+  _globals['_NOISESLOT']._serialized_start=147
+  _globals['_NOISESLOT']._serialized_end=214
+  _globals['_TICKET']._serialized_start=217
+  _globals['_TICKET']._serialized_end=533
+  _globals['_SIGNEDTICKET']._serialized_start=535
+  _globals['_SIGNEDTICKET']._serialized_end=600
 # @@protoc_insertion_point(module_scope)

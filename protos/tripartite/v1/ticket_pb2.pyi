@@ -20,80 +20,55 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Question(_message.Message):
-    """What the census node counts among the linked people of the sample."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    EVERYONE_FIELD_NUMBER: _builtins.int
-    LANGUAGE_SET_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def everyone(self) -> Global___Everyone:
-        """Every linked person: the denominator of a share."""
-
-    @_builtins.property
-    def language_set(self) -> Global___LanguageSet:
-        """Everyone whose value of one language variable is in a set."""
-
-    def __init__(
-        self,
-        *,
-        everyone: Global___Everyone | None = ...,
-        language_set: Global___LanguageSet | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["counted", b"counted", "everyone", b"everyone", "language_set", b"language_set"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted", b"counted", "everyone", b"everyone", "language_set", b"language_set"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_counted: _TypeAlias = _typing.Literal["everyone", "language_set"]  # noqa: Y015
-    _WhichOneofArgType_counted: _TypeAlias = _typing.Literal["counted", b"counted"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_counted) -> _WhichOneofReturnType_counted | None: ...
-
-Global___Question: _TypeAlias = Question  # noqa: Y015
-
-@_typing.final
-class Everyone(_message.Message):
-    """Counts every linked person."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Everyone: _TypeAlias = Everyone  # noqa: Y015
-
-@_typing.final
-class LanguageSet(_message.Message):
-    """Counts the people whose value is one of those named."""
+    """What the census node counts among the linked people of the sample: one number for each cell."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     VARIABLE_FIELD_NUMBER: _builtins.int
-    VALUES_FIELD_NUMBER: _builtins.int
+    CELLS_FIELD_NUMBER: _builtins.int
     variable: _builtins.str
-    """A language variable of the census dictionary, e.g. mother_tongue."""
+    """A language variable of the census dictionary, e.g. mother_tongue; empty if the only cell is the rest, which is everyone."""
     @_builtins.property
-    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """One or more published values, ascending, distinct."""
+    def cells(self) -> _containers.RepeatedCompositeFieldContainer[Global___Cell]:
+        """1 to 16, in the order of the answer's numbers. No value stands in two of them."""
 
     def __init__(
         self,
         *,
         variable: _builtins.str = ...,
+        cells: _abc.Iterable[Global___Cell] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cells", b"cells", "variable", b"variable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Question: _TypeAlias = Question  # noqa: Y015
+
+@_typing.final
+class Cell(_message.Message):
+    """Counts the people whose value is one of those named, or the rest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALUES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Published values, ascending, distinct. None: the rest, every linked person in no other cell; one cell at most is that."""
+
+    def __init__(
+        self,
+        *,
         values: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["values", b"values", "variable", b"variable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["values", b"values"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___LanguageSet: _TypeAlias = LanguageSet  # noqa: Y015
+Global___Cell: _TypeAlias = Cell  # noqa: Y015
 
 @_typing.final
 class NoiseSlot(_message.Message):

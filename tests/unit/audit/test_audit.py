@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 from fakes import logs
 from fakes.cards import Party
-from fakes.damages import DAMAGES, begun_with_neighbour, honest
-from fakes.history import Asked, Exports, History, MemoryPart, SignedLog, auditor, write
+from fakes.damages import DAMAGES, begun_with_neighbour, bundle_of, flipped, honest, with_entries
+from fakes.history import RELEASE, Asked, Exports, History, MemoryPart, SignedLog, auditor, write
 from fakes.randomness import SeededRandomness
 
 from broker_common.audit import texts
@@ -20,14 +21,16 @@ from broker_common.audit.codes import CODES, ON_SITE, REPLAY
 from broker_common.audit.findings import MOST_PROBLEMS, Findings
 from broker_common.audit.handed_in import FolderPart
 from broker_common.audit.home import AuditorHome
+from broker_common.audit.html_report import report_html
 from broker_common.audit.log_export import COSIGNED, WITNESSED
-from broker_common.audit.on_site import OnSite, SiteCheck
+from broker_common.audit.on_site.visit import OnSite, SiteCheck
 from broker_common.audit.report import report_json, report_text
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
-from broker_common.privacy.accounting import price_units
+from broker_common.language import language
+from broker_common.privacy.accounting import price
 from broker_common.tlog.cosignature import Cosigner
-from broker_common.tlog.entries import Delivered, Expired, Refused
+from broker_common.tlog.entries import Charged, Delivered, Expired, Refused, parse_entry
 
 DAY_MS = 86_400_000
 TLOG = Path(__file__).parents[3] / "broker_common" / "tlog"
@@ -72,16 +75,16 @@ def test_an_honest_history_holds_and_its_leakage_is_added_up_anew(home: AuditorH
     assert report["verified"] is True
     assert report["answers"] == 5
     assert report["entries"] == history.census.size + history.health.size
-    assert report["leakage"]["charged_units"] == 5 * price_units(30)
+    assert report["leakage"]["charged_units"] == 5 * price(30)
     assert report["worst_belief"] == 0.54158
     assert report["pending"] == []
     assert any("oversight key" in text for text in report["not_checked"])
     assert report_text(audited).splitlines()[0] == "Everything that was handed in holds."
 
 
-PRICE = price_units(1)
+PRICE = price(1)
 PERSONS = logs.policy(accounting="per_person")
-HOUSEHOLDS = logs.policy(accounting="per_person", unit="household")
+HOUSEHOLDS = logs.policy(accounting="per_person", subject="household")
 
 
 def leakage(history: History, home: AuditorHome) -> dict[str, Any]:
@@ -101,7 +104,7 @@ def test_what_single_persons_were_charged_is_reported_as_claimed(home: AuditorHo
     history = History(rules=PERSONS).begin()
     assert leakage(history, home) | {"state": ""} == {
         "accounting": "per_person",
-        "unit": "person",
+        "subject": "person",
         "max_belief": "0.8",
         "param": 4.0,
         "cap": PERSONS.cap,
@@ -175,7 +178,7 @@ def test_a_ceiling_goes_on_from_one_accounting_to_the_other(home: AuditorHome) -
     history.adopt(PERSONS, confirmed=True)
     history.answer(scale=30)
     found = leakage(history, home)
-    assert found["worst_units"] == found["charged_units"] == price_units(2) + 2 * price_units(30)
+    assert found["worst_units"] == found["charged_units"] == price(2) + 2 * price(30)
     assert found["claimed"]
 
 
@@ -184,7 +187,7 @@ def test_a_household_may_have_been_charged_up_to_the_cap_by_one_answer(home: Aud
     history = History(rules=HOUSEHOLDS).begin()
     history.answer()
     found = leakage(history, home)
-    assert (found["unit"], found["worst_units"], found["claimed"]) == ("household", HOUSEHOLDS.cap, True)
+    assert (found["subject"], found["worst_units"], found["claimed"]) == ("household", HOUSEHOLDS.cap, True)
 
 
 def test_a_log_of_several_bundles_holds(home: AuditorHome) -> None:
@@ -794,4 +797,196 @@ def test_problems_are_bounded_and_printable() -> None:
 def test_the_first_line_names_the_first_problem(home: AuditorHome) -> None:
     """Who reads one line reads the verdict, the code and the place."""
     text = report_text(replayed(DAMAGES["charge_too_small"].make(), home))
-    assert text.splitlines()[0] == "NOT VERIFIED: 1 problem; the first is CHARGE_WRONG in census log, entry 10."
+    assert text.splitlines()[0] == "NOT VERIFIED: 1 problem; the first is CHARGE_WRONG in census log, entry 11."
+
+
+# --- the report for a commissioner -------------------------------------------------------------------------------------
+
+PARTS = ("census", "health", "researcher")
+DRILL = "complaint <b>114</b> under review"
+
+
+def page_of(audited: Audited, code: str = "en") -> str:
+    """The report as somebody reads it, tag by tag on a line of its own."""
+    return report_html(audited, language(code), made_ms=DAY_MS, parts=PARTS)
+
+
+def read(page: str) -> str:
+    """What stands on the page, in its order."""
+    body = page[page.index("<main") :]
+    return html.unescape(re.sub(r"[ \n]+", " ", re.sub(r"<[^>]+>", " ", body))).strip()
+
+
+def eventful() -> History:
+    """A history with one of each thing that a commissioner wants to hear of."""
+    history = honest(2, accounting="per_person")
+    for name, order in (("shutdown", logs.shut_down), ("reopen", logs.reopened)):
+        state = logs.census_state()
+        state.origin, state.size, state.policy_hash = logs.ORIGIN, history.census.size, history.census.policy
+        history.write_census(order(state, DRILL if name == "shutdown" else "closed without finding"))
+    history.adopt(logs.policy(accounting="per_person", max_belief="0.85"), confirmed=True)
+    history.census_party.renew(Purpose.ANSWER.value)
+    history.write_census(logs.announced(history.census_party))
+    history.write_health(logs.loaded("load2", release=RELEASE, commitment=logs.hash_of(2)))
+    history.write_health(logs.revoked(logs.ALICE, note="end of contract"))
+    history.cosign()
+    return history
+
+
+def damaged_exports() -> Exports:
+    """What was handed in, with one bit of the last charge flipped."""
+    exports = honest(3).exports()
+    _, entries = bundle_of(exports, "census")
+    last = max(number for number, entry in enumerate(entries) if b'"units":' in entry)
+    entries[last] = flipped(entries[last], entries[last].index(b'"units":') + len(b'"units":'))
+    return with_entries(exports, "census", entries)
+
+
+def test_a_commissioner_reads_the_verdict_first(home: AuditorHome) -> None:
+    """Then what was handed in, the belief with its limit, and what could not be checked, before any table of figures."""
+    text = read(page_of(replayed(honest(2).exports(), home)))
+    order = [
+        text.index(each)
+        for each in (
+            "Everything that was handed in holds",
+            "Handed in: census (census-ca), health (health-on), researcher.",
+            "Nobody who started at even odds can be surer than",
+            "What could not be checked",
+            "Figures, and where they come from",
+            "Timeline",
+            "Questions by researcher and project",
+            "Glossary",
+        )
+    ]
+    assert text.startswith("✓ Everything that was handed in holds")
+    assert order == sorted(order)
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"), [("en", "NOT VERIFIED: 1 problem"), ("fr", "NON CONFORME\u00a0: 1 problème")]
+)
+def test_a_damaged_export_gives_a_report_whose_verdict_says_so_first(
+    home: AuditorHome, code: str, verdict: str
+) -> None:
+    """With the problem and its place, and no figure without the warning that it proves nothing."""
+    audited = replayed(damaged_exports(), home)
+    text = read(page_of(audited, code))
+    assert text.startswith(f"! {verdict} ")
+    t = language(code)
+    (problem,) = audited.findings.problems
+    assert text.index(t(CODES[problem.code])) < text.index(t("What could not be checked"))
+    warning = t("While there are problems, the figures below are what could be read and prove nothing.")
+    belief = t(
+        "Nobody who started at even odds can be surer than {worst} of one person's language; the limit is {limit}."
+    )
+    assert text.count(warning) == text.count(belief.partition("{")[0]) == 2
+    assert text.index(warning) < text.index(belief.partition("{")[0])
+
+
+def test_a_log_that_cannot_be_replayed_is_not_said_to_have_had_no_policy(home: AuditorHome) -> None:
+    """Nothing readable is no promise: the report says that leakage could not be computed."""
+    exports = honest(1).exports()
+    audited = replayed({"census": {}, "health": exports["health"]}, home)
+    text = read(page_of(audited))
+    assert text.startswith("! NOT VERIFIED")
+    assert "could not be computed" in text
+    assert "No policy was ever in force" not in text
+
+
+def test_the_timeline_tells_what_people_decided_with_reasons_and_entries(home: AuditorHome) -> None:
+    """Policies, orders, registrations, a revocation, loads and new keys: each with its entry, and with the reason given."""
+    history = eventful()
+    audited = replayed(history.exports(), home)
+    assert codes(audited) == []
+    text = read(page_of(audited))
+    size = history.census.size
+    for each in (
+        "census log, entry 2 Registered health health-on",
+        "census log, entry 3 Registered researcher alice for study",
+        "Policy adopted: no belief above 80%",
+        f"census log, entry {size - 4} Shut down by the operator. Reason: {DRILL}",
+        f"census log, entry {size - 3} Reopened by the operator. Reason: closed without finding",
+        f"census log, entry {size - 2} Weaker policy adopted, confirmed by the operator: no belief above 85%",
+        f"census log, entry {size - 1} New keys of census census-ca: answer",
+        f"health log, entry {history.health.size - 2} Load load2 in force",
+        f"health log, entry {history.health.size - 1} Revoked researcher alice. Reason: end of contract",
+    ):
+        assert each in text
+
+
+@pytest.mark.parametrize("code", ["en", "fr"])
+def test_every_figure_says_which_entries_it_comes_from(home: AuditorHome, code: str) -> None:
+    """And they are entries of that type, the first and the last of the log."""
+    history, t = eventful(), language(code)
+    audited = replayed(history.exports(), home)
+    page = page_of(audited, code)
+    table = page[page.index(t("Figures, and where they come from")) :]
+    rows = re.findall(
+        r"<th[^>]*><span>(.+?)</span></th>\s*<td[^>]*><span>(.+?)</span></td>\s*<td[^>]*><span>(.+?)</span></td>",
+        table.partition("</table>")[0],
+    )
+    assert len(rows) == 10
+    sources = {html.unescape(name): html.unescape(source) for name, _, source in rows}
+    charged, adopted = audited.histories["census"].entries["charged"], audited.histories["census"].entries["adopted"]
+    found = [
+        number for number, entry in enumerate(history.census.entries) if parse_entry(entry).event.__class__ is Charged
+    ]
+    assert charged == (found[0], found[-1])
+    assert sources[t("Answers charged")] == t(
+        "entries of type {type}, {first} to {last}",
+        type="charged",
+        first=t.number(charged[0]),
+        last=t.number(charged[1]),
+    )
+    assert str(adopted[1]) in sources[t("Limit of belief")]
+    assert t("entries {first} to {last}", first=t.number(charged[0]), last=t.number(charged[1])) in read(page)
+
+
+def test_a_strangers_words_are_text_in_the_report(home: AuditorHome) -> None:
+    """No tag of a reason or of a researcher's project is one on the page, and no control character reaches it."""
+    history = eventful()
+    page = page_of(replayed(history.exports(), home))
+    assert "<b>114" not in page
+    assert "&lt;b&gt;114&lt;/b&gt;" in page
+    assert not re.search(r"<script|\son[a-z]+=|https?://", page)
+
+
+def test_a_code_that_no_node_says_does_not_fill_the_report(home: AuditorHome) -> None:
+    """A health log with an endless code of refusal is counted as unknown."""
+    history = History().begin()
+    asked = history.order()
+    history.submit(asked)
+    history.forward(asked)
+    history.write_health(Refused(ticket=asked.hash, code="x" * 4096))
+    history.cosign()
+    page = page_of(replayed(history.exports(), home))
+    assert "x" * 100 not in page
+    assert "UNKNOWN" in page
+
+
+def test_what_persons_were_charged_is_a_claim_in_the_verdict(home: AuditorHome) -> None:
+    """Under strict accounting everybody is charged, which needs no claim."""
+    sentence = "That nobody was charged more is the census agency's claim"
+    assert sentence in read(page_of(replayed(honest(1, accounting="per_person").exports(), home)))
+    assert sentence not in read(page_of(replayed(honest(1).exports(), home)))
+
+
+def test_the_french_report_is_french(home: AuditorHome) -> None:
+    """No sentence of the English one is left in it, decimals have a comma, and spaces before signs do not break."""
+    audited = replayed(eventful().exports(), home)
+    english, french = read(page_of(audited)), read(page_of(audited, "fr"))
+    for text in (
+        "Timeline",
+        "Reason",
+        "Nobody who",
+        "Entries of",
+        "handed in",
+        "charged to",
+        "Registered",
+        "Figures",
+        "from",
+    ):
+        assert text in english
+        assert text not in french
+    assert re.search(r"[0-9],[0-9]{2}\u00a0%", french)
+    assert not re.search(r"[0-9]\.[0-9]|[0-9] %| :| »|« |\ufffd", french)

@@ -75,7 +75,7 @@ def test_the_fold_is_the_same_with_its_tickets_on_disk(monkeypatch: pytest.Monke
         )
         memory = logs.census_state()
         slots = Slots(first=0, void_below=0, commitments=tuple(logs.hash_of(number) for number in range(20)))
-        events: list[Event] = [*logs.beginning(), logs.adopted(), logs.loaded(), slots]
+        events: list[Event] = [*logs.beginning(), logs.adopted(), logs.loaded(), logs.rostered(), slots]
         events += [logs.charged(number, before=(number - 1) * logs.charged(1).units) for number in range(1, 12)]
         for event in events:
             for state in (disk, memory):

@@ -15,26 +15,28 @@ import pytest
 from fakes.deployment import Deployment, make, run_here
 from fakes.logs import adopted, beginning, census_state, charged, policy
 
-from broker_common.privacy.accounting import price_units
-from broker_common.privacy.policy import Policy
+from broker_common.language import language
+from broker_common.privacy.accounting import price
+from broker_common.privacy.policy import Policy, Subject
 from broker_common.privacy.report import Charges, make_report
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Entry
 from census_node.belief_plot import HEIGHT_PIXELS, WIDTH_PIXELS, draw
 from census_node.belief_report import (
     Facts,
+    bars_name,
     facts_of,
-    households_name,
     plot_text,
     report_of,
     report_text,
     status_of,
     status_text,
 )
+from census_node.ledger.samples import KeptSamples
 from census_node.opening import CensusHome
-from census_node.samples import KeptSamples
 
-PRICE = price_units(30)
+PRICE = price(30)
+ENGLISH = language("en")
 SCALES = tuple(range(1, 51))
 PER_PERSON = policy(accounting="per_person", scales=SCALES)
 STATUS_KEYS = [
@@ -43,7 +45,7 @@ STATUS_KEYS = [
 ]
 KEPT = KeptSamples(3, 1_234_567)
 REPORT_KEYS = [
-    *("floor", "cap", "scale", "ceilings", "typical", "bands", "submitted", "persons", "households"),
+    *("floor", "cap", "scale", "ceilings", "typical", "bands", "subject", "spread"),
     *("answers_left", "forecast", "plot"),
 ]
 
@@ -70,10 +72,9 @@ def facts(rules: Policy = PER_PERSON, *, answers: int = 100, **changes: Any) -> 
     return Facts(**given | changes)
 
 
-def charges(hits: list[int], *, households: list[int] | None = None, floor: int = 0) -> Charges:
-    """Ledgers of people who were in so many samples; in households of their own unless given."""
-    own = np.array(hits, np.uint32) * np.uint32(PRICE)
-    return Charges(own, own, own if households is None else np.array(households, np.uint32) * np.uint32(PRICE), floor)
+def charges(hits: list[int], *, floor: int = 0) -> Charges:
+    """A ledger of subjects whose people were in so many samples."""
+    return Charges(np.array(hits, np.uint32) * np.uint32(PRICE), floor)
 
 
 def said(ledgers: Charges | None, rules: Policy = PER_PERSON, **changes: Any) -> str:
@@ -124,8 +125,7 @@ def test_the_status_says_what_samples_take_on_disk() -> None:
 def test_the_alert_is_raised_above_the_share_and_not_at_it(exhausted: int, alerts: bool) -> None:
     """Of a hundred people charged, more than five; those who were never charged count for nothing."""
     text = status_said(charges([41] * exhausted + [1] * (100 - exhausted) + [0] * 1000))
-    counts = f"{exhausted} submitted pseudonyms, {exhausted} persons in the census"
-    assert has(text, f"people 100 charged so far; nothing left: {counts}")
+    assert has(text, f"people 100 persons in the census charged so far; nothing left: {exhausted}")
     assert ("alert" in text) == alerts
 
 
@@ -135,22 +135,19 @@ def test_the_alert_is_for_people_and_in_no_key(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_households_without_room_raise_the_alert_where_they_decide() -> None:
-    """Nobody's pseudonym is used up, six of a hundred households are: counted and said, where the budget is theirs."""
-    rules = policy(accounting="per_person", unit="household", scales=SCALES)
-    ledgers = charges([20] * 200, households=[40] * 100)
-    assert status_of(facts(rules), ledgers)["people_exhausted"] == 0
-    ledgers = charges([20] * 200, households=[41] * 6 + [40] * 94)
+def test_households_without_room_raise_the_alert_where_budgets_are_theirs() -> None:
+    """Six of a hundred households: counted and said by that name."""
+    rules = policy(accounting="per_person", subject="household", scales=SCALES)
+    assert status_of(facts(rules), charges([40] * 100))["people_exhausted"] == 0
+    ledgers = charges([41] * 6 + [40] * 94)
     assert status_of(facts(rules), ledgers)["people_exhausted"] == 6
     text = status_said(ledgers, rules)
-    assert has(text, "people 200 charged so far; nothing left: 0 submitted pseudonyms, 6 households")
+    assert has(text, "people 100 households charged so far; nothing left: 6")
     assert "more than 5 % of the households charged so far have nothing left (6 of 100)" in text
     assert (
         "per_person with a budget for each household, no belief about one household that stays as it is above 0.8"
         in text
     )
-    assert "alert" not in status_said(ledgers)
-    assert status_of(facts(), ledgers)["people_exhausted"] == 0
 
 
 def test_strict_accounting_after_per_person_accounting_states_what_somebody_was_charged() -> None:
@@ -247,20 +244,17 @@ def test_the_log_is_read_for_what_the_report_needs() -> None:
 # --- the report --------------------------------------------------------------------------------------------------------
 
 
-def test_the_report_says_who_stands_where() -> None:
-    """Persons beside households; several people of a household together may stand above a limit for one."""
-    text = said(charges([0, 0, 1, 41], households=[0, 1, 60]))
-    assert has(text, "0.5: not charged 2 2 1")
-    assert has(text, "up to 0.55 1 1 1")
-    assert has(text, "up to 0.8 1 1 0")
-    assert has(text, "above 0.8 0 0 1")
-    assert "members of a household taken together" in text
-    assert has(text, "the most 22928881 (0.79685) 22928881 (0.79685) 33554460 (0.8808)")
-
-
-def test_households_below_the_limit_need_no_remark() -> None:
-    """What does not happen is not explained."""
-    assert "members of a household" not in said(charges([1]))
+@pytest.mark.parametrize(("subject", "counted"), [("person", "persons in the census"), ("household", "households")])
+def test_the_report_says_who_stands_where(subject: Subject, counted: str) -> None:
+    """Of persons, or of households where budgets are theirs; a lowered limit leaves some above it."""
+    text = said(charges([0, 0, 1, 41, 60]), policy(accounting="per_person", subject=subject, scales=SCALES))
+    assert has(text, f"ceiling {counted}")
+    assert has(text, "0.5: not charged 2")
+    assert has(text, "up to 0.55 1")
+    assert has(text, "up to 0.8 1")
+    assert has(text, "above 0.8 1")
+    assert f"Of the {counted} charged, charge in units and ceiling" in text
+    assert has(text, "the most 33554460 (0.8808)")
 
 
 def test_the_typical_case_is_said_beside_the_ceiling() -> None:
@@ -268,8 +262,7 @@ def test_the_typical_case_is_said_beside_the_ceiling() -> None:
     text = said(charges([41]))
     assert has(text, "so far 41 0.79685 0.50563 0.54275 1 in 5 1 in 26 1 in 330 1 in 50,000 1 in 11,000,000")
     assert "scale 30" in text
-    own = np.array([price_units(1)], np.uint32)
-    once = Charges(own, own, own, 0)
+    once = Charges(np.array([price(1)], np.uint32), 0)
     # After one answer at scale 1: as likely as it is right.
     assert has(said(once, sampled={1: 1}), f"so far 1 0.73106 0.60678 0.73106 {' '.join(['73 in 100'] * 4)} never")
     assert has(said(charges([0])), "so far 0 0.5 0.5 0.5 never never never never never")
@@ -301,7 +294,7 @@ def test_strict_accounting_says_the_answers_left() -> None:
     """No persons, no bands, no forecast: a number of answers."""
     text = said(None, policy(scales=SCALES), answers=11)
     assert has(text, "30 at scale 30: strict accounting charges everybody alike for every answer")
-    assert "households" not in text
+    assert "ceiling of belief (believed" not in text
     assert "Forecast" not in text
 
 
@@ -315,7 +308,7 @@ def test_the_object_has_its_keys_and_is_plain_json(ledgers: Charges | None) -> N
     )
     assert list(report) == REPORT_KEYS
     assert json.loads(json.dumps(report)) == report
-    assert (report["persons"] is None) == (ledgers is None)
+    assert (report["spread"] is None) == (ledgers is None)
 
 
 # --- the plot ----------------------------------------------------------------------------------------------------------
@@ -328,9 +321,7 @@ def dimensions(png: bytes) -> tuple[int, int]:
     return width, height
 
 
-@pytest.mark.parametrize(
-    "ledgers", [None, charges([]), charges([0, 0]), charges([41] * 200), charges([0, 1, 41], households=[100])]
-)
+@pytest.mark.parametrize("ledgers", [None, charges([]), charges([0, 0]), charges([41] * 200), charges([0, 1, 100])])
 def test_the_plot_is_a_picture_of_the_promised_size(ledgers: Charges | None) -> None:
     """Under both accountings, with nobody, with everybody exhausted, with bars beyond the limit."""
     rules = policy(scales=SCALES) if ledgers is None else PER_PERSON
@@ -339,18 +330,19 @@ def test_the_plot_is_a_picture_of_the_promised_size(ledgers: Charges | None) -> 
     png = draw(report, rules)
     assert dimensions(png) == (WIDTH_PIXELS, HEIGHT_PIXELS)
     assert len(png) > 10_000
-    assert "0.8" in plot_text(report, rules)
+    assert "0.8" in plot_text(report, rules, ENGLISH)
 
 
-def test_households_are_marked_where_the_limit_is_not_theirs() -> None:
-    """In the legend and in words: only where the budget is each person's."""
-    for unit, marked in (("person", True), ("household", False)):
-        rules = policy(accounting="per_person", unit=unit, scales=SCALES)
-        report = make_report(rules, common={}, sampled={30: 41}, units=PRICE, charges=charges([1]))
-        assert report.households is not None
-        name = households_name(report.households, rules)
-        assert ("to which the limit does not apply" in name) == marked
-        assert name in plot_text(report, rules).replace("Households", "households")
+@pytest.mark.parametrize(
+    ("subject", "name"), [("person", "persons in the census (1)"), ("household", "households (1)")]
+)
+def test_the_bars_say_whom_they_count(subject: Subject, name: str) -> None:
+    """In the legend and in words."""
+    rules = policy(accounting="per_person", subject=subject, scales=SCALES)
+    report = make_report(rules, common={}, sampled={30: 41}, units=PRICE, charges=charges([1]))
+    assert report.spread is not None
+    assert bars_name(report.spread, rules, ENGLISH) == name
+    assert name[1:] in plot_text(report, rules, ENGLISH)
 
 
 def test_the_plot_shows_the_charges() -> None:
@@ -365,12 +357,9 @@ def test_the_plot_shows_the_charges() -> None:
 
 def test_the_plot_in_words_counts_everybody() -> None:
     """For whoever does not see it: every bar with its number."""
-    report = make_report(
-        PER_PERSON, common={}, sampled={30: 41}, units=PRICE, charges=charges([0, 0, 1, 41], households=[60])
-    )
-    text = plot_text(report, PER_PERSON)
-    assert "2 0.5: not charged, 1 up to 0.55, 1 up to 0.8." in text
-    assert "1 above 0.8." in text
+    report = make_report(PER_PERSON, common={}, sampled={30: 41}, units=PRICE, charges=charges([0, 0, 1, 41, 60]))
+    text = plot_text(report, PER_PERSON, ENGLISH)
+    assert "2 0.5: not charged, 1 up to 0.55, 1 up to 0.8, 1 above 0.8." in text
 
 
 # --- the command -------------------------------------------------------------------------------------------------------
@@ -386,8 +375,8 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 def test_the_command_adds_the_report_only_where_it_is_asked_for(stopped: Deployment, tmp_path: Path) -> None:
     """Exactly the promised keys without, one more with; the picture is written where it is told to be."""
     status = ("census", "status", "--home", stopped.home("census"))
-    assert list(run_here(*status, "--json").result) == STATUS_KEYS
-    assert list(run_here(*status, "--json", "--report").result) == [*STATUS_KEYS, "report"]
+    assert list(run_here(*status, "--json").result) == [*STATUS_KEYS, "rosters"]
+    assert list(run_here(*status, "--json", "--report").result) == [*STATUS_KEYS, "rosters", "report"]
     file = tmp_path / "belief.png"
     drawn = run_here(*status, "--json", "--report", "--plot", file).result["report"]
     assert drawn["plot"]["file"] == str(file)
@@ -399,15 +388,15 @@ def test_the_command_adds_the_report_only_where_it_is_asked_for(stopped: Deploym
 
 
 @pytest.mark.process
-def test_the_command_takes_persons_from_the_ledgers(stopped: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under per-person accounting the figures are those that the home reads from its ledgers, and the alert is said."""
+def test_the_command_takes_persons_from_the_ledger(stopped: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under per-person accounting the figures are those that the home reads from its ledger, and the alert is said."""
     monkeypatch.setattr(CensusHome, "charges", lambda _: charges([41, 41, 1]))
     monkeypatch.setattr(CensusHome, "read", lambda *_: facts())
     status = ("census", "status", "--home", stopped.home("census"))
     found = run_here(*status, "--json", "--report").result
     assert (found["people_charged"], found["people_exhausted"], found["worst_charged"]) == (3, 2, 41 * PRICE)
-    assert found["report"]["persons"]["charged"] == 3
-    assert "more than 5 % of the submitted pseudonyms charged so far have nothing left (2 of 3)" in " ".join(
+    assert found["report"]["spread"]["charged"] == 3
+    assert "more than 5 % of the persons in the census charged so far have nothing left (2 of 3)" in " ".join(
         run_here(*status).stdout.split()
     )
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Dictionary
-from broker_common.query.question import EVERYONE, Question
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.loading import LoadReport, read_registry
 from census_node.registry import NO_VALUE, Registry
@@ -24,7 +23,6 @@ from deploy.synthetic.cards import card_digits
 
 LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
 CARDS = ["".join(map(str, digits)) for digits in card_digits(np.arange(40)).tolist()]
-FRENCH = Question("mother_tongue", ("French",))
 
 
 class Row(NamedTuple):
@@ -53,33 +51,37 @@ def reasons(report: LoadReport) -> list[tuple[int, str]]:
     return [(line - 2, " ".join(reason.split()[:3])) for line, reason in report.rejected.first]
 
 
-def rows_of(registry: Registry, *cards: str) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
-    """The rows of these cards."""
-    names = b"".join(LINKAGE.pseudonym(card) for card in cards)
-    return registry.rows_of(np.frombuffer(names, np.uint8).reshape(-1, 16))
+def person_of(registry: Registry, card: str) -> int | None:
+    """Whose card it is."""
+    cards, name = registry.cards, int.from_bytes(LINKAGE.pseudonym(card), "big")
+    numbers = [high << 64 | low for high, low in zip(cards.high.tolist(), cards.low.tolist(), strict=True)]
+    return int(cards.persons[numbers.index(name)]) if name in numbers else None
 
 
 def test_two_cards_of_one_person_are_one_person(tmp_path: Path) -> None:
-    """Both are linked, to the same numbers, and whoever asks about both counts the person once."""
+    """Both are linked, to the same numbers, with one value."""
     registry, report = load(tmp_path, [Row(CARDS[0], "p"), Row(CARDS[1], "q"), Row(CARDS[2], "p")])
     assert (report.rows, report.linked, report.without_card, report.rejected.count) == (3, 3, 0, 0)
-    assert (registry.person_count, registry.household_count) == (2, 1)
-    assert registry.several_cards
-    both = rows_of(registry, CARDS[0], CARDS[2])
-    assert len(both) == 2
-    assert len(set(registry.persons[both].tolist())) == 1
-    for asked, people in ((CARDS[:3], 2), (CARDS[:3:2], 1), (CARDS[1:3], 2), (CARDS[2:3], 1), ([], 0)):
-        rows = registry.people_of(rows_of(registry, *asked))
-        for question in (EVERYONE, FRENCH):
-            assert registry.count(rows, question).reveal_to_mechanism() == people
+    assert (registry.size, registry.person_count, registry.household_count) == (3, 2, 1)
+    assert person_of(registry, CARDS[0]) == person_of(registry, CARDS[2]) != person_of(registry, CARDS[1])
+    french = CENSUS_DICTIONARY.column("mother_tongue").positions["French"]
+    assert registry.people.values["mother_tongue"].tolist() == [french] * 2
 
 
-def test_nobody_with_two_cards_needs_no_look_at_persons(tmp_path: Path) -> None:
-    """The rows that are asked for are the people, as they are."""
-    registry, _ = load(tmp_path, [Row(CARDS[0], "p"), Row(CARDS[1], "q")])
-    rows = rows_of(registry, *CARDS[:2])
-    assert not registry.several_cards
-    assert registry.people_of(rows) is rows
+def test_whoever_is_not_in_a_load_has_no_value_there(tmp_path: Path) -> None:
+    """Their number is theirs for ever, and everybody's values stand at their numbers."""
+    first, _ = load(tmp_path, [Row(CARDS[0], "p"), Row(CARDS[1], "q"), Row(CARDS[2], "r")])
+    names = made_names(0, 0)
+    path = tmp_path / "people.csv"
+    _, names, _ = read_registry(path, "load", LINKAGE, names)
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    path.write_text("".join([lines[0], lines[2]]), encoding="utf-8")
+    registry, _, _ = read_registry(path, "load2", LINKAGE, names)
+    there = person_of(first, CARDS[1])
+    assert (registry.size, registry.person_count, person_of(registry, CARDS[1])) == (1, 3, there)
+    french = CENSUS_DICTIONARY.column("mother_tongue").positions["French"]
+    values = registry.people.values["mother_tongue"].tolist()
+    assert values == [french if person == there else NO_VALUE for person in range(3)]
 
 
 @pytest.mark.parametrize("place", range(2, 7))
@@ -93,7 +95,7 @@ def test_row_that_contradicts_the_first_of_its_person_is_rejected(tmp_path: Path
             (3, "contradicts an earlier row of its person_id: household or a value differs"),
         )
         assert report.linked == 2
-        assert len(rows_of(registry, CARDS[1])) == 0
+        assert person_of(registry, CARDS[1]) is None
         assert registry.household_count == 1
 
 
@@ -131,7 +133,7 @@ def test_the_first_of_very_many_rows_stays(tmp_path: Path) -> None:
     path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n", encoding="utf-8")
     registry, _, report = read_registry(path, "load", LINKAGE, made_names(0, 0), max_rejected=len(rows))
     assert (report.linked, report.rejected.count) == (50, 1950)
-    assert len(rows_of(registry, *cards[:50])) == 50
+    assert all(person_of(registry, card) is not None for card in cards[:50])
 
 
 written = st.builds(
@@ -181,15 +183,9 @@ def test_every_row_is_judged_like_by_a_plain_loop(rows: list[Row], tmp_path_fact
     registry, report = load(tmp_path_factory.mktemp("load"), rows)
     assert reasons(report) == sorted(rejected)
     assert (report.rows, report.linked, report.without_card) == (len(rows), len(owners), without_card)
-    numbers = {card: registry.persons[rows_of(registry, card)].tolist() for card in owners}
-    assert all(len(found) == 1 for found in numbers.values())
-    pairs = {(owners[card], found[0]) for card, found in numbers.items()}
+    pairs = {(person, person_of(registry, card)) for card, person in owners.items()}
     assert len(pairs) == len(set(owners.values())) == len({number for _, number in pairs}) == registry.person_count
-    asked = rows_of(registry, *owners)
-    people = registry.people_of(asked)
-    assert sorted(registry.persons[people].tolist()) == list(range(registry.person_count))
-    assert set(people.tolist()) <= set(asked.tolist())
-    assert registry.several_cards == (len(owners) > registry.person_count)
+    assert None not in {number for _, number in pairs}
 
 
 # --- dictionaries that do not fit a byte -----------------------------------------------------------------------------
@@ -205,7 +201,7 @@ def variable(codes: int, **changes: Any) -> Dictionary:
 def test_the_256th_value_of_a_variable_is_not_counted_as_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A byte a card, and one number for nobody's: with 255 values each has its own, a longer list is refused at once."""
+    """A byte a person, and one number for nobody's: with 255 values each has its own, a longer list is refused at once."""
     monkeypatch.setattr("census_node.loading.CENSUS_DICTIONARY", variable(255))
     rows = [
         Row(CARDS[0], "a", mother_tongue="tongue 0"),
@@ -213,8 +209,8 @@ def test_the_256th_value_of_a_variable_is_not_counted_as_the_first(
         Row(CARDS[2], "c", mother_tongue=""),
     ]
     registry, _ = load(tmp_path, rows)
-    values = registry.columns["mother_tongue"][[rows_of(registry, card)[0] for card in CARDS[:3]]]
-    assert values.tolist() == [0, 254, NO_VALUE]
+    people = [number for card in CARDS[:3] if (number := person_of(registry, card)) is not None]
+    assert registry.people.values["mother_tongue"][people].tolist() == [0, 254, NO_VALUE]
     monkeypatch.setattr("census_node.loading.CENSUS_DICTIONARY", variable(257))
     with pytest.raises(InvalidRequestError) as caught:
         load(tmp_path, rows)

@@ -13,7 +13,7 @@ from broker_common.storage.relinking import rekey
 from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.loading import read_registry
 from census_node.registry import Registry
-from census_node.units import Carry, Known, Names
+from census_node.subjects import Carry, Known, Names
 from deploy.synthetic.cards import card_digits
 
 CARDS = ["".join(map(str, digits)) for digits in card_digits(np.arange(4)).tolist()]
@@ -48,7 +48,9 @@ class Agency:
         """Change the linkage key."""
         registry, names = Registry.read(self.file, "load"), Names.read(self.file, "load")
         former = Known.read(self.file, "load").former.relinked(KEYS[1:])
-        registry.relinked("load", rekey(registry.high, registry.low, KEYS[1:])).write(self.file, names, former)
+        registry.relinked("load", rekey(registry.cards.high, registry.cards.low, KEYS[1:])).write(
+            self.file, names, former
+        )
         self.linkage = LinkageChain(KEYS)
 
 

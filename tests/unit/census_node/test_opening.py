@@ -20,13 +20,14 @@ from fakes.logs import (
     loaded,
     policy,
     root,
+    rostered,
     slots,
 )
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InternalError, InvalidRequestError, RefusedError
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.storage.journal import Transaction
 from broker_common.storage.linkage_keys import NextKey
@@ -40,17 +41,18 @@ from broker_common.tlog.entries import (
     Loaded,
     Opened,
     Registered,
+    Rostered,
     Shutdown,
     Slots,
     parse_entry,
 )
 from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.ledger_book import LedgerBook
+from census_node.ledger.book import LedgerBook
+from census_node.ledger.snapshots import SnapshotFolder
 from census_node.opening import CensusHome
 from census_node.proposals import make_proposal
 from census_node.registry import Registry
-from census_node.snapshots import SnapshotFolder
-from census_node.units import Cards, Carry, Names
+from census_node.subjects import Cards, Carry, Names
 from deploy.synthetic.cards import card_digits
 
 CARDS = ["".join(map(str, digits)) for digits in card_digits(np.arange(2)).tolist()]
@@ -77,9 +79,10 @@ def charge(home: CensusHome, answers: int) -> None:
     journal = home.open_journal()
     with journal.transaction() as transaction:
         transaction.append(loaded())
+        transaction.append(rostered())
         transaction.append(slots())
         for number in range(answers):
-            transaction.append(charged(number, before=number * price_units(30)))
+            transaction.append(charged(number, before=number * price(30)))
     journal.close()
 
 
@@ -113,7 +116,7 @@ def test_a_policy_is_put_in_force(home: CensusHome) -> None:
     assert state_of(home).policy == policy()
     charge(home, 1)
     home.adopt(make_proposal(policy(max_belief="0.7", scales=(2, 30)), POLICY_KEY))
-    assert kinds(home) == [Adopted, Loaded, Slots, Charged, Adopted]
+    assert kinds(home) == [Adopted, Loaded, Rostered, Slots, Charged, Adopted]
     assert not state_of(home).shut_down
 
 
@@ -125,7 +128,15 @@ def test_a_lower_cap_under_which_nothing_fits_shuts_the_service_down(
     home.adopt(make_proposal(policy(), POLICY_KEY))
     charge(home, answers)
     home.adopt(make_proposal(NARROW, POLICY_KEY))
-    assert kinds(home) == [Adopted, Loaded, Slots, *[Charged] * answers, Adopted, *([Shutdown] if shut else [])]
+    assert kinds(home) == [
+        Adopted,
+        Loaded,
+        Rostered,
+        Slots,
+        *[Charged] * answers,
+        Adopted,
+        *([Shutdown] if shut else []),
+    ]
     state = state_of(home)
     assert (state.shut_down, state.must_shut_down, state.policy) == (shut, False, NARROW)
     if shut:

@@ -20,13 +20,10 @@ def pending(number: int = 1, load: str = "load1") -> Pending:
         ticket_hash=hash_of(number),
         signed_ticket=b"ticket",
         load=load,
-        submitted_set=b"s" * 32,
-        active_set=b"a" * 32,
-        sample=f"{number:032x}.sample",
+        roster=7,
+        sample=f"{number:032x}:{number:064x}",
         slot=100 + number,
         slot_commitment=b"c" * 32,
-        submitted_salt=b"S" * 32,
-        active_salt=b"A" * 32,
     )
 
 
@@ -75,10 +72,7 @@ def test_a_pending_charge_survives_a_restart(file: Path) -> None:
 
 def test_a_pending_charge_has_one_size_whatever_its_sample(file: Path) -> None:
     """A row names its sample and holds none of it: every field is text or bytes of a fixed length, but for the ticket."""
-    names = {
-        *("signed_ticket", "load", "submitted_set", "active_set", "sample", "slot", "slot_commitment"),
-        *("submitted_salt", "active_salt"),
-    }
+    names = {"signed_ticket", "load", "roster", "sample", "slot", "slot_commitment"}
     assert {field.name for field in fields(Pending)} == {"ticket_hash", *names}
     connection = sqlite3.connect(file)
     columns = {row[1] for row in connection.execute("pragma table_info(pending)")}
@@ -91,11 +85,15 @@ def test_pending_charges_are_listed_in_the_order_of_their_charges(outbox: Outbox
     assert (outbox.all_pending(), outbox.loads_needed()) == ([], set())
     for number, load in ((9, "b"), (1, "a"), (5, "b")):
         outbox.put_pending(pending(number, load))
-    assert outbox.all_pending() == [(hash_of(number), f"{number:032x}.sample", 100 + number) for number in (9, 1, 5)]
+    assert outbox.all_pending() == [
+        (hash_of(number), f"{number:032x}:{number:064x}", 100 + number) for number in (9, 1, 5)
+    ]
     assert outbox.loads_needed() == {"a", "b"}
     assert outbox.pending(hash_of(2)) is None
     outbox.put_answer(waiting(1))
-    assert outbox.all_pending() == [(hash_of(number), f"{number:032x}.sample", 100 + number) for number in (9, 5)]
+    assert outbox.all_pending() == [
+        (hash_of(number), f"{number:032x}:{number:064x}", 100 + number) for number in (9, 5)
+    ]
     assert outbox.loads_needed() == {"b"}
 
 
@@ -107,18 +105,18 @@ def test_one_ticket_is_pending_once(outbox: Outbox) -> None:
 
 
 def test_a_sealed_answer_takes_the_place_of_what_was_pending(file: Path) -> None:
-    """The row goes: neither the name of its sample nor what opens its charge's commitments is left in the file."""
+    """The row goes: neither the name of its sample nor the key is left in the file."""
     connection, outbox = opened(file)
     outbox.put_pending(pending())
     connection.close()
-    private = (pending().sample.encode(), pending().submitted_salt, pending().active_salt)
-    assert all(each in file.read_bytes() for each in private)
+    private = pending().sample.encode()
+    assert private in file.read_bytes()
     connection, outbox = opened(file)
     outbox.put_answer(waiting())
     assert outbox.pending(hash_of(1)) is None
     assert outbox.answer(waiting().query) == waiting()
     connection.close()
-    assert not any(each in file.read_bytes() for each in private)
+    assert private not in file.read_bytes()
 
 
 def test_one_query_has_one_answer(outbox: Outbox) -> None:

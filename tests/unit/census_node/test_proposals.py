@@ -17,6 +17,7 @@ from fakes.logs import (
     hash_of,
     loaded,
     policy,
+    rostered,
     shut_down,
     slots,
 )
@@ -24,11 +25,11 @@ from msgspec.structs import replace
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError, RefusedError
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry, Event, Shutdown
-from census_node.proposals import Change, Proposal, ProposalFolder, consequences, draft, make_proposal, verify_unit
+from census_node.proposals import Change, Proposal, ProposalFolder, consequences, draft, make_proposal, verify_subject
 
 RULES = policy(max_belief="0.7")
 KEY = POLICY_KEY.verify_key
@@ -158,7 +159,7 @@ def test_a_draft_differs_in_what_was_asked_for() -> None:
         {"scales": (30, 1)},
         {"open_quotes": 0},
         {"max_answers": -1},
-        {"accounting": "strict", "unit": "household"},
+        {"accounting": "strict", "subject": "household"},
         {"max_belief": "0.51", "scales": (1,)},
     ],
 )
@@ -181,8 +182,8 @@ def test_a_draft_from_something_else_is_refused(base: bytes) -> None:
 
 def ready(answers: int = 0) -> CensusState:
     """A service that has charged so many answers at scale 30."""
-    charges = [charged(number, before=number * price_units(30)) for number in range(answers)]
-    return take(census_state(), *beginning(), adopted(), loaded(), slots(), *charges)
+    charges = [charged(number, before=number * price(30)) for number in range(answers)]
+    return take(census_state(), *beginning(), adopted(), loaded(), rostered(), slots(), *charges)
 
 
 def test_changes_are_listed_as_they_were_and_as_they_would_be() -> None:
@@ -207,7 +208,7 @@ def test_what_is_left_counts_what_was_charged(answers: int, left: int, shuts_dow
     """ln(0.7/0.3) pays for 25 answers at scale 30; when they are charged, adopting shuts the service down."""
     meaning = consequences(policy(max_belief="0.7", scales=(30,)), ready(answers))
     assert (meaning.answers_left, meaning.shuts_down) == (left, shuts_down)
-    assert meaning.charged_units == answers * price_units(30)
+    assert meaning.charged_units == answers * price(30)
 
 
 def test_a_service_that_is_shut_is_not_shut_down_again() -> None:
@@ -232,7 +233,7 @@ PERSONS = policy(accounting="per_person")
 
 def after_persons(answers: int) -> CensusState:
     """A service that has charged so many answers at scale 1 to the people of their samples."""
-    state = take(census_state(), *beginning(), adopted(PERSONS), loaded(), slots())
+    state = take(census_state(), *beginning(), adopted(PERSONS), loaded(), rostered(), slots())
     for number in range(answers):
         take(state, charged(number, before=state.charged_units, scale=1, ledger=hash_of(5)))
     return state
@@ -241,7 +242,7 @@ def after_persons(answers: int) -> CensusState:
 def test_per_person_accounting_has_no_number_of_answers_left() -> None:
     """It differs from person to person. What strict accounting has charged is said: everybody starts from it."""
     meaning = consequences(PERSONS, ready(7))
-    assert (meaning.answers_left, meaning.charged_units, meaning.fits) == (None, 7 * price_units(30), True)
+    assert (meaning.answers_left, meaning.charged_units, meaning.fits) == (None, 7 * price(30), True)
     assert len(meaning.weaker) == 1
     other = consequences(policy(accounting="per_person", open_quotes=9), after_persons(3))
     assert (other.answers_left, other.charged_units) == (None, 0)
@@ -250,7 +251,7 @@ def test_per_person_accounting_has_no_number_of_answers_left() -> None:
 def test_strict_accounting_after_persons_is_told_to_count_everything() -> None:
     """Whoever proposes it sees that it would shut the service down, before it does."""
     meaning = consequences(policy(), after_persons(2))
-    assert (meaning.charged_units, meaning.answers_left) == (2 * price_units(1), 0)
+    assert (meaning.charged_units, meaning.answers_left) == (2 * price(1), 0)
     assert (meaning.fits, meaning.shuts_down, meaning.weaker) == (False, True, ())
     assert meaning.warnings[0].startswith("what has been charged passes this cap already")
 
@@ -281,32 +282,33 @@ def test_samples_that_no_audit_can_see_are_warned_of() -> None:
         assert sum("who was in a sample is erased 3600 s after its charge" in warning for warning in warnings) == count
 
 
-HOUSEHOLDS = policy(accounting="per_person", unit="household", scales=(1, 2, 3, 30))
+HOUSEHOLDS = policy(accounting="per_person", subject="household", scales=(1, 2, 3, 30))
 
 
-def test_a_household_budget_after_strict_answers_is_refused_before_it_is_signed() -> None:
-    """The log's rules would never let it be adopted; without such answers they do."""
-    with pytest.raises(RefusedError, match="UNIT_LATE"):
-        verify_unit(HOUSEHOLDS, ready(1))
-    for rules, state in ((PERSONS, ready(1)), (HOUSEHOLDS, ready()), (HOUSEHOLDS, after_persons(3))):
-        verify_unit(rules, state)
-        take(state, confirmed(state, rules) if consequences(rules, state).weaker else adopted(rules))
+@pytest.mark.parametrize("state", [ready(1), after_persons(3)], ids=["strict", "persons"])
+def test_another_subject_after_the_first_answer_is_refused_before_it_is_signed(state: CensusState) -> None:
+    """The log's rules would never let it be adopted; before that answer they do."""
+    with pytest.raises(RefusedError) as caught:
+        verify_subject(HOUSEHOLDS, state)
+    assert (caught.value.code, caught.value.details) == ("SUBJECT_FIXED", {"subject": "person"})
+    for rules, begun in ((PERSONS, state), (HOUSEHOLDS, ready())):
+        verify_subject(rules, begun)
+        take(begun, confirmed(begun, rules) if consequences(rules, begun).weaker else adopted(rules))
 
 
 def test_a_household_budget_under_strict_accounting_is_told_what_to_add() -> None:
     """Not the command that is being run."""
     with pytest.raises(InvalidRequestError) as caught:
-        draft(policy(), {"unit": "household"})
+        draft(policy(), {"subject": "household"})
     assert caught.value.text[0].isupper()
     assert "--accounting per_person" in caught.value.hint
-    assert draft(policy(), {"unit": "household", "accounting": "per_person"}).unit == "household"
+    assert draft(policy(), {"subject": "household", "accounting": "per_person"}).subject == "household"
 
 
 @pytest.mark.parametrize(
     ("rules", "state", "warned"),
     [
         (HOUSEHOLDS, ready(), ["2 or more people, up to scale 1; 3 or more people, up to scale 2; 5 or"]),
-        (HOUSEHOLDS, after_persons(1), ["households start from all that their people were charged", "2 or more"]),
         (replace(HOUSEHOLDS, scales=(4, 30)), ready(), ["holds 6 or more people, up to scale 4"]),
         (replace(HOUSEHOLDS, scales=(30,)), ready(), []),
         (PERSONS, after_persons(1), []),
@@ -317,7 +319,7 @@ def test_a_household_budget_says_whom_it_does_not_protect_and_who_is_never_count
 ) -> None:
     """The cap pays for one answer at scale 1, two at scale 2, four at scale 3; a household is charged for all its people."""
     warnings = [warning for warning in consequences(rules, state).warnings if "household" in warning]
-    if rules.unit == "household":
+    if rules.subject == "household":
         assert "about somebody who moves" in warnings.pop(0)
     assert len(warnings) == len(warned)
     assert all(part in warning for part, warning in zip(warned, warnings, strict=True))
@@ -331,14 +333,14 @@ def test_an_exhausted_service_counts_nothing_left() -> None:
     assert meaning.warnings[0].startswith("what has been charged passes this cap already")
 
 
-SLOW = {"release_tick_ms": 250, "forward_delay_ms": 250, "answer_delay_ms": 250}
+SLOW = {"release_tick_ms": 250, "forward_delay_ms": 250}
 
 
 @pytest.mark.parametrize(
     ("changes", "warned"),
     [
         ({}, []),
-        ({"release_tick_ms": 500, "forward_delay_ms": 300, "answer_delay_ms": 300, "max_sample": 2_000_000}, []),
+        ({"release_tick_ms": 500, "forward_delay_ms": 300}, []),
         ({"release_tick_ms": 0}, ["release tick 0"]),
     ],
 )
@@ -353,15 +355,15 @@ def test_what_timing_could_tell_is_warned_of(changes: dict[str, Any], warned: li
     ("changes", "weaker"),
     [
         ({}, []),
-        ({"release_tick_ms": 500, "forward_delay_ms": 300, "answer_delay_ms": 300}, []),
+        ({"release_tick_ms": 500, "forward_delay_ms": 300}, []),
         ({"release_tick_ms": 249}, ["release_tick_ms from 250 to 249"]),
         (
-            {"forward_delay_ms": 100, "answer_delay_ms": 0},
-            ["forward_delay_ms from 250 to 100", "answer_delay_ms from 250 to 0"],
+            {"forward_delay_ms": 100, "release_tick_ms": 200},
+            ["forward_delay_ms from 250 to 100", "release_tick_ms from 250 to 200"],
         ),
         ({"release_tick_ms": 0}, ["release_tick_ms from 250 to 0"]),
         # What is longer elsewhere makes up for nothing.
-        ({"answer_delay_ms": 249, "forward_delay_ms": 9000}, ["answer_delay_ms from 250 to 249"]),
+        ({"release_tick_ms": 249, "forward_delay_ms": 9000}, ["release_tick_ms from 250 to 249"]),
     ],
 )
 def test_shorter_delays_weaken(changes: dict[str, Any], weaker: list[str]) -> None:

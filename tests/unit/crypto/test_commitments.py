@@ -14,20 +14,20 @@ from broker_common.crypto import commitments
 from broker_common.crypto.commitments import (
     SlotSecret,
     answer_salt,
+    commit_active,
     commit_answer,
     commit_criteria,
     commit_load,
-    commit_set,
+    commit_roster,
+    commit_sample,
     commit_slot,
-    hash_active,
     hash_bytes,
-    hash_set,
-    hash_unit,
-    hash_units,
+    hash_subjects,
     noise_seed,
     verify_commitment,
 )
 from broker_common.errors import InvalidRequestError
+from broker_common.values import NoisyCounts
 
 SALT = bytes(range(32))
 OTHER_SALT = bytes(32)
@@ -47,12 +47,16 @@ def by_hand(domain: bytes, salt: bytes, *parts: bytes) -> bytes:
 def test_commitments_are_the_published_formulas() -> None:
     """Another implementation, from the description alone, gets the same values."""
     assert commit_criteria(SALT, b"c") == by_hand(b"tripartite/commit-criteria/v1\0", SALT, b"c")
-    assert commit_set(SALT, b"t", b"s") == by_hand(b"tripartite/commit-set/v1\0", SALT, b"t", b"s")
+    assert commit_sample(SALT, b"t", b"r", b"s") == by_hand(b"tripartite/commit-set/v2\0", SALT, b"t", b"r", b"s")
+    assert commit_active(SALT, b"t", b"s") == by_hand(b"tripartite/commit-active/v1\0", SALT, b"t", b"s")
+    assert commit_roster(SALT, 258, b"s") == by_hand(b"tripartite/commit-roster/v1\0", SALT, bytes(6) + b"\1\2", b"s")
     assert commit_load(SALT, b"l") == by_hand(b"tripartite/commit-load/v1\0", SALT, b"l")
     assert commit_slot(SECRET, 258) == by_hand(b"tripartite/commit-slot/v1\0", SALT, bytes(6) + b"\1\2")
     assert answer_salt(SECRET, b"t") == by_hand(b"tripartite/answer-salt/v1\0", SALT, b"t")
     for count, written in ((0, b"0"), (-17, b"-17"), (12_345, b"12345"), (-(10**30), b"-1" + b"0" * 30)):
-        assert commit_answer(SALT, b"t", count) == by_hand(b"tripartite/commit-answer/v1\0", SALT, b"t", written)
+        assert commit_answer(SALT, b"t", NoisyCounts((count,))) == by_hand(
+            b"tripartite/commit-answer/v2\0", SALT, b"t", written, *[b"0"] * 15
+        )
     assert noise_seed(SECRET, **SEED) == by_hand(
         b"tripartite/noise/v2\0",
         SALT,
@@ -61,12 +65,8 @@ def test_commitments_are_the_published_formulas() -> None:
         (30).to_bytes(8, "big"),
         b"count",
     )
-    named = by_hand(b"tripartite/unit/v1\0", SALT, b"person", "é".encode())
-    assert hash_unit(SALT, b"person", "é") == named[:16]
-    assert hash_set(b"x" * 16) == hashlib.sha256(b"tripartite/set/v1\0" + b"x" * 16).digest()
-    assert (
-        hash_active(b"s" * 32, b"\xa0") == hashlib.sha256(b"tripartite/active-set/v1\0" + b"s" * 32 + b"\xa0").digest()
-    )
+    named = by_hand(b"tripartite/subject/v1\0", SALT, b"person", "é".encode())
+    assert hash_subjects(SALT, b"person", ["é"]) == named[:16]
     assert hash_bytes(b"x") == hashlib.sha256(b"x").digest()
 
 
@@ -76,11 +76,17 @@ def test_every_part_is_bound() -> None:
         commit_criteria(SALT, b"c"),
         commit_criteria(OTHER_SALT, b"c"),
         commit_criteria(SALT, b"d"),
-        commit_set(SALT, b"t", b"s"),
-        commit_set(OTHER_SALT, b"t", b"s"),
-        commit_set(SALT, b"u", b"s"),
-        commit_set(SALT, b"t", b"r"),
-        commit_set(SALT, b"s", b"t"),
+        commit_sample(SALT, b"t", b"r", b"s"),
+        commit_sample(OTHER_SALT, b"t", b"r", b"s"),
+        commit_sample(SALT, b"u", b"r", b"s"),
+        commit_sample(SALT, b"t", b"s", b"r"),
+        commit_sample(SALT, b"t", b"r", b"v"),
+        commit_active(SALT, b"t", b"s"),
+        commit_active(OTHER_SALT, b"t", b"s"),
+        commit_active(SALT, b"u", b"s"),
+        commit_active(SALT, b"s", b"t"),
+        commit_roster(SALT, 1, b"s"),
+        commit_roster(SALT, 2, b"s"),
         commit_load(SALT, b"c"),
         commit_load(OTHER_SALT, b"c"),
         commit_load(SALT, b"d"),
@@ -94,15 +100,15 @@ def test_every_part_is_bound() -> None:
         answer_salt(SECRET, (1).to_bytes(8, "big")),
         answer_salt(OTHER_SECRET, b"t"),
         noise_seed(SECRET, **SEED),
-        hash_unit(SALT, b"person", "c"),
-        hash_unit(SALT, b"household", "c"),
-        hash_unit(OTHER_SALT, b"person", "c"),
-        commit_answer(SALT, b"t", 1),
-        commit_answer(SALT, b"t", -1),
-        commit_answer(SALT, b"t", 11),
-        commit_answer(SALT, b"t1", 1),
-        commit_answer(SALT, b"u", 1),
-        commit_answer(OTHER_SALT, b"t", 1),
+        hash_subjects(SALT, b"person", ["c"]),
+        hash_subjects(SALT, b"household", ["c"]),
+        hash_subjects(OTHER_SALT, b"person", ["c"]),
+        commit_answer(SALT, b"t", NoisyCounts((1,))),
+        commit_answer(SALT, b"t", NoisyCounts((-1,))),
+        commit_answer(SALT, b"t", NoisyCounts((11,))),
+        commit_answer(SALT, b"t1", NoisyCounts((1,))),
+        commit_answer(SALT, b"u", NoisyCounts((1,))),
+        commit_answer(OTHER_SALT, b"t", NoisyCounts((1,))),
     ]
     assert len(set(values)) == len(values)
 
@@ -128,14 +134,14 @@ def test_the_noise_depends_on_all_that_others_have_fixed(change: dict[str, Any])
 )
 def test_parts_cannot_be_cut_differently(one: tuple[bytes, bytes], other: tuple[bytes, bytes]) -> None:
     """Two lists of parts commit alike only if they are the same list, also where their concatenations agree."""
-    assert (commit_set(SALT, *one) == commit_set(SALT, *other)) == (one == other)
+    assert (commit_active(SALT, *one) == commit_active(SALT, *other)) == (one == other)
 
 
 @given(data=st.binary(min_size=1, max_size=30), cuts=st.tuples(st.integers(0, 30), st.integers(0, 30)))
 def test_one_string_cut_in_two_places_commits_differently(data: bytes, cuts: tuple[int, int]) -> None:
     """The border between two parts is part of what is committed to."""
     first, second = (min(cut, len(data)) for cut in cuts)
-    same = commit_set(SALT, data[:first], data[first:]) == commit_set(SALT, data[:second], data[second:])
+    same = commit_active(SALT, data[:first], data[first:]) == commit_active(SALT, data[:second], data[second:])
     assert same == (first == second)
 
 
@@ -144,9 +150,11 @@ def test_one_string_cut_in_two_places_commits_differently(data: bytes, cuts: tup
     "commit",
     [
         lambda salt: commit_criteria(salt, b""),
-        lambda salt: commit_set(salt, b"", b""),
+        lambda salt: commit_sample(salt, b"", b"", b""),
+        lambda salt: commit_active(salt, b"", b""),
+        lambda salt: commit_roster(salt, 1, b""),
         lambda salt: commit_load(salt, b""),
-        lambda salt: commit_answer(salt, b"", 0),
+        lambda salt: commit_answer(salt, b"", NoisyCounts((0,))),
     ],
 )
 def test_a_salt_of_another_length_is_refused(commit: Callable[[bytes], bytes], size: int) -> None:
@@ -158,7 +166,7 @@ def test_a_salt_of_another_length_is_refused(commit: Callable[[bytes], bytes], s
 @given(counts=st.tuples(st.integers(-(10**9), 10**9), st.integers(-(10**9), 10**9)))
 def test_an_answer_opens_to_one_count(counts: tuple[int, int]) -> None:
     """A census agency cannot show an auditor another count than it sealed for the researcher."""
-    one, other = (commit_answer(SALT, b"t" * 32, count) for count in counts)
+    one, other = (commit_answer(SALT, b"t" * 32, NoisyCounts((count,))) for count in counts)
     assert (one == other) == (counts[0] == counts[1])
 
 
@@ -181,13 +189,13 @@ def test_an_equal_commitment_passes_and_any_other_is_refused() -> None:
 
 
 def test_hashing_a_view_equals_hashing_bytes() -> None:
-    """Frames hand memory views over; they hash like what they show."""
-    assert hash_set(memoryview(b"x" * 32)) == hash_set(b"x" * 32)
-    assert hash_set(b"") != hash_bytes(b"")
+    """Bits are handed over as memory views; they hash like what they show."""
+    assert commit_sample(SALT, b"t", b"r", memoryview(b"x" * 32)) == commit_sample(SALT, b"t", b"r", b"x" * 32)
+    assert commit_active(SALT, b"t", memoryview(b"x" * 32)) == commit_active(SALT, b"t", b"x" * 32)
     assert commitments.SALT_BYTES == 32
 
 
-def test_many_units_are_hashed_as_each_is() -> None:
+def test_many_subjects_are_hashed_as_each_is() -> None:
     """Hashing ids together saves time and changes nothing, whatever their lengths."""
     ids = ["", "P1", "é", "x" * 64, "x" * 300, "P1"]
-    assert hash_units(SALT, b"person", ids) == b"".join(hash_unit(SALT, b"person", each) for each in ids)
+    assert hash_subjects(SALT, b"person", ids) == b"".join(hash_subjects(SALT, b"person", [each]) for each in ids)

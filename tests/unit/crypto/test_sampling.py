@@ -12,12 +12,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 from fakes.randomness import SeededRandomness
-from fakes.samples import everybody, gathered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from broker_common.crypto.pseudonyms import Pseudonyms
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS, SamplingKey
 
 KEY = SamplingKey(bytes(range(32)))
@@ -39,8 +37,11 @@ def members(rows: npt.NDArray[np.uint8]) -> set[bytes]:
 
 
 def take(key: SamplingKey, rows: npt.NDArray[np.uint8], tag: bytes, millionths: int) -> npt.NDArray[np.uint8]:
-    """The sampled rows of an array."""
-    return everybody(key.take(gathered(rows), tag, millionths))
+    """The rows of an array that are drawn where everybody is marked."""
+    marks = np.ones(len(rows), np.bool_)
+    key.keep_drawn(rows, tag, millionths, marks)
+    drawn: npt.NDArray[np.uint8] = rows[marks]
+    return drawn
 
 
 def drawn_by_hand(pseudonym: bytes, tag: bytes, millionths: int) -> bool:
@@ -94,12 +95,15 @@ def test_an_empty_cohort_gives_an_empty_sample() -> None:
     assert take(KEY, WORLD[:0], TAG, 500_000).shape == (0, 16)
 
 
-def test_order_is_kept_and_rows_may_be_some_of_a_table() -> None:
-    """A sample of ascending people ascends, also when they are every second row of a table."""
-    taken = take(KEY, WORLD[::2], TAG, 500_000)
-    assert [row.tobytes() for row in taken] == sorted(members(taken))
-    gaps = Pseudonyms(WORLD, np.arange(0, len(WORLD), 2))
-    assert np.array_equal(taken, everybody(KEY.take(gaps, TAG, 500_000)))
+@pytest.mark.parametrize("n", [0, 1, 16_383, 16_384, 16_385, 40_000])
+@pytest.mark.parametrize("millionths", [1, 400_000, 999_999, WHOLE_MILLIONTHS])
+def test_marks_are_kept_of_those_who_are_taken(n: int, millionths: int) -> None:
+    """Whoever is not marked stays so, and displaces nobody."""
+    world = people(n)
+    marks = np.arange(n) % 3 != 0
+    before = marks.copy()
+    KEY.keep_drawn(world, TAG, millionths, marks)
+    assert members(world[marks]) == members(take(KEY, world, TAG, millionths)) & members(world[before])
 
 
 @pytest.mark.parametrize("n", [16_383, 16_384, 16_385, 40_000])

@@ -15,14 +15,15 @@ from broker_common.crypto.sealing import (
     OpeningKey,
     SealingKey,
     answer_info,
-    sample_info,
+    roster_info,
+    sample_bits_info,
 )
 from broker_common.errors import InvalidRequestError
 
 KEY = OpeningKey.generate(SeededRandomness("sealing"))
 OTHER = OpeningKey.generate(SeededRandomness("other"))
-TICKET, POLICY, CHAIN = b"t" * 32, b"p" * 32, "0123456789abcdef"
-INFO = sample_info(TICKET, POLICY, CHAIN)
+TICKET, ROSTER = b"t" * 32, b"r" * 32
+INFO = sample_bits_info(TICKET, ROSTER)
 PLAINTEXT = b"frame key" * 3
 SEALED = KEY.sealing_key.seal(PLAINTEXT, INFO)
 
@@ -67,16 +68,16 @@ def test_every_sealing_has_its_own_encapsulation() -> None:
     "info",
     [
         b"",
+        INFO[:-1],
+        INFO + b"\0",
         answer_info(TICKET),
-        sample_info(POLICY, TICKET, CHAIN),
-        sample_info(b"x" * 32, POLICY, CHAIN),
-        sample_info(TICKET, b"x" * 32, CHAIN),
-        sample_info(TICKET, POLICY, "x" * 16),
-        sample_info(TICKET, POLICY, CHAIN[:-1]),
-        sample_info(TICKET, POLICY, ""),
+        roster_info(ROSTER),
+        sample_bits_info(ROSTER, TICKET),
+        sample_bits_info(b"x" * 32, ROSTER),
+        sample_bits_info(TICKET, b"x" * 32),
     ],
 )
-def test_a_sealing_moved_to_another_ticket_policy_linkage_or_purpose_stays_shut(info: bytes) -> None:
+def test_a_sealing_moved_to_another_ticket_roster_or_purpose_stays_shut(info: bytes) -> None:
     """The info binds: nothing sealed for one place opens in another."""
     assert refusal(KEY, SEALED, info) == REFUSAL
 

@@ -22,7 +22,7 @@ from broker_common.crypto.secret import Secret
 from broker_common.crypto.secret_text import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.opening import Opening
-from broker_common.values import ExactCount
+from broker_common.values import ExactCounts
 from health_node.questions import KeptQuestion
 
 MARK = b"\xc5ClassifiedQ7x\xc5"
@@ -37,18 +37,14 @@ SECRETS: dict[str, object] = {
     "linkage chain": LinkageChain([LinkageKey(bytes(32)), LinkageKey(RAW)]),
     "sampling key": SamplingKey(RAW),
     "slot secret": SlotSecret(RAW),
-    "exact count": ExactCount(COUNT),
+    "exact count": ExactCounts([COUNT]),
     "TLS credentials": TlsCredentials(MARK, MARK),
     "opening": Opening(
         ticket="00" * 32,
         slot=0,
         secret=RAW.hex(),
-        count=COUNT,
+        counts=(COUNT,),
         load="load",
-        submitted_set=RAW.hex(),
-        submitted_salt=RAW.hex(),
-        active_set=RAW.hex(),
-        active_salt=RAW.hex(),
     ),
     "kept question": KeptQuestion("ab" * 32, MARK, MARK, MARK, MARK, "load", "secret 00"),
     "noise stream": NoiseStream(RAW),

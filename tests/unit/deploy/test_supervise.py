@@ -1,4 +1,4 @@
-"""`up` and a node that was killed: what is tried again, and what is not."""
+"""`up` and a node that was killed: what is tried again, and what is not; and what is said of what nodes log."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_common.errors import ExitCode
+from broker_common.errors import ExitCode, InternalError, InvalidRequestError
 from deploy import supervise
-from deploy.supervise import ChildFailedError, Nodes
+from deploy.supervise import ChildFailedError, Nodes, node_log
 
 
 class Starting(Nodes):
@@ -44,3 +44,21 @@ async def test_node_that_refuses_to_serve_is_left_alone(code: int) -> None:
     assert not await nodes._restart("census")
     assert not nodes.codes
     assert "stopped by itself" in nodes.said[0]
+
+
+def test_what_nodes_log_is_said_only_where_something_failed(tmp_path: Path) -> None:
+    """Its end, that is; a refusal is what an attacker is after, a wish that cannot be granted no node's doing."""
+    said: list[str] = []
+    file = tmp_path / "nodes.log"
+    with node_log(file, said.append) as log:
+        log.write(b"refused BUSY\n" * 100)
+    with pytest.raises(InvalidRequestError), node_log(file, said.append):
+        raise InvalidRequestError("INVALID_VALUE", name="x", problem="y", remedy="z")
+    assert not said
+    with file.open("ab") as log:
+        log.write(b"stopped INTEGRITY\n")
+    with pytest.raises(InternalError), node_log(file, said.append):
+        raise InternalError("INTERNAL")
+    (text,) = said
+    assert text.endswith("refused BUSY\nstopped INTEGRITY")
+    assert text.count("BUSY") == 39

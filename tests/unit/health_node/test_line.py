@@ -12,7 +12,7 @@ from broker_common.errors import BrokerError, PeerUnavailableError
 from health_node.config import LimitConfig
 from health_node.line import Line, Spot
 
-ONE = LimitConfig(max_queries=1, max_samples=1, max_waiting_each=2000, max_waiting=4000)
+ONE = LimitConfig(max_queries=1, max_waiting_each=2000, max_waiting=4000)
 
 
 class Queue:
@@ -21,6 +21,7 @@ class Queue:
     def __init__(self, limits: LimitConfig) -> None:
         self.line = Line(limits)
         self.served: list[str] = []
+        self.waited: list[bool] = []
         self.holders: list[Spot] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -29,7 +30,7 @@ class Queue:
         spot = self.line.join(name)
 
         async def wait() -> None:
-            await spot.sample_place()
+            self.waited.append(await spot.place())
             self.served.append(name)
             self.holders.append(spot)
 
@@ -79,7 +80,7 @@ async def test_researchers_have_turns_whatever_they_bring() -> None:
 
 async def test_line_is_as_long_as_it_may_be_and_nobody_is_locked_out() -> None:
     """One researcher cannot wait with more than their share; when the line is full, who has nothing in it still comes in."""
-    limits = LimitConfig(max_queries=1, max_samples=1, max_waiting_each=3, max_waiting=4)
+    limits = LimitConfig(max_queries=1, max_waiting_each=3, max_waiting=4)
     queue = Queue(limits)
     for _ in range(4):
         # The first one has its turn at once.
@@ -95,7 +96,7 @@ async def test_line_is_as_long_as_it_may_be_and_nobody_is_locked_out() -> None:
 
 async def test_question_that_was_turned_away_takes_no_room() -> None:
     """Asking in vain, however often, leaves nothing behind."""
-    queue = Queue(LimitConfig(max_queries=1, max_samples=1, max_waiting_each=1))
+    queue = Queue(LimitConfig(max_queries=1, max_waiting_each=1))
     queue.ask("a")
     await queue.settle()
     queue.ask("a")
@@ -109,37 +110,30 @@ async def test_question_that_was_turned_away_takes_no_room() -> None:
     assert not queue.line._turns
 
 
-async def test_sample_place_comes_free_before_the_place() -> None:
-    """Once a charge is told the next sample may come, while the answer that it belongs to still holds its place."""
-    queue = Queue(LimitConfig(max_queries=2, max_samples=1))
+async def test_as_many_have_places_as_there_are() -> None:
+    """The next one comes when somebody leaves, and not before; whoever finds a place free did not wait."""
+    queue = Queue(LimitConfig(max_queries=2))
     for name in ("a", "b", "c"):
         queue.ask(name)
     await queue.settle()
-    assert queue.served == ["a"]
-    queue.holders[0].give_back_sample_place()
-    await queue.settle()
     assert queue.served == ["a", "b"]
-    queue.holders[1].give_back_sample_place()
-    await queue.settle()
-    assert queue.served == ["a", "b"], "no place is free"
+    assert queue.waited == [False, False]
     await queue.end_one()
     assert queue.served == ["a", "b", "c"]
+    assert queue.waited == [False, False, True]
 
 
-async def test_second_attempt_comes_before_those_who_have_no_place() -> None:
-    """Who holds a place and needs a sample place again is served first: otherwise all places could wait for each other."""
-    queue = Queue(LimitConfig(max_queries=1, max_samples=1))
-    first = queue.ask("a")
+async def test_who_leaves_without_a_place_frees_none() -> None:
+    """A question that ends while it waits is forgotten; what it never held is given to nobody."""
+    queue = Queue(ONE)
+    spots = [queue.ask(name) for name in ("a", "b", "c")]
     await queue.settle()
-    first.give_back_sample_place()
-    queue.ask("b")
+    spots[1].leave()
     await queue.settle()
     assert queue.served == ["a"]
-    await first.sample_place()
-    assert queue.served == ["a"]
-    first.leave()
-    await queue.settle()
-    assert queue.served == ["a", "b"]
+    await queue.end_one()
+    assert queue.served == ["a", "c"]
+    queue.tasks[1].cancel()
 
 
 async def test_close_wakes_everybody_and_serves_nobody() -> None:
@@ -162,42 +156,29 @@ async def test_close_wakes_everybody_and_serves_nobody() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_bounds_hold_and_nobody_is_forgotten_in_any_order_of_events(seed: int) -> None:
-    """Random arrivals, charges, second attempts and departures: never too many at once, and in the end everybody was served."""
+    """Random arrivals and departures: never too many at once, and in the end everybody was served."""
     chance = np.random.default_rng(seed)
-    limits = LimitConfig(
-        max_queries=int(chance.integers(1, 6)),
-        max_samples=int(chance.integers(1, 4)),
-        max_waiting=30,
-        max_waiting_each=10,
-    )
+    limits = LimitConfig(max_queries=int(chance.integers(1, 6)), max_waiting=30, max_waiting_each=10)
     line = Line(limits)
-    now: dict[str, int] = {"places": 0, "samples": 0}
-    most = dict(now)
-    done = refused = 0
-
-    def count(what: str, by: int) -> None:
-        now[what] += by
-        most[what] = max(most[what], now[what])
+    now = most = done = refused = 0
 
     async def question(name: str) -> None:
-        nonlocal done, refused
+        nonlocal now, most, done, refused
         try:
             spot = line.join(name)
         except BrokerError:
             refused += 1
             return
         try:
-            for attempt in range(int(chance.integers(1, 4))):
-                await spot.sample_place()
-                if not attempt:
-                    count("places", 1)
-                count("samples", 1)
-                for _ in range(int(chance.integers(0, 5))):
-                    await asyncio.sleep(0)
-                count("samples", -1)
-                spot.give_back_sample_place()
+            # As one does whose roster is not there yet.
+            for _ in range(int(chance.integers(0, 3))):
                 await asyncio.sleep(0)
-            count("places", -1)
+            await spot.place()
+            now += 1
+            most = max(most, now)
+            for _ in range(int(chance.integers(0, 5))):
+                await asyncio.sleep(0)
+            now -= 1
         finally:
             spot.leave()
         done += 1
@@ -209,8 +190,7 @@ async def test_bounds_hold_and_nobody_is_forgotten_in_any_order_of_events(seed: 
                 await asyncio.sleep(0)
     assert done + refused == 200
     assert done > 0
-    assert most["places"] <= limits.max_queries
-    assert most["samples"] <= limits.max_samples
+    assert most <= limits.max_queries
     assert not line._without_place
     assert not line._turns
-    assert (line._places, line._sample_places) == (limits.max_queries, limits.max_samples)
+    assert line._places == limits.max_queries

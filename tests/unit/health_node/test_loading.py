@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fakes import samples
 from fakes.disk import limited_files
-from fakes.samples import everybody
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card
 from broker_common.errors import InternalError, InvalidRequestError
@@ -53,7 +53,7 @@ def load(
 def selected(directory: Path, text: str) -> list[bytes]:
     """Whom a condition selects from the directory's store."""
     with PeopleStore(directory / "store.people") as store:
-        return [row.tobytes() for row in everybody(store.select(parse_condition(text, HEALTH_DICTIONARY)))]
+        return [row.tobytes() for row in samples.selected(store, parse_condition(text, HEALTH_DICTIONARY))]
 
 
 def refusal(directory: Path, *rows: str, header: str = HEADER, max_rejected: int | None = None) -> InvalidRequestError:
@@ -292,7 +292,7 @@ def test_the_longest_code_lists_that_fit_are_loaded_and_found(tmp_path: Path, co
     load_people(source, store, KEY, dictionary=dictionary, places=DECLARED_STEP)
     with PeopleStore(store, dictionary) as opened:
         found = [
-            everybody(opened.select(parse_condition(f"procedure = 'p{at}'", dictionary))).tobytes() for at in (0, last)
+            samples.selected(opened, parse_condition(f"procedure = 'p{at}'", dictionary)).tobytes() for at in (0, last)
         ]
     assert found == [KEY.pseudonym(card(1)), KEY.pseudonym(card(2))]
 

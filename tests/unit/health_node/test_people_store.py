@@ -9,11 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.samples import everybody
+from fakes.samples import selected
 
-from broker_common.crypto.sampling import SamplingKey
 from broker_common.errors import InternalError, RefusedError
-from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
@@ -21,7 +19,6 @@ from broker_common.storage.source_values import MISSING, Values
 from health_node import people_store
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.people_store import Figures, People, PeopleStore, build_people_store, read_figures
-from health_node.sampling import draw_sample
 
 DICTIONARY = Dictionary(
     (
@@ -60,9 +57,9 @@ def test_cohort_is_ascending_contiguous_bytes(path: Path) -> None:
     """Sixteen big-endian bytes each, in the order of the bytes."""
     with PeopleStore(path, DICTIONARY) as store:
         assert store.size == 1000
-        selected = everybody(store.select(condition("age = 98")))
-        assert selected.shape == (10, 16)
-        rows = [row.tobytes() for row in selected]
+        cohort = selected(store, condition("age = 98"))
+        assert cohort.shape == (10, 16)
+        rows = [row.tobytes() for row in cohort]
         assert rows == sorted(rows)
         assert rows[0] == (98 // 4 * 2**40).to_bytes(8, "big") + (98 * 2**50).to_bytes(8, "big")
 
@@ -70,53 +67,22 @@ def test_cohort_is_ascending_contiguous_bytes(path: Path) -> None:
 def test_empty_and_full_cohorts_are_cohorts(path: Path) -> None:
     """Nobody and everybody come out in the same shape."""
     with PeopleStore(path, DICTIONARY) as store:
-        assert everybody(store.select(condition("age > 130"))).shape == (0, 16)
-        assert everybody(store.select(condition("age >= 0"))).shape == (1000, 16)
+        assert selected(store, condition("age > 130")).shape == (0, 16)
+        assert selected(store, condition("age >= 0")).shape == (1000, 16)
 
 
 def test_missing_value_makes_comparisons_false_and_negations_true(path: Path) -> None:
     """Two-valued logic: a person is selected by a condition or by its negation, never by neither."""
     with PeopleStore(path, DICTIONARY) as store:
-        sizes = [len(store.select(condition(text))) for text in ("sex = 'f'", "sex <> 'f'", "sex in ('f', 'm')")]
+        sizes = [len(selected(store, condition(text))) for text in ("sex = 'f'", "sex <> 'f'", "sex in ('f', 'm')")]
         assert sizes == [333, 667, 666]
 
 
 def test_store_serves_several_threads(path: Path) -> None:
     """Queries at the same time do not disturb one another."""
     with PeopleStore(path, DICTIONARY) as store, ThreadPoolExecutor(8) as threads:
-        sizes = list(threads.map(lambda age: len(store.select(condition(f"age < {age}"))), range(100)))
+        sizes = list(threads.map(lambda age: len(selected(store, condition(f"age < {age}"))), range(100)))
     assert sizes == [age * 10 for age in range(100)]
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3, 64])
-@pytest.mark.parametrize("block", [1, 7, 250, 4096])
-def test_blocks_and_threads_make_no_difference(
-    path: Path, monkeypatch: pytest.MonkeyPatch, threads: int, block: int
-) -> None:
-    """However people are divided for the work, the same ones are found, in their order."""
-    with PeopleStore(path, DICTIONARY) as store:
-        expected = everybody(store.select(condition("sex = 'm' or age = 7")))
-    monkeypatch.setattr(people_store, "_BLOCK", block)
-    with PeopleStore(path, DICTIONARY, threads=threads) as store:
-        assert np.array_equal(everybody(store.select(condition("sex = 'm' or age = 7"))), expected)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3, 64])
-@pytest.mark.parametrize("least", [1, 100, 4096])
-@pytest.mark.parametrize("millionths", [1, 400_000, 999_999, 1_000_000])
-def test_however_many_threads_draw_the_sample_is_the_same(
-    path: Path, monkeypatch: pytest.MonkeyPatch, threads: int, least: int, millionths: int
-) -> None:
-    """Each person is taken or left alone, whoever is looked at beside them; also where a cohort is empty."""
-    key = SamplingKey(bytes(32))
-    for where in ("age < 90", "age = 7", "age > 120"):
-        condition_ = condition(where)
-        with PeopleStore(path, DICTIONARY, threads=1) as store:
-            cohort = store.select(condition_)
-            expected = everybody(key.take(cohort, canonical_bytes(condition_), millionths))
-        monkeypatch.setattr(people_store, "_LEAST_SHARE", least)
-        with PeopleStore(path, DICTIONARY, threads=threads) as store:
-            assert np.array_equal(everybody(draw_sample(store, condition_, millionths, key)), expected)
 
 
 def test_large_store_is_written_and_read_in_pieces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +214,7 @@ def test_nobody_can_be_stored(tmp_path: Path) -> None:
     """A store of no people is a store."""
     build_people_store(tmp_path / "store.people", people(0), DICTIONARY, places=0)
     with PeopleStore(tmp_path / "store.people", DICTIONARY) as store:
-        assert (store.size, len(store.select(condition("age >= 0")))) == (0, 0)
+        assert (store.size, len(selected(store, condition("age >= 0")))) == (0, 0)
         assert len(store.column("age")) == 0
 
 

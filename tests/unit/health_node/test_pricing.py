@@ -7,10 +7,11 @@ from fakes.world import make_policy
 
 from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.errors import InvalidRequestError
-from broker_common.privacy.delays import DECLARED_STEP, declared_for, least_delay_ms, usual_delay_ms
+from broker_common.privacy.delays import DECLARED_STEP, declared_for, least_forward_delay_ms, usual_forward_delay_ms
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.normal_form import MAX_TERMS, count_terms
+from health_node.cohort import compile_condition
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.pricing import price, verify_affordable
@@ -43,7 +44,7 @@ def test_ordinary_criteria_pass_at_the_usual_delays(population: int) -> None:
     """A dozen comparisons on every column, of all and of a fraction, and even at the shortest delay that covers everybody."""
     places = declared_for(population)
     assert count_terms(of(ORDINARY)) == 12
-    for delay_ms in (usual_delay_ms(places), least_delay_ms(places)):
+    for delay_ms in (usual_forward_delay_ms(places), least_forward_delay_ms(places)):
         for fraction in (WHOLE_MILLIONTHS, 500_000):
             policy = make_policy(tick_ms=250, delay_ms=delay_ms)
             verify_affordable(of(ORDINARY), fraction, places=places, policy=policy, work_per_second=WORK)
@@ -53,7 +54,7 @@ def test_ordinary_criteria_pass_at_the_usual_delays(population: int) -> None:
 def test_the_number_of_terms_that_would_do_does(population: int) -> None:
     """Whoever is told a number and asks with so many of the same kind is not told another one."""
     places = declared_for(population)
-    policy = make_policy(tick_ms=250, delay_ms=least_delay_ms(places))
+    policy = make_policy(tick_ms=250, delay_ms=least_forward_delay_ms(places))
     with pytest.raises(InvalidRequestError, match="CRITERIA_TOO_DEAR") as caught:
         verify_affordable(dear(MAX_TERMS), WHOLE_MILLIONTHS, places=places, policy=policy, work_per_second=WORK)
     told = int(caught.value.details["terms"])
@@ -86,3 +87,13 @@ def test_without_ticks_nothing_is_too_dear() -> None:
     """Delays promise nothing then: for tests and benchmarks."""
     policy = make_policy(tick_ms=0, delay_ms=0)
     verify_affordable(dear(MAX_TERMS), 1, places=40 * DECLARED_STEP, policy=policy, work_per_second=1)
+
+
+@pytest.mark.parametrize("fraction", [1, 500_000, WHOLE_MILLIONTHS])
+def test_price_is_that_of_the_passes_and_of_the_places(fraction: int) -> None:
+    """From the text and the declared places alone: each pass over each place, and what is done for every question."""
+    base = price(of("age = 3"), fraction, 1) - 1
+    assert base == (6 if fraction == WHOLE_MILLIONTHS else 66)
+    for condition in (of(ORDINARY), dear(20)):
+        passes = compile_condition(condition, HEALTH_DICTIONARY).passes
+        assert price(condition, fraction, 3 * DECLARED_STEP) == 3 * DECLARED_STEP * (base + passes)

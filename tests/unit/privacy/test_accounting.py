@@ -23,8 +23,9 @@ from broker_common.privacy.accounting import (
     fits,
     param_of,
     parse_max_belief,
-    price_units,
+    price,
 )
+from broker_common.values import MOST_CELLS
 
 ExpSeries = Callable[[Fraction], tuple[Fraction, Fraction]]
 
@@ -105,7 +106,7 @@ def test_budgets_that_could_wrap_a_ledger_are_refused(exp_series: ExpSeries) -> 
     just_below, just_above = exp_series(Fraction(MAX_CAP_NATS))
     largest = cap_units(just_below)
     assert largest == MAX_CAP_NATS * UNITS_PER_NAT - 1
-    assert largest + price_units(1) < U32_VALUES // 2
+    assert largest + price(1) < U32_VALUES // 2
     with pytest.raises(InvalidRequestError) as refusal:
         cap_units(just_above)
     assert refusal.value.code == "INVALID_VALUE"
@@ -130,20 +131,33 @@ def test_a_param_that_moves_nothing_has_no_budget(param: Fraction) -> None:
 @given(scale=scales)
 def test_a_price_is_the_exact_ceiling(scale: int) -> None:
     """A price covers 1/scale nat, and one unit less would not."""
-    price = price_units(scale)
-    assert (price - 1) * scale < UNITS_PER_NAT <= price * scale
+    units = price(scale)
+    assert (units - 1) * scale < UNITS_PER_NAT <= units * scale
+
+
+@given(scale=scales, cells=st.integers(1, MOST_CELLS))
+def test_a_table_costs_what_one_count_costs(scale: int, cells: int) -> None:
+    """Whatever the number of its cells: the noise of an answer is made for all of them at once."""
+    assert price(scale, cells=cells) == price(scale)
+
+
+@pytest.mark.parametrize("cells", [-1, 0, MOST_CELLS + 1])
+def test_an_answer_that_cannot_be_has_no_price(cells: int) -> None:
+    """No ticket for it is good, so nobody is to believe that it was paid for."""
+    with pytest.raises(ValueError, match="1 to 16 cells"):
+        price(30, cells=cells)
 
 
 def test_the_price_at_scale_30_is_pinned() -> None:
     """The figure behind the 41 answers."""
-    assert price_units(30) == PRICE_AT_30
+    assert price(30) == PRICE_AT_30
 
 
 @pytest.mark.parametrize("scale", [0, -1])
 def test_a_scale_below_one_has_no_price(scale: int) -> None:
     """A negative price would be a refund, and nothing ever lowers a charge."""
     with pytest.raises(ValueError, match="at least 1"):
-        price_units(scale)
+        price(scale)
 
 
 def test_80_percent_pays_for_41_answers_at_scale_30() -> None:
@@ -158,8 +172,8 @@ def test_80_percent_pays_for_41_answers_at_scale_30() -> None:
 def test_answers_left_is_how_often_one_more_fits(cap: int, charged: int, scale: int) -> None:
     """After exactly that many answers at this scale nothing more at this scale fits, however much was charged."""
     left = answers_left(cap, charged, scale)
-    after = charged + left * price_units(scale)
-    assert left == 0 or fits(cap, after - price_units(scale), scale)
+    after = charged + left * price(scale)
+    assert left == 0 or fits(cap, after - price(scale), scale)
     assert not fits(cap, after, scale)
 
 
@@ -182,7 +196,7 @@ def test_no_order_of_questions_overspends_the_limit(exp_series: ExpSeries, param
     cap, charged, given_nats = cap_units(param), 0, Fraction(0)
     for scale in asked:
         if fits(cap, charged, scale):
-            charged += price_units(scale)
+            charged += price(scale)
             given_nats += Fraction(1, scale)
     assert charged <= cap
     assert given_nats * UNITS_PER_NAT <= charged

@@ -55,7 +55,7 @@ def test_every_figure_is_recomputed(figure: str) -> None:
     """The figures in the argument are those that the code gives."""
     cap, price = (
         accounting.cap_units(accounting.param_of(accounting.parse_max_belief("0.8"))),
-        accounting.price_units(30),
+        accounting.price(30),
     )
     recomputed = {
         f"{cap:,}".replace(",", " "),

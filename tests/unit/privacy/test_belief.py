@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_common.privacy.accounting import UNITS_PER_NAT, answers_left, cap_units, price_units
+from broker_common.privacy.accounting import UNITS_PER_NAT, answers_left, cap_units, price
 from broker_common.privacy.belief import (
     belief_after,
     belief_from_log_odds,
@@ -69,7 +69,7 @@ def test_the_41_answers_are_those_the_budget_pays_for() -> None:
 def test_a_belief_is_given_to_the_places_asked_for() -> None:
     """More places show more of the same number."""
     assert str(belief_after(41, 30, places=12)) == "0.796841069544"
-    assert str(belief_of_units(41 * price_units(30), places=12)) == "0.796841254164"
+    assert str(belief_of_units(41 * price(30), places=12)) == "0.796841254164"
 
 
 @given(units=st.integers(0, 127 * UNITS_PER_NAT), prior=priors)
@@ -83,7 +83,7 @@ def test_a_published_belief_never_understates(exp_series: ExpSeries, units: int,
 
 def test_a_belief_on_the_wrong_side_of_its_last_digit_is_still_rounded_up() -> None:
     """0.7968410... is published as 0.79685 where understating matters, although 0.79684 is nearer."""
-    assert str(belief_of_units(41 * price_units(30))) == "0.79685"
+    assert str(belief_of_units(41 * price(30))) == "0.79685"
 
 
 @pytest.mark.parametrize(("prior", "expected"), [(0, "0.00000"), (1, "1.00000")])
@@ -122,7 +122,7 @@ def test_log_odds_of_an_answer_are_those_of_the_mechanism(scale: int, observed: 
 def test_no_attack_passes_the_belief_that_was_paid_for(answers: list[tuple[int, int, int, int]]) -> None:
     """Whatever was asked and answered about one person, the attacker's belief stays within the published limit."""
     gained = sum((log_likelihood_ratio(b, seen, out + x, out) for b, seen, out, x in answers), start=Fraction(0))
-    limit = belief_of_units(sum(price_units(scale) for scale, _, _, _ in answers), places=9)
+    limit = belief_of_units(sum(price(scale) for scale, _, _, _ in answers), places=9)
     assert 1 - float(limit) - LAW_ACCURACY <= belief_from_log_odds(gained) <= float(limit) + LAW_ACCURACY
 
 

@@ -33,7 +33,7 @@ from broker_common.privacy.discrete_laplace import (
     probability,
     uniform_below,
 )
-from broker_common.values import ExactCount, NoisyCount
+from broker_common.values import ExactCounts, NoisyCounts
 
 ExpSeries = Callable[[Fraction], tuple[Fraction, Fraction]]
 
@@ -334,9 +334,16 @@ def test_an_answer_is_the_count_plus_one_draw_and_never_clamped() -> None:
     answers = []
     for index in range(20):
         seed = index.to_bytes(32, "big")
-        answers.append(add_noise(ExactCount(3), 30, NoiseStream(seed)).value)
-        assert add_noise(ExactCount(3), 30, NoiseStream(seed)) == NoisyCount(3 + draw(30, NoiseStream(seed)))
+        answers.append(add_noise(ExactCounts([3]), 30, NoiseStream(seed)).values[0])
+        assert add_noise(ExactCounts([3]), 30, NoiseStream(seed)) == NoisyCounts((3 + draw(30, NoiseStream(seed)),))
     assert min(answers) < 0 < max(answers)
+
+
+@pytest.mark.parametrize("cells", [2, 16])
+def test_several_cells_get_no_noise_of_one(cells: int) -> None:
+    """A draw for each cell would cost as many times the price; nothing is drawn for them."""
+    with pytest.raises(ValueError, match="one cell"):
+        add_noise(ExactCounts([3] * cells), 30, NoiseStream(bytes(range(32))))
 
 
 @pytest.mark.parametrize(("scale", "expected"), [(1, 3), (2, 6), (10, 30), (30, 90), (50, 150), (1000, 2996)])

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.privacy.forecast import FORECAST_REACH, MIN_ANSWERS, MIN_PEOPLE, Milestone, milestones, waiting_time
 
 CAP = 23_258_159
-PRICE = price_units(30)
+PRICE = price(30)
 RUNS = 20_000
 # Five standard errors of a share of 90 % in so many runs: a correct forecast fails with probability below 1e-6.
 SLACK = 5 * (0.9 * 0.1 / RUNS) ** 0.5

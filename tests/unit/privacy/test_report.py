@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_common.privacy import report as report_module
-from broker_common.privacy.accounting import UNITS_PER_NAT, price_units
+from broker_common.privacy.accounting import UNITS_PER_NAT, price
 from broker_common.privacy.belief import belief_of_units, posterior
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.report import (
@@ -22,30 +22,25 @@ from broker_common.privacy.report import (
     PRIORS,
     BeliefReport,
     Charges,
+    Exhaustion,
     Spread,
     exhaustion,
     make_report,
     most_charged,
-    people_charged,
-    people_exhausted,
     worst_belief,
 )
 
 ExpSeries = Callable[[Fraction], tuple[Fraction, Fraction]]
 
-PRICE = price_units(30)
+PRICE = price(30)
 PLACE = Fraction(1, 10**5)
 MOST = 2**32 - 1
 PER_PERSON = policy(accounting="per_person")
 
 
-def ledgers(
-    submitted: list[int], persons: list[int] | None = None, households: list[int] | None = None, floor: int = 0
-) -> Charges:
-    """Charges; persons and households as submitted unless given."""
-    persons = submitted if persons is None else persons
-    households = submitted if households is None else households
-    return Charges(np.array(submitted, np.uint32), np.array(persons, np.uint32), np.array(households, np.uint32), floor)
+def ledgers(charged: list[int], floor: int = 0) -> Charges:
+    """What subjects were charged."""
+    return Charges(np.array(charged, np.uint32), floor)
 
 
 def reported(charges: Charges, rules: Policy = PER_PERSON, *, answers: int = 100) -> BeliefReport:
@@ -54,9 +49,9 @@ def reported(charges: Charges, rules: Policy = PER_PERSON, *, answers: int = 100
 
 
 def column(report: BeliefReport) -> Spread:
-    """The spread of submitted pseudonyms."""
-    assert report.submitted is not None
-    return report.submitted
+    """The spread of charges."""
+    assert report.spread is not None
+    return report.spread
 
 
 # --- ceilings ----------------------------------------------------------------------------------------------------------
@@ -119,19 +114,17 @@ def test_the_worst_belief_is_the_limit_where_rounding_alone_passes_it(units: int
 # --- who is charged ----------------------------------------------------------------------------------------------------
 
 
-def test_the_worst_charge_is_that_of_submitted_people_and_of_the_unit_that_the_policy_names() -> None:
-    """Households that do not decide are not taken for persons, and everybody's charge is on top."""
-    charges = ledgers([5], [7], [90], floor=100)
-    assert most_charged(charges, "person") == 107
-    assert most_charged(charges, "household") == 190
-    assert most_charged(ledgers([9], [7], [8]), "household") == 9
-    assert most_charged(ledgers([], [], [], floor=3), "person") == 3
+def test_the_worst_charge_is_the_largest_with_everybodys_on_top() -> None:
+    """Also where nobody was charged anything else."""
+    assert most_charged(ledgers([5, 7, 0], floor=100)) == 107
+    assert most_charged(ledgers([9])) == 9
+    assert most_charged(ledgers([], floor=3)) == 3
 
 
 def test_sums_go_beyond_32_bits() -> None:
     """A ledger that is full, and a floor above: no sum wraps."""
-    charges = ledgers([MOST], [MOST], [MOST], floor=PRICE)
-    assert most_charged(charges, "person") == MOST + PRICE
+    charges = ledgers([MOST], floor=PRICE)
+    assert most_charged(charges) == MOST + PRICE
     report = reported(charges)
     assert (column(report).above_limit, column(report).quantiles[-1].units) == (1, MOST + PRICE)
     assert report.ceilings[2].now_up == 1
@@ -140,47 +133,15 @@ def test_sums_go_beyond_32_bits() -> None:
 @pytest.mark.parametrize(("short", "exhausted"), [(0, 0), (1, 1)])
 def test_exhausted_is_who_cannot_pay_the_cheapest_answer(short: int, exhausted: int) -> None:
     """To the unit: what just fits fits."""
-    cheapest = price_units(PER_PERSON.scales[-1])
+    cheapest = price(PER_PERSON.scales[-1])
     charges = ledgers([PER_PERSON.cap - cheapest + short, 0, 1])
-    assert (people_charged(charges), people_exhausted(charges, PER_PERSON)) == (2, exhausted)
+    assert exhaustion(charges, PER_PERSON) == Exhaustion(2, exhausted)
 
 
 def test_everybodys_charge_exhausts_those_who_were_charged_and_nobody_else() -> None:
     """Where nothing fits for anybody, the people without a charge of their own are still not counted."""
     charges = ledgers([0, 1, 2], floor=PER_PERSON.cap)
-    assert (people_charged(charges), people_exhausted(charges, PER_PERSON)) == (2, 2)
-
-
-@pytest.mark.parametrize("unit", ["person", "household"])
-def test_the_second_ledger_exhausts_people_whose_pseudonyms_have_room(unit: str) -> None:
-    """Two cards of one person, members of one household: whichever ledger has more without room counts, if it decides."""
-    rules = policy(accounting="per_person", unit=unit)
-    full, half = rules.cap, rules.cap // 2
-    used_up = [full, full, 1]
-    second = ([half], used_up) if unit == "household" else (used_up, [half])
-    assert people_exhausted(ledgers([half] * 3, *second), rules) == 2
-    assert people_exhausted(ledgers([full] * 3, *second), rules) == 3
-    other = policy(accounting="per_person", unit="person" if unit == "household" else "household")
-    assert people_exhausted(ledgers([half] * 3, *second), other) == 0
-    rows = exhaustion(ledgers([half] * 3, *second), rules)
-    assert [(row.counted, row.charged, row.exhausted) for row in rows] == [("submitted", 3, 0), (unit, 3, 2)]
-
-
-def test_the_forecast_is_that_of_the_ledger_that_is_used_up_sooner() -> None:
-    """Households of four that are in every sample: their room lasts for a quarter of the answers."""
-    rules = policy(accounting="per_person", unit="household", scales=(30,))
-    report = make_report(
-        rules,
-        common={},
-        sampled={30: 10},
-        units=10 * PRICE,
-        charges=ledgers([10 * PRICE] * 800, households=[33 * PRICE] * 200),
-    )
-    assert report.forecast_of == "household"
-    assert (report.forecast[0].early, report.forecast[0].middle) == (2, 2)
-    alone = reported(ledgers([10 * PRICE] * 800, households=[33 * PRICE] * 200), answers=10)
-    assert alone.forecast_of == "submitted"
-    assert alone.forecast[0].middle == 32
+    assert exhaustion(charges, PER_PERSON) == Exhaustion(2, 2)
 
 
 # --- bands -------------------------------------------------------------------------------------------------------------
@@ -284,9 +245,9 @@ def test_the_typical_case_stands_beside_the_ceiling() -> None:
 def test_strict_accounting_is_reported_at_the_scales_that_were_asked_for() -> None:
     """The log knows every scale; what is left is said in answers; nobody stands anywhere."""
     rules = policy(scales=(10, 30))
-    units = 3 * price_units(10) + 7 * PRICE
+    units = 3 * price(10) + 7 * PRICE
     report = make_report(rules, common={10: 3, 30: 7}, sampled={}, units=units, charges=None)
-    assert (report.submitted, report.persons, report.households, report.forecast) == (None, None, None, ())
+    assert (report.spread, report.forecast) == (None, ())
     assert (report.worst, report.floor, report.answers_left) == (units, units, (rules.cap - units) // PRICE)
     assert report.typical_now is not None
     assert [(group.count, group.scale) for group in report.typical_now.answers] == [(3, 10), (7, 30)]
@@ -296,9 +257,9 @@ def test_strict_accounting_is_reported_at_the_scales_that_were_asked_for() -> No
 def test_more_answers_than_are_convolved_leave_the_typical_case_out() -> None:
     """The ceilings stand; an average that would take minutes is not given."""
     rules = policy(max_belief="0." + "9" * 40, scales=(1000,))
-    report = make_report(rules, common={1000: 5000}, sampled={}, units=5000 * price_units(1000), charges=None)
+    report = make_report(rules, common={1000: 5000}, sampled={}, units=5000 * price(1000), charges=None)
     assert report.typical_now is report.typical_limit is None
-    assert report.ceilings[2].now_up == belief_of_units(5000 * price_units(1000))
+    assert report.ceilings[2].now_up == belief_of_units(5000 * price(1000))
 
 
 def test_a_person_whose_charge_is_no_whole_number_of_usual_answers_is_typically_in_one_more() -> None:
@@ -310,33 +271,36 @@ def test_a_person_whose_charge_is_no_whole_number_of_usual_answers_is_typically_
 
 def test_one_answer_at_scale_1_is_not_taken_for_many_at_the_usual_scale() -> None:
     """Whoever was charged for it: the likelier guess is right as often as after that very answer, 0.73106."""
-    charges = ledgers([price_units(1), 5 * PRICE, 30 * PRICE])
+    charges = ledgers([price(1), 5 * PRICE, 30 * PRICE])
     report = make_report(PER_PERSON, common={}, sampled={1: 1, 30: 100}, units=0, charges=charges)
     typical = report.typical_now
     assert typical is not None
     # 30 answers at scale 30 cost 14 units more than one at scale 1, which counts as another one.
     assert [(group.count, group.scale) for group in typical.answers] == [(1, 1), (1, 30)]
     assert typical.best_guess_right >= Decimal("0.73105")
-    only = make_report(PER_PERSON, common={}, sampled={1: 1}, units=0, charges=ledgers([price_units(1)])).typical_now
+    only = make_report(PER_PERSON, common={}, sampled={1: 1}, units=0, charges=ledgers([price(1)])).typical_now
     assert only is not None
     assert str(only.best_guess_right) == "0.73106"
 
 
 def test_what_everybody_was_charged_is_in_the_typical_case_as_it_was() -> None:
     """Strict answers are nobody's choice: the mixture is of the rest."""
-    charges = ledgers([2 * PRICE], floor=price_units(2))
+    charges = ledgers([2 * PRICE], floor=price(2))
     report = make_report(PER_PERSON, common={2: 1}, sampled={1: 1, 30: 7}, units=0, charges=charges)
     assert report.typical_now is not None
     assert [(group.count, group.scale) for group in report.typical_now.answers] == [(1, 2), (2, 30)]
 
 
 def test_the_typical_case_is_about_a_person_where_households_have_the_budget() -> None:
-    """How many of its people a household paid for is not known."""
-    rules = policy(accounting="per_person", unit="household")
-    report = reported(ledgers([2 * PRICE], households=[6 * PRICE]), rules)
+    """Somebody was in each answer once at most, however much their household was charged for it."""
+    rules = policy(accounting="per_person", subject="household")
+    report = reported(ledgers([6 * PRICE]), rules, answers=2)
     assert report.typical_now is not None
     assert report.typical_now.answers[0].count == 2
     assert (report.typical_now.ceiling, report.worst) == (belief_of_units(2 * PRICE), 6 * PRICE)
+    more = reported(ledgers([6 * PRICE]), rules, answers=100)
+    assert more.typical_now is not None
+    assert more.typical_now.answers[0].count == 6
 
 
 def test_a_small_chance_does_not_vanish_and_does_not_understate() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_common.privacy import typical
-from broker_common.privacy.accounting import price_units
+from broker_common.privacy.accounting import price
 from broker_common.privacy.belief import belief_after, belief_from_log_odds, log_likelihood_ratio
 from broker_common.privacy.discrete_laplace import probability
 from broker_common.privacy.enclosure import Between
@@ -193,7 +193,7 @@ def test_too_many_answers_are_refused() -> None:
 
 def cost(mixture: dict[int, int]) -> int:
     """What these answers were charged."""
-    return sum(count * price_units(scale) for scale, count in mixture.items())
+    return sum(count * price(scale) for scale, count in mixture.items())
 
 
 @pytest.mark.parametrize(
@@ -226,6 +226,6 @@ def test_no_person_was_in_answers_that_say_more_than_the_worst_mixture(taken: di
     past = {scale: more + some for scale, (some, more) in taken.items()}
     paid = {scale: some for scale, (some, _) in taken.items()}
     found = worst_mixture(past, cost(paid))
-    assert cost(paid) <= cost(found) < cost(paid) + price_units(max(past))
+    assert cost(paid) <= cost(found) < cost(paid) + price(max(past))
     truth, worst = (evidence_of(Answers(count, scale) for scale, count in answers.items()) for answers in (paid, found))
     assert worst.expected_belief().high >= truth.expected_belief().low

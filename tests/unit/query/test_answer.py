@@ -22,6 +22,7 @@ from broker_common.query.answer import (
     pad_answer,
     verify_receipt,
 )
+from broker_common.values import NoisyCounts
 
 TICKET = b"t" * 32
 OTHER_TICKET = b"o" * 32
@@ -39,7 +40,7 @@ def receipt(noisy_count: int = 123, salt: bytes = SALT, **changes: Any) -> answe
     fields: dict[str, Any] = {
         "query_id": b"q" * 16,
         "ticket_hash": ticket_hash,
-        "answer_hash": commit_answer(salt, ticket_hash, noisy_count),
+        "answer_hash": commit_answer(salt, ticket_hash, NoisyCounts((noisy_count,))),
         "scale": 30,
         "charged": 559_241,
         "policy_hash": b"p" * 32,
@@ -66,7 +67,7 @@ def answer(
 ) -> answer_pb2.SignedAnswer:
     """An answer with this receipt, by default an honest one."""
     signed = sign(receipt(noisy_count, salt)) if signed is None else signed
-    return answer_pb2.SignedAnswer(receipt=signed, noisy_count=noisy_count, answer_salt=salt)
+    return answer_pb2.SignedAnswer(receipt=signed, noisy_counts=NoisyCounts((noisy_count,)).padded, answer_salt=salt)
 
 
 def seal(padded: bytes, ticket_hash: bytes = TICKET) -> bytes:
@@ -74,15 +75,17 @@ def seal(padded: bytes, ticket_hash: bytes = TICKET) -> bytes:
     return OPENING.sealing_key.seal(padded, answer_info(ticket_hash))
 
 
-def opened(sealed: bytes, ticket_hash: bytes = TICKET, key: OpeningKey = OPENING) -> VerifiedAnswer:
+def opened(sealed: bytes, ticket_hash: bytes = TICKET, key: OpeningKey = OPENING, cells: int = 1) -> VerifiedAnswer:
     """Opened as the researcher does."""
-    return open_answer(sealed, opening_key=key, ticket_hash=ticket_hash, census_keys=[CENSUS.verify_key])
+    return open_answer(sealed, opening_key=key, ticket_hash=ticket_hash, cells=cells, census_keys=[CENSUS.verify_key])
 
 
-def refusal(sealed: bytes, ticket_hash: bytes = TICKET, key: OpeningKey = OPENING) -> InvalidRequestError:
+def refusal(
+    sealed: bytes, ticket_hash: bytes = TICKET, key: OpeningKey = OPENING, cells: int = 1
+) -> InvalidRequestError:
     """The error with which an answer is refused."""
     with pytest.raises(InvalidRequestError) as caught:
-        opened(sealed, ticket_hash, key)
+        opened(sealed, ticket_hash, key, cells)
     return caught.value
 
 
@@ -101,7 +104,35 @@ def test_every_answer_has_one_length(count: int, index: int, proof: int, checkpo
     assert len(padded) == PADDED_BYTES
     sealed = seal(padded)
     assert len(sealed) == SEALED_ANSWER_BYTES
-    assert opened(sealed) == VerifiedAnswer(VerifiedReceipt(message, signed), count, SALT)
+    assert opened(sealed) == VerifiedAnswer(VerifiedReceipt(message, signed), NoisyCounts((count,)), SALT)
+
+
+@given(counts=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=16))
+@settings(max_examples=40)
+def test_answers_of_any_number_of_cells_have_one_length(counts: list[int]) -> None:
+    """Sealed, an answer of one cell is as long as a table, and every number comes through at its place."""
+    noisy = NoisyCounts(tuple(counts))
+    signed = sign(receipt(answer_hash=commit_answer(SALT, TICKET, noisy)))
+    sealed = seal(pad_answer(answer_pb2.SignedAnswer(receipt=signed, noisy_counts=noisy.padded, answer_salt=SALT)))
+    assert len(sealed) == SEALED_ANSWER_BYTES
+    assert opened(sealed, cells=len(counts)).noisy == noisy
+
+
+@pytest.mark.parametrize(
+    "numbers", [(), (5,), (5,) + (0,) * 14, (5,) + (0,) * 16, (5, 1) + (0,) * 14, (0,) * 15 + (1,)]
+)
+def test_an_answer_with_another_number_of_cells_is_refused(numbers: tuple[int, ...]) -> None:
+    """One number for each cell of the ticket and nothing beyond: an answer is no place for anything else."""
+    signed = sign(receipt(5))
+    sealed = seal(pad_answer(answer_pb2.SignedAnswer(receipt=signed, noisy_counts=numbers, answer_salt=SALT)))
+    assert refusal(sealed).code == "MALFORMED_MESSAGE"
+
+
+def test_two_numbers_of_a_table_cannot_change_places() -> None:
+    """The receipt commits to each number at its cell."""
+    signed = sign(receipt(answer_hash=commit_answer(SALT, TICKET, NoisyCounts((5, 7)))))
+    exchanged = answer_pb2.SignedAnswer(receipt=signed, noisy_counts=NoisyCounts((7, 5)).padded, answer_salt=SALT)
+    assert refusal(seal(pad_answer(exchanged)), cells=2).code == "COMMITMENT_MISMATCH"
 
 
 # --- receipts --------------------------------------------------------------------------------------------------------
@@ -128,7 +159,7 @@ def test_a_receipt_tells_nothing_of_the_count() -> None:
 
 def test_the_hash_of_an_answer_is_its_tickets() -> None:
     """With salt and count of one's own nobody can open the receipt of another ticket."""
-    assert commit_answer(SALT, TICKET, 5) != commit_answer(SALT, OTHER_TICKET, 5)
+    assert commit_answer(SALT, TICKET, NoisyCounts((5,))) != commit_answer(SALT, OTHER_TICKET, NoisyCounts((5,)))
 
 
 @pytest.mark.parametrize("count", [122, 124, -123, 0, 1230, 12, -(2**63)])
@@ -145,7 +176,7 @@ def test_a_salt_that_does_not_open_the_receipt_is_refused(salt: bytes) -> None:
     assert refusal(seal(pad_answer(answer(sign(receipt()), salt=salt)))).code == code
 
 
-@pytest.mark.parametrize("hashed", [b"", b"h" * 32, commit_answer(SALT, TICKET, 123)[:-1]])
+@pytest.mark.parametrize("hashed", [b"", b"h" * 32, commit_answer(SALT, TICKET, NoisyCounts((123,)))[:-1]])
 def test_a_receipt_that_commits_to_nothing_is_refused(hashed: bytes) -> None:
     """An empty or a foreign hash would leave the agency free to claim another answer later."""
     assert refusal(seal(pad_answer(answer(sign(receipt(answer_hash=hashed)))))).code == "COMMITMENT_MISMATCH"

@@ -124,6 +124,29 @@ def test_every_change_of_what_a_stored_number_means_changes_the_hash(dictionary:
     assert relabelled(dictionary).hash == dictionary.hash == Dictionary.from_wire(dictionary.to_wire()).hash
 
 
+@pytest.mark.parametrize("dictionary", [HEALTH_DICTIONARY, CENSUS_DICTIONARY], ids=["health", "census"])
+def test_a_meaning_is_read_back_by_whoever_has_nothing_else(dictionary: Dictionary) -> None:
+    """A load that holds it says what its numbers mean, under the hash that the log names, without any program's dictionary."""
+    read = Dictionary.parse_meaning(dictionary.meaning)
+    assert (read.hash, read.meaning) == (dictionary.hash, dictionary.meaning)
+    assert [(each.name, each.positions) for each in read.columns] == [
+        (each.name, each.positions) for each in dictionary.columns
+    ]
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b"{}", b"\xff", b'[["a","codes",false,0,0,["x"]]]', b"[" * 100_000])
+def test_what_is_no_meaning_is_refused(damage: bytes) -> None:
+    """With the one error that readers of files expect."""
+    with pytest.raises(ValueError, match=r"mean|dictionary"):
+        Dictionary.parse_meaning(damage)
+
+
+def test_another_spelling_of_a_meaning_is_refused() -> None:
+    """It would have another hash."""
+    with pytest.raises(ValueError, match="written in one way"):
+        Dictionary.parse_meaning(CENSUS_DICTIONARY.meaning.replace(b",", b", "))
+
+
 def test_no_two_columns_have_one_hash() -> None:
     """Each field counts."""
     codes = (Code("a", "A"), Code("b", "B"))

@@ -1,12 +1,25 @@
-"""Questions: three shapes of text, one message and one canonical text each."""
+"""Questions: four shapes of text, one message and one canonical text each."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tripartite.v1 import ticket_pb2
 
 from broker_common.errors import InvalidRequestError
-from broker_common.query.question import EVERYONE, Question, parse_question, question_from_wire
+from broker_common.query.question import (
+    EVERYONE,
+    REST,
+    SERVED_CELLS,
+    Cell,
+    Question,
+    parse_question,
+    question_from_wire,
+    read_question,
+    spelled_question,
+    verify_served,
+)
 from census_node.dictionary import CENSUS_DICTIONARY
 
 
@@ -20,13 +33,22 @@ from census_node.dictionary import CENSUS_DICTIONARY
         ("mother_tongue in ('French')", "mother_tongue = 'French'"),
         ("mother_tongue in ('French', 'French')", "mother_tongue = 'French'"),
         ("mother_tongue in ('French','English and French')", "mother_tongue in ('English and French', 'French')"),
+        ("mother_tongue by ('French')", "mother_tongue = 'French'"),
+        ("mother_tongue by ('French', 'English')", "mother_tongue in ('English', 'French')"),
+        ("Mother_Tongue BY 'French',REST", "mother_tongue by 'French', rest"),
+        ("mother_tongue by rest, ('French')", "mother_tongue by rest, 'French'"),
+        ("mother_tongue by 'Other', 'French', 'English'", "mother_tongue by 'Other', 'French', 'English'"),
+        (
+            "mother_tongue by ('French','English and French'), 'English',rest",
+            "mother_tongue by ('English and French', 'French'), 'English', rest",
+        ),
     ],
 )
 def test_question_has_one_text_and_one_message(text: str, canonical: str) -> None:
     """Whatever way it is written, text and message are the same, and read back to the same question."""
     question = parse_question(text, CENSUS_DICTIONARY)
     assert question.text == canonical
-    assert parse_question(canonical, CENSUS_DICTIONARY) == question
+    assert parse_question(canonical, CENSUS_DICTIONARY) == read_question(canonical) == question
     message = ticket_pb2.Question.FromString(question.to_wire().SerializeToString())
     assert question_from_wire(message, CENSUS_DICTIONARY) == question
 
@@ -60,6 +82,24 @@ def test_question_has_one_text_and_one_message(text: str, canonical: str) -> Non
         ("count(mother_tongue) = 'French'", "QUESTION_SYNTAX"),
         ("(" * 500, "QUESTION_SYNTAX"),
         ("x" * 5000, "QUESTION_SYNTAX"),
+        ("mother_tongue by", "QUESTION_SYNTAX"),
+        ("mother_tongue by rest", "QUESTION_SYNTAX"),
+        ("mother_tongue by rest, rest", "QUESTION_SYNTAX"),
+        ("mother_tongue by all", "QUESTION_SYNTAX"),
+        ("mother_tongue by 'French' rest", "QUESTION_SYNTAX"),
+        ("mother_tongue by 'French',", "QUESTION_SYNTAX"),
+        ("mother_tongue by , 'French'", "QUESTION_SYNTAX"),
+        ("mother_tongue by 'French', ()", "QUESTION_SYNTAX"),
+        ("mother_tongue by 'French', (rest)", "QUESTION_SYNTAX"),
+        ("mother_tongue by ('French'", "QUESTION_SYNTAX"),
+        ("mother_tongue by (('French'), 'English')", "QUESTION_SYNTAX"),
+        ("mother_tongue by 'French' = 'English'", "QUESTION_SYNTAX"),
+        ("mother_tongue by 'French', 'French'", "QUESTION_SYNTAX"),
+        ("mother_tongue by 'French', ('English', 'French')", "QUESTION_SYNTAX"),
+        ("mother_tongue by " + ", ".join(f"'{number}'" for number in range(17)), "QUESTION_SYNTAX"),
+        ("mother_tongue by 'French', rest and home_language = 'French'", "QUESTION_SYNTAX"),
+        ("mother_tonge by 'French', rest", "UNKNOWN_VARIABLE"),
+        ("mother_tongue by 'French', 'french', rest", "UNKNOWN_VALUE"),
         ("mother_tonge = 'French'", "UNKNOWN_VARIABLE"),
         ("age = 'French'", "UNKNOWN_VARIABLE"),
         ("mother_tongue = 'french'", "UNKNOWN_VALUE"),
@@ -68,7 +108,7 @@ def test_question_has_one_text_and_one_message(text: str, canonical: str) -> Non
     ],
 )
 def test_other_text_is_refused(text: str, code: str) -> None:
-    """Anything else than the three shapes, and any name that is not published, is refused with its reason."""
+    """Anything else than the four shapes, and any name that is not published, is refused with its reason."""
     with pytest.raises(InvalidRequestError) as caught:
         parse_question(text, CENSUS_DICTIONARY)
     assert caught.value.code == code
@@ -85,15 +125,20 @@ def test_unknown_names_come_with_the_nearest() -> None:
     assert "'English', 'French', 'English and French', 'Other'" in caught.value.hint
 
 
+def asking(variable: str, *cells: tuple[str, ...]) -> ticket_pb2.Question:
+    """A question with these cells, as they stand."""
+    return ticket_pb2.Question(variable=variable, cells=[ticket_pb2.Cell(values=values) for values in cells])
+
+
 def language_set(variable: str, *values: str) -> ticket_pb2.Question:
-    """A question about these values, as they stand."""
-    return ticket_pb2.Question(language_set=ticket_pb2.LanguageSet(variable=variable, values=values))
+    """A question of one cell with these values."""
+    return asking(variable, values)
 
 
 def with_unknown_field() -> ticket_pb2.Question:
     """A question that carries more than we understand."""
     message = language_set("mother_tongue", "French")
-    message.language_set.MergeFromString(b"\xf8\x7f\x01")
+    message.cells[0].MergeFromString(b"\xf8\x7f\x01")
     return message
 
 
@@ -105,7 +150,16 @@ def with_unknown_field() -> ticket_pb2.Question:
         (language_set("mother_tongue", "French", "English"), "MALFORMED_MESSAGE"),
         (language_set("mother_tongue", "French", "French"), "MALFORMED_MESSAGE"),
         (with_unknown_field(), "MALFORMED_MESSAGE"),
-        (language_set("", "French"), "UNKNOWN_VARIABLE"),
+        (language_set("", "French"), "MALFORMED_MESSAGE"),
+        (ticket_pb2.Question(variable="mother_tongue"), "MALFORMED_MESSAGE"),
+        (asking("mother_tongue", ("French",), ("French",)), "MALFORMED_MESSAGE"),
+        (asking("mother_tongue", ("English", "French"), ("French",)), "MALFORMED_MESSAGE"),
+        (asking("mother_tongue", ("French",), (), ()), "MALFORMED_MESSAGE"),
+        (asking("", (), ()), "MALFORMED_MESSAGE"),
+        (asking("", ("French",), ()), "MALFORMED_MESSAGE"),
+        (asking("mother_tongue", *((f"{number:02}",) for number in range(17))), "MALFORMED_MESSAGE"),
+        (asking("mother_tongue", ("French" * 700,)), "MALFORMED_MESSAGE"),
+        (asking("mother_tongue", ("French",), ("Frenchh",)), "UNKNOWN_VALUE"),
         (language_set("Mother_tongue", "French"), "UNKNOWN_VARIABLE"),
         (language_set("age", "1"), "UNKNOWN_VARIABLE"),
         (language_set("mother_tongue", "French", "Frenchh"), "UNKNOWN_VALUE"),
@@ -119,14 +173,89 @@ def test_other_message_is_refused(message: ticket_pb2.Question, code: str) -> No
 
 
 def test_everyone_survives_the_wire() -> None:
-    """The denominator is a question of its own, not an empty set."""
+    """The denominator is a question of its own, the rest of no other cell."""
     assert question_from_wire(EVERYONE.to_wire(), CENSUS_DICTIONARY) == EVERYONE
 
 
 @pytest.mark.parametrize(
-    ("variable", "values"), [(None, ("French",)), ("mother_tongue", ()), ("mother_tongue", ("b", "a"))]
+    ("variable", "cells"),
+    [
+        (None, (("French",),)),
+        ("mother_tongue", ((),)),
+        ("mother_tongue", ()),
+        (None, ()),
+        ("mother_tongue", (("b", "a"),)),
+        ("mother_tongue", (("a", "a"),)),
+        ("mother_tongue", (("a",), ("a", "b"))),
+        ("mother_tongue", (("a",), (), ())),
+        ("mother_tongue", tuple((f"{number}",) for number in range(17))),
+        ("mother_tongue", (("a" * 4000,),)),
+    ],
 )
-def test_contradictory_question_cannot_be_made(variable: str | None, values: tuple[str, ...]) -> None:
-    """A question is everyone, or a variable with ascending values."""
-    with pytest.raises(ValueError, match="question"):
-        Question(variable, values)
+def test_contradictory_question_cannot_be_made(variable: str | None, cells: tuple[tuple[str, ...], ...]) -> None:
+    """A question is everyone, or a variable with cells of ascending values, no value in two and one rest at most."""
+    with pytest.raises(ValueError, match=r"question|cell"):
+        Question(variable, tuple(map(Cell, cells)))
+
+
+@given(
+    values=st.lists(st.text("ab'é, ", min_size=1, max_size=4), min_size=1, max_size=20, unique=True),
+    places=st.lists(st.integers(0, 14), min_size=20, max_size=20),
+    rest=st.none() | st.integers(0, 15),
+)
+def test_every_question_has_one_text_and_one_message_of_its_own(
+    values: list[str], places: list[int], rest: int | None
+) -> None:
+    """Both are read back to the same question, cells in their order; another order of cells is another question."""
+    found: dict[int, set[str]] = {}
+    for value, place in zip(values, places, strict=False):
+        found.setdefault(place, set()).add(value)
+    cells = [Cell(tuple(sorted(each))) for each in found.values()]
+    if rest is not None:
+        cells.insert(rest, REST)
+    question, turned = (Question("mother_tongue", tuple(order)) for order in (cells, cells[::-1]))
+    assert read_question(question.text) == question
+    assert spelled_question(ticket_pb2.Question.FromString(question.to_wire().SerializeToString())) == question
+    assert (question.text == turned.text) == (question == turned) == (len(cells) == 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ALL",
+        "all ",
+        "mother_tongue='French'",
+        "mother_tongue in ('French')",
+        "mother_tongue in ('b', 'a')",
+        "mother_tongue by 'French'",
+        "mother_tongue by ('French'), rest",
+        "mother_tongue by 'French',rest",
+        "Mother_tongue = 'French'",
+        "mother_tongue by rest",
+        "nobody",
+    ],
+)
+def test_a_log_has_one_spelling_of_a_question(text: str) -> None:
+    """Two spellings of one question would be two questions to whoever compares a ticket with its charge."""
+    with pytest.raises(ValueError, match=r"question|read|empty"):
+        read_question(text)
+
+
+def test_one_cell_is_served_and_more_are_refused_plainly() -> None:
+    """The error says how many are asked for and how many there may be; its hint says what to do."""
+    verify_served(EVERYONE)
+    verify_served(Question("mother_tongue", (Cell(("French",)),)))
+    with pytest.raises(InvalidRequestError) as caught:
+        verify_served(Question("mother_tongue", (Cell(("French",)), REST)))
+    assert (caught.value.code, caught.value.details) == ("TOO_MANY_CELLS", {"cells": "2", "served": str(SERVED_CELLS)})
+    assert caught.value.ends_ticket
+
+
+def test_cells_have_names_for_people() -> None:
+    """What a table's rows are headed with."""
+    assert [cell.label for cell in (Cell(("French",)), Cell(("English", "French")), REST)] == [
+        "French",
+        "English, French",
+        "rest",
+    ]

@@ -42,7 +42,7 @@ def body(**changes: Any) -> ticket_pb2.Ticket:
         "query_id": b"q" * 16,
         "researcher_id": "alice",
         "project_id": "study",
-        "question": ticket_pb2.Question(everyone=ticket_pb2.Everyone()),
+        "question": ticket_pb2.Question(cells=[ticket_pb2.Cell()]),
         "census_release": "2021",
         "scale": 30,
         "fraction_millionths": 1_000_000,
@@ -166,7 +166,7 @@ def test_an_unknown_key_is_named_but_not_at_length() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"question": ticket_pb2.Question(language_set=ticket_pb2.LanguageSet(variable="mother_tongue", values=["x"]))},
+        {"question": ticket_pb2.Question(variable="mother_tongue", cells=[ticket_pb2.Cell(values=["x"])])},
         {"answer_key": OpeningKey.generate(SeededRandomness("thief")).sealing_key.raw},
         {"scale": 1},
         {"fraction_millionths": 1},

@@ -1,4 +1,4 @@
-"""The researcher's store: several processes at once, failures that are said, files of earlier versions, and wiped keys."""
+"""The researcher's store: several processes at once, failures that are said, files of other versions, and wiped keys."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from tripartite.v1 import answer_pb2
 
 from broker_common.crypto.commitments import commit_answer
 from broker_common.crypto.signing import Purpose
-from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
+from broker_common.errors import BrokerError, ExitCode, InternalError, InvalidRequestError, PeerUnavailableError
 from broker_common.tlog.note import Checkpoint
+from broker_common.values import NoisyCounts
 from researcher_node import answers as answers_module
 from researcher_node.answers import Answers
 
@@ -215,23 +216,6 @@ def test_file_that_is_no_store_is_said_to_be_none(world: World) -> None:
     assert code_of(caught) == "INTEGRITY"
 
 
-def test_file_of_an_earlier_version_is_read_and_goes_on(world: World) -> None:
-    """What it did not record is empty; what it did is there, and new answers are received."""
-    answers, order = world.open_answers(), world.order()
-    query = world.remember(answers, order)
-    answers.close()
-    db = sqlite3.connect(world.directory / "answers.db")
-    for column in ("answered_ms", "expired"):
-        db.execute(f"alter table questions drop column {column}")
-    db.commit()
-    db.close()
-    answers = world.open_answers()
-    asked = answers.get(query)
-    assert (asked.state, asked.answered_ms, asked.expired) == ("pending", None, False)
-    assert answers.receive(sealed_answer(world, order)).answered_ms == world.clock()
-    assert world.open_answers().get(query).state == "answered"
-
-
 # --- receipts --------------------------------------------------------------------------------------------------------
 
 
@@ -262,7 +246,7 @@ def test_receipts_are_what_an_auditor_may_see_of_every_question(tmp_path: Path) 
     assert receipts[0].promised == Checkpoint(log.signer.name, body.log_index + 1, log.tree.root(body.log_index + 1))
     assert [each.signed_receipt for each in receipts[1:]] == [b""] * 3
     shown = b"".join(each.signed_ticket + each.signed_receipt + repr(each).encode() for each in receipts)
-    varint = answer_pb2.SignedAnswer(noisy_count=noisy_count).SerializeToString()[1:]
+    varint = answer_pb2.SignedAnswer(noisy_counts=[noisy_count]).SerializeToString()[2:]
     for secret in (salt, str(noisy_count).encode(), varint, b"age >= 65", b"I21", b"n" * 32):
         assert secret not in shown
 
@@ -289,7 +273,7 @@ def test_salt_is_kept_so_that_a_receipt_can_be_opened(tmp_path: Path) -> None:
         answers.receive(log.answer(asked, -5))
         row = answers._row(asked.query)
     receipt = answer_pb2.Receipt.FromString(answer_pb2.SignedReceipt.FromString(row["signed_receipt"]).receipt)
-    assert receipt.answer_hash == commit_answer(row["answer_salt"], asked.hash, -5)
+    assert receipt.answer_hash == commit_answer(row["answer_salt"], asked.hash, NoisyCounts((-5,)))
 
 
 def test_receipt_for_another_slot_than_the_tickets_is_refused(tmp_path: Path) -> None:
@@ -306,24 +290,52 @@ def test_receipt_for_another_slot_than_the_tickets_is_refused(tmp_path: Path) ->
         assert answers.receive(log.answer(asked)).state == "answered"
 
 
-def test_store_of_an_earlier_version_has_answers_without_receipts(tmp_path: Path) -> None:
-    """Its whole answer, count included, stays where it is and is never taken for a receipt."""
+@pytest.mark.parametrize("found", [0, 2], ids=["of before", "of a later version"])
+def test_store_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path, found: int) -> None:
+    """One sentence says which format it has; whoever goes back to the version that made it finds everything."""
+    path = tmp_path / "answers.db"
+    log = ShownLog()
+    with closing(log.open_answers(path)) as answers:
+        asked = log.ask(answers)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version={found}")
+        db.execute("alter table questions rename column noisy_counts to noisy_count")
+    for _ in range(2):
+        with pytest.raises(InternalError) as caught:
+            log.open_answers(path)
+        assert (caught.value.code, caught.value.exit_code) == ("FORMAT_UNKNOWN", ExitCode.STOPPED)
+        assert f"{tmp_path} was made by another version of this program: format {found}, " in caught.value.text
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("select query, noisy_count from questions").fetchall() == [(asked.query, None)]
+
+
+# --- several cells ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("others", [(), (5,), (5, 0, -7)])
+def test_a_table_is_kept_with_a_number_for_each_cell(tmp_path: Path, others: tuple[int, ...]) -> None:
+    """In the order of the question; after a start of the program as before."""
+    values = ("French", "English", "Other", "English and French")
+    question = f"mother_tongue by {', '.join(map(repr, values[: len(others)]))}, rest" if others else "all"
     log = ShownLog()
     with closing(log.open_answers(tmp_path / "answers.db")) as answers:
-        old, new = log.ask(answers), log.ask(answers)
-        answers.receive(log.answer(old))
-    db = sqlite3.connect(tmp_path / "answers.db")
-    db.executescript(
-        "alter table questions drop column signed_receipt; alter table questions drop column answer_salt;"
-        "alter table questions add column signed_answer blob; update questions set signed_answer = x'0102';"
-    )
-    db.close()
+        asked = log.ask(answers, question)
+        received = answers.receive(log.answer(asked, 17, others=others))
     with closing(log.open_answers(tmp_path / "answers.db")) as answers:
-        assert answers.get(old.query).noisy_count == 17
-        answers.receive(log.answer(new))
-        first, second = answers.receipts()
-    assert (first.state, first.signed_receipt) == ("answered", b"")
-    assert second.signed_receipt
+        assert answers.get(asked.query) == received
+    assert received.noisy == NoisyCounts((17, *others))
+    assert [cell.values for cell in received.cells] == [(value,) for value in values[: len(others)]] + [()]
+
+
+def test_an_answer_of_more_cells_than_were_asked_for_is_not_kept(tmp_path: Path) -> None:
+    """It answers another question, whoever signed it."""
+    log = ShownLog()
+    with closing(log.open_answers(tmp_path / "answers.db")) as answers:
+        asked = log.ask(answers, "mother_tongue by 'French', rest")
+        with pytest.raises(PeerUnavailableError):
+            answers.receive(log.answer(asked, 17, others=(5, 6)))
+        assert answers.get(asked.query).state == "pending"
+        assert answers.receive(log.answer(asked, 17, others=(5,))).noisy == NoisyCounts((17, 5))
 
 
 # --- what becomes of a question --------------------------------------------------------------------------------------

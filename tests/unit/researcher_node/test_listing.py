@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tripartite.v1 import ticket_pb2
 
+from broker_common.values import NoisyCounts
 from researcher_node.answers import AskedQuestion
 from researcher_node.listing import answer_json, answer_text, question_json, questions_text
 
@@ -33,7 +34,12 @@ def question(number: int = 1, *, expires_ms: int = LATER_MS, project: str = "stu
     return AskedQuestion(**fields | changes)
 
 
-ANSWERED: dict[str, Any] = {"noisy_count": -12, "charged": 559241, "checkpoint": "note", "answered_ms": NOW_MS + 1000}
+ANSWERED: dict[str, Any] = {
+    "noisy": NoisyCounts((-12,)),
+    "charged": 559241,
+    "checkpoint": "note",
+    "answered_ms": NOW_MS + 1000,
+}
 
 
 def test_programs_are_told_everything() -> None:
@@ -51,6 +57,7 @@ def test_programs_are_told_everything() -> None:
         "margin_95": 90,
         "policy_hash": "ab" * 32,
         "noisy_count": None,
+        "cells": [{"label": "French", "values": ["French"], "noisy_count": None, "margin_95": 90}],
         "charged": None,
         "checkpoint": None,
         "refused": None,
@@ -63,10 +70,32 @@ def test_programs_are_told_everything() -> None:
     assert answered == pending | {
         "state": "answered",
         "noisy_count": -12,
+        "cells": [{"label": "French", "values": ["French"], "noisy_count": -12, "margin_95": 90}],
         "charged": 559241,
         "checkpoint": "note",
         "answered": "2026-03-31T09:30:01+00:00",
     }
+
+
+def test_everyone_is_one_cell_without_values() -> None:
+    """The denominator is a cell as well, of no value: programs read one list, whatever was asked."""
+    everyone = answer_json(question(question="all", **ANSWERED))
+    assert everyone["cells"] == [{"label": "all", "values": None, "noisy_count": -12, "margin_95": 90}]
+    assert (everyone["noisy_count"], everyone["margin_95"]) == (-12, 90)
+
+
+def test_an_answer_of_several_cells_has_a_number_for_each() -> None:
+    """In the order that was asked for, and none of them stands for all at the top."""
+    share = question(
+        question="mother_tongue by ('English', 'French'), rest", **ANSWERED | {"noisy": NoisyCounts((5, -1))}
+    )
+    table = answer_json(share)
+    assert [(cell["label"], cell["values"], cell["noisy_count"]) for cell in table["cells"]] == [
+        ("English, French", ["English", "French"], 5),
+        ("rest", None, -1),
+    ]
+    assert not {"noisy_count", "margin_95"} & table.keys()
+    assert "5, -1" in answer_text(share)
 
 
 @pytest.mark.parametrize(

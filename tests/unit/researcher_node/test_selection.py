@@ -8,6 +8,7 @@ import pytest
 from tripartite.v1 import ticket_pb2
 
 from broker_common.errors import InvalidRequestError
+from broker_common.values import NoisyCounts
 from researcher_node.answers import AskedQuestion
 from researcher_node.selection import STATES, Selection, parse_since, parse_until
 
@@ -34,11 +35,11 @@ def question(number: int, *, project: str = "one", asked_ms: int | None = None, 
 
 QUESTIONS = [
     question(0),
-    question(1, noisy_count=7),
+    question(1, noisy=NoisyCounts((7,))),
     question(2, refused="BUDGET_EXHAUSTED", project="two"),
     question(3, expired=True),
     # Refused when it came again, and answered all the same.
-    question(4, refused="TICKET_EXPIRED", noisy_count=-3, project="two"),
+    question(4, refused="TICKET_EXPIRED", noisy=NoisyCounts((-3,)), project="two"),
     question(5, refused="TICKET_EXPIRED", expired=True),
     question(6, project="two"),
 ]

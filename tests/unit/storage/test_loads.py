@@ -133,26 +133,8 @@ def test_two_loads_of_the_same_content_look_different(folder: LoadFolder, journa
     assert commitment(journal) != first
 
 
-class ThirdTime:
-    """Goes with a changed key, and is ready when it has been prepared three times."""
-
-    def __init__(self, with_entry: WithEntry[HealthState]) -> None:
-        self.put = with_entry
-        self.prepared = 0
-
-    def prepare(self) -> None:
-        """Once more."""
-        self.prepared += 1
-
-    def is_ready(self, transaction: Transaction[HealthState]) -> bool:
-        """Nothing was logged while it was not."""
-        assert not transaction.appended
-        return self.prepared == 3
-
-
-@pytest.mark.parametrize("relinked", [False, True])
 def test_what_goes_with_a_load_stands_and_falls_with_its_entry(
-    folder: LoadFolder, journal: Journal[HealthState], relinked: bool
+    folder: LoadFolder, journal: Journal[HealthState]
 ) -> None:
     """It is called in the transaction, with the load's own entry; if it fails, nothing has happened."""
     first, randomness = put(folder, journal, "first"), SeededRandomness("second")
@@ -161,19 +143,9 @@ def test_what_goes_with_a_load_stands_and_falls_with_its_entry(
     def put_second(with_entry: WithEntry[HealthState]) -> str:
         with folder.loading(randomness) as load:
             folder.file(load).write_bytes(CONTENT)
-            if relinked:
-                folder.put_relinked_in_force(
-                    journal,
-                    load,
-                    replaced=first,
-                    linkage=chain_of(2),
-                    randomness=randomness,
-                    alongside=ThirdTime(with_entry),
-                )
-            else:
-                folder.put_in_force(
-                    journal, load, "2021", LINKAGE, randomness, dictionary=DICTIONARY, with_entry=with_entry
-                )
+            folder.put_in_force(
+                journal, load, "2021", LINKAGE, randomness, dictionary=DICTIONARY, with_entry=with_entry
+            )
         return load
 
     def fail(transaction: Transaction[HealthState], entry: Entry) -> None:

@@ -13,6 +13,7 @@ from fakes.logs import (
     ALICE,
     CENSUS,
     HEALTH,
+    NEIGHBOUR,
     OPERATOR_KEY,
     adopted,
     announced,
@@ -33,6 +34,7 @@ from fakes.logs import (
     relinked,
     reopened,
     revoked,
+    rostered,
     shut_down,
     slots,
     submitted,
@@ -41,7 +43,7 @@ from msgspec import structs
 
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.signing import Purpose, SigningKey
-from broker_common.privacy.accounting import UNITS_PER_NAT, price_units
+from broker_common.privacy.accounting import UNITS_PER_NAT, price
 from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Delivered, Entry, Event, Expired, Reopened, Settled, Shutdown
@@ -50,12 +52,12 @@ from broker_common.tlog.quota import AnswerQuota
 from broker_common.tlog.replay import FORMAT_VERSION, LogState, ReplayError, replay
 from broker_common.tlog.store_state import StoreState
 
-PRICE_30 = price_units(30)
-PRICE_1 = price_units(1)
+PRICE_30 = price(30)
+PRICE_1 = price(1)
 # One answer at scale 1 and one at scale 2 empty this cap but for less than any admissible price.
 TIGHT = policy(scales=(1, 2))
 PERSONS = policy(accounting="per_person")
-HOUSEHOLDS = policy(accounting="per_person", unit="household")
+HOUSEHOLDS = policy(accounting="per_person", subject="household")
 OTHER_AGENCY = SigningKey(Purpose.POLICY, bytes(32))
 OTHER_OPERATOR = SigningKey(Purpose.OPERATOR, bytes(32))
 # What comes next in a log; what the operator signs depends on the place where it stands.
@@ -93,8 +95,9 @@ def refusal(state: LogState, entry: Entry) -> str:
 
 
 BEGINNING = beginning()
-READY: tuple[Step, ...] = (*BEGINNING, adopted(), loaded(), slots())
+READY: tuple[Step, ...] = (*BEGINNING, adopted(), loaded(), rostered(), slots())
 RELINKED: tuple[Step, ...] = (*READY, relinked())
+NEIGHBOURS: tuple[Step, ...] = (*READY, registered(NEIGHBOUR))
 CHARGED: tuple[Step, ...] = (*READY, charged(1))
 RELEASED: tuple[Step, ...] = (*CHARGED, released)
 DELIVERY = Delivered(ticket=hash_of(1), by="inbox")
@@ -104,12 +107,21 @@ RETENTION_MS = policy().answer_retention_ms
 BRIEF = policy(answer_retention_ms=60_000)
 BY_BUDGET = Shutdown(reason="budget", note="")
 # Scale 1 leaves 0.386 nat, so nothing of scales 1 and 2 fits.
-EXHAUSTED: tuple[Step, ...] = (*BEGINNING, adopted(TIGHT), loaded(), slots(), charged(1, scale=1))
+EXHAUSTED: tuple[Step, ...] = (*BEGINNING, adopted(TIGHT), loaded(), rostered(), slots(), charged(1, scale=1))
 SHUT: tuple[Step, ...] = (*CHARGED, shut_down)
 SPENT: tuple[Step, ...] = (*EXHAUSTED, BY_BUDGET)
-BY_PERSON: tuple[Step, ...] = (*BEGINNING, adopted(PERSONS), loaded(), slots())
+BY_PERSON: tuple[Step, ...] = (*BEGINNING, adopted(PERSONS), loaded(), rostered(), slots())
+BY_PERSON_ONCE: tuple[Step, ...] = (*BY_PERSON, charged(1, ledger=hash_of(5)))
+BY_HOUSEHOLD_ONCE: tuple[Step, ...] = (
+    *BEGINNING,
+    adopted(HOUSEHOLDS),
+    loaded(),
+    rostered(),
+    slots(),
+    charged(1, ledger=hash_of(5)),
+)
 # One answer, and no more is allowed.
-COUNTED_OUT: tuple[Step, ...] = (*BEGINNING, adopted(policy(max_answers=1)), loaded(), slots(), charged(1))
+COUNTED_OUT: tuple[Step, ...] = (*BEGINNING, adopted(policy(max_answers=1)), loaded(), rostered(), slots(), charged(1))
 # Under it a scale fits what EXHAUSTED has charged, within the same cap.
 COARSER = policy(scales=(1, 2, 30))
 HIGHER = policy(max_belief="0.81")
@@ -125,17 +137,16 @@ SERVES_LESS: list[tuple[str, dict[str, Any]]] = [
     ("RETENTION_SHORTENED", {"sample_retention_ms": 0}),
     ("RETENTION_SHORTENED", {"answer_retention_ms": 60_000}),
     ("RETENTION_LENGTHENED", {"sample_retention_ms": 10 * 366 * 86_400_000}),
-    ("SAMPLE_LIMIT_LOWERED", {"max_sample": 1}),
     ("QUOTA_LOWERED", {"researcher_answers": 1}),
     ("QUOTA_RAISED", {"researcher_answers": 0}),
-    ("DELAY_LENGTHENED", {"answer_delay_ms": 86_400_000}),
+    ("DELAY_LENGTHENED", {"release_tick_ms": 86_400_000, "quote_lifetime_ms": 86_400_000}),
     ("DELAY_LENGTHENED", {"forward_delay_ms": 86_400_000, "quote_lifetime_ms": 86_400_000}),
     ("QUOTE_SHORTENED", {"quote_lifetime_ms": 1000}),
     ("QUOTE_SHORTENED", {"release_tick_ms": 60_000}),
 ]
 KEPT_MS = 1000
 TWO_AT_A_TIME = policy(accounting="per_person", researcher_answers=2, sample_retention_ms=KEPT_MS)
-QUOTED: tuple[Step, ...] = (*BEGINNING, adopted(TWO_AT_A_TIME), loaded(), slots())
+QUOTED: tuple[Step, ...] = (*BEGINNING, adopted(TWO_AT_A_TIME), loaded(), rostered(), slots())
 
 
 def unconfirmed(rules: Policy) -> Step:
@@ -181,7 +192,7 @@ def changed(step: Callable[[CensusState], Event], **changes: str) -> Step:
 
 
 FORGERIES = [
-    *(Forgery({"sequence": sequence}) for sequence in (0, 2, 5, 10, 99)),
+    *(Forgery({"sequence": sequence}) for sequence in (0, 2, 5, 12, 99)),
     Forgery({"log": "census.test/other"}),
     Forgery({"note": "an emergency"}),
     Forgery({"policy": hash_of(7)}),
@@ -249,15 +260,18 @@ BREACHES = [
         for change in ({"confirmation": ""}, {"confirmation_key_id": ""}, {"note": "another"}, {"confirmation": "x"})
     ),
     Breach("CHARGE_LOWERED", READY, unconfirmed(PERSONS)),
-    Breach("CHARGE_LOWERED", READY, forged("adopt", Forgery({"sequence": 9}), PERSONS)),
+    Breach("CHARGE_LOWERED", READY, forged("adopt", Forgery({"sequence": 10}), PERSONS)),
     Breach("CHARGE_LOWERED", (*BEGINNING, adopted(HOUSEHOLDS)), unconfirmed(PERSONS)),
-    Breach("UNIT_LATE", CHARGED, lambda state: confirmed(state, HOUSEHOLDS)),
-    Breach("UNIT_LATE", (*CHARGED, lambda state: confirmed(state, PERSONS)), adopted(HOUSEHOLDS)),
+    Breach("SUBJECT_FIXED", CHARGED, lambda state: confirmed(state, HOUSEHOLDS)),
+    Breach("SUBJECT_FIXED", (*CHARGED, lambda state: confirmed(state, PERSONS)), adopted(HOUSEHOLDS)),
+    Breach("SUBJECT_FIXED", BY_PERSON_ONCE, adopted(HOUSEHOLDS)),
+    Breach("SUBJECT_FIXED", BY_HOUSEHOLD_ONCE, lambda state: confirmed(state, PERSONS)),
+    Breach("SUBJECT_FIXED", BY_HOUSEHOLD_ONCE, lambda state: confirmed(state, policy())),
     Breach("ANSWERS_RAISED", COUNTED_OUT[:-1], unconfirmed(policy(max_answers=2))),
     Breach("ANSWERS_RAISED", (*COUNTED_OUT, BY_BUDGET), unconfirmed(policy())),
     *(Breach(code, READY, unconfirmed(policy(**changes))) for code, changes in SERVES_LESS),
     *(
-        Breach(code, READY, forged("adopt", Forgery({"sequence": 9}), policy(**changes)))
+        Breach(code, READY, forged("adopt", Forgery({"sequence": 10}), policy(**changes)))
         for code, changes in SERVES_LESS
     ),
     Breach("QUOTA_PASSED", (*QUOTED, to_persons(1), to_persons(2)), to_persons(3)),
@@ -284,6 +298,12 @@ BREACHES = [
     Breach("LINKAGE_PREVIOUS", RELINKED, relinked("load3", linkage=chain_of(3))),
     Breach("LINKAGE_REPEATED", READY, relinked(linkage=chain_of(1))),
     Breach("LINKAGE_REPEATED", RELINKED, relinked("load3", previous=chain_of(2), linkage=chain_of(1))),
+    Breach("ROSTER_NUMBER", (*READY, rostered(2)), rostered(2)),
+    Breach("ROSTER_NUMBER", (*READY, rostered(2)), rostered(1)),
+    Breach("ROSTER_LINKAGE", BEGINNING, rostered()),
+    Breach("ROSTER_LINKAGE", RELINKED, rostered(2)),
+    Breach("NOT_REGISTERED", READY, rostered(health="health-qc")),
+    Breach("NOT_REGISTERED", (*READY, revoked(HEALTH)), rostered(2)),
     Breach("CHARGE_LOAD", RELINKED, charged(1)),
     Breach("SHUTDOWN_MISSING", EXHAUSTED, relinked()),
     Breach("SHUTDOWN_MISSING", COUNTED_OUT, charged(2, before=PRICE_30)),
@@ -303,6 +323,15 @@ BREACHES = [
     Breach("CHARGE_LOAD", (*BEGINNING, adopted()), charged(1)),
     Breach("CHARGE_LOAD", (*BEGINNING, adopted()), charged(1, load="")),
     Breach("CHARGE_LOAD", (*READY, loaded("load2")), charged(1)),
+    Breach("CHARGE_ROSTER", (*BEGINNING, adopted(), loaded(), slots()), charged(1)),
+    Breach("CHARGE_ROSTER", READY, charged(1, roster=2)),
+    Breach("CHARGE_ROSTER", (*READY, rostered(2)), charged(1)),
+    # Another agency's is not this one's, and pseudonyms of another chain name nobody in the load.
+    Breach("CHARGE_ROSTER", (*NEIGHBOURS, rostered(2, health="health-x")), charged(1, health="health-x")),
+    Breach("CHARGE_ROSTER", RELINKED, charged(1, load="load2")),
+    Breach("QUESTION", READY, charged(1, question="everybody")),
+    Breach("QUESTION", READY, charged(1, question="mother_tongue in ('French', 'English')")),
+    Breach("QUESTION", READY, charged(1, question="mother_tongue by 'French', 'French'")),
     Breach("SCALE", READY, charged(1, scale=29)),
     Breach("CHARGE_WRONG", READY, charged(1, units=PRICE_30 - 1, total=PRICE_30 - 1)),
     Breach("CHARGE_WRONG", READY, charged(1, units=0, total=0)),
@@ -319,7 +348,7 @@ BREACHES = [
     Breach("QUERY_REUSED", CHARGED, charged(2, before=PRICE_30, query=f"{1:032x}")),
     # Used; never committed to, by nobody or not yet; void, whether it was used before or not.
     Breach("SLOT_NOT_OPEN", CHARGED, charged(2, before=PRICE_30, slot=1)),
-    Breach("SLOT_NOT_OPEN", (*BEGINNING, adopted(), loaded()), charged(1)),
+    Breach("SLOT_NOT_OPEN", (*BEGINNING, adopted(), loaded(), rostered()), charged(1)),
     Breach("SLOT_NOT_OPEN", READY, charged(1, slot=64)),
     Breach("SLOT_NOT_OPEN", READY, charged(1, slot=2**53 - 1)),
     Breach("SLOT_NOT_OPEN", (*READY, slots(64, void_below=64)), charged(1, slot=63)),
@@ -346,11 +375,11 @@ BREACHES = [
         for note in (
             "x",
             "x\n8\n\n",
-            cosigned_note(8).rpartition("\n\n")[0],
-            cosigned_note(8, "census.test/other"),
+            cosigned_note(9).rpartition("\n\n")[0],
+            cosigned_note(9, "census.test/other"),
             cosigned_note(0),
-            cosigned_note(7),
-            cosigned_note(9),
+            cosigned_note(8),
+            cosigned_note(10),
             cosigned_note(2**40),
         )
     ),
@@ -358,7 +387,7 @@ BREACHES = [
     Breach(
         "RELEASE_NOT_COSIGNED",
         (*CHARGED, charged(2, before=PRICE_30)),
-        lambda state: released(state, 2, checkpoint=cosigned_note(8)),
+        lambda state: released(state, 2, checkpoint=cosigned_note(9)),
     ),
     Breach("DELIVERY_WITHOUT_RELEASE", READY, DELIVERY),
     Breach("DELIVERY_WITHOUT_RELEASE", CHARGED, DELIVERY),
@@ -467,7 +496,7 @@ def test_every_rule_has_a_breach() -> None:
     assert codes - tested_below == {breach.code for breach in BREACHES} | once
 
 
-@pytest.mark.parametrize("sequence", [0, 6, 8, 2**52])
+@pytest.mark.parametrize("sequence", [0, 7, 9, 2**52])
 def test_an_entry_out_of_sequence_is_refused(sequence: int) -> None:
     """No entry is left out, repeated or moved."""
     state = state_after(*READY)
@@ -527,7 +556,7 @@ def test_the_first_policy_takes_no_confirmation() -> None:
     ("before", "rules"),
     [
         (policy(), PERSONS),
-        (policy(accounting="per_person", unit="household"), PERSONS),
+        (policy(accounting="per_person", subject="household"), PERSONS),
         (policy(max_answers=1), policy(max_answers=2)),
         (policy(max_answers=1), policy()),
     ],
@@ -612,12 +641,14 @@ def test_quota_of_one_researcher_is_no_other_researchers() -> None:
 def test_answers_without_kept_samples_count_against_no_quota() -> None:
     """Those under strict accounting, and those that were charged while there was no quota."""
     strict = policy(researcher_answers=2)
-    state = state_after(*BEGINNING, adopted(strict), loaded(), slots())
+    state = state_after(*BEGINNING, adopted(strict), loaded(), rostered(), slots())
     for number in range(3):
         apply(state, to_persons(number, ledger=""))
     assert state.quota == AnswerQuota()
     unlimited = policy(accounting="per_person", researcher_answers=0)
-    state = state_after(*BEGINNING, adopted(unlimited), loaded(), slots(), *(to_persons(number) for number in range(3)))
+    state = state_after(
+        *BEGINNING, adopted(unlimited), loaded(), rostered(), slots(), *(to_persons(number) for number in range(3))
+    )
     assert state.quota == AnswerQuota()
     apply(state, lambda state: confirmed(state, policy(accounting="per_person", researcher_answers=1)))
     apply(state, to_persons(3))
@@ -638,7 +669,7 @@ def test_an_answer_counts_for_the_retention_at_its_charge() -> None:
 
 def test_the_fold_remembers_no_more_answers_than_the_quota() -> None:
     """However long the log is: what has ceased to count is forgotten."""
-    state = state_after(*BEGINNING, adopted(TWO_AT_A_TIME), loaded(), slots(count=50))
+    state = state_after(*BEGINNING, adopted(TWO_AT_A_TIME), loaded(), rostered(), slots(count=50))
     for number in range(50):
         apply(state, to_persons(number), time_ms=number * KEPT_MS)
         apply(state, released(state, number), time_ms=number * KEPT_MS)
@@ -684,7 +715,7 @@ def test_the_last_allowed_answer_shuts_the_service_down(accounting: str) -> None
     """Whatever is left of the budget; a policy that allows more, confirmed, and a reopening go on."""
     rules = policy(accounting=accounting, max_answers=3)
     charge = to_persons if accounting == "per_person" else lambda number: to_persons(number, ledger="")
-    state = state_after(*BEGINNING, adopted(rules), loaded(), slots(), charge(1), charge(2))
+    state = state_after(*BEGINNING, adopted(rules), loaded(), rostered(), slots(), charge(1), charge(2))
     assert not state.must_shut_down
     state.apply(entry_after(state, event_of(state, charge(3))))
     assert (state.must_shut_down, state.anything_fits) == (True, False)
@@ -696,13 +727,13 @@ def test_the_last_allowed_answer_shuts_the_service_down(accounting: str) -> None
     assert (state.answers, state.must_shut_down) == (4, True)
 
 
-@pytest.mark.parametrize("name", ["forward_delay_ms", "answer_delay_ms", "release_tick_ms"])
+@pytest.mark.parametrize("name", ["forward_delay_ms", "release_tick_ms"])
 def test_shortening_a_delay_takes_the_operators_confirmation(name: str) -> None:
     """The policy key alone would otherwise open what fixed instants hide; the longer delay takes none."""
-    slow = policy(forward_delay_ms=500, answer_delay_ms=500, release_tick_ms=500)
+    slow = policy(forward_delay_ms=500, release_tick_ms=500)
     state = state_after(*BEGINNING, adopted(slow))
     rules = structs.replace(slow, **{name: 499})
-    for event in (adopted(rules), forged("adopt", Forgery({"sequence": 9}), rules)):
+    for event in (adopted(rules), forged("adopt", Forgery({"sequence": 10}), rules)):
         assert refusal(state, entry_after(state, event_of(state, event))) == "DELAY_SHORTENED"
     state.apply(entry_after(state, confirmed(state, rules)))
     assert state.policy == rules
@@ -799,12 +830,12 @@ def test_what_is_out_is_told_from_what_was_charged() -> None:
     before = (
         *READY,
         charged(1, scale=2),
-        charged(2, before=price_units(2)),
-        charged(3, before=price_units(2) + PRICE_30),
+        charged(2, before=price(2)),
+        charged(3, before=price(2) + PRICE_30),
     )
     state = state_after(*before)
     out = 0
-    for number, units in ((2, PRICE_30), (1, price_units(2)), (3, PRICE_30)):
+    for number, units in ((2, PRICE_30), (1, price(2)), (3, PRICE_30)):
         assert state.released_units == out
         state.apply(entry_after(state, released(state, number)))
         out += units
@@ -822,7 +853,7 @@ def test_a_shutdown_keeps_its_reason() -> None:
 def test_the_paper_s_41_answers_and_then_the_shutdown() -> None:
     """At 80 % and scale 30, exactly 41 answers fit; the shutdown is then the only possible entry."""
     rules = policy(scales=(30,))
-    state = state_after(*BEGINNING, adopted(rules), loaded(), slots())
+    state = state_after(*BEGINNING, adopted(rules), loaded(), rostered(), slots())
     for number in range(41):
         assert not state.shut_down
         state.apply(entry_after(state, charged(number, before=number * PRICE_30)))
@@ -857,7 +888,7 @@ def test_the_life_of_a_ticket() -> None:
     assert (state.answers, state.ticket_of_query(f"{1:032x}")) == (0, None)
     state.apply(entry_after(state, charged(1)))
     ticket = state.tickets[hash_of(1)]
-    assert (ticket.index, ticket.policy_hash, ticket.answer, ticket.delivered) == (7, policy().hash.hex(), "", False)
+    assert (ticket.index, ticket.policy_hash, ticket.answer, ticket.delivered) == (8, policy().hash.hex(), "", False)
     assert ticket.charge == charged(1)
     assert (list(state.unreleased), list(state.undelivered)) == ([hash_of(1)], [])
     assert (state.charged_units, state.released_units) == (PRICE_30, 0)
@@ -872,7 +903,7 @@ def test_the_life_of_a_ticket() -> None:
 
 def test_slots_are_open_from_their_commitment_to_their_charge() -> None:
     """In batches of any size; a charge closes its own slot, and what is void closes with the batch that says so."""
-    state = state_after(*BEGINNING, adopted(), loaded())
+    state = state_after(*BEGINNING, adopted(), loaded(), rostered())
     assert (state.next_slot, state.open_slots) == (0, {})
     state.apply(entry_after(state, slots(count=3)))
     assert (state.next_slot, state.open_slots) == (3, {number: hash_of(number) for number in range(3)})
@@ -902,19 +933,21 @@ def test_slots_are_committed_to_at_any_time_before_the_last_charge() -> None:
 
 def test_any_cosigned_checkpoint_from_the_charge_on_covers_it() -> None:
     """The one that ends with the charge, and every later one of what is there; the release is not in it yet."""
-    for size, entries_after in ((8, 0), (8, 2), (9, 2), (10, 2)):
+    for size, entries_after in ((9, 0), (9, 2), (10, 2), (11, 2)):
         state = state_after(*CHARGED, *(loaded(f"load{2 + number}") for number in range(entries_after)))
         state.apply(entry_after(state, released(state, checkpoint=cosigned_note(size))))
         assert state.tickets[hash_of(1)].answer == hash_of(77)
     beyond = state_after(*CHARGED)
-    assert refusal(beyond, entry_after(beyond, released(beyond, checkpoint=cosigned_note(9)))) == "RELEASE_NOT_COSIGNED"
+    assert (
+        refusal(beyond, entry_after(beyond, released(beyond, checkpoint=cosigned_note(10)))) == "RELEASE_NOT_COSIGNED"
+    )
 
 
 def test_the_summary_says_what_start_up_compares() -> None:
     """Small and complete: size, time, policy, answers, charges, load, shutdown."""
     state = state_after(*SHUT)
     assert state.summary() == {
-        "size": 9,
+        "size": 10,
         "time_ms": 0,
         "policy": policy().hash.hex(),
         "answers": 1,
@@ -937,10 +970,36 @@ def test_replay_is_the_fold_of_apply() -> None:
     assert contents(again) == contents(state)
     with pytest.raises(ReplayError) as caught:
         replay([*log, log[-1]], census_state())
-    assert (caught.value.code, caught.value.sequence) == ("SEQUENCE", 8)
+    assert (caught.value.code, caught.value.sequence) == ("SEQUENCE", 9)
 
 
 def test_a_state_without_rules_of_its_own_cannot_be_made() -> None:
     """A log whose kind of event nobody judges is not replayed at all."""
     with pytest.raises(TypeError, match="_take"):
         type("Ruleless", (LogState,), {})()
+
+
+# --- when an entry says that it was made -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("event", [charged(1), DELIVERY, rostered(2), slots()], ids=lambda event: type(event).__name__)
+def test_entry_that_the_service_makes_carries_the_time_of_a_tick(event: Event) -> None:
+    """The last one, so that it says nothing of when something was ready; without ticks the instant itself."""
+    ticking = state_after(*BEGINNING, adopted(policy(release_tick_ms=250)), loaded())
+    assert [ticking.time_of(event, now_ms) for now_ms in (1000, 1001, 1249, 1250)] == [1000, 1000, 1000, 1250]
+    at_once = state_after(*BEGINNING, adopted(policy(release_tick_ms=0)), loaded())
+    assert at_once.time_of(event, 1249) == 1249
+
+
+@pytest.mark.parametrize("event", [loaded(), EXPIRY], ids=["an operator's", "an expiry, which must not come early"])
+def test_entry_that_has_a_time_of_its_own_keeps_it(event: Event) -> None:
+    """At a tick it would say that it was made before that."""
+    ticking = state_after(*BEGINNING, adopted(policy(release_tick_ms=250)), loaded())
+    assert ticking.time_of(event, 1249) == 1249
+
+
+def test_time_of_an_entry_never_runs_backwards() -> None:
+    """Whatever the clock does, and whatever tick was in force before."""
+    state = state_after(*BEGINNING, adopted(policy(release_tick_ms=250)), loaded())
+    state.apply(entry_after(state, rostered(), time_ms=1249))
+    assert state.time_of(slots(), 1100) == 1249

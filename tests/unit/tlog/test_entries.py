@@ -50,6 +50,7 @@ from broker_common.tlog.entries import (
     Reopened,
     ReportedCharge,
     Revoked,
+    Rostered,
     Settled,
     Shutdown,
     Slots,
@@ -59,6 +60,7 @@ from broker_common.tlog.entries import (
 )
 
 counts = st.integers(0, 2**53 - 1)
+numbers = st.integers(1, 2**53 - 1)
 hashes = st.binary(min_size=32, max_size=32).map(bytes.hex)
 chains = st.binary(min_size=8, max_size=8).map(bytes.hex)
 queries = st.binary(min_size=16, max_size=16).map(bytes.hex)
@@ -75,6 +77,7 @@ cards = st.builds(
     signatures=st.lists(signatures, min_size=1, max_size=3).map(tuple),
 )
 maybe_texts = texts | st.just("")
+projects = st.text(st.characters(codec="utf-8"), min_size=1, max_size=9)
 
 # Every event type with its tag; a new one has to be added here, in FORMAT.md and in a state.
 EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
@@ -106,6 +109,10 @@ EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
         "loaded",
         st.builds(Loaded, load=texts, release=texts, linkage=chains, dictionary=hashes, commitment=hashes),
     ),
+    Rostered: (
+        "rostered",
+        st.builds(Rostered, health=texts, number=numbers, linkage=chains, commitment=hashes, manifest=hashes),
+    ),
     Relinked: ("relinked", st.builds(Relinked, load=texts, previous=chains, linkage=chains, commitment=hashes)),
     Slots: (
         "slots",
@@ -127,8 +134,10 @@ EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
             units=counts,
             question=texts,
             researcher=texts,
+            project=projects,
             health=texts,
             load=texts,
+            roster=numbers,
             manifest=hashes,
             submitted=hashes,
             active=hashes,
@@ -152,9 +161,11 @@ EVENTS: dict[type[Event], tuple[str, st.SearchStrategy[Event]]] = {
     Reopened: ("reopened", st.builds(Reopened, note=maybe_texts, signature=texts, key_id=texts)),
     Submitted: (
         "submitted",
-        st.builds(Submitted, query=queries, ticket=hashes, criteria=hashes, researcher=texts, load=texts),
+        st.builds(
+            Submitted, query=queries, ticket=hashes, criteria=hashes, researcher=texts, project=projects, load=texts
+        ),
     ),
-    Forwarded: ("forwarded", st.builds(Forwarded, ticket=hashes, manifest=hashes)),
+    Forwarded: ("forwarded", st.builds(Forwarded, ticket=hashes, roster=numbers, manifest=hashes)),
     ReportedCharge: (
         "reported_charge",
         st.builds(ReportedCharge, ticket=hashes, log_index=counts, checkpoint=texts),

@@ -22,6 +22,7 @@ from fakes.logs import (
     relinked,
     revoked,
     root,
+    rostered,
     slots,
     submitted,
 )
@@ -42,7 +43,7 @@ from broker_common.tlog.replay import FORMAT_VERSION, ReplayError
 from broker_common.tlog.store_state import StoreState
 
 TICKET = hash_of(1)
-FORWARD = Forwarded(ticket=TICKET, manifest=hash_of(8))
+FORWARD = Forwarded(ticket=TICKET, roster=1, manifest=hash_of(8))
 CHARGE = ReportedCharge(ticket=TICKET, log_index=3, checkpoint="a note")
 SETTLED = Settled(ticket=TICKET)
 REFUSED = Refused(ticket=TICKET, code="SERVICE_SHUT_DOWN")
@@ -50,7 +51,7 @@ REFUSED = Refused(ticket=TICKET, code="SERVICE_SHUT_DOWN")
 BEGINNING = beginning("health")
 READY: tuple[Event, ...] = (*BEGINNING, loaded())
 RELINKED: tuple[Event, ...] = (*READY, relinked())
-ACCEPTED: tuple[Event, ...] = (*READY, submitted(1))
+ACCEPTED: tuple[Event, ...] = (*READY, rostered(), submitted(1))
 FORWARDED: tuple[Event, ...] = (*ACCEPTED, FORWARD)
 CHARGED: tuple[Event, ...] = (*FORWARDED, CHARGE)
 
@@ -117,6 +118,11 @@ BREACHES = [
     Breach("LINKAGE_PREVIOUS", RELINKED, relinked("load3", linkage=chain_of(3))),
     Breach("LINKAGE_REPEATED", READY, relinked(linkage=chain_of(1))),
     Breach("LINKAGE_REPEATED", RELINKED, relinked("load3", previous=chain_of(2), linkage=chain_of(1))),
+    Breach("ROSTER_NUMBER", (*READY, rostered(2)), rostered(2)),
+    Breach("ROSTER_NUMBER", (*READY, rostered(2)), rostered(1)),
+    Breach("ROSTER_LINKAGE", BEGINNING, rostered()),
+    Breach("ROSTER_LINKAGE", RELINKED, rostered()),
+    Breach("NOT_REGISTERED", READY, rostered(health="health-qc")),
     Breach("LOAD", RELINKED, submitted(1)),
     Breach("LOAD", READY, submitted(1, load="load2")),
     Breach("LOAD", BEGINNING, submitted(1, load="")),
@@ -131,6 +137,8 @@ BREACHES = [
     *(Breach("TICKET_CLOSED", after, event) for after in CLOSINGS for event in (FORWARD, CHARGE, SETTLED, REFUSED)),
     Breach("FORWARDED_TWICE", FORWARDED, FORWARD),
     Breach("FORWARDED_TWICE", CHARGED, FORWARD),
+    Breach("FORWARDED_ROSTER", (*READY, submitted(1)), FORWARD),
+    Breach("FORWARDED_ROSTER", ACCEPTED, Forwarded(ticket=TICKET, roster=2, manifest=hash_of(8))),
     Breach("CHARGE_WITHOUT_SAMPLE", ACCEPTED, CHARGE),
     Breach("SETTLED_WITHOUT_CHARGE", FORWARDED, SETTLED),
     Breach("REFUSED_AFTER_CHARGE", CHARGED, REFUSED),
@@ -154,7 +162,7 @@ def test_every_rule_has_a_breach() -> None:
         if isinstance(constant, str) and constant.isupper()
     }
     assert codes <= {breach.code for breach in BREACHES}
-    assert len(codes) == 15
+    assert len(codes) == 18
 
 
 def test_a_health_log_names_no_policy() -> None:
@@ -174,7 +182,7 @@ def test_time_never_runs_backwards() -> None:
 def test_the_life_of_a_ticket() -> None:
     """Accepted, forwarded, charged, settled: open until the end, and known for ever."""
     state = state_after(*FORWARDED)
-    assert state.tickets[TICKET].manifest == FORWARD.manifest
+    assert (state.tickets[TICKET].manifest, state.tickets[TICKET].roster) == (FORWARD.manifest, 1)
     assert state.tickets[TICKET].is_open
     assert list(state.open_tickets) == [TICKET]
     assert state.ticket_of_query(f"{1:032x}") == TICKET
@@ -194,6 +202,13 @@ def test_a_ticket_may_end_without_an_answer(before: Sequence[Event]) -> None:
     ticket = state.tickets[TICKET]
     assert (ticket.refused, ticket.is_open) == ("SERVICE_SHUT_DOWN", False)
     assert not state.open_tickets
+
+
+def test_a_sample_may_be_of_an_older_roster_that_was_numbered() -> None:
+    """A question of an earlier load, whose roster is still in force at the census agency."""
+    state = state_after(*ACCEPTED, rostered(2))
+    state.apply(entry_after(state, FORWARD))
+    assert state.tickets[TICKET].roster == 1
 
 
 def test_a_charged_ticket_stays_open_until_its_answer_is_out() -> None:
@@ -216,7 +231,7 @@ def test_every_load_is_remembered() -> None:
 def test_the_summary_says_what_start_up_compares() -> None:
     """Size, time, load and tickets."""
     state = state_after(*CHARGED)
-    assert state.summary() == {"size": 8, "time_ms": 0, "policy": "", "load": "load1", "tickets": 1}
+    assert state.summary() == {"size": 9, "time_ms": 0, "policy": "", "load": "load1", "tickets": 1}
     assert (state.release, state.commitments) == ("2021", {"load1": hash_of(1)})
 
 

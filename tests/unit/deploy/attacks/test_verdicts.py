@@ -271,7 +271,7 @@ def test_dear_criteria_hold_unless_ticks_or_refusals_tell_sizes(
 
 
 def test_a_charge_is_late_from_the_tick_after_the_one_that_it_is_due_at() -> None:
-    """Due is the first tick that both delays admit."""
+    """Due is the second tick after the first one that the delay admits: at one the sample is taken, at the next its charge is told."""
     policy = make_policy(tick_ms=100, delay_ms=200)
     assert [lateness(policy, 1_050, told_ms) for told_ms in (1_500, 1_599, 1_600, 1_799)] == [0, 0, 1, 2]
     assert lateness(policy, 1_000, 1_400) == 0

@@ -1,0 +1,80 @@
+"""Sentences about what happened in a log, for dashboards and audit reports; English here, French in the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from markupsafe import Markup, escape
+
+from broker_common.language import Language, phrase
+from broker_common.tlog.history import Happening, Kind
+
+__all__ = ["LOADS", "ORDERS", "PEERS", "POLICIES", "happened", "happening_rows"]
+
+_SENTENCES: Mapping[Kind, str] = {
+    "adopted": phrase("Policy adopted: no belief above {max_belief}, accounting {accounting}, hash {hash}"),
+    "confirmed": phrase(
+        "Weaker policy adopted, confirmed by the operator: no belief above {max_belief}, accounting {accounting}, hash {hash}"
+    ),
+    "shutdown": phrase("Shut down by the operator"),
+    "budget": phrase("Shut down: no further answer fits"),
+    "reopened": phrase("Reopened by the operator"),
+    "registered": phrase("Registered {role} {name}"),
+    "replaced": phrase("Card of {role} {name} replaced by one that does not follow it"),
+    "revoked": phrase("Revoked {role} {name}"),
+    "loaded": phrase("Load {load} in force, release {release}"),
+    "relinked": phrase("Linkage key changed to {linkage}"),
+    "key": phrase("New keys of {role} {name}: {purposes}"),
+}
+_FIELDS: Mapping[str, str] = {
+    "accounting": phrase("accounting"),
+    "subject": phrase("whose budget"),
+    "max_belief": phrase("limit of belief"),
+    "max_answers": phrase("number of answers"),
+    "scales": phrase("noise scales"),
+    "forward_delay_ms": phrase("delays"),
+    "release_tick_ms": phrase("ticks"),
+    "quote_lifetime_ms": phrase("quotes"),
+    "open_quotes": phrase("quotes"),
+    "answer_retention_ms": phrase("retention"),
+    "sample_retention_ms": phrase("retention"),
+    "researcher_answers": phrase("quota of a researcher"),
+}
+ORDERS: frozenset[Kind] = frozenset({"shutdown", "budget", "reopened", "confirmed"})
+POLICIES: frozenset[Kind] = frozenset({"adopted", "confirmed"})
+LOADS: frozenset[Kind] = frozenset({"loaded", "relinked"})
+PEERS: frozenset[Kind] = frozenset({"registered", "replaced", "revoked", "key"})
+
+
+def happened(t: Language, happening: Happening) -> str:
+    """One happening as a sentence."""
+    details = {name: _shown(t, name, value) for name, value in happening.details.items()}
+    if details.get("projects"):
+        return t("Registered {role} {name} for {projects}", **details)
+    sentence = t(_SENTENCES[happening.kind], **details)
+    changed = [_FIELDS.get(name, name) for name in happening.details.get("changed", "").split(",") if name]
+    if not changed:
+        return sentence
+    return t("{sentence}. Changed: {fields}", sentence=sentence, fields=", ".join(map(t, dict.fromkeys(changed))))
+
+
+def _shown(t: Language, name: str, value: str) -> str:
+    if name == "max_belief":
+        return t.exact_percent(value)
+    if name == "purposes":
+        return ", ".join(map(t, value.split(", ")))
+    return t(value) if name in {"role", "accounting"} else value
+
+
+def happening_rows(
+    t: Language, happenings: Iterable[Happening], kinds: Collection[Kind], *, most: int = 200
+) -> list[Sequence[str]]:
+    """Rows of entry, time, sentence and reason, newest first."""
+    chosen = [each for each in happenings if each.kind in kinds][-most:]
+    return [(t.number(each.entry), t.instant(each.time_ms), _sentence(t, each), each.note) for each in reversed(chosen)]
+
+
+def _sentence(t: Language, happening: Happening) -> Markup:
+    """The same with its hash set as one."""
+    text, digest = escape(happened(t, happening)), escape(happening.details.get("hash", ""))
+    return text.replace(digest, Markup("<code>{}</code>").format(digest)) if digest else text

@@ -1,0 +1,7 @@
+"""What the command says."""
+
+from __future__ import annotations
+
+__all__ = ["AT"]
+
+AT = "dashboard on {address}"

@@ -1,0 +1,8 @@
+"""Who of a sample is here, who is charged, and what of that is durable. Knows nobody's pseudonym.
+
+book        the ledger that a process works with: decided on, charged, folded, put into snapshots
+accounts    what each subject was charged, in memory            people      one load, by person number
+steps       the history that the ledger is the fold of, in rows snapshots   its files
+samples     a sealed file each, from the charge on
+passes      who of a sample fits, who is charged, how many are counted: the same work whoever is in it
+"""

@@ -1,0 +1,98 @@
+"""Places in line: each agency has a line of its own, oldest first, and the agencies take turns.
+
+Whatever changes what a sample is charged under waits in the line of whom it concerns: the switch of an agency's roster behind
+that agency's earlier samples, a load of the registry or a change of rules in the operator's own line.
+
+SECURITY: an agency that floods its own line costs another one the work of one sample, and learns nothing of the other's line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable
+from contextvars import copy_context
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from census_node.query.schedule import Round
+
+__all__ = ["OPERATOR", "Line", "Place"]
+
+ResultT = TypeVar("ResultT")
+# Whose line loads of the registry and changes of rules wait in. No agency has an empty name.
+OPERATOR = ""
+
+
+class Place(Generic[ResultT]):
+    """Something to be done at the desk, and its outcome for everybody who waits for it. Made in the event loop."""
+
+    def __init__(self, agency: str, key: Hashable, whole_ms: int, work: Callable[[Round], ResultT]) -> None:
+        self.agency = agency
+        self.key = key
+        # Since when all of it has been here.
+        self.whole_ms = whole_ms
+        self._work = work
+        # Whoever measures stages of a query goes on measuring at the desk.
+        self._context = copy_context()
+        self._told: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        # Nobody may be waiting any more.
+        self._told.add_done_callback(lambda told: told.cancelled() or told.exception())
+        self._leave: Callable[[], object] | None = None
+        # What went wrong with the work.
+        self.error: Exception | None = None
+
+    async def outcome(self) -> ResultT:
+        """What came of it, at the instant at which that may leave; raises what the work raised."""
+        return await asyncio.shield(self._told)
+
+    def do(self, now: Round) -> None:
+        """Do the work; its outcome stays here until it is told."""
+        try:
+            self._leave = partial(self._told.set_result, self._context.run(self._work, now))
+        except Exception as error:  # noqa: BLE001 - raised again for whoever waits
+            self.error = error
+            self._leave = partial(self._told.set_exception, error)
+
+    def tell(self) -> None:
+        """The outcome of the work leaves."""
+        if self._leave is not None:
+            self._leave()
+
+    def turn_away(self, error: Exception) -> None:
+        """It will not be done, or whoever waits is not to hear of it."""
+        self._told.set_exception(error)
+
+
+class Line:
+    """All agencies' lines."""
+
+    def __init__(self) -> None:
+        # The next agency in turn comes first; none has an empty line here.
+        self._lines: dict[str, deque[Place[Any]]] = {}
+
+    def put(self, place: Place[Any]) -> None:
+        """At the end of its agency's line."""
+        self._lines.setdefault(place.agency, deque()).append(place)
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """Since when something in line has been whole; None for nobody in line."""
+        return min((line[0].whole_ms for line in self._lines.values()), default=None)
+
+    def take(self, most: int, *, before_ms: int, now_ms: int) -> list[Place[Any]]:
+        """At most so many that were whole before an instant, the agencies in rotation, each agency's oldest first."""
+        taken: list[Place[Any]] = []
+        waiting = list(self._lines)
+        while waiting and len(taken) < most:
+            agency = waiting.pop(0)
+            line = self._lines[agency]
+            # Whole after now: the clock was set back since.
+            if not before_ms <= line[0].whole_ms <= now_ms:
+                taken.append(line.popleft())
+                # Its next turn is behind everybody else's.
+                del self._lines[agency]
+                if line:
+                    self._lines[agency] = line
+                    waiting.append(agency)
+        return taken

@@ -1,0 +1,98 @@
+"""Joining a roster with a load of the registry: where everybody's card stands in the roster.
+
+Invariants. For every person number there is one place. The top bit says whether the person's card stands there; where it is 0
+the place is pseudo-random among those where somebody stands, so that a gather by all of them touches the same memory whoever is
+linked. Further cards of somebody stand in a short list, ascending by person. Whoever has a card in the roster and in the load is
+joined, and nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from broker_common.values import Randomness
+from census_node.ascending import find_ascending, halves_of
+from census_node.ledger.passes import JOINED, CardPlaces, Numbers
+from census_node.registry.registry import Registry
+from census_node.registry.rosters import KeptRoster
+
+__all__ = ["JoinedRoster", "join"]
+
+_Further: TypeAlias = tuple[Numbers, Numbers]
+_IS_JOINED = np.uint32(JOINED)
+# Of pseudo-random places, drawn at a time.
+_PEOPLE_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinedRoster:
+    """One roster on one load."""
+
+    health: str
+    number: int
+    load: str
+    # The hash of its manifest, to which samples are bound.
+    manifest: bytes
+    # How many are on it; `cards.declared` says how long a sample is.
+    people: int
+    cards: CardPlaces
+
+
+def join(
+    roster: KeptRoster, pieces: Iterable[npt.NDArray[np.uint8]], registry: Registry, randomness: Randomness
+) -> JoinedRoster:
+    """Join a roster, whose pseudonyms come in their order, with a load. Memory: the result, a piece, and the cards while it lasts."""
+    cards, people = registry.cards, registry.people
+    place = np.zeros(people.person_count, np.uint32)
+    further: list[_Further] = []
+    start = 0
+    try:
+        for piece in pieces:
+            for part, at, found in find_ascending(halves_of(piece), cards.high, cards.low):
+                places = (np.flatnonzero(found) + start + part.start).astype(np.uint32)
+                further.append(_enter(place, cards.persons[at[found]], places))
+            start += len(piece)
+            # Or all cards would stand in memory before the last of them is found.
+            registry.let_cards_go()
+    finally:
+        registry.let_cards_go()
+    _scatter(place, start, randomness)
+    return JoinedRoster(
+        health=roster.health,
+        number=roster.number,
+        load=registry.load,
+        manifest=bytes.fromhex(roster.manifest),
+        people=start,
+        cards=CardPlaces.of(place, *_by_person(further), roster.places),
+    )
+
+
+def _enter(place: Numbers, people: Numbers, at: Numbers) -> _Further:
+    """Enter the first card of each of some people; gives the others."""
+    first = np.zeros(len(people), np.bool_)
+    first[np.unique(people, return_index=True)[1]] = True
+    first &= place[people] & _IS_JOINED == 0
+    place[people[first]] = at[first] | _IS_JOINED
+    return people[~first], at[~first]
+
+
+def _by_person(further: list[_Further]) -> _Further:
+    none = np.empty(0, np.uint32)
+    people = np.concatenate([none, *(people for people, _ in further)])
+    places = np.concatenate([none, *(places for _, places in further)])
+    order = np.argsort(people, kind="stable")
+    return people[order], places[order]
+
+
+def _scatter(place: Numbers, people: int, randomness: Randomness) -> None:
+    """Give everybody who is not joined a place of one of the roster's people."""
+    # SECURITY: not any declared place. Cards stand at the front, and what is read behind them would tell how many are linked.
+    for start in range(0, len(place), _PEOPLE_AT_ONCE):
+        part = place[start : start + _PEOPLE_AT_ONCE]
+        drawn = np.frombuffer(randomness(4 * len(part)), "<u4").astype(np.uint64)
+        np.copyto(part, (drawn * np.uint64(people) >> np.uint64(32)).astype(np.uint32), where=part & _IS_JOINED == 0)

@@ -1,0 +1,126 @@
+"""The registry: one load of the census's linked people, in its file.
+
+Cards ascend by pseudonym: `high` and `low` are its two halves, big-endian; `persons` and `households` are the numbers that the card's
+person and household keep (`subjects`). Language variables are by person number, one byte for each: the position of the value in
+the published list, or `NO_VALUE`, also for whoever is not in this load. All cards of one person have the same household.
+
+On disk a load is one file, written whole and never changed (`broker_common.storage.loads`). It also holds the meaning of the
+dictionary that its values were read under, and what the next load has to know of subjects. A serving node maps it: what stands in
+memory is what is read often, the values that are asked for. Cards are read where a roster is joined, and let go of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from broker_common.errors import RefusedError
+from broker_common.storage.relinking import Rekeyed
+from census_node.columns import reading_columns, write_columns
+from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.ledger.passes import Numbers, Values
+from census_node.ledger.people import NO_VALUE, People
+from census_node.subjects import Cards, MappedCards, Names, stored_counts
+
+__all__ = ["NO_VALUE", "Registry"]
+
+_VALUE = np.dtype(np.uint8)
+# What a language variable is called in a file.
+_VALUES_OF = "value."
+# What the file calls the meaning of its dictionary.
+_DICTIONARY = "dictionary.meaning"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Registry:
+    """One load."""
+
+    mapped: MappedCards = field(repr=False)
+    people: People
+
+    @classmethod
+    def of(
+        cls, load: str, cards: Cards, values: Mapping[str, Values], person_count: int, household_count: int
+    ) -> Registry:
+        """One that is in memory; `values` are by person number, the counts say how many numbers were ever given."""
+        return cls._of(load, MappedCards(cards), values, (person_count, household_count))
+
+    @classmethod
+    def _of(cls, load: str, mapped: MappedCards, values: Mapping[str, Values], counts: tuple[int, int]) -> Registry:
+        def members() -> tuple[Numbers, Numbers]:
+            return mapped.cards.persons, mapped.cards.households
+
+        return cls(mapped, People(load, *counts, values, members))
+
+    @property
+    def load(self) -> str:
+        return self.people.load
+
+    @property
+    def person_count(self) -> int:
+        return self.people.person_count
+
+    @property
+    def household_count(self) -> int:
+        return self.people.household_count
+
+    @property
+    def size(self) -> int:
+        """How many cards there are."""
+        return self.cards.size
+
+    @property
+    def cards(self) -> Cards:
+        """All cards. Whoever has read them all lets go of them."""
+        return self.mapped.cards
+
+    def let_cards_go(self) -> None:
+        """Take no memory for the cards until they are read again."""
+        self.mapped.let_go()
+
+    def relinked(self, load: str, rekeyed: Rekeyed) -> Registry:
+        """The same people, with the numbers that they have, under other pseudonyms."""
+        cards, rows, people = self.cards, rekeyed.rows, self.people
+        cards = Cards(rekeyed.high, rekeyed.low, cards.persons[rows], cards.households[rows])
+        return Registry.of(load, cards, people.values, self.person_count, self.household_count)
+
+    def write(self, path: Path, names: Names, former: Cards) -> None:
+        """Store the load durably, as one file: `names` of all subjects that have a number, `former` cards.
+
+        Raises:
+            InternalError: STORE_FAILED; what was at `path` still is.
+        """
+        counts = np.array([self.person_count, self.household_count], np.uint64)
+        write_columns(
+            path,
+            {
+                **self.cards.columns(),
+                **{f"{_VALUES_OF}{name}": values for name, values in self.people.values.items()},
+                _DICTIONARY: np.frombuffer(CENSUS_DICTIONARY.meaning, np.uint8),
+                "counts": counts,
+                **names.columns(),
+                **former.columns("former_"),
+            },
+        )
+
+    @classmethod
+    def read(cls, path: Path, load: str) -> Registry:
+        """Read a stored load.
+
+        Raises:
+            RefusedError: DICTIONARY_CHANGED.
+            InternalError: INTEGRITY, the file is missing or damaged.
+        """
+        with reading_columns(path, f"the registry of load {load}") as stored:
+            if stored.column(_DICTIONARY, _VALUE).tobytes() != CENSUS_DICTIONARY.meaning:
+                # SECURITY: a stored number would be counted as another value than the one that was loaded.
+                raise RefusedError("DICTIONARY_CHANGED", role="census")
+            mapped, counts = MappedCards.of_columns(stored), stored_counts(stored)
+            values = {
+                name: stored.mapped(f"{_VALUES_OF}{name}", _VALUE, counts[0]).array for name in CENSUS_DICTIONARY.names
+            }
+            mapped.let_go()
+            return cls._of(load, mapped, values, counts)

@@ -1,0 +1,298 @@
+"""The health agency's dashboard: what everybody may see of its node, and its own staff's page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from broker_common.dashboard.access import Rank
+from broker_common.dashboard.cells import LEAST_CELL
+from broker_common.dashboard.charts import Bar, bars
+from broker_common.dashboard.config import DashboardConfig
+from broker_common.dashboard.drawings import State, counted_bars, process_state, use_bars
+from broker_common.dashboard.log_picture import (
+    Problem,
+    certificate_rows,
+    disk_problems,
+    key_problems,
+    keys_changed_ms,
+    process_problems,
+    time_problems,
+    witnessed_note,
+)
+from broker_common.dashboard.metrics import LogFigures, NodeFacts, metrics_text
+from broker_common.dashboard.sentences import LOADS, PEERS, happening_rows
+from broker_common.dashboard.site import Action, Health, Page
+from broker_common.language import Language, phrase
+from broker_common.monitoring import Figures as NodeFigures
+from broker_common.monitoring import read_figures, refusals_by_code
+from broker_common.storage.follower import Followed, Follower
+from broker_common.tlog.health_state import HealthState
+from broker_common.tlog.history import History
+from broker_common.values import Clock
+from health_node.cohort_figures import (
+    LEAST_QUESTIONS,
+    CohortFigures,
+    compute_if_due,
+    read_cohort_figures,
+    read_counts,
+)
+from health_node.config import HealthConfig
+from health_node.opening import HealthHome
+from health_node.picture import Picture, picture_of
+
+__all__ = ["HealthDashboard"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Now:
+    """Everything that one page is drawn from."""
+
+    followed: Followed[Picture]
+    node: NodeFigures
+    is_running: bool
+    # Of the disk that the home is on.
+    free_share: float
+    is_load_refused: bool
+    now_ms: int
+
+    @property
+    def picture(self) -> Picture | None:
+        return self.followed.view
+
+
+class HealthDashboard:
+    """Pages, probes and metrics of one health home."""
+
+    templates = "health_node"
+
+    def __init__(self, home: HealthHome, clock: Clock) -> None:
+        self._home = home
+        self.home, self.organisation = home.home, home.config.organisation
+        self.log_format = home.config.log_format
+        self._clock = clock
+        self.follower: Follower[HealthState, History, Picture] = Follower(
+            home.journal_path, fresh_state=home.beginning(), fresh_notes=History, view=picture_of
+        )
+        self.news = self.follower
+
+    @property
+    def config(self) -> DashboardConfig:
+        """As it stands in config.toml now."""
+        return self.home.load_config(HealthConfig).dashboard
+
+    def start(self) -> None:
+        self.follower.start()
+
+    def stop(self) -> None:
+        self.follower.stop()
+
+    def work(self) -> None:
+        """What is done now and then, whether or not somebody looks."""
+        compute_if_due(
+            self.home.path,
+            lambda: read_counts(self._home.journal_path),
+            now_ms=self._clock(),
+            period_ms=self.config.figures_every_hours * 3_600_000,
+        )
+
+    @property
+    def pages(self) -> list[Page]:
+        return [
+            Page("/", "health_face.html", phrase("Overview"), Rank.READER, self._face),
+            Page("/activity", "health_activity.html", phrase("Activity"), Rank.STAFF, self._activity),
+        ]
+
+    @property
+    def actions(self) -> list[Action]:
+        return []
+
+    def _now(self) -> _Now:
+        home = self.home
+        return _Now(
+            self.follower.followed,
+            read_figures(home.path),
+            home.is_served,
+            home.free_share,
+            home.is_load_refused,
+            self._clock(),
+        )
+
+    def _face(self, t: Language) -> Mapping[str, Any]:
+        now = self._now()
+        picture = now.picture
+        if picture is None:
+            return {"picture": None, "followed": now.followed}
+        problems = _problems(now)
+        return {
+            "picture": picture,
+            "followed": now.followed,
+            "kind": "bad" if any(each.stops for each in problems) else "good",
+            "head": t("Look at this at once") if any(each.stops for each in problems) else t("The node is at work"),
+            "states": [process_state(t, is_running=now.is_running), _census_state(t, now), _load_state(t, picture)],
+            "problems": [t(each.text) for each in problems],
+            "witnessed_size": t("none") if picture.witnessed is None else t.number(picture.witnessed.size),
+            "witnessed_note": witnessed_note(t, picture.witnessed, now.now_ms),
+        }
+
+    def _activity(self, t: Language) -> Mapping[str, Any]:
+        now = self._now()
+        picture = now.picture
+        if picture is None:
+            return {"picture": None, "followed": now.followed}
+        cohorts = read_cohort_figures(self.home.path)
+        return {
+            "picture": picture,
+            "followed": now.followed,
+            "warnings": [t(each.text) for each in _problems(now)],
+            "funnel": _funnel(t, picture),
+            "live_figures": _live_figures(t, now, picture),
+            "cohorts": cohorts,
+            "bars": "" if cohorts is None else _bars(t, cohorts),
+            "least_cell": LEAST_CELL,
+            "no_cohorts": _no_cohorts(t, picture.forwarded),
+            "refusal_bars": counted_bars(
+                t, "refusal-chart", t("Accepted questions that were refused"), picture.refusals
+            ),
+            "call_bars": counted_bars(t, "call-chart", t("Calls that were refused"), refusals_by_code(now.node)),
+            "use_bars": use_bars(t, t("Questions"), picture.use),
+            "load_rows": happening_rows(t, picture.happenings, LOADS),
+            "peer_rows": happening_rows(t, picture.happenings, PEERS),
+            "certificate_rows": certificate_rows(t, picture.certificates, now.now_ms),
+        }
+
+    def problems(self) -> list[str]:
+        """Everything that somebody should see to, in English; depends on nobody's records."""
+        return [each.text for each in _problems(self._now())]
+
+    def health(self) -> Health:
+        """Whether the node can be asked."""
+        problems = _problems(self._now())
+        return Health(not any(each.stops for each in problems), tuple(each.text for each in problems))
+
+    def metrics(self) -> bytes:
+        """What the node counts of itself, and what the log says."""
+        now = self._now()
+        picture, log = now.picture, None
+        if picture is not None:
+            log = LogFigures(
+                size=picture.log_size,
+                newest_ms=picture.log_ms,
+                due_size=picture.due_size,
+                due_ms=picture.due_ms,
+                is_shut_down=None,
+                answers=None,
+                open_questions=picture.open_questions,
+                worst_belief=None,
+                max_belief=None,
+                witnessed_size=None if picture.witnessed is None else picture.witnessed.size,
+                witnessed_ms=None if picture.witnessed is None else picture.witnessed.time_ms,
+                keys_changed_ms=keys_changed_ms(picture.happenings),
+                certificate_ends=[(each.role, each.is_own, each.end_ms) for each in picture.certificates],
+            )
+        facts = NodeFacts(
+            role="health",
+            is_running=now.is_running,
+            free_share=now.free_share,
+            is_load_refused=now.is_load_refused,
+            folded=now.followed.done,
+            has_log_problem=bool(now.followed.problem),
+        )
+        return metrics_text(facts, now.node, log)
+
+
+def _problems(now: _Now) -> list[Problem]:
+    """Everything that somebody should see to, most urgent first. Depends on nobody's records."""
+    picture, found = now.picture, []
+    if now.followed.problem:
+        found.append(
+            Problem(
+                phrase(
+                    "The log cannot be read, or breaks its own rules: follow 'When a node refuses to start' in the handbook."
+                )
+            )
+        )
+    found += disk_problems(now.free_share, is_load_refused=now.is_load_refused)
+    found += process_problems(now.node, is_running=now.is_running, now_ms=now.now_ms)
+    if picture is None:
+        return found
+    if not picture.load:
+        found.append(Problem(phrase("No health data are loaded: no question can be answered.")))
+    found += key_problems(picture.happenings, now.now_ms)
+    return found + time_problems(
+        log_ms=picture.log_ms,
+        due_size=picture.due_size,
+        due_ms=picture.due_ms,
+        witnessed=picture.witnessed,
+        certificates=picture.certificates,
+        now_ms=now.now_ms,
+    )
+
+
+def _heard(t: Language, now: _Now) -> str:
+    heard = now.node.total("tripartite_peer_last_contact_timestamp_seconds")
+    has_heard = heard > now.node.total("tripartite_started_timestamp_seconds")
+    return t("{age} ago", age=t.span(now.now_ms - int(1000 * heard))) if has_heard else t("not yet")
+
+
+def _census_state(t: Language, now: _Now) -> State:
+    """When the census node was heard of last."""
+    is_well = not process_problems(now.node, is_running=now.is_running, now_ms=now.now_ms)
+    return t("Census node heard of"), _heard(t, now), is_well
+
+
+def _load_state(t: Language, picture: Picture) -> State:
+    return t("Health data"), t("loaded") if picture.load else t("nothing is loaded"), bool(picture.load)
+
+
+def _live_figures(t: Language, now: _Now, picture: Picture) -> list[tuple[str, str, str]]:
+    state = t("running") if now.is_running else t("not running")
+    return [
+        (t("State"), state, ""),
+        (t("Under way"), t.number(picture.open_questions), ""),
+        (t("Waiting in line"), t.number(now.node.total("tripartite_questions_waiting")), t("for a place")),
+        (t("Ticks missed"), t.number(now.node.total("tripartite_ticks_missed_total")), t("since the process started")),
+        (t("Connections refused"), t.number(now.node.total("tripartite_connections_refused_total")), ""),
+        (t("Census node heard of"), _heard(t, now), ""),
+        (t("Release in force"), picture.release or t("nothing is loaded"), ""),
+    ]
+
+
+def _funnel(t: Language, picture: Picture) -> Markup:
+    """How far questions have come."""
+    rows = [
+        (t("Accepted"), picture.submitted),
+        (t("Samples handed over"), picture.forwarded),
+        (t("Charged"), picture.charged),
+        (t("Answered"), picture.settled),
+    ]
+    return bars(
+        "funnel-chart",
+        t("How far they have come, since the log began"),
+        (t("Stage"), t("Questions")),
+        [Bar(name, float(count), t.number(count)) for name, count in rows],
+    )
+
+
+def _no_cohorts(t: Language, questions: int) -> str:
+    if questions >= LEAST_QUESTIONS:
+        return t("The figures are being computed.")
+    return t(
+        "Nothing is shown before {n} questions: the figures of fewer would tell the size of each.", n=LEAST_QUESTIONS
+    )
+
+
+def _band(t: Language, low: int, high: int) -> str:
+    return t.number(low) if low == high else t("{low} to {high}", low=t.number(low), high=t.number(high))
+
+
+def _bars(t: Language, cohorts: CohortFigures) -> Markup:
+    return bars(
+        "cohort-chart",
+        t("{n} questions by size of their cohort", n=t.number(cohorts.questions)),
+        (t("People in the cohort"), t("Questions")),
+        [Bar(_band(t, low, high), float(count), t.number(count)) for low, high, count in cohorts.bands],
+    )

@@ -1,0 +1,45 @@
+"""An agency's home on a disk that becomes full, and its dashboard: `full_disk_watched.py ROLE DIRECTORY`.
+
+Runs in a mount namespace of its own, where it may mount; `test_full_disk.py` starts it. What does not hold is an AssertionError.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+# As pytest sees them: what tests share is imported as `fakes.NAME`.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from fakes.deployment import Deployment, Node, wait_until
+from fakes.disk import SmallDisk
+from fakes.watching import Watch, watching
+
+PROBLEM = "The disk of the home is nearly full"
+
+
+def said(node: Node) -> list[str]:
+    """The events of a node's log."""
+    return [json.loads(line)["event"] for line in node.stderr.splitlines()]
+
+
+def full_disk_shows(watch: Watch, node: Node, disk: SmallDisk) -> None:
+    """Page, metric and log say it within the block, and that it is over after it."""
+    assert PROBLEM not in watch.page()
+    with disk.full(0):
+        wait_until(lambda: PROBLEM in watch.page(), "on the page")
+        assert any(PROBLEM in each for each in watch.ready()[1])
+        assert watch.metric("home_free_share") < 0.05
+        wait_until(lambda: watch.has_logged(PROBLEM), "in the dashboard's log")
+        wait_until(lambda: "the node's figures cannot be written" in said(node), "in the node's log")
+        wait_until(lambda: "has said nothing of itself" in watch.page(), "and that the node is silent")
+    wait_until(lambda: PROBLEM not in watch.page(), "over")
+    wait_until(lambda: any(line["event"] == "problem over" for line in watch.logged), "over in the log as well")
+
+
+if __name__ == "__main__":
+    role, deployment = sys.argv[1], Deployment(Path(sys.argv[2]))
+    small = SmallDisk(deployment.home(role))
+    with watching(deployment.home(role), role) as shown, deployment.node(role) as served:
+        full_disk_shows(shown, served, small)
