@@ -39,11 +39,11 @@ from broker_common.storage.linkage_keys import NextKey
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason
 from census_node import texts
-from census_node.belief_report import facts_of, plot_text, report_of, report_text, status_of, status_text
 from census_node.opening import CensusHome
-from census_node.operating import Done, shut_down
-from census_node.operating import reopen as reopen_service
-from census_node.policy_commands import policy
+from census_node.operator.belief_report import facts_of, plot_text, report_of, report_text, status_of, status_text
+from census_node.operator.operating import Done, shut_down
+from census_node.operator.operating import reopen as reopen_service
+from census_node.operator.policy_commands import policy
 from census_node.registry.rosters import KeptRoster
 
 __all__ = ["commands"]
@@ -157,7 +157,7 @@ def status(home: Path, as_json: bool, report: bool, plot: Path | None) -> None:
         parts.append(report_text(found, facts.policy))
         if plot is not None:
             # Imported here: the plotting library takes a second that no other command has to spend.
-            from census_node.belief_plot import draw  # noqa: PLC0415
+            from census_node.operator.belief_plot import draw  # noqa: PLC0415
 
             # SECURITY: what it shows stays inside the agency, as the ledger does.
             replace_file(plot, draw(found, facts.policy), mode=0o600)
@@ -234,7 +234,7 @@ commands.add_command(policy)
 
 def _dashboard(home: Path) -> Any:
     # Imported here: no other command has to wait for the libraries of pages.
-    from census_node.dashboard import CensusDashboard  # noqa: PLC0415
+    from census_node.operator.dashboard import CensusDashboard  # noqa: PLC0415
 
     return CensusDashboard(CensusHome(home), system_clock)
 

@@ -6,7 +6,7 @@ How one query is answered stands in `query.flow`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tripartite.v1 import policy_pb2
@@ -21,21 +21,15 @@ from broker_common.privacy.policy import Policy
 from broker_common.query.ticket import Researcher, VerifiedTicket
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder, verify_dictionary
-from broker_common.storage.open_loads import OpenLoads
 from broker_common.tlog.census_state import CensusState
-from broker_common.tlog.entries import Delivered, Expired, Slots, encode_entry
+from broker_common.tlog.entries import Slots, encode_entry
 from broker_common.tlog.note import parse_note
 from broker_common.values import Clock, Randomness
-from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.ledger.book import LedgerBook, loads_to_fold
+from census_node.ledger.book import LedgerBook
 from census_node.ledger.passes import Passes
-from census_node.ledger.people import People
 from census_node.ledger.samples import SampleFolder
 from census_node.ledger.snapshots import SnapshotFolder
 from census_node.ledger.steps import LedgerSteps
-from census_node.outbox import Outbox, WaitingAnswer
-from census_node.oversight import Oversight
-from census_node.publication import Publication
 from census_node.query.admission import Arrived, Gate, Recovered, SampleAttempt
 from census_node.query.answering import Answers
 from census_node.query.budget import Unfinished, quota_left, verify_affordable, verify_open, verify_quota
@@ -43,13 +37,18 @@ from census_node.query.charging import Charging, Keeping, Kept
 from census_node.query.flow import Charge, Claim, Parts
 from census_node.query.publishing import Publishing
 from census_node.query.reservations import Reservations
-from census_node.registry.registry import Registry
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.registry.registries import OpenRegistries
 from census_node.registry.rosters import RosterFolder
 from census_node.registry.staging import RosterName, Rosters
-from census_node.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
-from census_node.slots import BATCH, OfferedSlot, Slot, SlotBatch, SlotBook
+from census_node.release.outbox import Outbox
+from census_node.release.oversight import Oversight
+from census_node.release.publication import Publication
+from census_node.release.released import ReleasedAnswers
+from census_node.release.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
+from census_node.release.slots import BATCH, OfferedSlot, Slot, SlotBatch, SlotBook
 
-__all__ = ["CensusNode", "InForce", "Keys", "OpenRegistries", "forget_old_loads"]
+__all__ = ["CensusNode", "InForce", "Keys"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +136,7 @@ class CensusNode:
         )
         self.keeping = Keeping(journal, self.book, samples, self._people, randomness)
         self.charging = Charging(journal, self.book, verify_answerable=keys.answer, spend=self.slots.spend)
+        self.released = ReleasedAnswers(journal, lambda: self.answers.held_back)
         self._reservations = Reservations()
         self._reserving = threading.Lock()
 
@@ -355,7 +355,7 @@ class CensusNode:
         """Read the registry in force, so that no question has to wait for it."""
         self.registries.prepare()
 
-    # --- getting answers to researchers ----------------------------------------------------------------------------
+    # --- answers that are out ----------------------------------------------------------------------------
 
     def on_out(self, notify: Callable[[str], object]) -> None:
         """Call `notify` with the query of every answer that is let out."""
@@ -365,105 +365,15 @@ class CensusNode:
 
         self.answers.on_out(tell)
 
-    def released_answer(self, query: str, researcher: str) -> WaitingAnswer | None:
-        """The researcher's own released answer; None for a query that is not out, nobody's, or somebody else's.
-
-        SECURITY: one result for all of them. Whether a query has been charged shows when its answer is out, not before.
-
-        Raises:
-            InvalidRequestError: ANSWER_EXPIRED, the researcher's own answer was out and has been removed.
-        """
-        with self.journal.reading() as state:
-            ticket_hash = state.ticket_of_query(query)
-            ticket = state.tickets[ticket_hash] if ticket_hash is not None else None
-            if ticket is None or ticket.charge.researcher != researcher or not ticket.answer:
-                return None
-            if ticket_hash in self.answers.held_back:
-                return None
-            answer = Outbox(self.journal.db).answer(query)
-        if answer is None:
-            raise InvalidRequestError("ANSWER_EXPIRED", query=query)
-        return answer
-
-    def undelivered(self, researchers: Collection[str]) -> dict[str, list[str]]:
-        """By researcher, for these of them: queries whose answers are out and that they do not have, oldest first."""
-        waiting: dict[str, list[str]] = {}
-        held_back = self.answers.held_back
-        with self.journal.reading() as state:
-            for ticket_hash in state.undelivered:
-                if ticket_hash in held_back:
-                    continue
-                charge = state.tickets[ticket_hash].charge
-                if charge.researcher in researchers:
-                    waiting.setdefault(charge.researcher, []).append(charge.query)
-        return waiting
-
-    def waiting_answer(self, query: str) -> WaitingAnswer | None:
-        """The sealed answer to a query, unless it has expired."""
-        with self.journal.reading():
-            return Outbox(self.journal.db).answer(query)
-
-    def delivered(self, ticket_hash: str, by: str) -> None:
-        """Log, once, that the researcher has the answer.
-
-        Raises:
-            InvalidRequestError: ANSWER_EXPIRED, it was removed meanwhile, and the log says so.
-        """
-        with self.journal.transaction() as transaction:
-            ticket = transaction.state.tickets[ticket_hash]
-            if ticket.expired:
-                raise InvalidRequestError("ANSWER_EXPIRED", query=ticket.charge.query)
-            if not ticket.delivered:
-                transaction.append(Delivered(ticket=ticket_hash, by=by))
-
     def forget_expired(self) -> None:
-        """Remove what has been kept long enough: memberships, openings, and answers, of which the log says what nobody fetched."""
+        """Remove what has been kept long enough: memberships, openings, and answers."""
         if self._oversight is not None:
             self._oversight.forget_old(self.clock())
         now_ms = self.journal.now()
         self.book.maintain(now_ms, frozenset(self.answers.lost))
-        with self.journal.reading():
-            if not Outbox(self.journal.db).expired(now_ms):
-                return
-        with self.journal.transaction() as transaction:
-            outbox, undelivered = Outbox(transaction.db), transaction.state.undelivered
-            for ticket_hash in [ticket_hash for ticket_hash in outbox.expired(now_ms) if ticket_hash in undelivered]:
-                # Not before the instant they were found at: a clock that is set back meanwhile must not make it early.
-                transaction.append(Expired(ticket=ticket_hash), at_ms=now_ms)
-            outbox.forget_expired(now_ms)
-            # CRASH: entries and removals stand together or not at all.
+        self.released.forget_expired(now_ms)
 
 
 def _slot_of(ticket: VerifiedTicket) -> Slot:
     named = ticket.body.noise_slot
     return Slot(named.number, named.commitment, named.checkpoint)
-
-
-def forget_old_loads(journal: Journal[CensusState], loads: LoadFolder) -> None:
-    """Remove registries that nobody is counted or charged on any more, and that no kept sample names."""
-    with journal.reading() as state:
-        kept = {state.tickets[ticket].charge.load for ticket in LedgerSteps(journal.db).tickets_kept()}
-    # SECURITY: an auditor on site finds out with it who of a kept sample was there.
-    loads.forget_except(loads_needed(journal) | kept)
-
-
-def loads_needed(journal: Journal[CensusState]) -> set[str]:
-    """Loads that somebody is still counted, or charged, on."""
-    with journal.reading() as state:
-        return {state.load} | Outbox(journal.db).loads_needed() | loads_to_fold(journal.db, state)
-
-
-class OpenRegistries:
-    """The registries of one journal, as whoever needs people of a load wants them."""
-
-    def __init__(self, journal: Journal[CensusState], loads: LoadFolder) -> None:
-        self.loads: OpenLoads[CensusState, Registry] = OpenLoads(
-            journal, loads, read=Registry.read, needed=lambda: loads_needed(journal)
-        )
-        self._journal = journal
-
-    def people(self, load: str) -> People:
-        """Everybody on a load that the log names."""
-        with self._journal.reading() as state:
-            commitments = state.commitments
-        return self.loads.store(load, commitments).people

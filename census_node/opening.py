@@ -40,29 +40,30 @@ from broker_common.storage.witness_store import WitnessStore
 from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.census_state import CensusState
 from census_node.config import CensusConfig
-from census_node.declared import verify_declared, verify_delays
-from census_node.delivery import Courier
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.book import LedgerBook
 from census_node.ledger.passes import Passes
 from census_node.ledger.samples import KeptSamples, SampleFolder
 from census_node.ledger.snapshots import SnapshotFolder
 from census_node.ledger.steps import LedgerSteps
-from census_node.loading import LoadReport, read_registry
+from census_node.ledger.subjects import Carry, Known, Names
 from census_node.log_service import LogService
-from census_node.node import CensusNode, Keys, OpenRegistries, forget_old_loads
-from census_node.operating import Confirmation, Done, adopt, sign_again
-from census_node.outbox import Outbox
-from census_node.oversight import Oversight
-from census_node.proposals import Proposal, ProposalFolder
-from census_node.publication import Publication, verify_witnessed
+from census_node.node import CensusNode, Keys
+from census_node.operator.operating import Confirmation, Done, adopt, sign_again
+from census_node.operator.proposals import Proposal, ProposalFolder
 from census_node.query.admission import Recovered
+from census_node.registry.declared import verify_declared, verify_delays
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.registry.loading import LoadReport, read_registry
+from census_node.registry.registries import OpenRegistries, forget_old_loads
+from census_node.registry.relinking import relink_registry
 from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder
 from census_node.registry.staging import newest_and_in_force, was_in_force
-from census_node.relinking import relink_registry
+from census_node.release.delivery import Courier
+from census_node.release.outbox import Outbox
+from census_node.release.oversight import Oversight
+from census_node.release.publication import Publication, verify_witnessed
+from census_node.release.slot_secrets import SlotSecrets
 from census_node.service import CensusService
-from census_node.slot_secrets import SlotSecrets
-from census_node.subjects import Carry, Known, Names
 
 __all__ = ["CensusHome"]
 

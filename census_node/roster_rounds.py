@@ -26,11 +26,11 @@ from broker_common.rpc.news import News
 from broker_common.rpc.server import log_unforeseen
 from broker_common.values import Clock
 from census_node.config import LimitConfig
-from census_node.publication import Publication
 from census_node.query.desk import Desk
 from census_node.query.schedule import Round, Schedule
 from census_node.registry.reception import HOUR_MS, AdmittedRoster, RosterReception
 from census_node.registry.staging import RosterName, Rosters
+from census_node.release.publication import Publication
 
 __all__ = ["RosterRounds"]
 

@@ -33,7 +33,6 @@ from broker_common.stages import Report, recording
 from broker_common.storage.journal import Checkpointed
 from broker_common.tlog.note import parse_note
 from census_node.config import LimitConfig
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode
 from census_node.query.admission import Arrived, BrokenOff, Recovered, SampleAttempt
 from census_node.query.budget import quotable_answers
@@ -41,9 +40,10 @@ from census_node.query.desk import Desk
 from census_node.query.flow import answer_query
 from census_node.query.schedule import Schedule, schedule_of
 from census_node.query.streams import Streams
-from census_node.quote_rate import QuoteRate
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.release.quote_rate import QuoteRate
+from census_node.release.slots import OfferedSlot
 from census_node.roster_rounds import RosterRounds
-from census_node.slots import OfferedSlot
 
 __all__ = ["CensusService"]
 
@@ -373,14 +373,14 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         deadline = self._loop.time() + wait_ms / 1000
         while True:
             news = self._out.next(query)
-            answer = await self._node.journal.glance(self._node.released_answer, query, researcher)
+            answer = await self._node.journal.glance(self._node.released.released_answer, query, researcher)
             left = deadline - self._loop.time()
             if answer is not None or left <= 0 or self._stop.is_set:
                 break
             await asyncio.wait([news], timeout=left)
         if answer is None:
             return census_service_pb2.CollectResponse()
-        await asyncio.to_thread(self._node.delivered, answer.ticket_hash, "collect")
+        await asyncio.to_thread(self._node.released.delivered, answer.ticket_hash, "collect")
         return census_service_pb2.CollectResponse(
             answer=answer_pb2.SealedAnswer(query_id=request.query_id, sealed=answer.sealed)
         )

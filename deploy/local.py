@@ -33,7 +33,7 @@ from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
 from broker_common.tlog.membership import peer_name
 from census_node.opening import CensusHome
-from census_node.proposals import make_proposal
+from census_node.operator.proposals import make_proposal
 from deploy import texts
 from deploy.filling import Filling, Report, fill
 from deploy.synthetic.linkage import census_size

@@ -4,5 +4,7 @@ book        the ledger that a process works with: decided on, charged, folded, p
 accounts    what each subject was charged, in memory            people      one load, by person number
 steps       the history that the ledger is the fold of, in rows snapshots   its files
 samples     a sealed file each, from the charge on
+subjects    numbers of persons and households; what moves with cards
+columns     files of arrays                             ascending   finding pseudonyms of one list in another
 passes      who of a sample fits, who is charged, how many are counted: the same work whoever is in it
 """

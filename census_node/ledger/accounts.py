@@ -20,7 +20,7 @@ from broker_common.errors import InternalError
 from broker_common.privacy.policy import Subject
 from census_node.ledger.passes import Charges, Homes, HouseholdCharges, Numbers, Passes, PersonCharges
 from census_node.ledger.steps import EMPTY_DIGEST
-from census_node.subjects import Carry
+from census_node.ledger.subjects import Carry
 
 __all__ = ["Ledger"]
 

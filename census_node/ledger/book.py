@@ -35,8 +35,8 @@ from census_node.ledger.people import People
 from census_node.ledger.samples import SampleFolder
 from census_node.ledger.snapshots import SnapshotFolder
 from census_node.ledger.steps import EMPTY_DIGEST, LedgerSteps, Link, Step, charge_digest, digest_after
-from census_node.outbox import Outbox
-from census_node.subjects import Carry
+from census_node.ledger.subjects import Carry
+from census_node.release.outbox import Outbox
 
 __all__ = ["Decided", "LedgerBook", "Room", "loads_to_fold", "room_for"]
 

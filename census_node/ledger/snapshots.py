@@ -21,7 +21,7 @@ from broker_common.errors import InternalError
 from broker_common.storage.durable import create_for_owner, make_folder, replacing
 from broker_common.values import Randomness
 from census_node.ledger.accounts import Ledger
-from census_node.subjects import Carry
+from census_node.ledger.subjects import Carry
 
 __all__ = ["SnapshotFolder"]
 

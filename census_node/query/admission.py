@@ -25,8 +25,8 @@ from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, question_from_wire, verify_served
 from broker_common.query.ticket import Researcher, VerifiedTicket, ticket_verified_before, verify_ticket
 from broker_common.stages import stage
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.query.flow import Claim
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.joining import JoinedRoster
 
 __all__ = ["AdmittedSample", "Arrived", "BrokenOff", "Gate", "Recovered", "SampleAttempt"]

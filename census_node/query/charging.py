@@ -26,10 +26,10 @@ from census_node.ledger.book import Decided, LedgerBook, room_for
 from census_node.ledger.people import People
 from census_node.ledger.samples import KeptSample, SampleFolder
 from census_node.ledger.steps import LedgerSteps, Step
-from census_node.outbox import Outbox, Pending
 from census_node.query.admission import AdmittedSample, SampleAttempt
 from census_node.query.budget import verify_affordable, verify_quota
 from census_node.query.flow import Charge, Claim
+from census_node.release.outbox import Outbox, Pending
 
 __all__ = ["Charging", "Keeping", "Kept", "price_of"]
 

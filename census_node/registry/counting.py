@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from broker_common.query.question import REST, Question
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.passes import NO_CELL, Counted
 from census_node.ledger.people import People
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 __all__ = ["counted"]
 

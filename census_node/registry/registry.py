@@ -19,11 +19,11 @@ import numpy as np
 
 from broker_common.errors import RefusedError
 from broker_common.storage.relinking import Rekeyed
-from census_node.columns import reading_columns, write_columns
-from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.ledger.columns import reading_columns, write_columns
 from census_node.ledger.passes import Numbers, Values
 from census_node.ledger.people import NO_VALUE, People
-from census_node.subjects import Cards, MappedCards, Names, stored_counts
+from census_node.ledger.subjects import Cards, MappedCards, Names, stored_counts
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 __all__ = ["NO_VALUE", "Registry"]
 

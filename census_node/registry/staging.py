@@ -27,7 +27,7 @@ from broker_common.storage.open_loads import OpenLoads
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Rostered
 from broker_common.values import Randomness
-from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.joining import JoinedRoster, join
 from census_node.registry.reception import AdmittedRoster, RosterGate, RosterReception, admit
 from census_node.registry.registry import Registry

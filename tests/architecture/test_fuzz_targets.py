@@ -36,17 +36,17 @@ EXEMPT = {
     "census_node.roster_rounds:RosterRounds.receive": "admits a header and opens frames: both are reached by themselves",
     "census_node.node:CensusNode.verify_dictionary": "asks the log",
     "census_node.node:CensusNode.read_registry": "LoadFolder.verify, then Registry.read",
-    "census_node.declared:verify_declared": "takes numbers",
-    "census_node.declared:verify_delays": "takes a policy that was read, and a number",
+    "census_node.registry.declared:verify_declared": "takes numbers",
+    "census_node.registry.declared:verify_delays": "takes a policy that was read, and a number",
     "census_node.query.admission:BrokenOff.verify_claim": "raises what it was given",
     "census_node.query.admission:Recovered.verify_claim": "gives what it was given",
     "census_node.query.flow:Attempt.verify_claim": "an interface",
     "census_node.query.flow:Attempt.verify_sample": "an interface",
-    "census_node.staff_figures:FiguresFile.read": "a file of the dashboard's own; a damaged one is tested beside it",
+    "census_node.operator.staff_figures:FiguresFile.read": "a file of the dashboard's own; a damaged one is tested beside it",
     "health_node.cohort_figures:read_cohort_figures": "a file of the dashboard's own",
     "health_node.cohort_figures:read_counts": "a table of the node's own journal",
     "health_node.node:verify_fits": "takes a policy that was read, and a number",
-    "census_node.proposals:verify_subject": "takes a policy that was read, and a state",
+    "census_node.operator.proposals:verify_subject": "takes a policy that was read, and a state",
 }
 
 

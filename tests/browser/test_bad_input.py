@@ -19,8 +19,8 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Loaded, Refused, Registered
 from broker_common.tlog.health_state import HealthState
 from census_node.opening import CensusHome
-from census_node.operating import Confirmation, reopen, shut_down
-from census_node.proposals import draft, make_proposal
+from census_node.operator.operating import Confirmation, reopen, shut_down
+from census_node.operator.proposals import draft, make_proposal
 from health_node.opening import HealthHome
 
 pytest.importorskip("playwright.sync_api", reason="no browser here: 'make test-browser' installs one")

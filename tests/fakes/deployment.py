@@ -30,8 +30,8 @@ from fakes.patience import PATIENCE_SECONDS
 from broker_common.cli import _run
 from broker_common.errors import BrokerError
 from census_node.opening import CensusHome
-from census_node.operating import Confirmation
-from census_node.proposals import draft, make_proposal
+from census_node.operator.operating import Confirmation
+from census_node.operator.proposals import draft, make_proposal
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome

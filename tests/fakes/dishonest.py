@@ -25,7 +25,7 @@ from census_node.log_service import LogService
 from census_node.node import CensusNode
 from census_node.query import answering
 from census_node.query.admission import SampleAttempt
-from census_node.slot_secrets import SlotSecrets
+from census_node.release.slot_secrets import SlotSecrets
 from researcher_node.asking import Session
 from researcher_node.census_log import CensusLog
 
@@ -148,7 +148,7 @@ def charged_otherwise(**changes: object) -> Any:
 
 def release_anyway(node: CensusNode, order: Order, checkpoint: str) -> BrokerError | None:
     """Log the release of a stored answer under any checkpoint; gives how the journal refused it."""
-    answer = node.waiting_answer(order.body.query_id.hex())
+    answer = node.released.waiting_answer(order.body.query_id.hex())
     assert answer is not None
     event = Released(ticket=order.hash.hex(), answer=hash_bytes(answer.sealed).hex(), checkpoint=checkpoint)
     try:

@@ -41,8 +41,8 @@ from census_node.ledger.people import People
 from census_node.ledger.samples import KeptSample, SampleFolder
 from census_node.ledger.snapshots import SnapshotFolder
 from census_node.ledger.steps import LedgerSteps
-from census_node.outbox import Outbox, Pending, WaitingAnswer
-from census_node.subjects import Cards, Carry, Known
+from census_node.ledger.subjects import Cards, Carry, Known
+from census_node.release.outbox import Outbox, Pending, WaitingAnswer
 
 __all__ = [
     "CARDS",

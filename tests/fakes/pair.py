@@ -175,7 +175,7 @@ class Pair:
         if answered:
             assert self.world.open(order, self.world.sealed(order)).scale == 30
         else:
-            assert self.world.census.released_answer(order.body.query_id.hex(), RESEARCHER) is None
+            assert self.world.census.released.released_answer(order.body.query_id.hex(), RESEARCHER) is None
 
     async def verify_usable(self) -> None:
         """Another question is taken, charged and answered, with nothing but the nodes' own doing."""

@@ -39,9 +39,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from broker_common.dashboard.running import say_changes
 from broker_common.language import LANGUAGES
 from broker_common.storage.clock import system_clock
-from census_node.dashboard import CensusDashboard
 from census_node.opening import CensusHome
-from census_node.slot_secrets import SLOT_SECRET_BYTES
+from census_node.operator.dashboard import CensusDashboard
+from census_node.release.slot_secrets import SLOT_SECRET_BYTES
 from health_node.dashboard import HealthDashboard
 from health_node.opening import HealthHome
 from researcher_node.asking import Precision, Session, Wanted

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from broker_common.crypto.commitments import SALT_BYTES
+from census_node.ledger.subjects import NAME, Cards, Names
 from census_node.registry import Registry
-from census_node.subjects import NAME, Cards, Names
 
 __all__ = ["SALT", "made_names", "made_registry", "write_registry"]
 

@@ -41,10 +41,10 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import parse_entry
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.replay import LogState
-from census_node import operating
-from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.operating import Confirmation
-from census_node.proposals import draft, make_proposal
+from census_node.operator import operating
+from census_node.operator.operating import Confirmation
+from census_node.operator.proposals import draft, make_proposal
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.local import PROJECT, RELEASE
 from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.answers import AskedQuestion

@@ -45,14 +45,14 @@ from broker_common.storage.clock import SteadyClock, system_clock
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.values import ExactCounts
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.samples import SampleFolder
 from census_node.opening import CensusHome
-from census_node.operating import Confirmation
-from census_node.proposals import draft, make_proposal
+from census_node.operator.operating import Confirmation
+from census_node.operator.proposals import draft, make_proposal
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.registry import Registry
 from census_node.registry.rosters import KeptRoster, RosterFolder
-from census_node.slot_secrets import SlotSecrets
+from census_node.release.slot_secrets import SlotSecrets
 from deploy.local import PROJECT, Plan, lay_out
 from health_node.opening import HealthHome
 from researcher_node.config import AgencyPeer, ResearcherConfig

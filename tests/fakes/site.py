@@ -34,7 +34,7 @@ from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import parse_question
 from broker_common.tlog.entries import Charged, Entry, Event, Loaded, Relinked, Rostered
 from broker_common.values import ExactCounts
-from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 __all__ = [
     "DAY_MS",

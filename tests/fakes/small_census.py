@@ -15,11 +15,11 @@ from broker_common.crypto.certificates import Identity
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.privacy.policy import Policy
 from broker_common.storage.loads import LoadFolder
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.samples import SampleFolder
 from census_node.ledger.steps import LedgerSteps
+from census_node.ledger.subjects import Cards, Carry, Known
 from census_node.registry import Registry
-from census_node.subjects import Cards, Carry, Known
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 __all__ = ["Row", "SmallCensus"]
 

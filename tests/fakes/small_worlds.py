@@ -8,7 +8,7 @@ neither refusals nor drops do, the worst transcript of all adaptive games is the
 the sum, kept as a fraction of a nat.
 
 Real are: the ledger (`census_node.ledger`), what loads carry over and how cards are joined and counted
-(`census_node.subjects`, `census_node.registry`), prices and caps (`broker_common.privacy`), and the service's own state with
+(`census_node.ledger.subjects`, `census_node.registry`), prices and caps (`broker_common.privacy`), and the service's own state with
 its policies, ends and orders (`broker_common.tlog.census_state`, `census_node.query.budget.verify_affordable`). What
 `census_node.query.charging` does with them is done here in the same order; `tests/privacy/test_small_worlds.py` replays games
 on a real node. There is one roster, of all cards.
@@ -38,16 +38,16 @@ from broker_common.query.question import Cell, Question
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry, Event, Shutdown
 from broker_common.tlog.replay import ReplayError
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.accounts import Ledger
 from census_node.ledger.book import Room, room_for
 from census_node.ledger.passes import Bits, Passes
+from census_node.ledger.subjects import Cards, Carry, Known
 from census_node.query.budget import verify_affordable
 from census_node.registry import Registry
 from census_node.registry.counting import counted
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.joining import JoinedRoster, join
 from census_node.registry.rosters import KeptRoster
-from census_node.subjects import Cards, Carry, Known
 
 __all__ = [
     "CARDS",

@@ -67,25 +67,26 @@ from broker_common.tlog.merkle import MerkleTree
 from broker_common.tlog.note import NoteSigner, NoteVerifier
 from broker_common.tlog.replay import LogState, replay
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
-from census_node import node as census_loads
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.book import LedgerBook
 from census_node.ledger.passes import Passes
 from census_node.ledger.samples import SampleFolder
 from census_node.ledger.snapshots import SnapshotFolder
 from census_node.ledger.steps import LedgerSteps
-from census_node.node import CensusNode, Keys, OpenRegistries
-from census_node.outbox import Outbox
-from census_node.oversight import Oversight
-from census_node.publication import Publication, verify_witnessed
+from census_node.ledger.subjects import Carry, Known
+from census_node.node import CensusNode, Keys
 from census_node.query.admission import Arrived, SampleAttempt
 from census_node.query.flow import Charge
 from census_node.registry import Registry
+from census_node.registry import registries as census_loads
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.registry.registries import OpenRegistries
+from census_node.registry.relinking import relink_registry
 from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder
-from census_node.relinking import relink_registry
-from census_node.slot_secrets import SlotSecrets
-from census_node.slots import SlotBatch
-from census_node.subjects import Carry, Known
+from census_node.release.outbox import Outbox
+from census_node.release.oversight import Oversight
+from census_node.release.publication import Publication, verify_witnessed
+from census_node.release.slot_secrets import SlotSecrets
+from census_node.release.slots import SlotBatch
 from health_node import node as health_loads
 from health_node.cohort_figures import CohortBands
 from health_node.config import LimitConfig
@@ -851,7 +852,7 @@ class World:
     def sealed(self, order: Order) -> bytes:
         """The released answer, as its researcher collects it."""
         body = order.body
-        answer = self.census.released_answer(body.query_id.hex(), body.researcher_id)
+        answer = self.census.released.released_answer(body.query_id.hex(), body.researcher_id)
         assert answer is not None, "the answer is not out"
         return answer.sealed
 

@@ -70,13 +70,13 @@ from broker_common.tlog.entries import Delivered, Entry, Event, Rostered, Slots
 from census_node.config import LimitConfig as CensusLimits
 from census_node.ledger.samples import KeptSample
 from census_node.opening import CensusHome
-from census_node.outbox import Outbox, WaitingAnswer
-from census_node.proposals import make_proposal
-from census_node.publication import Publication, verify_witnessed
+from census_node.operator.proposals import make_proposal
 from census_node.registry.rosters import RosterBook
+from census_node.release.outbox import Outbox, WaitingAnswer
+from census_node.release.publication import Publication, verify_witnessed
+from census_node.release.slot_secrets import SlotSecrets
+from census_node.release.slots import BATCH
 from census_node.service import CensusService
-from census_node.slot_secrets import SlotSecrets
-from census_node.slots import BATCH
 from deploy.local import Plan, lay_out
 from health_node.opening import HealthHome
 from researcher_node.answers import Answers

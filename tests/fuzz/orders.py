@@ -51,9 +51,9 @@ from broker_common.tlog.entries import Charged, Entry, Slots, encode_entry, pars
 from broker_common.tlog.merkle import MerkleTree, root_from_inclusion
 from broker_common.tlog.note import NoteSigner, NoteVerifier, parse_note
 from broker_common.values import QUERY_ID_BYTES, NoisyCounts
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.passes import JOINED, CardPlaces
 from census_node.query.admission import AdmittedSample, Arrived, Gate, SampleAttempt
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.joining import JoinedRoster
 from census_node.registry.reception import AdmittedRoster, RosterGate, admit
 from health_node.forwarding import HandedOver, VerifiedCharge, sign_manifest, verify_charged

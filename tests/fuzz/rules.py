@@ -18,7 +18,7 @@ from broker_common.query.messages import parse_message
 from broker_common.rpc.policy import policy_from_wire
 from broker_common.tlog.entries import Adopted, Entry, Event, Reopened, Revoked, Shutdown, encode_entry, parse_entry
 from broker_common.tlog.orders import verify_reason
-from census_node.proposals import Proposal, ProposalFolder, draft, make_proposal
+from census_node.operator.proposals import Proposal, ProposalFolder, draft, make_proposal
 
 __all__ = ["TARGETS"]
 

@@ -15,7 +15,7 @@ from fuzz.target import require
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import BrokerError
 from broker_common.storage.source import RejectedRows
-from census_node.loading import read_registry
+from census_node.registry.loading import read_registry
 from deploy.synthetic.population import write_sources
 from health_node.loading import load_people
 

@@ -54,16 +54,16 @@ from broker_common.storage.witnessing import verify_own_log
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.note import Checkpoint, join_note, parse_note
 from broker_common.tlog.replay import LogState
-from census_node.columns import write_columns
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.accounts import Ledger
+from census_node.ledger.columns import write_columns
 from census_node.ledger.samples import KeptSample, SampleFolder
 from census_node.ledger.snapshots import SnapshotFolder
-from census_node.loading import read_registry
-from census_node.publication import verify_witnessed
+from census_node.ledger.subjects import Carry, Known, Names
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.registry.loading import read_registry
 from census_node.registry.registry import Registry
-from census_node.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
-from census_node.subjects import Carry, Known, Names
+from census_node.release.publication import verify_witnessed
+from census_node.release.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
 from health_node.loading import load_people
 from health_node.people_store import PeopleStore, read_figures
 from researcher_node.seen import SeenCheckpoint

@@ -48,8 +48,8 @@ from broker_common.rpc.callers import by_fingerprint, verify_caller
 from broker_common.storage.home import Home
 from broker_common.storage.source import RejectedRows, verify_names
 from census_node.config import CensusConfig
-from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.loading import read_registry
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.registry.loading import read_registry
 from health_node.cohort import Scratch, compile_condition
 from health_node.config import HealthConfig
 from health_node.dictionary import HEALTH_DICTIONARY

@@ -29,7 +29,7 @@ from broker_common.query.dictionary_text import dictionary_json, dictionary_text
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, parse_question, question_from_wire
 from broker_common.rpc.status import broker_error, trailing_metadata
-from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node.dictionary import HEALTH_DICTIONARY
 
 __all__ = ["TARGETS", "message_types"]

@@ -16,8 +16,8 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No call is given up: on a busy machine that would fail a test, and no test may pass because a call was given up."""
     for limit in (
         "broker_common.rpc.cards._TIMEOUT_SECONDS",
-        "census_node.delivery._TIMEOUT_SECONDS",
-        "census_node.delivery._VISIT_SECONDS",
+        "census_node.release.delivery._TIMEOUT_SECONDS",
+        "census_node.release.delivery._VISIT_SECONDS",
         "health_node.census_link._POLICY_TIMEOUT_SECONDS",
         "health_node.witness._CALL_SECONDS",
         "researcher_node.asking._CALL_SECONDS",

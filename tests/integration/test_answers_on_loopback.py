@@ -27,9 +27,9 @@ from broker_common.errors import InvalidRequestError, PeerUnavailableError, Refu
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.status import broker_error
 from broker_common.tlog.entries import Delivered, Expired
-from census_node import delivery
-from census_node.delivery import Courier
-from census_node.quote_rate import QuoteRate
+from census_node.release import delivery
+from census_node.release.delivery import Courier
+from census_node.release.quote_rate import QuoteRate
 from health_node.service import HealthService
 from researcher_node import asking as asking_module
 from researcher_node.answers import Answers
@@ -393,7 +393,7 @@ async def test_ticket_submitted_again_after_its_answer_expired_ends_at_once(loop
         await until(lambda: bool(world.charges()))
         world.cosigning = True
         await asyncio.to_thread(world.cosign)
-        await until(lambda: bool(world.census.undelivered([RESEARCHER])))
+        await until(lambda: bool(world.census.released.undelivered([RESEARCHER])))
         world.clock.advance(world.policy.answer_retention_ms)
         world.census.forget_expired()
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -442,7 +442,7 @@ async def test_inbox_that_only_takes_connections_delays_nobody_else(loopback: Lo
             _, query = await submitted(loopback)
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await until(lambda: loopback.answers.get(query).state == "answered")
-    assert world.census.undelivered([OTHER_RESEARCHER]) == {OTHER_RESEARCHER: [stuck.body.query_id.hex()]}
+    assert world.census.released.undelivered([OTHER_RESEARCHER]) == {OTHER_RESEARCHER: [stuck.body.query_id.hex()]}
 
 
 async def deliver(nodes: Loopback, query: bytes, sealed: bytes) -> str:

@@ -25,8 +25,8 @@ from broker_common.language import language
 from broker_common.monitoring import Monitor
 from broker_common.storage import keyring
 from broker_common.storage.clock import system_clock
-from census_node.dashboard import CensusDashboard
 from census_node.opening import CensusHome
+from census_node.operator.dashboard import CensusDashboard
 from health_node.dashboard import HealthDashboard
 from health_node.opening import HealthHome
 

@@ -43,7 +43,7 @@ from broker_common.privacy.policy import Policy
 from broker_common.rpc.channel import Peer
 from broker_common.rpc.status import broker_error, calling, trailing_metadata
 from broker_common.tlog.entries import Delivered
-from census_node.delivery import Courier
+from census_node.release.delivery import Courier
 from census_node.service import CensusService
 from health_node import service as health_service
 from health_node.config import LimitConfig as HealthLimits
@@ -526,7 +526,7 @@ async def test_inbox_that_claims_a_broken_store_does_not_stop_the_census_node(lo
         assert not running.done()
         running.cancel()
         await asyncio.wait({running})
-    assert world.census.undelivered([RESEARCHER]) == {RESEARCHER: [order.body.query_id.hex()]}
+    assert world.census.released.undelivered([RESEARCHER]) == {RESEARCHER: [order.body.query_id.hex()]}
 
 
 async def test_answer_is_pushed_to_the_inbox_and_logged_once(loopback: Loopback) -> None:
@@ -536,7 +536,7 @@ async def test_answer_is_pushed_to_the_inbox_and_logged_once(loopback: Loopback)
     carrying = courier(loopback, {RESEARCHER: loopback.peers["researcher"]})
     running = asyncio.create_task(carrying.run())
     await asyncio.to_thread(world.answer, order)
-    await until(lambda: not world.census.undelivered([RESEARCHER]))
+    await until(lambda: not world.census.released.undelivered([RESEARCHER]))
     running.cancel()
     await asyncio.wait({running})
     assert loopback.answers.get(query).state == "answered"
@@ -578,7 +578,7 @@ async def test_inbox_that_hangs_keeps_only_its_own_answers_waiting(loopback: Loo
         query = world.remember(loopback.answers, order)
         await asyncio.to_thread(world.answer, order)
         await until(lambda: loopback.answers.get(query).state == "answered")
-        assert world.census.undelivered([OTHER_RESEARCHER]) == {OTHER_RESEARCHER: [stuck.body.query_id.hex()]}
+        assert world.census.released.undelivered([OTHER_RESEARCHER]) == {OTHER_RESEARCHER: [stuck.body.query_id.hex()]}
         running.cancel()
         await asyncio.wait({running})
 
@@ -600,4 +600,4 @@ async def test_answer_is_not_given_to_an_impostors_inbox(loopback: Loopback) -> 
         running.cancel()
         await asyncio.wait({running})
     assert inbox.deliveries == 0
-    assert world.census.undelivered([RESEARCHER]) == {RESEARCHER: [order.body.query_id.hex()]}
+    assert world.census.released.undelivered([RESEARCHER]) == {RESEARCHER: [order.body.query_id.hex()]}

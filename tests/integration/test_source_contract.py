@@ -15,8 +15,8 @@ from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.storage.source import Progress, RejectedRows
-from census_node.loading import read_registry
-from census_node.subjects import Cards
+from census_node.ledger.subjects import Cards
+from census_node.registry.loading import read_registry
 from deploy.synthetic.population import write_sources
 from health_node.loading import load_people
 

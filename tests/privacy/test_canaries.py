@@ -42,9 +42,9 @@ from tripartite.v1 import health_service_pb2
 from broker_common.language import LANGUAGES
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition_wire import condition_from_wire
-from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.slot_secrets import SLOT_SECRET_BYTES
-from census_node.slots import BATCH
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.release.slot_secrets import SLOT_SECRET_BYTES
+from census_node.release.slots import BATCH
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.texts import LATE, LATE_REMEDY, ROSTER_WAITS
 

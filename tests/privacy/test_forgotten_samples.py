@@ -9,7 +9,7 @@ import pytest
 from fakes.world import World, make_policy
 
 from census_node.ledger.steps import LedgerSteps
-from census_node.outbox import Outbox
+from census_node.release.outbox import Outbox
 
 RETENTION_MS = 60_000
 

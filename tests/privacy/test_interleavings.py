@@ -289,7 +289,7 @@ class Real:
         assert len(said) == 1
 
     def _deliver(self, question: int, _state: State) -> None:
-        self.node.delivered(self.charged_ticket(question), "inbox")
+        self.node.released.delivered(self.charged_ticket(question), "inbox")
 
     def _shutdown(self, _state: State) -> None:
         self.world.shut_down()

@@ -53,10 +53,10 @@ from fakes.small_worlds import (
 from broker_common.crypto.linkage import LinkageChain
 from broker_common.privacy.accounting import UNITS_PER_NAT, cap_units, param_of, parse_max_belief, price
 from broker_common.privacy.policy import Policy
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.book import Room
-from census_node.loading import read_registry
-from census_node.subjects import Names
+from census_node.ledger.subjects import Names
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.registry.loading import read_registry
 from deploy.synthetic.cards import card_digits
 
 CAP = Fraction(1)

@@ -30,8 +30,8 @@ from broker_common.privacy.report import exhaustion
 from broker_common.storage.home import Home
 from broker_common.tlog.entries import encode_entry
 from broker_common.tlog.health_state import HealthState
-from census_node.dashboard import CensusDashboard
 from census_node.opening import CensusHome
+from census_node.operator.dashboard import CensusDashboard
 from health_node.dashboard import HealthDashboard
 from health_node.forwarding import VerifiedCharge, make_manifest
 from health_node.node import HealthNode

@@ -24,9 +24,9 @@ from broker_common.storage.witnessing import Witnessing
 from broker_common.tlog.entries import Entry, Event
 from broker_common.tlog.replay import LogState
 from census_node.ledger.samples import SampleFolder
-from census_node.outbox import Outbox, WaitingAnswer
-from census_node.publication import Publication
-from census_node.slot_secrets import SlotSecrets
+from census_node.release.outbox import Outbox, WaitingAnswer
+from census_node.release.publication import Publication
+from census_node.release.slot_secrets import SlotSecrets
 from researcher_node.answers import Answers
 
 _ANSWER = "answer"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import census_node.dictionary
+import census_node.registry.dictionary
 import health_node.dictionary
 
 if __name__ == "__main__":
@@ -17,7 +17,7 @@ if __name__ == "__main__":
 
     change = relabelled if sys.argv[1] == "relabelled" else CHANGES[sys.argv[1]]
     # Before anything else of the nodes reads them.
-    census_node.dictionary.CENSUS_DICTIONARY = change(census_node.dictionary.CENSUS_DICTIONARY)  # type: ignore[misc]
+    census_node.registry.dictionary.CENSUS_DICTIONARY = change(census_node.registry.dictionary.CENSUS_DICTIONARY)  # type: ignore[misc]
     health_node.dictionary.HEALTH_DICTIONARY = change(health_node.dictionary.HEALTH_DICTIONARY)  # type: ignore[misc]
 
     from broker_common.cli import main

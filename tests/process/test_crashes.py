@@ -18,7 +18,7 @@ from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, run_here, 
 from fakes.patience import PATIENCE_SECONDS, linger_here
 
 from broker_common.errors import BrokerError
-from census_node.slot_secrets import SLOT_SECRET_BYTES
+from census_node.release.slot_secrets import SLOT_SECRET_BYTES
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 

@@ -14,7 +14,7 @@ from fakes.ledger_rules import Note
 from fakes.patience import PATIENCE_SECONDS, linger_here
 
 from broker_common.errors import BrokerError
-from census_node.slots import BATCH
+from census_node.release.slots import BATCH
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Quoted, Session
 

@@ -27,7 +27,7 @@ from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.query.question import parse_question
 from broker_common.storage.source_values import MISSING, Values
-from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node import cohort
 from health_node.cohort import Scratch, compile_condition
 from health_node.encoding import Encoding

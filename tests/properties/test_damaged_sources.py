@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.storage.source_kinds import open_source
-from census_node.loading import read_registry
+from census_node.registry.loading import read_registry
 from deploy.synthetic.population import write_sources
 from health_node.dictionary import HEALTH_CARD_COLUMN, HEALTH_DICTIONARY
 from health_node.loading import _Incoming

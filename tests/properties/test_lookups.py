@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from census_node import ascending
-from census_node.ascending import find_ascending, halves_of
+from census_node.ledger import ascending
+from census_node.ledger.ascending import find_ascending, halves_of
 
 # First halves: of one prefix, the same one, the ends of the range. Second halves: near one another, and the ends.
 highs = st.sampled_from([0, 1, 2**40 - 1, 2**40, 7 * 2**40 + 3, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1)

@@ -76,10 +76,10 @@ def ask_census(world: World, order: Order) -> None:
     charge_and_answer(census, world.admit(world.messages(world.sample(order))))
     world.cosign()
     world.release(order)
-    answer = census.released_answer(order.body.query_id.hex(), RESEARCHER)
+    answer = census.released.released_answer(order.body.query_id.hex(), RESEARCHER)
     assert answer is not None
-    census.delivered(answer.ticket_hash, "collect")
-    census.undelivered([RESEARCHER])
+    census.released.delivered(answer.ticket_hash, "collect")
+    census.released.undelivered([RESEARCHER])
     census.forget_expired()
 
 

@@ -23,10 +23,10 @@ from broker_common.rpc.server import StopSignal
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Entry, Event, Released, Shutdown
-from census_node import operating
 from census_node.config import LimitConfig
-from census_node.operating import Confirmation
-from census_node.proposals import make_proposal
+from census_node.operator import operating
+from census_node.operator.operating import Confirmation
+from census_node.operator.proposals import make_proposal
 from census_node.query.admission import Recovered, SampleAttempt
 from census_node.query.budget import quotable_answers, verify_affordable
 from census_node.service import CensusService

@@ -39,12 +39,12 @@ from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.tlog.entries import Charged
 from census_node.config import LimitConfig
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.passes import Passes
 from census_node.ledger.samples import SampleFolder
 from census_node.query.admission import SampleAttempt
 from census_node.query.answering import Answers
 from census_node.query.charging import Charging, Keeping
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.service import CensusService
 
 Requests = list[census_service_pb2.CountRequest]

@@ -18,8 +18,8 @@ from broker_common.query.question import Cell, Question
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from census_node.config import LimitConfig
-from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.outbox import Outbox
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.release.outbox import Outbox
 from census_node.service import CensusService
 from health_node.dictionary import HEALTH_DICTIONARY
 

@@ -15,7 +15,7 @@ from broker_common.crypto.commitments import hash_bytes
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import price
 from broker_common.tlog.entries import Delivered, Released
-from census_node.outbox import Outbox
+from census_node.release.outbox import Outbox
 from health_node.forwarding import Sample, VerifiedCharge, make_manifest
 from health_node.node import Accepted, HealthNode
 
@@ -152,7 +152,7 @@ def test_death_after_the_answer_is_stored(world: World, finish: Finish) -> None:
     order = world.order()
     sample = world.sample(order)
     world.charge(order, sample)
-    stored = world.census.waiting_answer(order.body.query_id.hex())
+    stored = world.census.released.waiting_answer(order.body.query_id.hex())
     assert stored is not None
     world.crash_census()
     with pytest.raises(AssertionError, match="the answer is not out"):
@@ -170,14 +170,14 @@ def test_death_after_the_release(world: World, finish: Finish) -> None:
     world.crash_census()
     finish(world, sample)
     query = order.body.query_id.hex()
-    assert world.census.undelivered([RESEARCHER]) == {RESEARCHER: [query]}
-    waiting = world.census.waiting_answer(query)
+    assert world.census.released.undelivered([RESEARCHER]) == {RESEARCHER: [query]}
+    waiting = world.census.released.waiting_answer(query)
     assert waiting is not None
     assert waiting.sealed == sealed
-    world.census.delivered(order.hash.hex(), "inbox")
+    world.census.released.delivered(order.hash.hex(), "inbox")
     world.crash_census()
-    world.census.delivered(order.hash.hex(), "collect")
-    assert world.census.undelivered([RESEARCHER]) == {}
+    world.census.released.delivered(order.hash.hex(), "collect")
+    assert world.census.released.undelivered([RESEARCHER]) == {}
     assert world.events(Delivered) == [Delivered(ticket=order.hash.hex(), by="inbox")]
     assert verify_one_answer(world, order) == sealed
 

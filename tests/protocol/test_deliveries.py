@@ -28,10 +28,10 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Delivered, Entry, Expired, Released
 from broker_common.tlog.replay import ReplayError, replay
 from broker_common.values import Clock
-from census_node import delivery
 from census_node.config import LimitConfig
-from census_node.delivery import Courier
-from census_node.node import CensusNode
+from census_node.release import delivery
+from census_node.release.delivery import Courier
+from census_node.release.released import ReleasedAnswers
 from census_node.service import CensusService
 
 Deliver = Callable[[inbox_service_pb2.DeliverRequest], Awaitable[inbox_service_pb2.DeliverResponse]]
@@ -180,7 +180,7 @@ async def test_failing_inbox_stops_nobody(world: World, places: Places, trouble:
         await until(lambda: len(places.pushes_to(RESEARCHER)) > (trouble != "hangs"))
         assert world.events(Delivered) == [delivery_of(other)]
     # The sealed answer waits for its researcher all the same.
-    assert world.census.undelivered([RESEARCHER]) == {RESEARCHER: [query_of(troubled)]}
+    assert world.census.released.undelivered([RESEARCHER]) == {RESEARCHER: [query_of(troubled)]}
     assert world.open(troubled, world.sealed(troubled)).scale == 30
 
 
@@ -312,7 +312,7 @@ async def test_inbox_that_appears_is_found_and_one_that_disappears_is_left_alone
         assert places.pushes_to(RESEARCHER) == [query_of(first)]
         places.register(RESEARCHER, take)
         await until(lambda: query_of(second) in places.pushes_to(RESEARCHER))
-        await until(lambda: not world.census.undelivered([RESEARCHER]))
+        await until(lambda: not world.census.released.undelivered([RESEARCHER]))
 
 
 async def test_looking_for_what_waits_keeps_nobody_waiting(
@@ -320,13 +320,13 @@ async def test_looking_for_what_waits_keeps_nobody_waiting(
 ) -> None:
     """However many answers nobody fetches: they are gone through beside the loop, which serves everybody."""
     looked: list[int] = []
-    undelivered = CensusNode.undelivered
+    undelivered = ReleasedAnswers.undelivered
 
-    def noting(node: CensusNode, researchers: Collection[str]) -> dict[str, list[str]]:
+    def noting(released: ReleasedAnswers, researchers: Collection[str]) -> dict[str, list[str]]:
         looked.append(threading.get_ident())
-        return undelivered(node, researchers)
+        return undelivered(released, researchers)
 
-    monkeypatch.setattr(CensusNode, "undelivered", noting)
+    monkeypatch.setattr(ReleasedAnswers, "undelivered", noting)
     async with carrying(world, places):
         await until(lambda: len(looked) > 0)
     assert threading.get_ident() not in looked
@@ -347,7 +347,7 @@ async def test_inbox_that_disappears_between_two_pushes_gets_no_second_one(
     async with carrying(world, places) as courier:
         await until(lambda: courier._visits and courier._visits[RESEARCHER].task.done())
     assert places.pushes_to(RESEARCHER) == [query_of(first)]
-    assert world.census.undelivered([RESEARCHER]) == {RESEARCHER: [query_of(second)]}
+    assert world.census.released.undelivered([RESEARCHER]) == {RESEARCHER: [query_of(second)]}
 
 
 async def test_lying_inbox_costs_its_owner_nothing(world: World, places: Places) -> None:
@@ -359,7 +359,7 @@ async def test_lying_inbox_costs_its_owner_nothing(world: World, places: Places)
         world.clock.advance(world.policy.answer_retention_ms - 1)
         assert world.open(order, world.sealed(order)).scale == 30
         world.clock.advance(1)
-        await until(lambda: world.census.waiting_answer(query_of(order)) is None)
+        await until(lambda: world.census.released.waiting_answer(query_of(order)) is None)
     # Delivered as far as anybody can know: no second delivery, and no expiry.
     assert (world.events(Delivered), world.events(Expired)) == ([delivery_of(order)], [])
     world.verify_log()
@@ -469,7 +469,7 @@ def test_entry_and_removal_of_an_expired_answer_stand_together(world: World, mon
         def cut(*_: object) -> None:
             raise KeyError
 
-        patch.setattr("census_node.outbox.Outbox.forget_expired", cut)
+        patch.setattr("census_node.release.outbox.Outbox.forget_expired", cut)
         with pytest.raises(KeyError):
             world.census.forget_expired()
         assert world.open(order, world.sealed(order)).scale == 30
@@ -501,7 +501,7 @@ def test_delivery_that_comes_too_late_for_an_answer_is_not_logged(world: World) 
     world.clock.advance(world.policy.answer_retention_ms)
     world.census.forget_expired()
     with pytest.raises(InvalidRequestError, match="ANSWER_EXPIRED"):
-        world.census.delivered(order.hash.hex(), "collect")
+        world.census.released.delivered(order.hash.hex(), "collect")
     assert world.events(Delivered) == []
     world.verify_log()
 

@@ -30,7 +30,7 @@ from broker_common.storage.witness_store import WitnessStore
 from broker_common.tlog.entries import Released, Slots, encode_entry, parse_entry
 from broker_common.tlog.note import NoteSigner, parse_note
 from census_node.config import LimitConfig
-from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.service import CensusService
 from researcher_node.checking import Outcome, check_receipts
 from researcher_node.seen import SeenCheckpoint
@@ -94,7 +94,7 @@ async def test_redrawing_noise_with_another_slot_than_the_quoted_one(
         monkeypatch.setattr("census_node.query.charging.Charged", charged_otherwise(slot=lambda slot: slot + 1))
         assert await pair.submit(order) == "PEER_MISBEHAVED"
         # Not as soon as it stands in the log: it is let out after that.
-        await until(lambda: world.census.released_answer(query, RESEARCHER) is not None)
+        await until(lambda: world.census.released.released_answer(query, RESEARCHER) is not None)
     assert world.charges()[0].slot == order.body.noise_slot.number + 1
     with pytest.raises(PeerUnavailableError, match="PEER_MISBEHAVED"):
         answers.receive(answer_pb2.SealedAnswer(query_id=bytes.fromhex(query), sealed=world.sealed(order)))
@@ -243,7 +243,7 @@ async def test_two_histories_shown_to_the_health_agency(world: World) -> None:
     assert pair.cosigned_by_health == cosigned
     with pytest.raises(PeerUnavailableError, match="NOT_WITNESSED"):
         release(fork, order.hash.hex())
-    assert fork.released_answer(order.body.query_id.hex(), RESEARCHER) is None
+    assert fork.released.released_answer(order.body.query_id.hex(), RESEARCHER) is None
 
 
 @pytest.mark.parametrize("cosigned", [False, True], ids=["health honest", "health in league"])
@@ -483,7 +483,7 @@ def test_release_before_the_cosignature(world: World) -> None:
     world.charge(order)
     with world.unchanged(), pytest.raises(PeerUnavailableError, match="NOT_WITNESSED"):
         world.release(order)
-    assert world.census.released_answer(order.body.query_id.hex(), RESEARCHER) is None
+    assert world.census.released.released_answer(order.body.query_id.hex(), RESEARCHER) is None
     world.cosign()
     world.release(order)
     assert world.open(order, world.sealed(order)).scale == 30
@@ -541,7 +541,7 @@ async def test_charging_less_than_the_price_without_the_rules_of_the_log(
     monkeypatch.setattr("census_node.query.charging.Charged", charged_otherwise(units=1, total=1))
     async with pair.witnessing():
         assert await pair.submit(order) == "PEER_MISBEHAVED"
-        await until(lambda: world.census.released_answer(query, RESEARCHER) is not None)
+        await until(lambda: world.census.released.released_answer(query, RESEARCHER) is not None)
     with pytest.raises(PeerUnavailableError, match="PEER_MISBEHAVED"):
         answers.receive(answer_pb2.SealedAnswer(query_id=bytes.fromhex(query), sealed=world.sealed(order)))
     assert answers.get(query).state == "pending"

@@ -69,7 +69,7 @@ def verify_waits(world: World, order: Order) -> None:
     """The answer has not left, and leaves when the health agency cosigns honestly."""
     with world.unchanged(), pytest.raises(PeerUnavailableError, match="NOT_WITNESSED"):
         world.release(order)
-    assert world.census.released_answer(order.body.query_id.hex(), RESEARCHER) is None
+    assert world.census.released.released_answer(order.body.query_id.hex(), RESEARCHER) is None
     world.cosign()
     world.release(order)
     assert world.open(order, world.sealed(order)).scale == 30
@@ -113,7 +113,7 @@ async def test_withheld_cosignature(world: World, restart: bool) -> None:
 
 
 def _is_out(world: World, order: Order) -> bool:
-    return world.census.released_answer(order.body.query_id.hex(), RESEARCHER) is not None
+    return world.census.released.released_answer(order.body.query_id.hex(), RESEARCHER) is not None
 
 
 async def test_withheld_cosignature_of_quotes(world: World, service: LogService) -> None:
@@ -273,7 +273,7 @@ async def test_witness_call_of_an_agency_that_is_no_longer_registered(world: Wor
     revoke(world.census.journal, "health", HEALTH.organisation, "node")
     with pytest.raises(InvalidRequestError):
         await say(service, cosigned=note)
-    assert world.census.released_answer(order.body.query_id.hex(), RESEARCHER) is None
+    assert world.census.released.released_answer(order.body.query_id.hex(), RESEARCHER) is None
 
 
 # --- its own log -----------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from broker_common.audit.log_export import export_log
 from broker_common.audit.openings import OpenedOnSite
 from broker_common.audit.report import report_json, report_text
 from broker_common.crypto.sealing import OpeningKey
-from census_node.oversight import Oversight
+from census_node.release.oversight import Oversight
 from researcher_node.answers import Answers
 
 DAY_MS = 86_400_000

@@ -47,8 +47,8 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import revoke
 from broker_common.tlog.entries import Forwarded
 from census_node.config import LimitConfig as CensusLimits
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.samples import SampleFolder
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node.config import LimitConfig
 from health_node.forwarding import Sample
 from health_node.node import Accepted, HealthNode

@@ -20,11 +20,11 @@ from broker_common.tlog.entries import Released
 from broker_common.values import NoisyCounts
 from census_node.ledger.samples import SampleFolder
 from census_node.ledger.steps import LedgerSteps
-from census_node.outbox import Outbox
 from census_node.query.admission import Recovered
 from census_node.query.answering import Answers
 from census_node.query.budget import quotable_answers
-from census_node.slot_secrets import SlotSecrets
+from census_node.release.outbox import Outbox
+from census_node.release.slot_secrets import SlotSecrets
 
 
 def tickets(recovered: Sequence[Recovered]) -> list[str]:
@@ -173,7 +173,7 @@ def test_death_between_answer_and_wiping_is_made_good_at_the_next_start(
         patch.setattr(SampleFolder, "wipe", cut)
         with pytest.raises(PowerCutError):
             charge_and_answer(world.census, admitted)
-    stored = world.census.waiting_answer(sample.order.body.query_id.hex())
+    stored = world.census.released.waiting_answer(sample.order.body.query_id.hex())
     assert stored is not None
     (secret,) = secrets
     assert len(kept_files(world)) == len(files_holding(world, secret)) == 1

@@ -64,9 +64,9 @@ def everybody_else_is_served(world: World, out: Order) -> None:
         census.in_force()
         census.signed_policy()
         world.admit(world.messages(world.sample(world.order(scale=50))))
-        assert census.released_answer(out.body.query_id.hex(), RESEARCHER) is not None
-        census.undelivered({RESEARCHER})
-        census.delivered(out.hash.hex(), "collect")
+        assert census.released.released_answer(out.body.query_id.hex(), RESEARCHER) is not None
+        census.released.undelivered({RESEARCHER})
+        census.released.delivered(out.hash.hex(), "collect")
         assert census.publication.newer_than(0) is not None
         world.cosign()
 

@@ -275,10 +275,10 @@ def test_nothing_can_be_collected_before_the_release_is_logged(world: World) -> 
     order = world.order()
     world.charge(order)
     body = order.body
-    assert world.census.released_answer(body.query_id.hex(), RESEARCHER) is None
-    assert world.census.undelivered([RESEARCHER]) == {}
+    assert world.census.released.released_answer(body.query_id.hex(), RESEARCHER) is None
+    assert world.census.released.undelivered([RESEARCHER]) == {}
     world.release(order)
-    assert world.census.undelivered([RESEARCHER]) == {RESEARCHER: [body.query_id.hex()]}
+    assert world.census.released.undelivered([RESEARCHER]) == {RESEARCHER: [body.query_id.hex()]}
     assert world.open(order, world.sealed(order)).query_id == body.query_id
 
 
@@ -292,11 +292,11 @@ def test_release_that_stands_in_the_log_is_told_at_its_instant(world: World) -> 
     assert cosigned is not None
     world.census.answers.release(charge, cosigned, at_ms=world.clock())
     assert [event.ticket for event in world.events(Released)] == [ticket]
-    assert world.census.released_answer(query, RESEARCHER) is None
-    assert world.census.undelivered([RESEARCHER]) == {}
+    assert world.census.released.released_answer(query, RESEARCHER) is None
+    assert world.census.released.undelivered([RESEARCHER]) == {}
     world.census.answers.let_out(charge)
-    assert world.census.released_answer(query, RESEARCHER) is not None
-    assert world.census.undelivered([RESEARCHER]) == {RESEARCHER: [query]}
+    assert world.census.released.released_answer(query, RESEARCHER) is not None
+    assert world.census.released.undelivered([RESEARCHER]) == {RESEARCHER: [query]}
 
 
 def test_sample_of_a_roster_that_was_replaced_since_is_not_charged(world: World) -> None:
@@ -338,7 +338,7 @@ def test_researcher_collects_their_own_answers_only(world: World) -> None:
     order = world.order()
     world.answer(order)
     for wanted in (order.body.query_id.hex(), "0" * 32):
-        assert world.census.released_answer(wanted, OTHER_RESEARCHER) is None
+        assert world.census.released.released_answer(wanted, OTHER_RESEARCHER) is None
     thief = Order(order.signed, world.order().opening_key, order.condition, order.nonce)
     with pytest.raises(InvalidRequestError, match="SEALED_WRONGLY"):
         world.open(thief, world.sealed(order))

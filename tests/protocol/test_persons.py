@@ -15,13 +15,13 @@ from broker_common.errors import BrokerError, RefusedError
 from broker_common.privacy.accounting import price
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Charged, encode_entry
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.passes import Bits, Counted, Passes
 from census_node.ledger.steps import LedgerSteps
+from census_node.ledger.subjects import Cards
 from census_node.query.admission import SampleAttempt
 from census_node.query.charging import Kept
 from census_node.registry import Registry
-from census_node.subjects import Cards
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 DAY_MS = 86_400_000
 SAMPLE_RETENTION_MS = 7 * DAY_MS

@@ -23,7 +23,7 @@ from fakes.world import FRENCH, HEALTH, OTHER, OTHER_RESEARCHER, OWNER, World, m
 from tripartite.v1 import census_service_pb2
 
 import census_node.node
-import census_node.slot_secrets
+import census_node.release.slot_secrets
 from broker_common.crypto.certificates import Identity
 from broker_common.errors import BrokerError, RefusedError
 from broker_common.query.question import parse_question
@@ -32,10 +32,10 @@ from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.tlog.entries import Slots
 from census_node.config import LimitConfig
-from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.quote_rate import QuoteRate
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.release.quote_rate import QuoteRate
+from census_node.release.slots import BATCH
 from census_node.service import CensusService
-from census_node.slots import BATCH
 
 TICK_MS, DELAY_MS = 200, 1000
 MINUTE_MS = 60_000
@@ -69,13 +69,13 @@ class Scene:
         self.flood = Counter[str]()
         # What the other researcher sees, with the millisecond.
         self.seen: list[tuple[int, str]] = []
-        write = census_node.slot_secrets.SlotSecrets.write
+        write = census_node.release.slot_secrets.SlotSecrets.write
 
         def slowly(*arguments: Any) -> None:
             self.loop.work(BATCH_MS, self.world.census.journal)
             write(*arguments)
 
-        patch.setattr(census_node.slot_secrets.SlotSecrets, "write", slowly)
+        patch.setattr(census_node.release.slot_secrets.SlotSecrets, "write", slowly)
 
     def close(self) -> None:
         self.world.close()

@@ -30,9 +30,9 @@ from broker_common.query.question import parse_question
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from census_node.config import LimitConfig
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.samples import KeptSamples, SampleFolder, bytes_of_samples
 from census_node.query.admission import SampleAttempt
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.service import CensusService
 
 QUOTA, RETENTION_MS = 3, 3_600_000

@@ -25,10 +25,10 @@ from broker_common.storage.journal import Checkpointed
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Charged, Released
 from census_node.config import LimitConfig
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.query.flow import Charge
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.release.slots import Slot
 from census_node.service import CensusService
-from census_node.slots import Slot
 
 
 @pytest.fixture
@@ -269,7 +269,7 @@ def test_charged_ticket_is_good_for_ever_for_its_one_answer(
     first = charge_and_answer(world.census, world.admit(world.messages(sample)))
     if released:
         world.release(order)
-    stored = world.census.waiting_answer(order.body.query_id.hex())
+    stored = world.census.released.waiting_answer(order.body.query_id.hex())
     assert stored is not None
     change(world)
     for _ in range(2):

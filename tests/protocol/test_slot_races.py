@@ -23,11 +23,11 @@ from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from broker_common.tlog.entries import Slots
 from census_node.config import LimitConfig
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.node import CensusNode
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.release.slot_secrets import SlotSecrets
+from census_node.release.slots import SlotBook
 from census_node.service import CensusService
-from census_node.slot_secrets import SlotSecrets
-from census_node.slots import SlotBook
 
 # Longer than any test waits: a call that is held open for so long ends for another reason, or the test fails.
 HOUR_MS = 3_600_000

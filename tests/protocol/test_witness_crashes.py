@@ -24,8 +24,8 @@ from broker_common.storage.witness_store import WitnessStore
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Released, Slots
 from broker_common.tlog.note import parse_note
-from census_node.publication import Publication
 from census_node.query.flow import Charge
+from census_node.release.publication import Publication
 
 Response = log_service_pb2.WitnessResponse
 
@@ -314,7 +314,7 @@ async def test_census_node_stops_while_an_answer_waits(world: World, monkeypatch
     asked.cancel()
     pair.restart_census()
     async with pair.witnessing():
-        await until(lambda: world.census.released_answer(order.body.query_id.hex(), RESEARCHER) is not None)
+        await until(lambda: world.census.released.released_answer(order.body.query_id.hex(), RESEARCHER) is not None)
     pair.verify(order, answered=True)
 
 
@@ -339,7 +339,7 @@ async def test_cosignature_that_comes_while_the_release_is_written(
     cosigned = world.census.cosigned(Charge(HEALTH.organisation, order.hash.hex(), index))
     assert cosigned is not None
     pair.restart_census()
-    await until(lambda: world.census.released_answer(order.body.query_id.hex(), RESEARCHER) is not None)
+    await until(lambda: world.census.released.released_answer(order.body.query_id.hex(), RESEARCHER) is not None)
     (released,) = world.events(Released)
     assert released.checkpoint == cosigned
     pair.verify(order, answered=True)

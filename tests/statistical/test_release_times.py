@@ -49,8 +49,6 @@ from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.values import Clock
 from census_node.config import LimitConfig
-from census_node.delivery import Courier
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.accounts import Ledger
 from census_node.ledger.book import LedgerBook
 from census_node.ledger.passes import Bits, CardPlaces, Passes
@@ -59,6 +57,8 @@ from census_node.ledger.snapshots import SnapshotFolder
 from census_node.query.flow import Charge
 from census_node.query.publishing import Publishing
 from census_node.query.schedule import Round, Ticks
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.release.delivery import Courier
 from census_node.service import CensusService
 
 pytestmark = pytest.mark.statistical
@@ -336,10 +336,10 @@ async def _push(watch: Watch, world: World, researcher: str, peer: Peer, queries
     """An inbox that takes everything."""
     del researcher, peer
     for query in queries:
-        answer = await asyncio.to_thread(world.census.waiting_answer, query)
+        answer = await asyncio.to_thread(world.census.released.waiting_answer, query)
         assert answer is not None
         watch.see("push", len(answer.sealed))
-        await asyncio.to_thread(world.census.delivered, answer.ticket_hash, "inbox")
+        await asyncio.to_thread(world.census.released.delivered, answer.ticket_hash, "inbox")
     return ""
 
 

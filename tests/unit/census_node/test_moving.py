@@ -10,10 +10,10 @@ from fakes.registries import SALT
 
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.storage.relinking import rekey
-from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.loading import read_registry
+from census_node.ledger.subjects import Carry, Known, Names
 from census_node.registry import Registry
-from census_node.subjects import Carry, Known, Names
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.registry.loading import read_registry
 from deploy.synthetic.cards import card_digits
 
 CARDS = ["".join(map(str, digits)) for digits in card_digits(np.arange(4)).tolist()]

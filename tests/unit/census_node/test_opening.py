@@ -46,13 +46,13 @@ from broker_common.tlog.entries import (
     Slots,
     parse_entry,
 )
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.book import LedgerBook
 from census_node.ledger.snapshots import SnapshotFolder
+from census_node.ledger.subjects import Cards, Carry, Names
 from census_node.opening import CensusHome
-from census_node.proposals import make_proposal
+from census_node.operator.proposals import make_proposal
 from census_node.registry import Registry
-from census_node.subjects import Cards, Carry, Names
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.synthetic.cards import card_digits
 
 CARDS = ["".join(map(str, digits)) for digits in card_digits(np.arange(2)).tolist()]

@@ -11,7 +11,7 @@ from tripartite.v1 import dictionary_pb2
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, listed, nearest, shown
-from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node.dictionary import HEALTH_DICTIONARY
 
 

@@ -20,7 +20,7 @@ from broker_common.query.question import (
     spelled_question,
     verify_served,
 )
-from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from broker_common.errors import InvalidRequestError, PeerUnavailableError
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.clock import system_clock
-from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from researcher_node import asking
 from researcher_node.asking import Party, Precision, Quoted, Session
 from researcher_node.trust import Trust

@@ -20,7 +20,7 @@ from broker_common.query.question import parse_question
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Loaded
 from broker_common.tlog.note import NoteSigner
-from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.asking import Party, Precision, Quoted, Session, Wanted
 from researcher_node.slots import verify_slot

@@ -27,7 +27,7 @@ from broker_common.storage.linkage_keys import LinkageKeys, NextKey
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.relinking import RelinkReport, rekey, relink
 from broker_common.tlog.health_state import HealthState
-from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 A, B, C = (LinkageKey(bytes([number]) * 32) for number in range(3))
 FIRST = LinkageChain([A])

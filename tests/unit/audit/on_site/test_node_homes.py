@@ -17,7 +17,7 @@ from broker_common.audit.on_site.visit import OnSite
 from broker_common.audit.openings import OpenedOnSite
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.crypto.sealing import OpeningKey
-from census_node.oversight import Oversight
+from census_node.release.oversight import Oversight
 
 
 @pytest.fixture(params=["person", "household"])

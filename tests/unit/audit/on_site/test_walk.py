@@ -42,7 +42,7 @@ from broker_common.privacy.policy import Subject
 from broker_common.query.dictionary import Dictionary
 from broker_common.tlog.entries import Loaded
 from broker_common.tlog.replay import replay
-from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 
 def site_of(world: SiteWorld) -> Site:

@@ -16,7 +16,7 @@ from broker_common.privacy.policy import Subject
 from census_node.ledger.accounts import Ledger
 from census_node.ledger.passes import Homes, Numbers, Passes
 from census_node.ledger.people import People
-from census_node.subjects import Carry
+from census_node.ledger.subjects import Carry
 
 PERSONS, HOUSEHOLDS = 200, 60
 SUBJECTS: tuple[Subject, ...] = ("person", "household")

@@ -18,7 +18,7 @@ from broker_common.privacy.accounting import price
 from census_node.ledger.accounts import Ledger
 from census_node.ledger.passes import Passes
 from census_node.ledger.snapshots import SnapshotFolder
-from census_node.subjects import Carry
+from census_node.ledger.subjects import Carry
 
 CARRY = Carry(
     np.array([2], np.uint32), np.array([0], np.uint32), np.array([1, 1], np.uint32), np.array([0, 2], np.uint32), 3, 3

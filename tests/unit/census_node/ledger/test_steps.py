@@ -12,7 +12,7 @@ from sqlite_utils import Database
 
 from broker_common.errors import InternalError
 from census_node.ledger.steps import EMPTY_DIGEST, LedgerSteps, Step, charge_digest, digest_after
-from census_node.outbox import Outbox, Pending
+from census_node.release.outbox import Outbox, Pending
 
 
 @pytest.fixture

@@ -29,11 +29,19 @@ from broker_common.privacy.policy import (
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.orders import verify_reason
 from census_node import texts
-from census_node.declared import delay_warnings
 from census_node.ledger.samples import bytes_of_samples
 from census_node.opening import CensusHome
-from census_node.operating import Confirmation
-from census_node.proposals import Change, Consequences, Proposal, consequences, draft, make_proposal, verify_subject
+from census_node.operator.operating import Confirmation
+from census_node.operator.proposals import (
+    Change,
+    Consequences,
+    Proposal,
+    consequences,
+    draft,
+    make_proposal,
+    verify_subject,
+)
+from census_node.registry.declared import delay_warnings
 
 __all__ = ["number", "odds_text", "policy", "policy_in_force", "size_text"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 from deploy.synthetic import codes
 
 

@@ -11,7 +11,7 @@ import pytest
 from fakes.logs import hash_of
 from sqlite_utils import Database
 
-from census_node.outbox import Outbox, Pending, WaitingAnswer
+from census_node.release.outbox import Outbox, Pending, WaitingAnswer
 
 
 def pending(number: int = 1, load: str = "load1") -> Pending:

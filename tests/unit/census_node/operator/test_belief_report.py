@@ -21,8 +21,10 @@ from broker_common.privacy.policy import Policy, Subject
 from broker_common.privacy.report import Charges, make_report
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Entry
-from census_node.belief_plot import HEIGHT_PIXELS, WIDTH_PIXELS, draw
-from census_node.belief_report import (
+from census_node.ledger.samples import KeptSamples
+from census_node.opening import CensusHome
+from census_node.operator.belief_plot import HEIGHT_PIXELS, WIDTH_PIXELS, draw
+from census_node.operator.belief_report import (
     Facts,
     bars_name,
     facts_of,
@@ -32,8 +34,6 @@ from census_node.belief_report import (
     status_of,
     status_text,
 )
-from census_node.ledger.samples import KeptSamples
-from census_node.opening import CensusHome
 
 PRICE = price(30)
 ENGLISH = language("en")

@@ -29,7 +29,15 @@ from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry, Event, Shutdown
-from census_node.proposals import Change, Proposal, ProposalFolder, consequences, draft, make_proposal, verify_subject
+from census_node.operator.proposals import (
+    Change,
+    Proposal,
+    ProposalFolder,
+    consequences,
+    draft,
+    make_proposal,
+    verify_subject,
+)
 
 RULES = policy(max_belief="0.7")
 KEY = POLICY_KEY.verify_key

@@ -16,10 +16,10 @@ from broker_common.storage.relinking import RelinkReport, rekey, relink
 from broker_common.storage.source import Progress
 from broker_common.tlog.census_state import CensusState
 from broker_common.values import Randomness
-from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.node import forget_old_loads
+from census_node.ledger.subjects import Known, Names
 from census_node.registry import Registry
-from census_node.subjects import Known, Names
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.registry.registries import forget_old_loads
 
 __all__ = ["relink_registry"]
 

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InternalError
 from broker_common.storage.relinking import rekey
-from census_node import ascending
-from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.loading import read_registry
+from census_node.ledger import ascending
+from census_node.ledger.subjects import Cards, Carry, Known, Names, number_subjects
 from census_node.registry import Registry
-from census_node.subjects import Cards, Carry, Known, Names, number_subjects
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.registry.loading import read_registry
 from deploy.synthetic.cards import card_digits
 
 CARDS = ["".join(map(str, digits)) for digits in card_digits(np.arange(8)).tolist()]

@@ -32,9 +32,9 @@ from broker_common.storage.source_arrays import GrowingArray
 from broker_common.storage.source_kinds import open_source
 from broker_common.storage.source_values import ColumnReader
 from broker_common.values import PSEUDONYM_BYTES
-from census_node.dictionary import CENSUS_DICTIONARY
+from census_node.ledger.subjects import NAME, NUMBER, Cards, Names, number_subjects
 from census_node.registry import NO_VALUE, Registry
-from census_node.subjects import NAME, NUMBER, Cards, Names, number_subjects
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 __all__ = ["LoadReport", "read_registry"]
 

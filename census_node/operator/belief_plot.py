@@ -17,7 +17,7 @@ from broker_common.language import language_of_environment, said
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.report import BANDS, BeliefReport, Spread
 from census_node import texts
-from census_node.belief_report import band_names, bars_name, plain
+from census_node.operator.belief_report import band_names, bars_name, plain
 
 __all__ = ["HEIGHT_PIXELS", "WIDTH_PIXELS", "draw"]
 

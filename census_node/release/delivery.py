@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 from tripartite.v1 import answer_pb2, inbox_service_pb2, inbox_service_pb2_grpc
@@ -26,9 +27,12 @@ from broker_common.errors import BrokerError
 from broker_common.rpc.channel import Peer, open_channel
 from broker_common.rpc.server import log_unforeseen
 from broker_common.rpc.status import calling
+from broker_common.storage.journal import Journal
+from broker_common.tlog.census_state import CensusState
+from broker_common.values import Clock
 from census_node.config import LimitConfig
-from census_node.node import CensusNode
-from census_node.outbox import WaitingAnswer
+from census_node.release.outbox import WaitingAnswer
+from census_node.release.released import ReleasedAnswers
 
 __all__ = ["Courier"]
 
@@ -66,12 +70,26 @@ class _Pause:
     seconds: float
 
 
+class Serving(Protocol):
+    """What a courier needs of the node that it works for."""
+
+    journal: Journal[CensusState]
+    released: ReleasedAnswers
+    clock: Clock
+
+    def on_out(self, notify: Callable[[str], object]) -> None:
+        """Call `notify` with the query of every answer that is let out."""
+
+    def forget_expired(self) -> None:
+        """Remove what has been kept long enough."""
+
+
 class Courier:
     """One task per node: `run` until cancelled."""
 
     def __init__(
         self,
-        node: CensusNode,
+        node: Serving,
         inboxes: Callable[[], Mapping[str, Peer]],
         tls: Callable[[], TlsCredentials],
         limits: LimitConfig,
@@ -139,7 +157,7 @@ class Courier:
             if inboxes.get(researcher) != visit.peer:
                 visit.task.cancel()
         # In a thread: it looks at every answer that nobody has fetched, and everybody waits for the loop.
-        waiting = await asyncio.to_thread(self._node.undelivered, inboxes.keys())
+        waiting = await asyncio.to_thread(self._node.released.undelivered, inboxes.keys())
         self._pauses = {name: pause for name, pause in self._pauses.items() if name in waiting}
         for researcher, queries in waiting.items():
             peer = inboxes[researcher]
@@ -189,7 +207,7 @@ class Courier:
                     break
                 if (await self._node.journal.glance(self._inboxes)).get(researcher) != peer:
                     break
-                answer = await asyncio.to_thread(self._node.waiting_answer, query)
+                answer = await asyncio.to_thread(self._node.released.waiting_answer, query)
                 if answer is not None:
                     # An answer that is refused for what it is keeps the next one waiting no longer than this.
                     failure = await self._push(inbox, answer) or failure
@@ -205,7 +223,7 @@ class Courier:
             return error.code
         # CRASH: the inbox has it and the log does not say so; it is delivered again, and kept once.
         try:
-            await asyncio.to_thread(self._node.delivered, answer.ticket_hash, "inbox")
+            await asyncio.to_thread(self._node.released.delivered, answer.ticket_hash, "inbox")
         except BrokerError as error:
             # Our own store; but the journal may be held by another process, or the answer removed meanwhile.
             if error.stops_node:

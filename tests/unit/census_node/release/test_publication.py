@@ -28,7 +28,7 @@ from broker_common.storage.witness_store import WitnessStore
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Event
 from broker_common.tlog.note import NoteSigner
-from census_node.publication import Publication, verify_witnessed
+from census_node.release.publication import Publication, verify_witnessed
 
 UNSERVED = (*beginning()[1:], adopted(), loaded())
 SERVED = (*UNSERVED, slots())

@@ -17,7 +17,7 @@ from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Reopened, Shutdown
 from census_node import texts
-from census_node.proposals import Proposal, make_proposal, verify_subject
+from census_node.operator.proposals import Proposal, make_proposal, verify_subject
 
 __all__ = ["Confirmation", "Done", "adopt", "reopen", "shut_down", "sign_again"]
 

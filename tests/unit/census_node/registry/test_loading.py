@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import Code, Dictionary
-from census_node.dictionary import CENSUS_DICTIONARY
-from census_node.loading import LoadReport, read_registry
 from census_node.registry import NO_VALUE, Registry
+from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.registry.loading import LoadReport, read_registry
 from deploy.synthetic.cards import card_digits
 
 LINKAGE = LinkageChain([LinkageKey(bytes(range(32)))])
@@ -202,7 +202,7 @@ def test_the_256th_value_of_a_variable_is_not_counted_as_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A byte a person, and one number for nobody's: with 255 values each has its own, a longer list is refused at once."""
-    monkeypatch.setattr("census_node.loading.CENSUS_DICTIONARY", variable(255))
+    monkeypatch.setattr("census_node.registry.loading.CENSUS_DICTIONARY", variable(255))
     rows = [
         Row(CARDS[0], "a", mother_tongue="tongue 0"),
         Row(CARDS[1], "b", mother_tongue="tongue 254"),
@@ -211,7 +211,7 @@ def test_the_256th_value_of_a_variable_is_not_counted_as_the_first(
     registry, _ = load(tmp_path, rows)
     people = [number for card in CARDS[:3] if (number := person_of(registry, card)) is not None]
     assert registry.people.values["mother_tongue"][people].tolist() == [0, 254, NO_VALUE]
-    monkeypatch.setattr("census_node.loading.CENSUS_DICTIONARY", variable(257))
+    monkeypatch.setattr("census_node.registry.loading.CENSUS_DICTIONARY", variable(257))
     with pytest.raises(InvalidRequestError) as caught:
         load(tmp_path, rows)
     assert caught.value.code == "DICTIONARY_UNUSABLE"
@@ -220,7 +220,7 @@ def test_the_256th_value_of_a_variable_is_not_counted_as_the_first(
 
 def test_a_variable_of_several_values_is_refused_at_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person is counted in one value of each variable."""
-    monkeypatch.setattr("census_node.loading.CENSUS_DICTIONARY", variable(4, multi_valued=True))
+    monkeypatch.setattr("census_node.registry.loading.CENSUS_DICTIONARY", variable(4, multi_valued=True))
     with pytest.raises(InvalidRequestError, match="one code a person") as caught:
         load(tmp_path, [])
     assert caught.value.code == "DICTIONARY_UNUSABLE"

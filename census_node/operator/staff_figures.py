@@ -20,7 +20,7 @@ from broker_common.errors import InternalError
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.report import BeliefReport, Charges, Spread, exhaustion, make_report, typical_case
 from broker_common.storage.durable import exclusive, replace_file
-from census_node.belief_report import Facts
+from census_node.operator.belief_report import Facts
 
 __all__ = ["FIGURES_FILE", "LEAST_ANSWERS", "Band", "Figures", "FiguresFile", "figures_of"]
 

@@ -30,9 +30,9 @@ from broker_common.privacy.report import (
 )
 from broker_common.tlog.census_state import CensusState
 from census_node import texts
-from census_node.dictionary import CENSUS_DICTIONARY
 from census_node.ledger.samples import KeptSamples
-from census_node.policy_commands import number, odds_text, policy_in_force, size_text
+from census_node.operator.policy_commands import number, odds_text, policy_in_force, size_text
+from census_node.registry.dictionary import CENSUS_DICTIONARY
 
 __all__ = [
     "Facts",

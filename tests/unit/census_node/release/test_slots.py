@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from census_node.slots import BATCH, OfferedSlot, Slot, SlotBatch, SlotBook
+from census_node.release.slots import BATCH, OfferedSlot, Slot, SlotBatch, SlotBook
 
 LIMIT = 3
 LIFETIME = 100

@@ -28,8 +28,8 @@ from broker_common.crypto.linkage import LinkageKey
 from broker_common.privacy.policy import Subject
 from broker_common.storage.relinking import rekey
 from broker_common.storage.source import ascending_order
-from census_node.ascending import find_ascending
-from census_node.columns import MappedColumn, StoredColumns, reading_columns, write_columns
+from census_node.ledger.ascending import find_ascending
+from census_node.ledger.columns import MappedColumn, StoredColumns, reading_columns, write_columns
 
 __all__ = [
     "HALF",

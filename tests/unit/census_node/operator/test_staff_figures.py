@@ -19,8 +19,8 @@ from broker_common.errors import InternalError
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.report import Charges
-from census_node.belief_report import Facts
-from census_node.staff_figures import FIGURES_FILE, LEAST_ANSWERS, Figures, FiguresFile, figures_of
+from census_node.operator.belief_report import Facts
+from census_node.operator.staff_figures import FIGURES_FILE, LEAST_ANSWERS, Figures, FiguresFile, figures_of
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000

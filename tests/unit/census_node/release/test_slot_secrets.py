@@ -12,8 +12,8 @@ from fakes.randomness import SeededRandomness
 
 from broker_common.crypto.commitments import SlotSecret, commit_slot
 from broker_common.errors import InternalError
-from census_node import slot_secrets
-from census_node.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
+from census_node.release import slot_secrets
+from census_node.release.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
 
 COUNT = 4
 BYTES = COUNT * SLOT_SECRET_BYTES

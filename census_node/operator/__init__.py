@@ -1,0 +1,7 @@
+"""What the census agency's operator decides and sees. Orders are signed, and stand in the log before they hold.
+
+operating   adopt, shut down, reopen: what an order does to the log     proposals        signed policies not yet in force
+policy_commands  the commands about rules
+belief_report  what `census status` says (belief_plot: its picture)      staff_figures    the figures of fixed times
+dashboard   the pages (picture: the main one's drawing)
+"""
