@@ -16,11 +16,10 @@ import click
 
 from broker_common.audit import texts
 from broker_common.audit.audit import Audited, replay_parts, verify_parts
-from broker_common.audit.export_folder import ExportFolder
 from broker_common.audit.findings import Report
 from broker_common.audit.handed_in import FolderPart, Part
 from broker_common.audit.home import AuditorHome
-from broker_common.audit.log_export import ExportReport
+from broker_common.audit.log_export import ExportFolder, ExportReport
 from broker_common.audit.on_site.visit import SiteCheck
 from broker_common.audit.openings import OpenedOnSite
 from broker_common.audit.report import report_json, report_text, verdict

@@ -28,8 +28,8 @@ import click
 
 from broker_common import interrupts
 from broker_common.errors import BrokerError, ExitCode, InternalError, InvalidRequestError
+from broker_common.interrupts import watch_lifeline
 from broker_common.language import phrase, said
-from broker_common.lifeline import watch_lifeline
 from broker_common.logs import log_as
 from broker_common.storage.linkage_keys import NextKey
 

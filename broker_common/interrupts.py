@@ -1,6 +1,6 @@
-"""Ctrl-C while no command runs: while the program's modules are imported, and while the interpreter ends.
+"""How a process ends early: by Ctrl-C while no command runs, or with its parent, by the end of standard input.
 
-Python would print a traceback of whatever it was just reading, and a library that is being imported may turn the interrupt
+While modules are imported, and while the interpreter ends, Python would print a traceback of whatever it was just reading, and a library that is being imported may turn the interrupt
 into another error or lose it. Before a command begins nothing has been done, and after its end everything has: the process
 may end at once. Only the start of the interpreter itself, before our first line, is out of reach.
 """
@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from types import FrameType
 
-__all__ = ["HINT", "INTERRUPTED", "TEXT", "end_at_once", "end_quietly", "leave_to_command"]
+__all__ = ["HINT", "INTERRUPTED", "TEXT", "end_at_once", "end_quietly", "leave_to_command", "watch_lifeline"]
 
 # The exit code of a command that was interrupted.
 INTERRUPTED = 130
@@ -55,3 +56,18 @@ def _end_at_once(number: int, frame: FrameType | None) -> None:
 def _end_quietly(number: int, frame: FrameType | None) -> None:
     del number, frame
     os._exit(INTERRUPTED)
+
+
+_PIECE = 4096
+
+
+def watch_lifeline() -> None:
+    """Stop this process when standard input ends."""
+    threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
+
+
+def _stop_at_end_of_input() -> None:
+    # A parent that dies, however it dies, closes the pipe: no node is left behind holding a port.
+    while os.read(sys.stdin.fileno(), _PIECE):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

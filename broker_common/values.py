@@ -6,6 +6,7 @@ turns it into `NoisyCounts`. Times are integer milliseconds since 1970 in UTC. A
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
@@ -19,6 +20,8 @@ __all__ = [
     "ExactCounts",
     "NoisyCounts",
     "Randomness",
+    "base64_text",
+    "parse_base64",
 ]
 
 PSEUDONYM_BYTES = 16
@@ -81,3 +84,20 @@ def _one_for_each_cell(values: Iterable[int]) -> tuple[int, ...]:
     if not 1 <= len(counts) <= MOST_CELLS:
         raise ValueError(f"an answer has 1 to {MOST_CELLS} cells")
     return counts
+
+
+def base64_text(data: bytes) -> str:
+    """The one spelling of `data`."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def parse_base64(text: str) -> bytes:
+    """The bytes that `text` spells; ValueError, which never quotes it, for any other spelling."""
+    # The library lets bits pass that no encoder sets: one key or signature would have several texts.
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise ValueError("base64 is malformed") from error
+    if base64_text(data) != text:
+        raise ValueError("base64 is not canonical")
+    return data

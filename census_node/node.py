@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from tripartite.v1 import policy_pb2
 
-from broker_common.crypto.base64_text import parse_base64
 from broker_common.crypto.commitments import SlotSecret, commit_slot
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import SigningKey, VerifyKey
@@ -24,7 +23,7 @@ from broker_common.storage.loads import LoadFolder, verify_dictionary
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Slots, encode_entry
 from broker_common.tlog.note import parse_note
-from broker_common.values import Clock, Randomness
+from broker_common.values import Clock, Randomness, parse_base64
 from census_node.ledger.book import LedgerBook
 from census_node.ledger.passes import Passes
 from census_node.ledger.samples import SampleFolder
@@ -38,7 +37,7 @@ from census_node.query.flow import Charge, Claim, Parts
 from census_node.query.publishing import Publishing
 from census_node.query.reservations import Reservations
 from census_node.registry.dictionary import CENSUS_DICTIONARY
-from census_node.registry.registries import OpenRegistries
+from census_node.registry.registry import OpenRegistries
 from census_node.registry.rosters import RosterFolder
 from census_node.registry.staging import RosterName, Rosters
 from census_node.release.outbox import Outbox

@@ -17,8 +17,7 @@ from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.commitments import SALT_BYTES
 from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.dashboard.beside import dashboard_beside
-from broker_common.dashboard.certificate_watch import watch_certificates
+from broker_common.dashboard.beside import dashboard_beside, watch_certificates
 from broker_common.errors import InvalidRequestError
 from broker_common.monitoring import Monitor
 from broker_common.privacy.report import Charges
@@ -27,7 +26,6 @@ from broker_common.rpc.channel import Peer
 from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import SteadyClock
-from broker_common.storage.cosigned import CosignedNotes
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring, log_signer
@@ -36,8 +34,7 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import CardExchange, KnownPeers, own_card
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
-from broker_common.storage.witness_store import WitnessStore
-from broker_common.storage.witnessing import Witnessing
+from broker_common.storage.witnessing import CosignedNotes, Witnessing, WitnessStore
 from broker_common.tlog.census_state import CensusState
 from census_node.config import CensusConfig
 from census_node.ledger.book import LedgerBook
@@ -51,10 +48,9 @@ from census_node.node import CensusNode, Keys
 from census_node.operator.operating import Confirmation, Done, adopt, sign_again
 from census_node.operator.proposals import Proposal, ProposalFolder
 from census_node.query.admission import Recovered
-from census_node.registry.declared import verify_declared, verify_delays
 from census_node.registry.dictionary import CENSUS_DICTIONARY
-from census_node.registry.loading import LoadReport, read_registry
-from census_node.registry.registries import OpenRegistries, forget_old_loads
+from census_node.registry.loading import LoadReport, read_registry, verify_declared, verify_delays
+from census_node.registry.registry import OpenRegistries, forget_old_loads
 from census_node.registry.relinking import relink_registry
 from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder
 from census_node.registry.staging import newest_and_in_force, was_in_force

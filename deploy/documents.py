@@ -30,7 +30,6 @@ import researcher_node.config
 from broker_common.audit.codes import CODES
 from broker_common.audit.documents import OpenedCriteria, ReceiptFile
 from broker_common.cli import program
-from broker_common.crypto.base64_text import base64_text
 from broker_common.crypto.commitments import commit_criteria, hash_bytes
 from broker_common.crypto.sealing import SEALING_KEY_BYTES
 from broker_common.crypto.signing import Purpose, SigningKey
@@ -50,6 +49,7 @@ from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.orders import Order
 from broker_common.tlog.replay import FORMAT_VERSION
 from broker_common.tlog.tiles import CHECKPOINT_PATH, entry_bundles, hash_tiles, parse_hash_tile
+from broker_common.values import base64_text
 from deploy.local import census_config, health_config, researcher_config
 from health_node.dictionary import HEALTH_DICTIONARY
 

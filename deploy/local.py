@@ -18,7 +18,7 @@ import tomli_w
 
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.sealing import OpeningKey
-from broker_common.crypto.secret_text import secret_text
+from broker_common.crypto.secret import secret_text
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief

@@ -21,9 +21,8 @@ from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, VerifyKey
 from broker_common.errors import BrokerError, PeerUnavailableError
 from broker_common.privacy.policy import Policy
-from broker_common.rpc.cards import fetch_card
+from broker_common.rpc.cards import fetch_card, policy_from_wire
 from broker_common.rpc.channel import Peer, open_channel
-from broker_common.rpc.policy import policy_from_wire
 from broker_common.rpc.server import Glance, log_unforeseen
 from broker_common.rpc.status import calling
 from broker_common.tlog.note import NoteVerifier

@@ -29,7 +29,7 @@ from broker_common.heap import share_one_heap
 from broker_common.language import phrase, phrase_of, said
 from broker_common.privacy.delays import least_forward_delay_ms
 from broker_common.privacy.policy import Policy
-from broker_common.query.dictionary_text import dictionary_json, dictionary_text
+from broker_common.query.dictionary import dictionary_json, dictionary_text
 from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
@@ -40,7 +40,7 @@ from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.node import verify_fits
 from health_node.opening import HealthHome
 from health_node.people_store import Figures, read_figures
-from health_node.roster_book import RosterBook, SentRoster
+from health_node.rosters import RosterBook, SentRoster
 
 __all__ = ["commands"]
 

@@ -9,7 +9,7 @@ Whatever is said of one single-valued column, however it is nested, becomes one 
 `between` is one run, an exclusion the complement. Few runs are compared one by one; many are looked up where a small table
 holds all numbers of the column, and compared one by one where it would not.
 
-Every compiled condition knows how many passes it makes over a block (`passes`); `pricing` makes a price of that.
+Every compiled condition knows how many passes it makes over a block (`passes`); `marks` makes a price of that.
 """
 
 from __future__ import annotations

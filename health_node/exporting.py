@@ -7,13 +7,12 @@ from pathlib import Path
 from tripartite.v1 import condition_pb2
 
 from broker_common.audit.documents import OpenedCriteria
-from broker_common.audit.export_folder import ExportFolder
 from broker_common.audit.findings import Report
-from broker_common.audit.log_export import ExportReport, export_log
-from broker_common.crypto.base64_text import base64_text
+from broker_common.audit.log_export import ExportFolder, ExportReport, export_log
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.messages import parse_message
+from broker_common.values import base64_text
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.opening import HealthHome
 from health_node.questions import KeptQuestion, Questions

@@ -20,9 +20,8 @@ from broker_common.errors import InvalidRequestError
 from broker_common.privacy.delays import declared_for
 from broker_common.query.dictionary import Dictionary
 from broker_common.storage.source import Chunk, Progress, RejectedRows, ascending_without_repeats
-from broker_common.storage.source_arrays import GrowingArray
 from broker_common.storage.source_kinds import open_source
-from broker_common.storage.source_values import ColumnReader, Values
+from broker_common.storage.source_values import ColumnReader, GrowingArray, Values
 from health_node.dictionary import HEALTH_CARD_COLUMN, HEALTH_DICTIONARY
 from health_node.people_store import People, replace_people_store
 

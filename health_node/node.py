@@ -41,11 +41,10 @@ from broker_common.values import Clock, Randomness
 from health_node.cohort_figures import CohortBands
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import HandedOver, Sample, VerifiedCharge, sign_manifest
-from health_node.marks import mark_sample
+from health_node.marks import mark_sample, verify_affordable
 from health_node.people_store import PeopleStore
-from health_node.pricing import verify_affordable
 from health_node.questions import KeptQuestion, Questions
-from health_node.roster_book import RosterBook
+from health_node.rosters import RosterBook
 
 __all__ = ["Accepted", "HealthNode", "SamplingKeys", "forget_old_loads", "verify_fits"]
 

@@ -14,15 +14,13 @@ from tripartite.v1 import card_service_pb2_grpc, health_service_pb2_grpc
 from broker_common.crypto.cards import SAMPLING
 from broker_common.crypto.certificates import TlsCredentials
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
-from broker_common.dashboard.beside import dashboard_beside
-from broker_common.dashboard.certificate_watch import watch_certificates
+from broker_common.dashboard.beside import dashboard_beside, watch_certificates
 from broker_common.monitoring import Monitor
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import SteadyClock
-from broker_common.storage.cosigned import CosignedNotes
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring, log_signer
@@ -31,7 +29,7 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import CardExchange, KnownPeers, renew
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
-from broker_common.storage.witnessing import Witnessing
+from broker_common.storage.witnessing import CosignedNotes, Witnessing
 from broker_common.tlog.health_state import HealthState
 from health_node.census_link import CensusLink, fetch_policy
 from health_node.cohort_figures import CohortBands
@@ -41,8 +39,7 @@ from health_node.loading import LoadReport, load_people
 from health_node.node import HealthNode, SamplingKeys, forget_old_loads, verify_fits
 from health_node.questions import Questions
 from health_node.relinking import relink_people, reload_people
-from health_node.roster_book import RosterBook
-from health_node.rosters import RosterSender
+from health_node.rosters import RosterBook, RosterSender
 from health_node.service import HealthService
 from health_node.witness import CensusWitness
 

@@ -48,9 +48,8 @@ from broker_common.query.dictionary import Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, parse_question
 from broker_common.query.ticket import sign_ticket
-from broker_common.rpc.cards import fetch_card
+from broker_common.rpc.cards import fetch_card, policy_from_wire
 from broker_common.rpc.channel import Peer, open_channel
-from broker_common.rpc.policy import policy_from_wire
 from broker_common.rpc.status import broker_error, calling
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from researcher_node.answers import Answers, AskedQuestion

@@ -32,7 +32,7 @@ from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailab
 from broker_common.language import phrase, said
 from broker_common.privacy.accounting import epsilon_text
 from broker_common.privacy.policy import MAX_SCALE
-from broker_common.query.dictionary_text import dictionary_json, dictionary_text
+from broker_common.query.dictionary import dictionary_json, dictionary_text
 from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.storage.clock import system_clock
 from broker_common.storage.registration import IDENTIFIER, read_card

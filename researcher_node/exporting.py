@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker_common.audit.documents import ReceiptFile
-from broker_common.audit.export_folder import ExportFolder
 from broker_common.audit.findings import Report
-from broker_common.audit.log_export import ExportReport
+from broker_common.audit.log_export import ExportFolder, ExportReport
 from researcher_node.opening import ResearcherHome
 
 __all__ = ["export"]

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import structlog
 from grpc import aio
-from tripartite.v1 import inbox_service_pb2_grpc
+from grpc.aio import ServicerContext
+from tripartite.v1 import inbox_service_pb2, inbox_service_pb2_grpc
 
 from broker_common.crypto.cards import SignedCard, VerifiedCard
 from broker_common.crypto.certificates import Identity, TlsCredentials
@@ -29,10 +30,26 @@ from researcher_node.answers import Answers, CensusKeys
 from researcher_node.asking import Party, Session
 from researcher_node.config import ResearcherConfig
 from researcher_node.seen import SeenCheckpoint
-from researcher_node.service import InboxService
 from researcher_node.trust import AGENCIES, Trust
 
-__all__ = ["ResearcherHome"]
+__all__ = ["InboxService", "ResearcherHome"]
+
+Context = ServicerContext[object, object]
+
+
+class InboxService(inbox_service_pb2_grpc.InboxServiceServicer):
+    """tripartite.v1.InboxService."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+
+    async def Deliver(  # noqa: N802 - the name that the proto gives it
+        self, request: inbox_service_pb2.DeliverRequest, context: Context
+    ) -> inbox_service_pb2.DeliverResponse:
+        del context
+        await asyncio.to_thread(self._answers.receive, request.answer)
+        return inbox_service_pb2.DeliverResponse()
+
 
 _ANSWERS = "answers.db"
 _SEEN = "census.checkpoint"

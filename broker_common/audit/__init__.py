@@ -2,15 +2,15 @@
 
 codes       every code that a problem can have       findings    problems, what is pending, what could not be checked
 documents   receipts and opened criteria as files    notes       who may have signed a checkpoint, and when
-log_export  a node's log as C2SP tlog-tiles          export_folder  where an export is written
+log_export  a node's log as C2SP tlog-tiles, written
 handed_in   where an export is read                  log_audit   one log: canonical, whole, signed, and folded
 census_log  what the census log says, noted          health_log  what the health log says, noted
-casebook    notes on every ticket, on disk           spilled     a tree and a table of tickets, on disk
+spilled     a tree and a table of tickets, on disk   openings    opened noise and criteria, on site
 receipts    what researchers show                    reconciling query by query: do all three agree?
-home        the auditor's home: trust, what was seen leakage     the most that one person can have been charged
+home        the auditor's home: trust, what was seen
 audit       the whole, step by step                  report      the verdict, for programs and for people
 texts       what the commands say                    on_site     the judge of an agency's private stores
 
-The pure parts take bytes and readers; input and output happen in `export_folder`, `handed_in`, `home`, `casebook`,
-`spilled` and `on_site`.
+The pure parts take bytes and readers; input and output happen in `log_export`, `handed_in`, `home`, `spilled`
+and `on_site`.
 """

@@ -17,30 +17,44 @@ from typing import Any
 import msgspec
 
 from broker_common.audit import texts
-from broker_common.audit.census_log import CensusLog
+from broker_common.audit.census_log import CensusLog, Leakage, leakage_of
 from broker_common.audit.findings import Findings, Report
 from broker_common.audit.handed_in import Part
 from broker_common.audit.health_log import HealthLog, Uncharged
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.implied import ImpliedNotes, Quotes, Steps
-from broker_common.audit.key_state import KeyState
-from broker_common.audit.leakage import Leakage, leakage_of
 from broker_common.audit.log_audit import ANYBODY, LogAudit
 from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.audit.notes import CheckedNote, NoteError
 from broker_common.audit.on_site.visit import AuditedLog, OnSite, SiteCheck
-from broker_common.audit.opened_criteria import check_criteria, is_criteria
-from broker_common.audit.openings import OpenedOnSite, check_openings
+from broker_common.audit.openings import OpenedOnSite, check_criteria, check_openings, is_criteria
 from broker_common.audit.receipts import ReceiptForms, Receipts
 from broker_common.audit.reconciling import Reconciling
 from broker_common.audit.spilled import Spill, SpilledMapping
+from broker_common.crypto.certificates import Role
+from broker_common.crypto.commitments import hash_bytes
+from broker_common.crypto.signing import VerifyKey
 from broker_common.tlog.census_state import CensusState, ChargedTicket
-from broker_common.tlog.entries import Entry, parse_entry
+from broker_common.tlog.entries import Adopted, Entry, Event, parse_entry
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
 from broker_common.tlog.history import History
+from broker_common.tlog.replay import LogState
 from broker_common.values import ExactCounts
 
-__all__ = ["Audited", "replay_parts", "verify_parts"]
+__all__ = ["Audited", "KeyState", "replay_parts", "verify_parts"]
+
+
+class KeyState(LogState):
+    """Places, times, policies by name, and membership of a log of either agency."""
+
+    def __init__(self, role: Role, identity_key: VerifyKey) -> None:
+        super().__init__(identity_key)
+        self.role = role
+
+    def _take(self, entry: Entry, event: Event) -> None:
+        del entry
+        if isinstance(event, Adopted):
+            self.policy_hash = hash_bytes(event.document.encode()).hex()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from broker_common.tlog.entries import (
 )
 from broker_common.tlog.history import Ceiling
 
-__all__ = ["SUPPRESSED_AFTER_MS", "CensusLog"]
+__all__ = ["SUPPRESSED_AFTER_MS", "CensusLog", "Leakage", "leakage_of"]
 
 # A cosigned answer goes out within two ticks, and a tick is a minute at most; after a start of the node as well.
 SUPPRESSED_AFTER_MS: Final = 600_000
@@ -282,3 +282,44 @@ class CensusLog:
             self._findings.problem("COSIGNED_LATER", "census", entry.sequence)
         theirs = self._cosigned.setdefault(agency, _Cosignatures())
         theirs.take(entry, charged_at=charged.index, size=checked.checkpoint.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Leakage:
+    """What was charged, recomputed from the entries and nothing else."""
+
+    accounting: str
+    subject: str
+    max_belief: str
+    cap: int
+    # Of all answers together, and the most of it that can have fallen on one person.
+    charged_units: int
+    worst_units: int
+    # Whether that is true only if the ledger of persons, which nobody hands in, was kept by the rules.
+    claimed: bool
+    answers: int
+    released: int
+    is_shut_down: bool
+
+
+def leakage_of(state: CensusState, ceiling: Ceiling) -> Leakage | None:
+    """The figures of a log that was replayed; None if no policy was ever in force.
+
+    Under strict accounting every charge falls on everybody, and the sum is proved. Under per-person accounting it is a ceiling:
+    what somebody was charged who was in every sample that still fitted. That the ledger keeps it is the census agency's claim.
+    """
+    policy = state.policy
+    if policy is None:
+        return None
+    return Leakage(
+        accounting=policy.accounting,
+        subject=policy.subject,
+        max_belief=policy.max_belief,
+        cap=policy.cap,
+        charged_units=state.charged_units,
+        worst_units=ceiling.units,
+        claimed=state.charged_units > state.common_units,
+        answers=state.answers,
+        released=state.answers - len(state.unreleased),
+        is_shut_down=state.shut_down,
+    )

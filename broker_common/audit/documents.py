@@ -16,10 +16,10 @@ from google.protobuf.message import Message
 from msgspec import Meta, Struct
 from tripartite.v1 import answer_pb2, ticket_pb2
 
-from broker_common.crypto.base64_text import base64_text, parse_base64
 from broker_common.errors import InvalidRequestError
 from broker_common.query.messages import parse_message
 from broker_common.query.ticket import MAX_TICKET_BYTES
+from broker_common.values import base64_text, parse_base64
 
 __all__ = [
     "CRITERIA",

@@ -1,4 +1,7 @@
-"""Openings, read on site with the oversight key: is the noise of every answer what the log had committed to?
+"""What is opened on site: criteria by the health agency, the noise of every answer with the oversight key.
+
+Opened criteria are what their ticket commits to, and what the log says was accepted; what they select is not looked at.
+Of an opening:
 
 1. the file is the sealed opening of a charged ticket, 2. its slot secret is the one that the log committed to before the ticket
 was made, 3. its load is that of the charge, 4. the answer that follows from it and from the charge's commitment to the sample is the
@@ -12,16 +15,54 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker_common.audit.census_log import CensusLog
+from broker_common.audit.documents import CRITERIA, MAX_DOCUMENT_BYTES, parse_criteria_file
 from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import Part, UnreadableError
+from broker_common.crypto.commitments import SALT_BYTES, commit_criteria
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.opening import OPENING_SUFFIX, SEALED_OPENING_BYTES, Opening, open_opening
 from broker_common.query.question import read_question
 from broker_common.tlog.census_state import ChargedTicket
-from broker_common.values import ExactCounts
+from broker_common.tlog.health_state import HealthState
+from broker_common.values import ExactCounts, parse_base64
 
-__all__ = ["OpenedOnSite", "check_openings"]
+__all__ = ["OpenedOnSite", "check_criteria", "check_openings", "is_criteria"]
+
+
+def is_criteria(name: str) -> bool:
+    """Whether a file stands where opened criteria do."""
+    return name.startswith(f"{CRITERIA}/")
+
+
+def check_criteria(part: Part, state: HealthState, findings: Findings) -> int:
+    """Check every file; gives how many commitments hold."""
+    held = 0
+    for name, is_file in part.names():
+        if not is_file or not is_criteria(name):
+            continue
+        try:
+            opened = parse_criteria_file(part.read(name, MAX_DOCUMENT_BYTES))
+        except UnreadableError as error:
+            findings.problem(error.code, "health", None, name)
+            continue
+        except ValueError as error:
+            findings.problem("DOCUMENT_MALFORMED", "health", None, f"{name}, {error}")
+            continue
+        accepted = state.tickets.get(opened.ticket)
+        nonce = parse_base64(opened.nonce)
+        if opened.name != name:
+            findings.problem("UNKNOWN_FILE", "health", None, name)
+        elif accepted is None:
+            findings.problem("CRITERIA_UNASKED", "health", None, name)
+        elif (
+            len(nonce) != SALT_BYTES
+            or commit_criteria(nonce, parse_base64(opened.criteria)).hex() != accepted.submission.criteria
+        ):
+            findings.problem("CRITERIA_DIFFER", "health", None, name)
+        else:
+            held += 1
+    return held
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives import hashes, hmac
 
-from broker_common.crypto.secret import Secret
-from broker_common.crypto.secret_text import parse_secret, secret_text
+from broker_common.crypto.secret import Secret, parse_secret, secret_text
 from broker_common.values import PSEUDONYM_BYTES
 
 __all__ = ["HEALTH_CARD_DIGITS", "LinkageChain", "LinkageKey", "parse_health_card", "parse_health_cards"]

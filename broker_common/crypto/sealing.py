@@ -21,10 +21,9 @@ from cryptography.hazmat.primitives.hpke import (
     Suite,
 )
 
-from broker_common.crypto.base64_text import base64_text, parse_base64
 from broker_common.crypto.secret import Secret
 from broker_common.errors import InvalidRequestError
-from broker_common.values import Randomness
+from broker_common.values import Randomness, base64_text, parse_base64
 
 __all__ = [
     "SEALING_KEY_BYTES",

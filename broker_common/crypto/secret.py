@@ -6,7 +6,9 @@ import hashlib
 import hmac
 from typing import NoReturn
 
-__all__ = ["Secret"]
+from broker_common.values import base64_text, parse_base64
+
+__all__ = ["Secret", "parse_secret", "secret_text"]
 
 
 class Secret:
@@ -39,3 +41,16 @@ class Secret:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{type(self).__name__} is never serialised")
+
+
+def secret_text(purpose: str, key: bytes) -> str:
+    """SECURITY: the key itself, for a key file readable by its owner alone."""
+    return f"secret {purpose} {base64_text(key)}"
+
+
+def parse_secret(text: str, purpose: str) -> bytes:
+    """Read a key file's text; ValueError when it is not a secret for this purpose."""
+    words = text.strip().split(" ")
+    if len(words) != 3 or words[:2] != ["secret", purpose]:  # noqa: PLR2004 - kind, purpose, key
+        raise ValueError(f"not one line of the form 'secret {purpose} BASE64'")
+    return parse_base64(words[2])

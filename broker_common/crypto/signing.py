@@ -14,10 +14,9 @@ from enum import Enum
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from broker_common.crypto.base64_text import base64_text, parse_base64
 from broker_common.crypto.secret import Secret
 from broker_common.errors import InvalidRequestError
-from broker_common.values import Randomness
+from broker_common.values import Randomness, base64_text, parse_base64
 
 __all__ = ["Purpose", "SigningKey", "VerifyKey", "key_named"]
 

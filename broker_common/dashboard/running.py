@@ -19,7 +19,7 @@ from broker_common.dashboard.config import DashboardConfig, ranks
 from broker_common.dashboard.serving import TlsFiles, serve_site, tls_context
 from broker_common.dashboard.site import Action, Health, Page, Site
 from broker_common.errors import BrokerError, InvalidRequestError
-from broker_common.lifeline import watch_lifeline
+from broker_common.interrupts import watch_lifeline
 from broker_common.logs import LogFormat, log_as
 from broker_common.rpc.server import log_unforeseen
 from broker_common.storage.clock import system_clock

@@ -13,6 +13,7 @@ Equal trees therefore have equal canonical bytes (`canonical`) and equal message
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -20,7 +21,22 @@ from typing import TypeAlias
 
 from tripartite.v1 import condition_pb2
 
-__all__ = ["AllOf", "AnyOf", "Comparison", "Condition", "Literal", "Membership", "Negation", "Order"]
+__all__ = ["AllOf", "AnyOf", "Comparison", "Condition", "Literal", "Membership", "Negation", "Order", "parse_date"]
+
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def parse_date(text: str) -> date:
+    """The date that `text` writes.
+
+    Raises:
+        ValueError: it is not YYYY-MM-DD, or the calendar has no such day.
+    """
+    # `fromisoformat` alone would admit week dates and other spellings.
+    if not _DATE.fullmatch(text):
+        raise ValueError("not written YYYY-MM-DD")
+    return date.fromisoformat(text)
+
 
 Literal: TypeAlias = int | str | date
 """A whole number, a published code, or a calendar date."""

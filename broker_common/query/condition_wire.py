@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from tripartite.v1 import condition_pb2
 
 from broker_common.errors import InvalidRequestError
-from broker_common.query.condition import Condition, Literal, Order
-from broker_common.query.dates import parse_date
+from broker_common.query.condition import Condition, Literal, Order, parse_date
 from broker_common.query.dictionary import Column, Dictionary, shown
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.query.normal_form import (

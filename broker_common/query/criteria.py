@@ -21,8 +21,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from broker_common.errors import InvalidRequestError
-from broker_common.query.condition import Condition, Literal, Order
-from broker_common.query.dates import parse_date
+from broker_common.query.condition import Condition, Literal, Order, parse_date
 from broker_common.query.dictionary import Column, ColumnType, Dictionary, shown
 from broker_common.query.normal_form import all_of, any_of, between, compare, equal, negate, verify_size, wrong_type
 from broker_common.query.scanner import ScanError, scan

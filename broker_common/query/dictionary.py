@@ -15,13 +15,25 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 import msgspec
 from tripartite.v1 import dictionary_pb2
 
 from broker_common.errors import InvalidRequestError
 
-__all__ = ["MULTI_VALUE_SEPARATOR", "Code", "Column", "ColumnType", "Dictionary", "listed", "nearest", "shown"]
+__all__ = [
+    "MULTI_VALUE_SEPARATOR",
+    "Code",
+    "Column",
+    "ColumnType",
+    "Dictionary",
+    "dictionary_json",
+    "dictionary_text",
+    "listed",
+    "nearest",
+    "shown",
+]
 
 MULTI_VALUE_SEPARATOR = ";"
 
@@ -255,3 +267,31 @@ def _column_from_wire(message: dictionary_pb2.Column) -> Column:
         minimum=message.minimum,
         maximum=message.maximum,
     )
+
+
+def dictionary_json(dictionary: Dictionary) -> dict[str, Any]:
+    """The columns with everything that is published about them."""
+    return {"columns": [_column_json(column) for column in dictionary.columns]}
+
+
+def _column_json(column: Column) -> dict[str, Any]:
+    limits = {"minimum": column.minimum, "maximum": column.maximum} if column.type is ColumnType.INTEGER else {}
+    return {
+        "name": column.name,
+        "type": column.type.name.lower(),
+        "multi_valued": column.multi_valued,
+        "description": column.description,
+        "codes": [{"value": code.value, "label": code.label} for code in column.codes],
+        **limits,
+    }
+
+
+def dictionary_text(dictionary: Dictionary) -> str:
+    """The columns as a page to read."""
+    return "\n\n".join(map(_column_text, dictionary.columns))
+
+
+def _column_text(column: Column) -> str:
+    several = ", one person may have several" if column.multi_valued else ""
+    head = f"{column.name}  ({column.type.value}{several})\n    {column.description}"
+    return "\n".join([head, *(f"      '{code.value}'  {code.label}" for code in column.codes)])

@@ -1,21 +1,23 @@
-"""The exchange of cards: what a node answers, and how a client takes the answer."""
+"""Cards and policies as peers hand them over: what a node answers, and how a client takes the answer."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from grpc import aio
 from grpc.aio import ServicerContext
-from tripartite.v1 import card_service_pb2, card_service_pb2_grpc
+from tripartite.v1 import card_service_pb2, card_service_pb2_grpc, policy_pb2
 
 from broker_common.crypto.cards import SignedCard, VerifiedCard, parse_signed_card, verify_successor
 from broker_common.crypto.certificates import Identity
+from broker_common.crypto.signing import VerifyKey, key_named
 from broker_common.errors import BrokerError, PeerUnavailableError
+from broker_common.privacy.policy import Policy, parse_policy
 from broker_common.rpc.callers import caller
 from broker_common.rpc.status import calling
 
-__all__ = ["CardService", "fetch_card", "parse_newer_card"]
+__all__ = ["CardService", "fetch_card", "parse_newer_card", "policy_from_wire"]
 
 Context = ServicerContext[object, object]
 # For one exchange; both sides write it to their logs.
@@ -63,3 +65,13 @@ def parse_newer_card(answered: bytes, known: VerifiedCard) -> VerifiedCard | Non
         raise PeerUnavailableError(
             "PEER_MISBEHAVED", peer=known.card.role, problem="a card that does not follow its last"
         ) from error
+
+
+def policy_from_wire(signed: policy_pb2.SignedPolicy, keys: Sequence[VerifyKey]) -> Policy:
+    """The policy, if one of these keys of its agency signed it.
+
+    Raises:
+        InvalidRequestError: UNKNOWN_KEY, BAD_SIGNATURE or INVALID_VALUE.
+    """
+    key_named(keys, signed.key_id, subject="policy").verify_signature(signed.document, signed.signature)
+    return parse_policy(signed.document)

@@ -35,7 +35,7 @@ from broker_common.crypto.certificates import (
 )
 from broker_common.crypto.sampling import SamplingKey
 from broker_common.crypto.sealing import OpeningKey, SealingKey
-from broker_common.crypto.secret_text import parse_secret, secret_text
+from broker_common.crypto.secret import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InternalError, InvalidRequestError
 from broker_common.storage.durable import exclusive

@@ -10,8 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from broker_common.query.dictionary import Column
-from broker_common.storage.source import CsvSource
-from broker_common.storage.source_file import reading, refuse
+from broker_common.storage.source import CsvSource, reading, refuse
 from broker_common.storage.source_parquet import PARQUET_MAGIC, ParquetSource
 
 __all__ = ["open_source"]

@@ -35,9 +35,10 @@ from broker_common.storage.source import (
     Chunk,
     Progress,
     RejectedRows,
+    reading,
+    refuse,
     verify_names,
 )
-from broker_common.storage.source_file import reading, refuse
 
 __all__ = ["PARQUET_MAGIC", "ParquetSource"]
 

@@ -13,16 +13,38 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import date
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 
 from broker_common.errors import InvalidRequestError
-from broker_common.query.dates import parse_date
+from broker_common.query.condition import parse_date
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, ColumnType
 
-__all__ = ["MAX_MULTI_VALUED_CODES", "MISSING", "ColumnReader", "Values", "verify_storable"]
+__all__ = ["MAX_MULTI_VALUED_CODES", "MISSING", "ColumnReader", "GrowingArray", "Values", "verify_storable"]
+
+ScalarT = TypeVar("ScalarT", bound=np.generic)
+
+
+class GrowingArray(Generic[ScalarT]):
+    """One dimension, one type."""
+
+    def __init__(self, kind: np.dtype[ScalarT]) -> None:
+        self._kind = kind
+        # Python moves the pages of a large one that grows instead of their content.
+        self._content = bytearray()
+
+    def add(self, piece: npt.NDArray[np.generic] | bytes) -> None:
+        """Append the values of an array, converted, or values as they lie in memory."""
+        self._content += piece if isinstance(piece, bytes) else piece.astype(self._kind, copy=False).tobytes()
+
+    def take(self) -> npt.NDArray[ScalarT]:
+        """Everything added; nothing is left here."""
+        content, self._content = self._content, bytearray()
+        return np.frombuffer(content, self._kind)
+
 
 Values: TypeAlias = NDArray[np.int32] | NDArray[np.uint64]
 

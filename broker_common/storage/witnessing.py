@@ -6,16 +6,20 @@
     theirs  a peer shows a checkpoint of its log and a proof that it goes on from the last one that we cosigned. It is
             cosigned, durably, before anybody hears of it. A smaller one, or one beside the last, never is.
 
-Neither side waits for the other: what cannot be cosigned is answered with what was cosigned last.
+Neither side waits for the other: what cannot be cosigned is answered with what was cosigned last. What was cosigned stands in
+rows beside a node's log, never in entries of it: two logs that noted each other's growth as entries would never come to rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sqlite_utils import Database
 
 from broker_common.errors import InternalError, InvalidRequestError
-from broker_common.storage.cosigned import CosignedNote, CosignedNotes
+from broker_common.storage.durable import replace_file
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import StoreStateT
 from broker_common.tlog.cosignature import (
@@ -27,10 +31,96 @@ from broker_common.tlog.cosignature import (
     only_lines_of,
 )
 from broker_common.tlog.merkle import verify_consistency
-from broker_common.tlog.note import Checkpoint, NoteVerifier, parse_note
+from broker_common.tlog.note import MAX_NOTE_BYTES, Checkpoint, NoteVerifier, parse_note
 from broker_common.values import Clock
 
-__all__ = ["Witnessing", "verify_own_log"]
+__all__ = ["CosignedNote", "CosignedNotes", "WitnessStore", "Witnessing", "verify_own_log"]
+
+_CHECKPOINT = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessStore:
+    """One log's newest checkpoint in a folder on another disk or host.
+
+    A log that is restored from a backup looks whole by itself: no checkpoint is shown to anybody before it stands here, and a log
+    that is older than, or beside, what stands here is not served. Whoever can write to the home and to this store can undo both.
+    """
+
+    folder: Path
+
+    def put(self, note: str) -> None:
+        """Durably remember a checkpoint in the place of the one before.
+
+        Raises:
+            InternalError: STORE_FAILED.
+        """
+        try:
+            replace_file(self.folder / _CHECKPOINT, note.encode())
+        except OSError as error:
+            raise InternalError("STORE_FAILED") from error
+
+    def read(self) -> str | None:
+        """The checkpoint that stands here; None while there is none.
+
+        Raises:
+            InvalidRequestError: FILE_UNUSABLE, the store is not there: a disk that is not mounted forgets everything.
+        """
+        if not self.folder.is_dir():
+            raise InvalidRequestError("FILE_UNUSABLE", file=str(self.folder), problem="the witness store is not there")
+        path = self.folder / _CHECKPOINT
+        try:
+            with path.open("rb") as file:
+                return file.read(MAX_NOTE_BYTES + 1).decode("utf-8", "replace")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InvalidRequestError("FILE_UNUSABLE", file=str(path), problem=str(error.strerror)) from error
+
+
+_COLUMNS = "log, witness, size, note"
+
+
+@dataclass(frozen=True, slots=True)
+class CosignedNote:
+    """A checkpoint with the log's own signature and the witness's cosignature."""
+
+    # Origin of the log; origin of the witness's own log, which is the name that it cosigns under.
+    log: str
+    witness: str
+    size: int
+    note: str
+
+
+class CosignedNotes:
+    """Rows of one journal's database. Every method runs inside one of its transactions or readings."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    @staticmethod
+    def create_tables(db: Database) -> None:
+        db.table("cosigned").create(
+            {"log": str, "witness": str, "size": int, "note": str}, pk=("log", "witness"), if_not_exists=True
+        )
+
+    def newest(self, log: str, witness: str) -> CosignedNote | None:
+        rows = self._db.execute(f"select {_COLUMNS} from cosigned where log = ? and witness = ?", [log, witness])  # noqa: S608 - names of our own
+        return next((CosignedNote(*row) for row in rows), None)
+
+    def of(self, log: str) -> list[CosignedNote]:
+        """What every witness has cosigned of a log, the largest first."""
+        rows = self._db.execute(f"select {_COLUMNS} from cosigned where log = ? order by size desc, witness", [log])  # noqa: S608 - names of our own
+        return [CosignedNote(*row) for row in rows]
+
+    def put(self, cosigned: CosignedNote) -> None:
+        """Keep a cosigned checkpoint unless a larger one is there."""
+        known = self.newest(cosigned.log, cosigned.witness)
+        if known is None or known.size <= cosigned.size:
+            self._db.execute(
+                "insert or replace into cosigned (log, witness, size, note) values (?, ?, ?, ?)",
+                [cosigned.log, cosigned.witness, cosigned.size, cosigned.note],
+            )
 
 
 class Witnessing:

@@ -19,9 +19,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from broker_common.crypto.base64_text import base64_text, parse_base64
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
+from broker_common.values import base64_text, parse_base64
 
 __all__ = [
     "ED25519",

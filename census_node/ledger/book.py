@@ -30,8 +30,7 @@ from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Entry
 from broker_common.values import Randomness
 from census_node.ledger.accounts import Ledger
-from census_node.ledger.passes import Bits, CardPlaces, Passes
-from census_node.ledger.people import People
+from census_node.ledger.passes import Bits, CardPlaces, Passes, People
 from census_node.ledger.samples import SampleFolder
 from census_node.ledger.snapshots import SnapshotFolder
 from census_node.ledger.steps import EMPTY_DIGEST, LedgerSteps, Link, Step, charge_digest, digest_after

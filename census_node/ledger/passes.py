@@ -16,9 +16,10 @@ block by block over two threads, in buffers made once. One pass runs at a time: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias, TypeVar
 
@@ -31,6 +32,7 @@ __all__ = [
     "JOINED",
     "MOST_CELLS",
     "NO_CELL",
+    "NO_VALUE",
     "Bearings",
     "Bits",
     "CardPlaces",
@@ -40,6 +42,7 @@ __all__ = [
     "HouseholdCharges",
     "Numbers",
     "Passes",
+    "People",
     "PersonCharges",
 ]
 
@@ -430,3 +433,30 @@ def _prefaulted(size: int, kind: type[ScalarT]) -> npt.NDArray[ScalarT]:
 
 def _wrong(problem: str) -> InternalError:
     return InternalError("INTEGRITY", problem=problem)
+
+
+NO_VALUE = 255
+"""The byte of a person who gave no answer, or is not in the load: counted in `all`, in no value."""
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """One load. The counts say how many numbers were ever given to persons and to households."""
+
+    load: str
+    person_count: int
+    household_count: int
+    # By variable, a byte for each person; left in the load's file.
+    values: Mapping[str, Values]
+    # Gives persons of the load and their households, in any order, a person as often as they have cards.
+    members: Callable[[], tuple[Numbers, Numbers]]
+
+    @cached_property
+    def homes(self) -> Homes:
+        """Everybody's household; made when it is first asked for, which takes a while."""
+        numbers = np.arange(self.person_count, dtype=np.uint32)
+        # Whoever is not in the load lives somewhere, too: no sample holds them, and every pass goes over them.
+        of_person = numbers % np.uint32(max(self.household_count, 1))
+        persons, households = self.members()
+        of_person[persons] = households
+        return Homes(of_person, self.household_count)

@@ -15,10 +15,10 @@ to the ledger.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,6 @@ from broker_common.crypto.linkage import LinkageKey
 from broker_common.privacy.policy import Subject
 from broker_common.storage.relinking import rekey
 from broker_common.storage.source import ascending_order
-from census_node.ledger.ascending import find_ascending
 from census_node.ledger.columns import MappedColumn, StoredColumns, reading_columns, write_columns
 
 __all__ = [
@@ -37,12 +36,59 @@ __all__ = [
     "NUMBER",
     "Cards",
     "Carry",
+    "Found",
+    "Halves",
     "Known",
     "MappedCards",
     "Names",
+    "Places",
+    "find_ascending",
+    "halves_of",
     "number_subjects",
     "stored_counts",
 ]
+
+Halves: TypeAlias = npt.NDArray[np.uint64]
+Places: TypeAlias = npt.NDArray[np.intp]
+Found: TypeAlias = npt.NDArray[np.bool_]
+# Of what is looked for, at a time: it stays in the cache with what stands between its ends.
+_MOST_AT_ONCE = 1 << 14
+
+
+def halves_of(pseudonyms: npt.NDArray[np.uint8]) -> tuple[Halves, Halves]:
+    """First and second halves of an (n, 16) array of pseudonyms."""
+    halves = np.ascontiguousarray(pseudonyms).view(">u8").reshape(-1, 2)
+    return halves[:, 0].astype(np.uint64), halves[:, 1].astype(np.uint64)
+
+
+def find_ascending(wanted: tuple[Halves, Halves], high: Halves, low: Halves) -> Iterator[tuple[slice, Places, Found]]:
+    """Piece by piece of the ascending `wanted`: where each stands among `high` and `low`, which ascend, and whether it does.
+
+    The place of one that does not stand there means nothing.
+    """
+    end = 0
+    for start in range(0, len(wanted[0]), _MOST_AT_ONCE):
+        part = slice(start, start + _MOST_AT_ONCE)
+        first, second = wanted[0][part], wanted[1][part]
+        # Whoever shares a first half with the end of the piece before may stand there.
+        begin = int(np.searchsorted(high[:end], first[0]))
+        end = begin + int(np.searchsorted(high[begin:], first[-1], side="right"))
+        yield (slice(start, start + len(first)), *_find(first, second, high[begin:end], low[begin:end], begin))
+
+
+def _find(first: Halves, second: Halves, high: Halves, low: Halves, begin: int) -> tuple[Places, Found]:
+    places = np.searchsorted(high, first)
+    found = np.zeros(len(first), np.bool_)
+    # Where several share a first half, which nobody's choice brings about, one after the other.
+    left = np.flatnonzero(places < len(high))
+    while len(left):
+        at = places[left]
+        is_half = high[at] == first[left]
+        found[left] = is_half & (low[at] == second[left])
+        left = left[is_half & (low[at] < second[left]) & (at + 1 < len(high))]
+        places[left] += 1
+    return places + begin, found
+
 
 HALF: Final = np.dtype(np.uint64)
 NUMBER: Final = np.dtype(np.uint32)

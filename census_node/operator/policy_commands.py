@@ -41,7 +41,7 @@ from census_node.operator.proposals import (
     make_proposal,
     verify_subject,
 )
-from census_node.registry.declared import delay_warnings
+from census_node.registry.loading import delay_warnings
 
 __all__ = ["number", "odds_text", "policy", "policy_in_force", "size_text"]
 

@@ -33,12 +33,11 @@ from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.entries import Released
 from broker_common.values import ExactCounts
-from census_node.ledger.passes import Passes
-from census_node.ledger.people import People
+from census_node.ledger.passes import Passes, People
 from census_node.ledger.samples import SampleFolder
 from census_node.query.flow import Charge
-from census_node.registry.counting import counted
 from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.registry.registry import counted
 from census_node.release.outbox import Outbox, Pending, WaitingAnswer
 from census_node.release.oversight import Oversight
 from census_node.release.slot_secrets import SlotSecrets

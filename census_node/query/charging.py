@@ -23,7 +23,7 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Charged, Shutdown
 from broker_common.values import Randomness
 from census_node.ledger.book import Decided, LedgerBook, room_for
-from census_node.ledger.people import People
+from census_node.ledger.passes import People
 from census_node.ledger.samples import KeptSample, SampleFolder
 from census_node.ledger.steps import LedgerSteps, Step
 from census_node.query.admission import AdmittedSample, SampleAttempt

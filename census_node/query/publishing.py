@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from broker_common.rpc.news import News
-from broker_common.storage.cosigned import CosignedNotes
 from broker_common.storage.journal import Checkpointed, Journal
+from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.census_state import CensusState
 from census_node.query.flow import Charge
 from census_node.release.publication import Publication

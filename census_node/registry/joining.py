@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from broker_common.values import Randomness
-from census_node.ledger.ascending import find_ascending, halves_of
 from census_node.ledger.passes import JOINED, CardPlaces, Numbers
+from census_node.ledger.subjects import find_ascending, halves_of
 from census_node.registry.registry import Registry
 from census_node.registry.rosters import KeptRoster
 

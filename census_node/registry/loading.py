@@ -20,6 +20,9 @@ import numpy.typing as npt
 
 from broker_common.crypto.linkage import LinkageChain, parse_health_cards
 from broker_common.errors import InvalidRequestError
+from broker_common.language import phrase
+from broker_common.privacy.delays import declared_for, too_short, usual_tick_ms
+from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Column, ColumnType
 from broker_common.storage.source import (
     Chunk,
@@ -28,15 +31,15 @@ from broker_common.storage.source import (
     ascending_order,
     ascending_without_repeats,
 )
-from broker_common.storage.source_arrays import GrowingArray
 from broker_common.storage.source_kinds import open_source
-from broker_common.storage.source_values import ColumnReader
+from broker_common.storage.source_values import ColumnReader, GrowingArray
 from broker_common.values import PSEUDONYM_BYTES
+from census_node import texts
 from census_node.ledger.subjects import NAME, NUMBER, Cards, Names, number_subjects
 from census_node.registry import NO_VALUE, Registry
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 
-__all__ = ["LoadReport", "read_registry"]
+__all__ = ["LoadReport", "delay_warnings", "read_registry", "verify_declared", "verify_delays"]
 
 _CARD, _PERSON, _HOUSEHOLD = "health_card", "person_id", "household_id"
 # Of a person's or a household's id in the source.
@@ -268,3 +271,44 @@ def _problem(person: str, household: str) -> str:
         if not value or len(value) > _MAX_ID_CHARACTERS or not value.isprintable():
             return f"{name} is empty, too long or not printable"
     return ""
+
+
+def verify_declared(people: int, declared: int) -> None:
+    """Return only if a registry of so many people is within what is declared.
+
+    Raises:
+        InvalidRequestError: LOAD_REFUSED.
+    """
+    if people > declared:
+        raise InvalidRequestError(
+            "LOAD_REFUSED",
+            problem=f"it has {people} people with a card, and {declared} are declared",
+            remedy=f"Set people to {declared_for(people)} or more in config.toml, then load it again.",
+        )
+
+
+def verify_delays(policy: Policy, declared: int) -> None:
+    """Return only if the policy's tick covers so many people.
+
+    Raises:
+        InvalidRequestError: LOAD_REFUSED.
+    """
+    found = delay_warnings(policy, declared)
+    if found:
+        option = f"--release-tick-ms {usual_tick_ms(declared, policy.subject)}"
+        raise InvalidRequestError(
+            "LOAD_REFUSED",
+            problem=found[0],
+            remedy=f"Adopt a policy with 'tripartite census policy propose {option}', then load it again.",
+        )
+
+
+def delay_warnings(policy: Policy, declared: int) -> tuple[str, ...]:
+    """Which times of the policy do not cover the declared people, a sentence each.
+
+    The forward delay is the health node's, which knows its places.
+    """
+    return tuple(
+        phrase(texts.WARN_DELAY, name=name, value=getattr(policy, name), declared=declared, least=least_ms)
+        for name, least_ms in too_short(policy, people=declared).items()
+    )

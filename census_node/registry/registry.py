@@ -18,14 +18,21 @@ from pathlib import Path
 import numpy as np
 
 from broker_common.errors import RefusedError
+from broker_common.query.question import REST, Question
+from broker_common.storage.journal import Journal
+from broker_common.storage.loads import LoadFolder
+from broker_common.storage.open_loads import OpenLoads
 from broker_common.storage.relinking import Rekeyed
+from broker_common.tlog.census_state import CensusState
+from census_node.ledger.book import loads_to_fold
 from census_node.ledger.columns import reading_columns, write_columns
-from census_node.ledger.passes import Numbers, Values
-from census_node.ledger.people import NO_VALUE, People
+from census_node.ledger.passes import NO_CELL, NO_VALUE, Counted, Numbers, People, Values
+from census_node.ledger.steps import LedgerSteps
 from census_node.ledger.subjects import Cards, MappedCards, Names, stored_counts
 from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.release.outbox import Outbox
 
-__all__ = ["NO_VALUE", "Registry"]
+__all__ = ["NO_VALUE", "OpenRegistries", "Registry", "counted", "forget_old_loads"]
 
 _VALUE = np.dtype(np.uint8)
 # What a language variable is called in a file.
@@ -124,3 +131,46 @@ class Registry:
             }
             mapped.let_go()
             return cls._of(load, mapped, values, counts)
+
+
+def forget_old_loads(journal: Journal[CensusState], loads: LoadFolder) -> None:
+    """Remove registries that nobody is counted or charged on any more, and that no kept sample names."""
+    with journal.reading() as state:
+        kept = {state.tickets[ticket].charge.load for ticket in LedgerSteps(journal.db).tickets_kept()}
+    # SECURITY: an auditor on site finds out with it who of a kept sample was there.
+    loads.forget_except(loads_needed(journal) | kept)
+
+
+def loads_needed(journal: Journal[CensusState]) -> set[str]:
+    """Loads that somebody is still counted, or charged, on."""
+    with journal.reading() as state:
+        return {state.load} | Outbox(journal.db).loads_needed() | loads_to_fold(journal.db, state)
+
+
+class OpenRegistries:
+    """The registries of one journal, as whoever needs people of a load wants them."""
+
+    def __init__(self, journal: Journal[CensusState], loads: LoadFolder) -> None:
+        self.loads: OpenLoads[CensusState, Registry] = OpenLoads(
+            journal, loads, read=Registry.read, needed=lambda: loads_needed(journal)
+        )
+        self._journal = journal
+
+    def people(self, load: str) -> People:
+        """Everybody on a load that the log names."""
+        with self._journal.reading() as state:
+            commitments = state.commitments
+        return self.loads.store(load, commitments).people
+
+
+def counted(people: People, question: Question) -> Counted:
+    """For `Passes.count`: a variable of everybody, and the cell of each of its values."""
+    if question.variable is None:
+        # In one cell whatever they speak.
+        return Counted(people.values[CENSUS_DICTIONARY.names[0]], np.zeros(256, np.uint8), 1)
+    positions = CENSUS_DICTIONARY.column(question.variable).positions
+    rest = question.cells.index(REST) if REST in question.cells else NO_CELL
+    cell_of_value = np.full(256, rest, np.uint8)
+    for number, cell in enumerate(question.cells):
+        cell_of_value[[positions[value] for value in cell.values]] = number
+    return Counted(people.values[question.variable], cell_of_value, len(question.cells))

@@ -19,7 +19,7 @@ from broker_common.values import Randomness
 from census_node.ledger.subjects import Known, Names
 from census_node.registry import Registry
 from census_node.registry.dictionary import CENSUS_DICTIONARY
-from census_node.registry.registries import forget_old_loads
+from census_node.registry.registry import forget_old_loads
 
 __all__ = ["relink_registry"]
 

@@ -13,10 +13,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from broker_common.errors import InternalError, InvalidRequestError
-from broker_common.storage.cosigned import CosignedNote, CosignedNotes
 from broker_common.storage.journal import Journal
-from broker_common.storage.witness_store import WitnessStore
-from broker_common.storage.witnessing import verify_own_log
+from broker_common.storage.witnessing import CosignedNote, CosignedNotes, WitnessStore, verify_own_log
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import merge_cosignatures
 from broker_common.tlog.note import parse_note

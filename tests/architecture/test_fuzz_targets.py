@@ -18,7 +18,7 @@ PARSER = re.compile(
 )
 # Functions that are called like parsers and see no bytes from outside, or hand them on as they are.
 EXEMPT = {
-    "broker_common.audit.export_folder:ExportFolder.read": "hands bytes on, to compare them",
+    "broker_common.audit.log_export:ExportFolder.read": "hands bytes on, to compare them",
     "broker_common.audit.handed_in:FolderPart.read": "hands bytes on; what is no plain file is tested beside it",
     "broker_common.audit.handed_in:Part.read": "an interface",
     "broker_common.card_commands:verify_card_role": "takes a card that was verified",
@@ -36,8 +36,8 @@ EXEMPT = {
     "census_node.roster_rounds:RosterRounds.receive": "admits a header and opens frames: both are reached by themselves",
     "census_node.node:CensusNode.verify_dictionary": "asks the log",
     "census_node.node:CensusNode.read_registry": "LoadFolder.verify, then Registry.read",
-    "census_node.registry.declared:verify_declared": "takes numbers",
-    "census_node.registry.declared:verify_delays": "takes a policy that was read, and a number",
+    "census_node.registry.loading:verify_declared": "takes numbers",
+    "census_node.registry.loading:verify_delays": "takes a policy that was read, and a number",
     "census_node.query.admission:BrokenOff.verify_claim": "raises what it was given",
     "census_node.query.admission:Recovered.verify_claim": "gives what it was given",
     "census_node.query.flow:Attempt.verify_claim": "an interface",

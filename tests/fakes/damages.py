@@ -20,13 +20,13 @@ from tripartite.v1 import answer_pb2
 
 from broker_common.audit.documents import MAX_DOCUMENT_BYTES, ReceiptFile, parse_receipt_file
 from broker_common.audit.log_export import COSIGNED, WITNESSED
-from broker_common.crypto.base64_text import base64_text, parse_base64
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Delivered, Refused, Shutdown
 from broker_common.tlog.merkle import leaf_hash
 from broker_common.tlog.note import MAX_NOTE_BYTES, NoteSigner
 from broker_common.tlog.tiles import CHECKPOINT_PATH, encode_entry_bundle, hash_tiles, parse_entry_bundle
+from broker_common.values import base64_text, parse_base64
 
 __all__ = ["DAMAGES", "SEEN", "Damage", "begun_with_neighbour"]
 

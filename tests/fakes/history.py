@@ -22,7 +22,6 @@ from tripartite.v1 import answer_pb2, ticket_pb2
 from broker_common.audit.documents import OpenedCriteria, ReceiptFile
 from broker_common.audit.handed_in import UnreadableError
 from broker_common.audit.log_export import COSIGNED, WITNESSED
-from broker_common.crypto.base64_text import base64_text
 from broker_common.crypto.commitments import SlotSecret, commit_criteria, commit_slot, hash_bytes
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
@@ -48,7 +47,7 @@ from broker_common.tlog.entries import (
 from broker_common.tlog.merkle import MerkleTree, leaf_hash
 from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.tiles import CHECKPOINT_PATH, entry_bundles, hash_tiles
-from broker_common.values import ExactCounts
+from broker_common.values import ExactCounts, base64_text
 
 __all__ = ["RELEASE", "Asked", "Exports", "History", "MemoryPart", "SignedLog", "auditor", "slot_secret", "write"]
 

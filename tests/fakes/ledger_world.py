@@ -36,8 +36,7 @@ from broker_common.tlog.entries import Shutdown
 from census_node.ledger import book as book_module
 from census_node.ledger.accounts import Ledger
 from census_node.ledger.book import Decided, LedgerBook, room_for
-from census_node.ledger.passes import JOINED, Bits, CardPlaces, Passes
-from census_node.ledger.people import People
+from census_node.ledger.passes import JOINED, Bits, CardPlaces, Passes, People
 from census_node.ledger.samples import KeptSample, SampleFolder
 from census_node.ledger.snapshots import SnapshotFolder
 from census_node.ledger.steps import LedgerSteps

@@ -48,7 +48,7 @@ from health_node.config import LimitConfig as HealthLimits
 from health_node.service import HealthService
 from researcher_node.answers import Answers
 from researcher_node.asking import Party, Session
-from researcher_node.service import InboxService
+from researcher_node.opening import InboxService
 from researcher_node.trust import Trust
 
 __all__ = [

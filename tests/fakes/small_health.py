@@ -51,11 +51,11 @@ from broker_common.rpc.callers import set_caller
 from broker_common.rpc.channel import PROCEED
 from broker_common.rpc.server import StopSignal
 from broker_common.rpc.status import trailing_metadata
-from broker_common.storage.cosigned import CosignedNotes
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import KnownPeers, announce, register
 from broker_common.storage.source_values import MISSING, Values
+from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.entries import Charged, Entry, Event, encode_entry, parse_entry
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.merkle import MerkleTree
@@ -68,8 +68,7 @@ from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.node import HealthNode, SamplingKeys
 from health_node.people_store import People, build_people_store
 from health_node.questions import Questions
-from health_node.roster_book import RosterBook
-from health_node.rosters import RosterSender
+from health_node.rosters import RosterBook, RosterSender
 from health_node.service import HealthService
 
 __all__ = ["BEGAN_MS", "BEN", "PEOPLE", "Asked", "SmallCensus", "SmallHealth"]

@@ -44,9 +44,9 @@ from census_node.ledger.passes import Bits, Passes
 from census_node.ledger.subjects import Cards, Carry, Known
 from census_node.query.budget import verify_affordable
 from census_node.registry import Registry
-from census_node.registry.counting import counted
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.joining import JoinedRoster, join
+from census_node.registry.registry import counted
 from census_node.registry.rosters import KeptRoster
 
 __all__ = [

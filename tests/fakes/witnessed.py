@@ -15,8 +15,8 @@ from fakes.pair import Pair
 from fakes.patience import until
 from fakes.world import CENSUS_ORIGIN, HEALTH, HEALTH_ORIGIN, World
 
-from broker_common.storage.cosigned import CosignedNote, CosignedNotes
 from broker_common.storage.journal import Journal
+from broker_common.storage.witnessing import CosignedNote, CosignedNotes
 from broker_common.tlog.replay import LogState
 from health_node.witness import CensusWitness
 

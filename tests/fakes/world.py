@@ -49,7 +49,6 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.question import parse_question
 from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket
 from broker_common.storage.clock import system_clock
-from broker_common.storage.cosigned import CosignedNotes
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Checkpointed, Journal
 from broker_common.storage.linkage_keys import LinkageKeys, NextKey
@@ -57,8 +56,7 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import KnownPeers, announce, register
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source_values import MISSING, Values
-from broker_common.storage.witness_store import WitnessStore
-from broker_common.storage.witnessing import Witnessing
+from broker_common.storage.witnessing import CosignedNotes, Witnessing, WitnessStore
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Adopted, Charged, Entry, Rostered, Shutdown, Slots, encode_entry, parse_entry
@@ -77,9 +75,9 @@ from census_node.node import CensusNode, Keys
 from census_node.query.admission import Arrived, SampleAttempt
 from census_node.query.flow import Charge
 from census_node.registry import Registry
-from census_node.registry import registries as census_loads
+from census_node.registry import registry as census_loads
 from census_node.registry.dictionary import CENSUS_DICTIONARY
-from census_node.registry.registries import OpenRegistries
+from census_node.registry.registry import OpenRegistries
 from census_node.registry.relinking import relink_registry
 from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder
 from census_node.release.outbox import Outbox
@@ -96,8 +94,8 @@ from health_node.node import HealthNode, SamplingKeys
 from health_node.people_store import People, build_people_store
 from health_node.questions import Questions
 from health_node.relinking import relink_people
-from health_node.roster_book import RosterBook as HealthRosterBook
-from health_node.roster_book import SentRoster
+from health_node.rosters import RosterBook as HealthRosterBook
+from health_node.rosters import SentRoster
 from researcher_node.answers import Answers, AskedQuestion, CensusKeys
 
 __all__ = [

@@ -65,7 +65,7 @@ from broker_common.errors import BrokerError
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.journal import Journal
-from broker_common.storage.witness_store import WitnessStore
+from broker_common.storage.witnessing import WitnessStore
 from broker_common.tlog.entries import Delivered, Entry, Event, Rostered, Slots
 from census_node.config import LimitConfig as CensusLimits
 from census_node.ledger.samples import KeptSample

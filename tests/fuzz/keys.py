@@ -32,7 +32,7 @@ from broker_common.crypto.certificates import (
 )
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.crypto.sealing import OpeningKey
-from broker_common.crypto.secret_text import parse_secret, secret_text
+from broker_common.crypto.secret import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError
 from broker_common.storage.home import Home

@@ -20,7 +20,6 @@ from fakes.registries import made_names
 from fakes.world import make_policy
 from fuzz.target import Cut, Finding, Target, fresh_path, joined, require
 
-from broker_common.crypto.base64_text import base64_text, parse_base64
 from broker_common.crypto.certificates import (
     Identity,
     PeerCertificate,
@@ -31,22 +30,22 @@ from broker_common.crypto.certificates import (
 )
 from broker_common.crypto.linkage import LinkageChain, LinkageKey, parse_health_card, parse_health_cards
 from broker_common.crypto.sealing import OpeningKey, SealingKey
-from broker_common.crypto.secret_text import parse_secret, secret_text
+from broker_common.crypto.secret import parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.accounting import parse_max_belief
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.privacy.policy import Policy, parse_policy, verify_policy
 from broker_common.query.canonical import canonical_bytes, describe
-from broker_common.query.condition import Condition
+from broker_common.query.condition import Condition, parse_date
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.criteria import parse_condition
-from broker_common.query.dates import parse_date
 from broker_common.query.normal_form import count_terms, negate, verify_size
 from broker_common.query.question import Question, parse_question, question_from_wire, read_question
 from broker_common.rpc.callers import by_fingerprint, verify_caller
 from broker_common.storage.home import Home
 from broker_common.storage.source import RejectedRows, verify_names
+from broker_common.values import base64_text, parse_base64
 from census_node.config import CensusConfig
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.loading import read_registry
@@ -55,7 +54,7 @@ from health_node.config import HealthConfig
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.encoding import Encoding, Stored
 from health_node.loading import load_people
-from health_node.pricing import price, verify_affordable
+from health_node.marks import price, verify_affordable
 from researcher_node.asking import parse_fraction
 from researcher_node.config import ResearcherConfig
 from researcher_node.selection import parse_since, parse_until

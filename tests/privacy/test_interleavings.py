@@ -23,7 +23,7 @@ from fakes.world import HEALTH, HEALTH_ORIGIN, Order, OrderedSample, World, make
 
 from broker_common.errors import BrokerError, StateUnknownError
 from broker_common.privacy.accounting import price
-from broker_common.storage.witness_store import WitnessStore
+from broker_common.storage.witnessing import WitnessStore
 from broker_common.tlog.entries import Charged, Delivered, Released, Rostered, Shutdown, Slots
 from broker_common.tlog.note import parse_note
 from census_node.ledger import book as book_module

@@ -19,8 +19,7 @@ from broker_common.cli import main
 from broker_common.crypto.sample_bits import SampleBits
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder
-from broker_common.storage.witness_store import WitnessStore
-from broker_common.storage.witnessing import Witnessing
+from broker_common.storage.witnessing import Witnessing, WitnessStore
 from broker_common.tlog.entries import Entry, Event
 from broker_common.tlog.replay import LogState
 from census_node.ledger.samples import SampleFolder

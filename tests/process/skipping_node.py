@@ -10,8 +10,7 @@ import sys
 
 from broker_common.cli import main
 from census_node.ledger.book import Decided, LedgerBook, Room
-from census_node.ledger.passes import Bits, CardPlaces
-from census_node.ledger.people import People
+from census_node.ledger.passes import Bits, CardPlaces, People
 
 _honest = LedgerBook.decide
 

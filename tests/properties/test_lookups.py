@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from census_node.ledger import ascending
-from census_node.ledger.ascending import find_ascending, halves_of
+from census_node.ledger import subjects
+from census_node.ledger.subjects import find_ascending, halves_of
 
 # First halves: of one prefix, the same one, the ends of the range. Second halves: near one another, and the ends.
 highs = st.sampled_from([0, 1, 2**40 - 1, 2**40, 7 * 2**40 + 3, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1)
@@ -52,7 +52,7 @@ def test_a_lookup_says_what_a_dictionary_says(
     place = {name: row for row, name in enumerate(world)}
     some = chooser.sample(world, chooser.randint(0, len(world)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ascending, "_MOST_AT_ONCE", at_once)
+        patch.setattr(subjects, "_MOST_AT_ONCE", at_once)
         for asked in (some, strangers, [*some, *strangers], world, []):
             wanted = sorted(set(asked))
             assert found_places(wanted, world) == [place.get(name) for name in wanted]

@@ -26,7 +26,7 @@ from broker_common.errors import BrokerError, InternalError, InvalidRequestError
 from broker_common.query.question import parse_question
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
-from broker_common.storage.witness_store import WitnessStore
+from broker_common.storage.witnessing import WitnessStore
 from broker_common.tlog.entries import Released, Slots, encode_entry, parse_entry
 from broker_common.tlog.note import NoteSigner, parse_note
 from census_node.config import LimitConfig

@@ -22,8 +22,8 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Relinked
 from census_node.ledger.passes import Bits, Counted, Passes
 from census_node.registry import Registry
-from census_node.registry.counting import counted as counted_of
 from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.registry.registry import counted as counted_of
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.people_store import PeopleStore
 

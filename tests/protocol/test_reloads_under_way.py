@@ -23,12 +23,11 @@ from broker_common.errors import REASONS, BrokerError
 from broker_common.query.question import Question
 from broker_common.storage.loads import LoadFolder
 from broker_common.tlog.entries import Charged, Forwarded, Loaded, Rostered, Submitted
-from census_node.ledger.passes import Bits, Counted, Passes
-from census_node.ledger.people import People
+from census_node.ledger.passes import Bits, Counted, Passes, People
 from census_node.query.answering import Answers
 from census_node.query.charging import Keeping
-from census_node.registry import registries as census_node
-from census_node.registry.counting import counted
+from census_node.registry import registry as census_node
+from census_node.registry.registry import counted
 from health_node import node as health_node
 from health_node.people_store import PeopleStore
 from health_node.rosters import RosterSender

@@ -24,7 +24,7 @@ from tripartite.v1 import log_service_pb2
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InternalError, StateUnknownError
-from broker_common.storage.cosigned import CosignedNote, CosignedNotes
+from broker_common.storage.witnessing import CosignedNote, CosignedNotes
 from broker_common.tlog.cosignature import MOST_SKEW_MS, Cosigner
 from broker_common.tlog.note import MAX_NOTE_BYTES, NoteSigner
 from census_node.node import CensusNode

@@ -14,16 +14,15 @@ from fakes.history import auditor
 from sqlite_utils import Database
 
 from broker_common.audit.documents import OpenedCriteria, ReceiptFile, parse_criteria_file, parse_receipt_file
-from broker_common.audit.export_folder import ExportFolder
 from broker_common.audit.findings import Findings
 from broker_common.audit.handed_in import FolderPart, UnreadableError
 from broker_common.audit.home import AuditorHome
 from broker_common.audit.log_audit import LogAudit
-from broker_common.audit.log_export import ExportReport, export_log
+from broker_common.audit.log_export import ExportFolder, ExportReport, export_log
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import InvalidRequestError
-from broker_common.storage.cosigned import CosignedNote, CosignedNotes
 from broker_common.storage.journal import Journal
+from broker_common.storage.witnessing import CosignedNote, CosignedNotes
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Revoked, Slots

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_common.crypto.base64_text import base64_text, parse_base64
-from broker_common.crypto.secret_text import parse_secret, secret_text
+from broker_common.crypto.secret import parse_secret, secret_text
+from broker_common.values import base64_text, parse_base64
 
 
 @given(st.binary(max_size=100))

@@ -18,8 +18,7 @@ from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.sampling import SamplingKey
 from broker_common.crypto.sealing import OpeningKey
-from broker_common.crypto.secret import Secret
-from broker_common.crypto.secret_text import parse_secret, secret_text
+from broker_common.crypto.secret import Secret, parse_secret, secret_text
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.opening import Opening
 from broker_common.values import ExactCounts

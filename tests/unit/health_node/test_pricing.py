@@ -14,7 +14,7 @@ from broker_common.query.normal_form import MAX_TERMS, count_terms
 from health_node.cohort import compile_condition
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
-from health_node.pricing import price, verify_affordable
+from health_node.marks import price, verify_affordable
 
 WORK = LimitConfig().work_per_second
 ODD = ",".join(map(str, range(1, 10, 2)))

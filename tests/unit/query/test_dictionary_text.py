@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
-from broker_common.query.dictionary_text import dictionary_json, dictionary_text
+from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, dictionary_json, dictionary_text
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node.dictionary import HEALTH_DICTIONARY
 

@@ -16,9 +16,9 @@ from fakes.patience import PATIENCE_SECONDS
 from sqlite_utils import Database
 
 from broker_common.storage import follower as follower_module
-from broker_common.storage.cosigned import CosignedNote, CosignedNotes
 from broker_common.storage.follower import Followed, Follower, Head
 from broker_common.storage.journal import Journal
+from broker_common.storage.witnessing import CosignedNote, CosignedNotes
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry, parse_entry
 from broker_common.tlog.replay import LogState

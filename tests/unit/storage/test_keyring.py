@@ -8,7 +8,7 @@ import pytest
 
 from broker_common.crypto.cards import SAMPLING
 from broker_common.crypto.sampling import SamplingKey
-from broker_common.crypto.secret_text import secret_text
+from broker_common.crypto.secret import secret_text
 from broker_common.storage.home import Home
 from broker_common.storage.keyring import Keyring
 

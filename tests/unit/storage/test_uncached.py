@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker_common.storage import uncached
-from broker_common.storage.uncached import write_uncached
+from census_node.ledger import samples as uncached
+from census_node.ledger.samples import write_uncached
 
 AT_ONCE = uncached._BYTES_AT_ONCE
 SIZES = [0, 1, 4095, 4096, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1, 3 * AT_ONCE, 3 * AT_ONCE + 4097]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker_common.errors import InternalError, InvalidRequestError
-from broker_common.storage.witness_store import WitnessStore
+from broker_common.storage.witnessing import WitnessStore
 from broker_common.tlog.note import MAX_NOTE_BYTES
 
 

@@ -24,9 +24,8 @@ from fakes.logs import (
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError
-from broker_common.storage.cosigned import CosignedNote, CosignedNotes
 from broker_common.storage.journal import Journal
-from broker_common.storage.witnessing import Witnessing, verify_own_log
+from broker_common.storage.witnessing import CosignedNote, CosignedNotes, Witnessing, verify_own_log
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import MOST_SKEW_MS, Cosigner
 from broker_common.tlog.merkle import MerkleTree

@@ -45,10 +45,9 @@ from broker_common.crypto.certificates import Identity
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import UNITS_PER_NAT, price
 from broker_common.privacy.policy import Policy
-from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.census_state import AnswerQuota, CensusState
 from broker_common.tlog.entries import Delivered, Entry, Event, Expired, Reopened, Settled, Shutdown
 from broker_common.tlog.orders import Act
-from broker_common.tlog.quota import AnswerQuota
 from broker_common.tlog.replay import FORMAT_VERSION, LogState, ReplayError, replay
 from broker_common.tlog.store_state import StoreState
 

@@ -14,8 +14,7 @@ from fakes.obvious_ledger import Link, ObviousLedger
 from broker_common.errors import InternalError
 from broker_common.privacy.policy import Subject
 from census_node.ledger.accounts import Ledger
-from census_node.ledger.passes import Homes, Numbers, Passes
-from census_node.ledger.people import People
+from census_node.ledger.passes import Homes, Numbers, Passes, People
 from census_node.ledger.subjects import Carry
 
 PERSONS, HOUSEHOLDS = 200, 60

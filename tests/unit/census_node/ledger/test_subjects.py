@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from broker_common.crypto.linkage import LinkageChain, LinkageKey
 from broker_common.errors import InternalError
 from broker_common.storage.relinking import rekey
-from census_node.ledger import ascending
+from census_node.ledger import subjects
 from census_node.ledger.subjects import Cards, Carry, Known, Names, number_subjects
 from census_node.registry import Registry
 from census_node.registry.dictionary import CENSUS_DICTIONARY
@@ -199,7 +199,7 @@ def test_two_people_who_turn_out_to_be_one_are_charged_for_both(tmp_path: Path) 
 
 def test_numbers_are_found_among_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lookups go piece by piece; nobody at the edge of a piece is lost."""
-    monkeypatch.setattr(ascending, "_MOST_AT_ONCE", 7)
+    monkeypatch.setattr(subjects, "_MOST_AT_ONCE", 7)
     size = 40
     high, low = np.arange(size, dtype=np.uint64) // np.uint64(3), np.arange(size, dtype=np.uint64)
     numbers = np.arange(size, dtype=np.uint32)

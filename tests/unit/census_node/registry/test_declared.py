@@ -7,7 +7,7 @@ from fakes.logs import policy
 
 from broker_common.errors import InvalidRequestError
 from broker_common.privacy.delays import DECLARED_STEP
-from census_node.registry.declared import delay_warnings, verify_declared, verify_delays
+from census_node.registry.loading import delay_warnings, verify_declared, verify_delays
 
 
 def test_registry_beyond_what_is_declared_is_refused() -> None:

@@ -22,11 +22,11 @@ from broker_common.errors import InternalError, RefusedError
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import EVERYONE, REST, Cell, Question
 from broker_common.storage.relinking import rekey
-from census_node.ledger.ascending import halves_of
 from census_node.ledger.passes import Passes
+from census_node.ledger.subjects import halves_of
 from census_node.registry import NO_VALUE, Registry
-from census_node.registry.counting import counted
 from census_node.registry.dictionary import CENSUS_DICTIONARY
+from census_node.registry.registry import counted
 
 People: TypeAlias = npt.NDArray[np.uint8]
 

@@ -22,9 +22,8 @@ from fakes.logs import (
 
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, InternalError
-from broker_common.storage.cosigned import CosignedNote, CosignedNotes
 from broker_common.storage.journal import Journal
-from broker_common.storage.witness_store import WitnessStore
+from broker_common.storage.witnessing import CosignedNote, CosignedNotes, WitnessStore
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Event
 from broker_common.tlog.note import NoteSigner
