@@ -4,8 +4,6 @@ import os
 
 from broker_common import interrupts
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the program."""

@@ -31,8 +31,6 @@ from broker_common.storage.clock import system_clock
 from broker_common.storage.durable import replace_file
 from broker_common.storage.home import stated_role
 
-__all__ = ["audit"]
-
 _EXPORTS: Final = "tripartite.exports"
 _ROLES: Final = ("researcher", "health", "census")
 # Of the entry point that opens criteria as well.

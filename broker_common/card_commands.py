@@ -46,8 +46,6 @@ from broker_common.tlog.entries import MAX_INBOX_CHARACTERS, MAX_PROJECTS
 from broker_common.tlog.membership import Registration, peer_name
 from broker_common.tlog.orders import verify_reason
 
-__all__ = ["KeyHome", "keys", "register_command", "revoke_command", "verify_card_role"]
-
 _HOMES = "tripartite.homes"
 _DAY_MS = 86_400_000  # a unit
 _DURATION = re.compile(r"([0-9]{1,6})([dhms])")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["KEY"]
-
 OWN = "{who}, card {serial}\n  fingerprint  {fingerprint}"
 PEER = "knows {who}, card {serial}\n  fingerprint  {fingerprint}"
 PROJECTS = "\n  projects     {projects}"

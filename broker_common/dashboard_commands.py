@@ -12,8 +12,6 @@ from broker_common.cli import Whole, emit, home_option, json_option, lifeline_op
 from broker_common.dashboard import texts
 from broker_common.language import said
 
-__all__ = ["dashboard_command"]
-
 # TCP has no larger one.
 _MAX_PORT = 65_535
 

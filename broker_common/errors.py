@@ -20,20 +20,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = [
-    "REASONS",
-    "BrokerError",
-    "ExitCode",
-    "InternalError",
-    "InvalidRequestError",
-    "PeerUnavailableError",
-    "Reason",
-    "RefusedError",
-    "StateUnknownError",
-    "error_for",
-    "exit_code_of",
-]
-
 
 class ExitCode(IntEnum):
     """Process exit codes of every `tripartite` command (DESIGN 10)."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 import ctypes
 import platform
 
-__all__ = ["share_one_heap"]
-
 # Of the GNU C library's mallopt(3).
 _M_ARENA_MAX = -8
 

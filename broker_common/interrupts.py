@@ -13,8 +13,6 @@ import sys
 import threading
 from types import FrameType
 
-__all__ = ["HINT", "INTERRUPTED", "TEXT", "end_at_once", "end_quietly", "leave_to_command", "watch_lifeline"]
-
 # The exit code of a command that was interrupted.
 INTERRUPTED = 130
 TEXT = "The command was interrupted."

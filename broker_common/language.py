@@ -26,17 +26,6 @@ from babel.numbers import format_decimal, format_percent, get_decimal_symbol, ge
 
 from broker_common.errors import BrokerError
 
-__all__ = [
-    "LANGUAGES",
-    "Language",
-    "joined",
-    "language",
-    "language_of_environment",
-    "phrase",
-    "phrase_of",
-    "said",
-]
-
 LANGUAGES = ("en", "fr")
 # Canadian forms of both: the space between groups of digits, the comma before decimals, the order of a date.
 _LOCALES = {"en": Locale("en", "CA"), "fr": Locale("fr", "CA")}

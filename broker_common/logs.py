@@ -17,8 +17,6 @@ from typing import Literal, TextIO, TypeAlias
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-__all__ = ["MOST_REFUSALS", "LogFormat", "Sparing", "log_as", "log_stream"]
-
 LogFormat: TypeAlias = Literal["text", "json"]
 # The stream that lines go to, if one was given.
 _streams: list[TextIO] = []

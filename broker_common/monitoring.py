@@ -20,8 +20,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker_common.values import Clock
 
-__all__ = ["MONITOR_FILE", "Figures", "Monitor", "read_figures", "refusals_by_code"]
-
 _log = structlog.get_logger()
 MONITOR_FILE = "monitor.prom"
 # Between two writings of the figures.

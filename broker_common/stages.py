@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["Report", "recording", "stage"]
-
 Report = Callable[[Mapping[str, float]], object]
 """Called once, with milliseconds by stage."""
 

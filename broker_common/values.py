@@ -11,19 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
-__all__ = [
-    "HASH_BYTES",
-    "MOST_CELLS",
-    "PSEUDONYM_BYTES",
-    "QUERY_ID_BYTES",
-    "Clock",
-    "ExactCounts",
-    "NoisyCounts",
-    "Randomness",
-    "base64_text",
-    "parse_base64",
-]
-
 PSEUDONYM_BYTES = 16
 QUERY_ID_BYTES = 16
 HASH_BYTES = 32

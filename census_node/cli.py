@@ -46,8 +46,6 @@ from census_node.operator.operating import reopen as reopen_service
 from census_node.operator.policy_commands import policy
 from census_node.registry.rosters import KeptRoster
 
-__all__ = ["commands"]
-
 _FIRST_RELEASE = "first"
 _PEERS: tuple[Role, ...] = ("researcher", "health")
 

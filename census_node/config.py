@@ -11,8 +11,6 @@ from broker_common.logs import LogFormat
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.storage.registration import Identifier, LogName
 
-__all__ = ["CensusConfig", "KeyConfig", "LimitConfig"]
-
 
 class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """References (`file:` or `env:`) to the census agency's keys. Which of several in a file serves is said by its card."""

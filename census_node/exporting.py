@@ -8,8 +8,6 @@ from broker_common.audit.findings import Report
 from broker_common.audit.log_export import ExportFolder, ExportReport, export_log
 from census_node.opening import CensusHome
 
-__all__ = ["export"]
-
 
 def export(home: Path, folder: ExportFolder, report: Report) -> ExportReport:
     """Export the log of a census home."""

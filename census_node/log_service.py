@@ -22,8 +22,6 @@ from broker_common.tlog.note import parse_note
 from census_node.config import LimitConfig
 from census_node.node import CensusNode
 
-__all__ = ["LogService"]
-
 Context = ServicerContext[object, object]
 _log = structlog.get_logger()
 

@@ -47,8 +47,6 @@ from census_node.release.released import ReleasedAnswers
 from census_node.release.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
 from census_node.release.slots import BATCH, OfferedSlot, Slot, SlotBatch, SlotBook
 
-__all__ = ["CensusNode", "InForce", "Keys"]
-
 
 @dataclass(frozen=True, slots=True)
 class Keys:

@@ -61,8 +61,6 @@ from census_node.release.publication import Publication, verify_witnessed
 from census_node.release.slot_secrets import SlotSecrets
 from census_node.service import CensusService
 
-__all__ = ["CensusHome"]
-
 _JOURNAL = "journal.db"
 _LOADS = "registries"
 _SAMPLES = "samples"

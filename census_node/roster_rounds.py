@@ -32,8 +32,6 @@ from census_node.registry.reception import HOUR_MS, AdmittedRoster, RosterRecept
 from census_node.registry.staging import RosterName, Rosters
 from census_node.release.publication import Publication
 
-__all__ = ["RosterRounds"]
-
 _log = structlog.get_logger()
 Requests = AsyncIterator[census_service_pb2.SendRosterRequest]
 ResultT = TypeVar("ResultT")

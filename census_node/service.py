@@ -45,8 +45,6 @@ from census_node.release.quote_rate import QuoteRate
 from census_node.release.slots import OfferedSlot
 from census_node.roster_rounds import RosterRounds
 
-__all__ = ["CensusService"]
-
 _log = structlog.get_logger()
 Context = ServicerContext[object, object]
 ParametersT = ParamSpec("ParametersT")

@@ -16,8 +16,6 @@ from deploy.attacks.arena import Accounting, Wish, opened
 from deploy.attacks.catalogue import ATTACKS
 from deploy.attacks.findings import FALSE_ALARM, Guesses, Late, Noise, Report
 
-__all__ = ["attack"]
-
 _ALL = "all"
 _POPULATION = 5_000
 _LEAST, _MOST = 500, 1_000_000

@@ -24,8 +24,6 @@ from deploy import texts
 from health_node.exporting import export as export_health
 from researcher_node.exporting import export as export_receipts
 
-__all__ = ["audit_deployment"]
-
 # The census log last: what the others have seen of it has to be in it.
 _EXPORTS = {"researcher": export_receipts, "health": export_health, "census": export_census}
 _PRICE = b'"units":'

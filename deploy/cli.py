@@ -17,8 +17,6 @@ from deploy.demo import run_demo
 from deploy.local import PROJECT, RESEARCHER_ID, Plan, lay_out
 from deploy.supervise import ChildFailedError, Nodes, told_to_stop
 
-__all__ = ["demo", "init", "up"]
-
 _SMALLEST = 10
 _LARGEST = 20_000_000
 _SMALLEST_DEMO = 10_000

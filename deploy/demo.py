@@ -29,8 +29,6 @@ from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
 
-__all__ = ["run_demo"]
-
 _MARKER = ".tripartite-demo"
 _SCALE = 30
 _MAX_BELIEF = "0.8"

@@ -53,8 +53,6 @@ from broker_common.values import base64_text
 from deploy.local import census_config, health_config, researcher_config
 from health_node.dictionary import HEALTH_DICTIONARY
 
-__all__ = ["changed_documents", "main"]
-
 _ROOT = Path(__file__).resolve().parent.parent
 _BLOCK = re.compile(r"(<!-- begin (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end (?P=name) -->)", re.DOTALL)
 _DOCUMENTS = (

@@ -23,8 +23,6 @@ from census_node.opening import CensusHome
 from deploy.synthetic.population import write_source
 from health_node.opening import HealthHome
 
-__all__ = ["Filling", "fill"]
-
 _ROLES: Final = ("health", "census")
 _MAKING_UP, _LOADING = "Making up people", "Loading health data and the census registry"
 # Fewer are made up and loaded before a process has started.

@@ -40,17 +40,6 @@ from deploy.synthetic.linkage import census_size
 from health_node.opening import HealthHome
 from researcher_node.opening import ResearcherHome
 
-__all__ = [
-    "PROJECT",
-    "RESEARCHER_ID",
-    "Plan",
-    "auditor_config",
-    "census_config",
-    "health_config",
-    "lay_out",
-    "researcher_config",
-]
-
 HOMES = ("researcher", "health", "census", "auditor")
 # The census agency's witness store: on one machine only another folder, so that it has a place of its own at least.
 _WITNESS = "witness"

@@ -19,8 +19,6 @@ from broker_common.errors import ExitCode, InternalError, InvalidRequestError
 from broker_common.language import said
 from deploy import texts
 
-__all__ = ["ROLES", "ChildFailedError", "Nodes", "node_log", "told_to_stop"]
-
 ROLES = ("census", "health", "researcher")
 _RESTART_SECONDS = 0.5
 _STOP_SECONDS = 20.0

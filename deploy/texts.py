@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["INIT_DONE"]
-
 INIT_DONE = """\
 A deployment for {population} people stands in {directory}: researcher, health, census, auditor.
 Next:

@@ -28,8 +28,6 @@ from broker_common.rpc.status import calling
 from broker_common.tlog.note import NoteVerifier
 from broker_common.values import Clock
 
-__all__ = ["CensusLink", "CensusNow", "fetch_policy"]
-
 _log = structlog.get_logger()
 # Long enough to reach a census node that was restarted a moment ago.
 _POLICY_TIMEOUT_SECONDS = 5.0

@@ -42,8 +42,6 @@ from health_node.opening import HealthHome
 from health_node.people_store import Figures, read_figures
 from health_node.rosters import RosterBook, SentRoster
 
-__all__ = ["commands"]
-
 _FIRST_RELEASE = "first"
 _PEERS: tuple[Role, ...] = ("researcher", "census")
 

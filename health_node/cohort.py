@@ -26,8 +26,6 @@ from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, M
 from broker_common.query.dictionary import Dictionary
 from health_node.encoding import Encoding, Stored, StoredType
 
-__all__ = ["Marks", "Predicate", "Scratch", "compile_condition"]
-
 Marks: TypeAlias = NDArray[np.bool_]
 """Whether each person of a block is meant."""
 Run: TypeAlias = tuple[int, int]

@@ -21,16 +21,6 @@ from broker_common.errors import InternalError
 from broker_common.storage.durable import exclusive, replace_file
 from broker_common.storage.journal import store_errors
 
-__all__ = [
-    "LEAST_QUESTIONS",
-    "CohortBands",
-    "CohortFigures",
-    "band_of",
-    "compute_if_due",
-    "read_cohort_figures",
-    "read_counts",
-]
-
 # Between two computations, so that no question can be told from their difference.
 LEAST_QUESTIONS = 10
 _FILE = "cohort-figures.json"

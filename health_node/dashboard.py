@@ -44,8 +44,6 @@ from health_node.config import HealthConfig
 from health_node.opening import HealthHome
 from health_node.picture import Picture, picture_of
 
-__all__ = ["HealthDashboard"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Now:

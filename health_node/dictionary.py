@@ -10,8 +10,6 @@ from typing import Final
 
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 
-__all__ = ["HEALTH_CARD_COLUMN", "HEALTH_DICTIONARY"]
-
 HEALTH_CARD_COLUMN: Final = "health_card"
 """The column of the source that becomes the pseudonym, and no other thing."""
 

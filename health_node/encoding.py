@@ -23,8 +23,6 @@ from broker_common.query.condition import Literal
 from broker_common.query.dictionary import Column, ColumnType
 from broker_common.storage.source_values import MISSING, Values, verify_storable
 
-__all__ = ["Encoding", "Stored", "StoredType"]
-
 StoredType: TypeAlias = np.dtype[np.uint8] | np.dtype[np.uint16] | np.dtype[np.uint32] | np.dtype[np.uint64]
 Stored: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32] | NDArray[np.uint64]
 

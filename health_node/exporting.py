@@ -17,8 +17,6 @@ from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.opening import HealthHome
 from health_node.questions import KeptQuestion, Questions
 
-__all__ = ["export", "export_with_criteria"]
-
 
 def export(home: Path, folder: ExportFolder, report: Report) -> ExportReport:
     """Export the log of a health home."""

@@ -25,16 +25,6 @@ from broker_common.tlog.entries import Charged, parse_entry
 from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import NoteVerifier
 
-__all__ = [
-    "HandedOver",
-    "Sample",
-    "VerifiedCharge",
-    "make_manifest",
-    "seal_attempt",
-    "sign_manifest",
-    "verify_charged",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:

@@ -21,8 +21,6 @@ from collections import Counter, deque
 from broker_common.errors import PeerUnavailableError, RefusedError
 from health_node.config import LimitConfig
 
-__all__ = ["Line", "Spot"]
-
 
 class Spot:
     """One question, from the end of the line until it leaves; give it up with `leave`, whatever happened."""

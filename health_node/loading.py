@@ -25,8 +25,6 @@ from broker_common.storage.source_values import ColumnReader, GrowingArray, Valu
 from health_node.dictionary import HEALTH_CARD_COLUMN, HEALTH_DICTIONARY
 from health_node.people_store import People, replace_people_store
 
-__all__ = ["LoadReport", "load_people"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadReport:

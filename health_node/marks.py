@@ -24,8 +24,6 @@ from health_node.cohort import Marks, compile_condition
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.people_store import PEOPLE_IN_BLOCK, PeopleStore
 
-__all__ = ["mark_sample", "price", "verify_affordable"]
-
 
 def mark_sample(
     people: PeopleStore,

@@ -46,8 +46,6 @@ from health_node.people_store import PeopleStore
 from health_node.questions import KeptQuestion, Questions
 from health_node.rosters import RosterBook
 
-__all__ = ["Accepted", "HealthNode", "SamplingKeys", "forget_old_loads", "verify_fits"]
-
 
 @dataclass(frozen=True, slots=True)
 class SamplingKeys:

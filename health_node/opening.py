@@ -43,8 +43,6 @@ from health_node.rosters import RosterBook, RosterSender
 from health_node.service import HealthService
 from health_node.witness import CensusWitness
 
-__all__ = ["HealthHome"]
-
 _JOURNAL = "journal.db"
 _LOADS = "people"
 # How often a serving node looks for a load that is about to be put in force.

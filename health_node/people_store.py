@@ -38,17 +38,6 @@ from health_node.cohort import Marks, Scratch, compile_condition
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.encoding import Encoding, Stored
 
-__all__ = [
-    "PEOPLE_IN_BLOCK",
-    "Figures",
-    "Narrow",
-    "People",
-    "PeopleStore",
-    "build_people_store",
-    "read_figures",
-    "replace_people_store",
-]
-
 _MAGIC = b"tripPPL1"
 _COUNT_BYTES = 8
 _HEADER_BYTES = len(_MAGIC) + 2 * _COUNT_BYTES + HASH_BYTES

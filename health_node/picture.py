@@ -10,8 +10,6 @@ from broker_common.storage.follower import Head
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.history import Happening, History, Use
 
-__all__ = ["Picture", "picture_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Picture:

@@ -11,8 +11,6 @@ from typing import NoReturn
 
 from sqlite_utils import Database
 
-__all__ = ["KeptQuestion", "Questions"]
-
 
 @dataclass(frozen=True, slots=True)
 class KeptQuestion:

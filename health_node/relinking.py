@@ -23,8 +23,6 @@ from health_node.loading import LoadReport, load_people
 from health_node.node import forget_old_loads
 from health_node.people_store import People, PeopleStore, replace_people_store
 
-__all__ = ["relink_people", "reload_people"]
-
 
 def relink_people(
     journal: Journal[HealthState],

@@ -36,8 +36,6 @@ from health_node.census_link import CensusLink
 from health_node.node import HealthNode
 from health_node.people_store import PeopleStore
 
-__all__ = ["RosterAttempt", "RosterBook", "RosterSender", "SentRoster", "number_roster", "sign_roster"]
-
 
 @dataclass(frozen=True, slots=True)
 class SentRoster:

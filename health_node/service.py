@@ -36,8 +36,6 @@ from health_node.forwarding import Sample, make_manifest, seal_attempt, verify_c
 from health_node.line import Line, Spot
 from health_node.node import Accepted, HealthNode
 
-__all__ = ["HealthService"]
-
 _log = structlog.get_logger()
 Context = ServicerContext[object, object]
 CountCall = StreamStreamCall[census_service_pb2.CountRequest, census_service_pb2.CountResponse]

@@ -2,27 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "DISAGREE",
-    "DISAGREED",
-    "DISAGREE_REMEDY",
-    "FITS",
-    "LATE",
-    "LATE_REMEDY",
-    "LOADED",
-    "NOT_ASKED",
-    "READY",
-    "RELINKED",
-    "RELOAD_HELP",
-    "RELOAD_NEW",
-    "ROSTER_NONE",
-    "ROSTER_SENT",
-    "ROSTER_UNDER_WAY",
-    "ROSTER_WAITS",
-    "STATUS",
-    "STATUS_WARNING",
-]
-
 READY = "health node ready on {address}"
 LOADING = "Loading health data"
 LOADED = """\

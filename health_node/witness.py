@@ -22,8 +22,6 @@ from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.note import NoteVerifier, parse_note
 from health_node.census_link import CensusLink
 
-__all__ = ["CensusWitness"]
-
 _log = structlog.get_logger()
 # How long the census node is asked to hold a call open until there is something to cosign.
 _WAIT_MS = 10_000

@@ -39,8 +39,6 @@ from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import Checkpoint, NoteVerifier, parse_note
 from broker_common.values import QUERY_ID_BYTES, Clock, NoisyCounts
 
-__all__ = ["Answers", "AskedQuestion", "CensusKeys", "KeptReceipt"]
-
 # How long another process may hold the store before BUSY is said.
 _BUSY_TIMEOUT_SECONDS = 30
 # How often, and how far apart, another process that is just reading is given the time to finish.

@@ -57,8 +57,6 @@ from researcher_node.census_log import CensusLog
 from researcher_node.slots import verify_slot
 from researcher_node.trust import Trust
 
-__all__ = ["Dictionaries", "Party", "Precision", "Quoted", "Session", "StageHandler", "Wanted", "parse_fraction"]
-
 # For one call that is answered at once, and for the health node to take a question.
 _CALL_SECONDS = 15.0
 # The census node may hold a call for an answer that is not out yet.

@@ -13,8 +13,6 @@ from broker_common.errors import InvalidRequestError, PeerUnavailableError
 from broker_common.tlog.cosignature import CosignatureVerifier
 from broker_common.tlog.note import Checkpoint, NoteVerifier
 
-__all__ = ["CensusLog"]
-
 
 @dataclass(frozen=True, slots=True)
 class CensusLog:

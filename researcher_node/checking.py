@@ -25,8 +25,6 @@ from researcher_node.answers import KeptReceipt
 from researcher_node.asking import Session
 from researcher_node.seen import SeenCheckpoint
 
-__all__ = ["Finding", "Outcome", "Report", "check_receipts"]
-
 
 class Outcome(Enum):
     """What became of a promise."""

@@ -55,8 +55,6 @@ from researcher_node.seen import SeenCheckpoint
 from researcher_node.selection import STATES, Selection, parse_since, parse_until
 from researcher_node.trust import AGENCIES
 
-__all__ = ["commands"]
-
 
 class _Seconds(click.FloatRange):
     """A number in plain digits, within bounds: no "nan", which compares as neither above nor below, and no exponent."""

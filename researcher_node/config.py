@@ -8,8 +8,6 @@ from msgspec import Struct, field
 
 from broker_common.storage.registration import Identifier
 
-__all__ = ["AgencyPeer", "KeyConfig", "ResearcherConfig"]
-
 
 class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """References (`file:` or `env:`) to the researcher's keys. Which of several in a file serves is said by the card."""

@@ -9,8 +9,6 @@ from broker_common.audit.findings import Report
 from broker_common.audit.log_export import ExportFolder, ExportReport
 from researcher_node.opening import ResearcherHome
 
-__all__ = ["export"]
-
 
 def export(home: Path, folder: ExportFolder, report: Report) -> ExportReport:
     """Export the receipts of a researcher home."""

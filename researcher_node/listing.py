@@ -17,16 +17,6 @@ from researcher_node import texts
 from researcher_node.answers import AskedQuestion
 from researcher_node.checking import Outcome, Report
 
-__all__ = [
-    "answer_json",
-    "answer_text",
-    "checked_json",
-    "log_json",
-    "question_json",
-    "questions_text",
-    "report_text",
-]
-
 # A table is for finding one's way; the criteria of one question are shown in full when it is the only one.
 _CELL_CHARACTERS = 40
 

@@ -32,8 +32,6 @@ from researcher_node.config import ResearcherConfig
 from researcher_node.seen import SeenCheckpoint
 from researcher_node.trust import AGENCIES, Trust
 
-__all__ = ["InboxService", "ResearcherHome"]
-
 Context = ServicerContext[object, object]
 
 

@@ -12,8 +12,6 @@ from broker_common.errors import InvalidRequestError
 from broker_common.storage.durable import exclusive, replace_file
 from broker_common.tlog.note import MAX_NOTE_BYTES, Checkpoint, parse_note
 
-__all__ = ["SeenCheckpoint"]
-
 
 class SeenCheckpoint:
     """The file of one home. Several processes may check at once."""

@@ -10,8 +10,6 @@ from datetime import UTC, datetime, timedelta
 from broker_common.errors import InvalidRequestError
 from researcher_node.answers import AskedQuestion
 
-__all__ = ["STATES", "Selection", "parse_since", "parse_until"]
-
 STATES = ("answered", "pending", "refused", "expired")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?", re.ASCII)

@@ -17,8 +17,6 @@ from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import Checkpoint
 from researcher_node.census_log import CensusLog
 
-__all__ = ["verify_slot"]
-
 
 def verify_slot(quote: census_service_pb2.QuoteResponse, log: CensusLog) -> ticket_pb2.NoiseSlot:
     """The quoted slot, if what the census node shows proves that it is committed to.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tripartite.v1 import health_service_pb2
 
-__all__ = ["STAGES"]
-
 STAGES = {
     health_service_pb2.STAGE_ACCEPTED: "The health node has taken the question.",
     health_service_pb2.STAGE_FORWARDED: "The sample is on its way to the census node, sealed.",

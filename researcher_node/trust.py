@@ -16,8 +16,6 @@ from broker_common.tlog.note import NoteVerifier
 from broker_common.values import Clock
 from researcher_node.census_log import CensusLog
 
-__all__ = ["AGENCIES", "Trust"]
-
 AGENCIES: Final[tuple[Role, ...]] = ("health", "census")
 
 

@@ -41,8 +41,6 @@ from broker_common.tlog.history import History
 from broker_common.tlog.replay import LogState
 from broker_common.values import ExactCounts
 
-__all__ = ["Audited", "KeyState", "replay_parts", "verify_parts"]
-
 
 class KeyState(LogState):
     """Places, times, policies by name, and membership of a log of either agency."""

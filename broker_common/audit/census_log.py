@@ -38,8 +38,6 @@ from broker_common.tlog.entries import (
 )
 from broker_common.tlog.history import Ceiling
 
-__all__ = ["SUPPRESSED_AFTER_MS", "CensusLog", "Leakage", "leakage_of"]
-
 # A cosigned answer goes out within two ticks, and a tick is a minute at most; after a start of the node as well.
 SUPPRESSED_AFTER_MS: Final = 600_000
 # Rounds of questions, each charged after an answer of the round before was released. An answer that was cosigned before the

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["CODES", "ON_SITE", "PENDING", "REPLAY"]
-
 REPLAY: Final[Mapping[str, str]] = {
     "SEQUENCE": "an entry has another number than its place",
     "TIME_BACKWARDS": "an entry is earlier than the one before it",

@@ -21,17 +21,6 @@ from broker_common.query.messages import parse_message
 from broker_common.query.ticket import MAX_TICKET_BYTES
 from broker_common.values import base64_text, parse_base64
 
-__all__ = [
-    "CRITERIA",
-    "MAX_DOCUMENT_BYTES",
-    "RECEIPTS",
-    "OpenedCriteria",
-    "ReceiptFile",
-    "canonical_message",
-    "parse_criteria_file",
-    "parse_receipt_file",
-]
-
 RECEIPTS = "receipts"
 CRITERIA = "criteria"
 # A ticket and a receipt that holds a whole entry and two notes, in base64.

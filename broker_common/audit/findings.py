@@ -9,8 +9,6 @@ from typing import TypeAlias
 
 from broker_common.audit.codes import CODES, PENDING, REPLAY
 
-__all__ = ["MOST_PROBLEMS", "Findings", "Problem", "Remark", "Report", "printable"]
-
 Report: TypeAlias = Callable[[int, int], None]
 """Told now and then how much of something is done, and of how much."""
 

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["FolderPart", "Part", "UnreadableError"]
-
 
 class UnreadableError(Exception):
     """A file that cannot be used; `code` is one of `codes`."""

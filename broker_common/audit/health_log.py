@@ -17,8 +17,6 @@ from broker_common.errors import REASONS
 from broker_common.tlog.entries import Entry, Refused, ReportedCharge, Settled
 from broker_common.tlog.health_state import HealthState
 
-__all__ = ["HealthLog", "Uncharged"]
-
 # In the place of a code that no node says: the table of refusals stays small whatever a log holds.
 _UNKNOWN_CODE = "UNKNOWN"
 

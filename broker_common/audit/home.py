@@ -29,8 +29,6 @@ from broker_common.storage.registration import read_card
 from broker_common.tlog.membership import peer_name
 from broker_common.tlog.note import MAX_NOTE_BYTES
 
-__all__ = ["AuditorConfig", "AuditorHome", "Trust"]
-
 _ROLE: Final = "auditor"
 _TRUST = "trust"
 _SEEN = "seen"

@@ -26,8 +26,6 @@ from broker_common.language import Language, phrase
 from broker_common.privacy.belief import belief_of_units
 from broker_common.tlog.history import History
 
-__all__ = ["report_html"]
-
 # Rows of a table: more than anybody reads, and a log of a million happenings still makes a page that opens.
 _MOST_ROWS = 2000
 # Longer than any reason may be.

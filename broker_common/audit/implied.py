@@ -23,8 +23,6 @@ from broker_common.audit.notes import CheckedNote
 from broker_common.tlog.census_state import ChargedTicket
 from broker_common.tlog.entries import Entry, Forwarded, Settled, Submitted
 
-__all__ = ["ImpliedNotes", "Quotes", "Steps"]
-
 
 class Steps:
     """Where the health log says that tickets were accepted and sent, and which releases it has heard of."""

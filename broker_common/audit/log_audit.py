@@ -28,8 +28,6 @@ from broker_common.tlog.membership import peer_name
 from broker_common.tlog.note import Checkpoint, parse_checkpoint
 from broker_common.tlog.replay import LogState, ReplayError
 
-__all__ = ["ANYBODY", "LogAudit"]
-
 # Instead of an agency's name: any that the auditor trusts.
 ANYBODY: Final = ""
 

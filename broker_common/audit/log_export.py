@@ -36,8 +36,6 @@ from broker_common.tlog.note import Checkpoint, parse_checkpoint
 from broker_common.tlog.replay import LogState
 from broker_common.tlog.tiles import CHECKPOINT_PATH, entry_bundles, hash_tiles, tile_paths
 
-__all__ = ["COSIGNED", "WITNESSED", "ExportFolder", "ExportReport", "export_log"]
-
 _CONFIG = "config.toml"
 
 

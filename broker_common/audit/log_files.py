@@ -28,8 +28,6 @@ from broker_common.tlog.tiles import (
     tile_paths,
 )
 
-__all__ = ["LogFiles"]
-
 _MOST_BUNDLE_BYTES = TILE_WIDTH * (2 + MAX_ENTRY_BYTES)
 _MOST_TILE_BYTES = TILE_WIDTH * HASH_BYTES
 _TILES = "tile/"

@@ -19,8 +19,6 @@ from broker_common.errors import InvalidRequestError
 from broker_common.tlog.cosignature import CosignatureVerifier
 from broker_common.tlog.note import KEY_HASH_BYTES, Checkpoint, NoteVerifier, key_hash, parse_note
 
-__all__ = ["CheckedNote", "KeyHistory", "NoteChecker", "NoteError"]
-
 # Later than any time on a card.
 _NEVER = 2**63
 # Notes that were checked last.

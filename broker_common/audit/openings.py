@@ -27,8 +27,6 @@ from broker_common.tlog.census_state import ChargedTicket
 from broker_common.tlog.health_state import HealthState
 from broker_common.values import ExactCounts, parse_base64
 
-__all__ = ["OpenedOnSite", "check_criteria", "check_openings", "is_criteria"]
-
 
 def is_criteria(name: str) -> bool:
     """Whether a file stands where opened criteria do."""

@@ -17,8 +17,6 @@ from broker_common.tlog.entries import Announced, Entry, Registered, Revoked
 from broker_common.tlog.membership import Membership
 from broker_common.tlog.note import NoteVerifier
 
-__all__ = ["KnownResearcher", "Parties"]
-
 
 @dataclass(frozen=True, slots=True)
 class KnownResearcher:

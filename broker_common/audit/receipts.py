@@ -36,8 +36,6 @@ from broker_common.tlog.merkle import root_from_inclusion
 from broker_common.tlog.note import parse_checkpoint
 from broker_common.tlog.replay import LogState
 
-__all__ = ["ReceiptForms", "Receipts"]
-
 _LOG = "researcher"
 # Deliveries that are compared with what the researcher has; more than there can be under way.
 _MOST_UNCONFIRMED = 10_000

@@ -18,8 +18,6 @@ from broker_common.audit.spilled import SpilledMapping
 from broker_common.tlog.census_state import ChargedTicket
 from broker_common.tlog.health_state import AcceptedTicket
 
-__all__ = ["Reconciling"]
-
 
 class Reconciling:
     """Both logs, ticket by ticket."""

@@ -15,8 +15,6 @@ from broker_common.language import Language, language_of_environment, said
 from broker_common.privacy.accounting import param_of, parse_max_belief
 from broker_common.privacy.belief import belief_of_units
 
-__all__ = ["place_of", "problem_text", "remark_text", "report_json", "report_text", "sorted_problems", "verdict"]
-
 
 def report_json(audited: Audited) -> dict[str, Any]:
     """The object that `--json` prints."""

@@ -16,8 +16,6 @@ from typing import Generic, Self, TypeVar
 
 from broker_common.tlog.merkle import HASH_BYTES, Tree, node_hash
 
-__all__ = ["Spill", "SpilledMapping", "SpilledTimes", "SpilledTree"]
-
 _TIME_BYTES = 8
 # Written at once.
 _TAIL_BYTES = 1 << 16

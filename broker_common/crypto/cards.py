@@ -29,26 +29,6 @@ from broker_common.crypto.sealing import SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 
-__all__ = [
-    "MAX_CARD_BYTES",
-    "MAX_ORIGIN_CHARACTERS",
-    "MOST_KEYS_PER_PURPOSE",
-    "PURPOSES",
-    "SAMPLE",
-    "SAMPLING",
-    "TLS",
-    "Card",
-    "CardKey",
-    "PublicKey",
-    "SignedCard",
-    "VerifiedCard",
-    "parse_signed_card",
-    "sign_card",
-    "verify_card",
-    "verify_successor",
-    "with_new_key",
-]
-
 TLS: Final = "tls"
 SAMPLE: Final = "sample"
 SAMPLING: Final = "sampling"

@@ -25,19 +25,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = [
-    "Identity",
-    "PeerCertificate",
-    "Role",
-    "TlsCredentials",
-    "certificate_expiry_ms",
-    "certificate_fingerprint",
-    "credentials_of",
-    "make_certificate",
-    "parse_identity",
-    "server_name",
-]
-
 Role: TypeAlias = Literal["researcher", "health", "census"]
 _URI = re.compile(r"tripartite://([a-z0-9][a-z0-9-]{0,62})/([a-z]+)/([a-z0-9][a-z0-9-]{0,62})")
 # Clocks of the parties may differ a little when a certificate is new.

@@ -14,25 +14,6 @@ from broker_common.crypto.secret import Secret
 from broker_common.errors import InvalidRequestError
 from broker_common.values import NoisyCounts
 
-__all__ = [
-    "SALT_BYTES",
-    "SET_DOMAIN",
-    "SUBJECT_HASH_BYTES",
-    "SlotSecret",
-    "answer_salt",
-    "commit_active",
-    "commit_answer",
-    "commit_criteria",
-    "commit_load",
-    "commit_roster",
-    "commit_sample",
-    "commit_slot",
-    "hash_bytes",
-    "hash_subjects",
-    "noise_seed",
-    "verify_commitment",
-]
-
 SALT_BYTES = 32
 # What the hash of a roster's pseudonyms begins with.
 SET_DOMAIN = b"tripartite/set/v1\0"

@@ -15,15 +15,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from broker_common.errors import InvalidRequestError
 from broker_common.values import Randomness
 
-__all__ = [
-    "FRAME_BYTES",
-    "FRAME_KEY_BYTES",
-    "TAG_BYTES",
-    "FrameReader",
-    "FrameSealer",
-    "verify_ascending",
-]
-
 FRAME_BYTES = 256 * 1024
 FRAME_KEY_BYTES = 32
 TAG_BYTES = 16

@@ -23,8 +23,6 @@ from cryptography.hazmat.primitives import hashes, hmac
 from broker_common.crypto.secret import Secret, parse_secret, secret_text
 from broker_common.values import PSEUDONYM_BYTES
 
-__all__ = ["HEALTH_CARD_DIGITS", "LinkageChain", "LinkageKey", "parse_health_card", "parse_health_cards"]
-
 HEALTH_CARD_DIGITS = 10
 _PURPOSE = "linkage"
 # Ten digits never begin like this: no card can pass for a pseudonym, nor a pseudonym for a card.

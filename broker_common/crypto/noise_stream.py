@@ -18,8 +18,6 @@ from typing import NoReturn
 
 from cryptography.hazmat.primitives.hashes import SHAKE256, XOFHash
 
-__all__ = ["MIN_SEED_BYTES", "NoiseStream"]
-
 MIN_SEED_BYTES = 32
 """A seed is at least one 256-bit hash; anything shorter could be guessed, and the noise with it."""
 

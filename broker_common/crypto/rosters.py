@@ -27,16 +27,6 @@ from broker_common.crypto.frames import FRAME_BYTES, FRAME_KEY_BYTES, FrameReade
 from broker_common.errors import InvalidRequestError
 from broker_common.values import PSEUDONYM_BYTES
 
-__all__ = [
-    "MOST_PLACES",
-    "PLACES_PER_FRAME",
-    "ROSTER_DOMAIN",
-    "RosterFrames",
-    "RosterOpener",
-    "RosterPayload",
-    "roster_hash",
-]
-
 PLACES_PER_FRAME: Final = FRAME_BYTES // PSEUDONYM_BYTES
 MOST_PLACES: Final = 2**31
 """A place takes 31 bits: the census node keeps one more beside it."""

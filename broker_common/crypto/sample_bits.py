@@ -22,8 +22,6 @@ from broker_common.crypto.commitments import SALT_BYTES, commit_sample, verify_c
 from broker_common.crypto.sealing import SEALING_OVERHEAD_BYTES, OpeningKey, SealingKey, open_with_any, sample_bits_info
 from broker_common.errors import InvalidRequestError
 
-__all__ = ["HEAD_BYTES", "PART_BYTES", "PLACES_IN_PART", "Bound", "SampleBits", "SealedSample", "part_count"]
-
 Bits: TypeAlias = npt.NDArray[np.uint8]
 PART_BYTES = 64 * 1024
 PLACES_IN_PART = 8 * PART_BYTES

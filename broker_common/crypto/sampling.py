@@ -17,8 +17,6 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from broker_common.crypto.secret import Secret
 from broker_common.values import PSEUDONYM_BYTES
 
-__all__ = ["WHOLE_MILLIONTHS", "SamplingKey"]
-
 WHOLE_MILLIONTHS = 1_000_000
 # People that are drawn in one go: their pseudonyms stay in the processor's cache.
 _AT_ONCE = 16_384

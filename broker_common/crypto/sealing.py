@@ -25,18 +25,6 @@ from broker_common.crypto.secret import Secret
 from broker_common.errors import InvalidRequestError
 from broker_common.values import Randomness, base64_text, parse_base64
 
-__all__ = [
-    "SEALING_KEY_BYTES",
-    "SEALING_OVERHEAD_BYTES",
-    "OpeningKey",
-    "SealingKey",
-    "answer_info",
-    "open_with_any",
-    "opening_info",
-    "roster_info",
-    "sample_bits_info",
-]
-
 _MLKEM_PUBLIC_BYTES = 1184
 _MLKEM_SEED_BYTES = 64
 _X25519_BYTES = 32

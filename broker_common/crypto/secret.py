@@ -8,8 +8,6 @@ from typing import NoReturn
 
 from broker_common.values import base64_text, parse_base64
 
-__all__ = ["Secret", "parse_secret", "secret_text"]
-
 
 class Secret:
     """Key bytes of a fixed length. Compares in constant time; `expose` is the only way to the bytes."""

@@ -18,8 +18,6 @@ from broker_common.crypto.secret import Secret
 from broker_common.errors import InvalidRequestError
 from broker_common.values import Randomness, base64_text, parse_base64
 
-__all__ = ["Purpose", "SigningKey", "VerifyKey", "key_named"]
-
 _KEY_BYTES = 32
 # Of signatures that hold. The same checkpoint is met several times within one query.
 _REMEMBERED = 256

@@ -23,8 +23,6 @@ import structlog
 from broker_common.language import phrase
 from broker_common.values import Clock, Randomness
 
-__all__ = ["COOKIE", "Access", "Rank", "Session", "Visitor"]
-
 _log = structlog.get_logger()
 COOKIE = "tripartite-session"
 _ID_BYTES = 32

@@ -22,8 +22,6 @@ from broker_common.logs import log_stream
 from broker_common.storage.journal import Journal, StateT
 from broker_common.values import Clock
 
-__all__ = ["dashboard_beside", "say_certificate_ends", "watch_certificates"]
-
 _log = structlog.get_logger()
 # After a dashboard that failed.
 _PAUSE_SECONDS = 5.0

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["LEAST_CELL", "Cell", "coarse", "few_digits", "join_small"]
-
 # People or questions that are shown together at least.
 LEAST_CELL = 10
 # Of a forecast: more would show one person's charges.

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-__all__ = ["Bar", "Mark", "Range", "Series", "bars", "gauge", "ranges", "steps"]
-
 # Room for the labels of a chart of lines, and its plot, in pixels of a page whose text has 16.
 _TOP, _PLOT, _BOTTOM = 26, 220, 28
 # A table with more columns has no room for a drawing on a telephone.

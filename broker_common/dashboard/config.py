@@ -8,8 +8,6 @@ from msgspec import Meta, Struct, field
 
 from broker_common.dashboard.access import Rank
 
-__all__ = ["DashboardConfig", "ranks"]
-
 _Rank = Literal["reader", "staff", "operator"]
 _Fingerprint = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 

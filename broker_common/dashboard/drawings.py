@@ -11,8 +11,6 @@ from broker_common.dashboard.charts import Bar, Mark, bars
 from broker_common.language import Language
 from broker_common.tlog.history import Use
 
-__all__ = ["State", "belief_scale", "counted_bars", "process_state", "use_bars"]
-
 # Name, value, and whether that is as it should be.
 State: TypeAlias = tuple[str, str, bool]
 # Rows of one picture; what comes after them is in the log.

@@ -15,22 +15,6 @@ from broker_common.tlog.history import Happening
 from broker_common.tlog.membership import Registration, peer_name, witness_of
 from broker_common.tlog.replay import LogState
 
-__all__ = [
-    "WARN_CERTIFICATE_MS",
-    "Certificate",
-    "Problem",
-    "Witnessed",
-    "certificate_rows",
-    "certificates_of",
-    "disk_problems",
-    "key_problems",
-    "keys_changed_ms",
-    "process_problems",
-    "time_problems",
-    "witnessed_by",
-    "witnessed_note",
-]
-
 # From here on a certificate's end is said: 60 days.
 WARN_CERTIFICATE_MS = 60 * 86_400_000
 # Entries that have waited for a cosignature for so long: two rounds of witnessing take less.

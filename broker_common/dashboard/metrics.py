@@ -13,8 +13,6 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from broker_common.monitoring import Figures
 
-__all__ = ["LogFigures", "NodeFacts", "metrics_text"]
-
 _STEPS = 20
 
 

@@ -26,8 +26,6 @@ from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
 from broker_common.values import Clock
 
-__all__ = ["Dashboard", "repeat", "run_dashboard", "say_changes", "site_of", "take_ranks"]
-
 _log = structlog.get_logger()
 # Between looks for problems, for changed ranks, and for work that is due.
 _LOOK_SECONDS = 5.0

@@ -9,8 +9,6 @@ from markupsafe import Markup, escape
 from broker_common.language import Language, phrase
 from broker_common.tlog.history import Happening, Kind
 
-__all__ = ["LOADS", "ORDERS", "PEERS", "POLICIES", "happened", "happening_rows"]
-
 _SENTENCES: Mapping[Kind, str] = {
     "adopted": phrase("Policy adopted: no belief above {max_belief}, accounting {accounting}, hash {hash}"),
     "confirmed": phrase(

@@ -24,8 +24,6 @@ from broker_common.dashboard.site import CERTIFICATE, Site, make_app
 from broker_common.errors import RefusedError
 from broker_common.values import Clock
 
-__all__ = ["TlsFiles", "certificate_told", "serve_site", "tls_context"]
-
 _log = structlog.get_logger()
 # Connections at the same time: open pages and whoever scrapes.
 _MOST_CONNECTIONS = 256

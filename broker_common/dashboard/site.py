@@ -28,8 +28,6 @@ from broker_common.errors import BrokerError
 from broker_common.language import LANGUAGES, Language, language, phrase
 from broker_common.values import Clock
 
-__all__ = ["CERTIFICATE", "Action", "Health", "Page", "Site", "make_app"]
-
 CERTIFICATE = "tripartite.certificate"
 """Where a request's scope holds the fingerprint of the certificate that its connection came with."""
 

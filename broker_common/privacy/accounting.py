@@ -21,23 +21,6 @@ from broker_common.errors import InvalidRequestError
 from broker_common.privacy.enclosure import Between, decide, ln_between
 from broker_common.values import MOST_CELLS
 
-__all__ = [
-    "DEFAULT_MAX_SCALE",
-    "MAX_BELIEF_CHARS",
-    "MAX_CAP_NATS",
-    "UNITS_PER_NAT",
-    "USUAL_SCALE",
-    "answers_left",
-    "any_fits",
-    "cap_units",
-    "default_scales",
-    "epsilon_text",
-    "fits",
-    "param_of",
-    "parse_max_belief",
-    "price",
-]
-
 UNITS_PER_NAT = 1 << 24
 MAX_CAP_NATS = 127
 """Budgets from here on are refused: u32 ledgers must not wrap (DESIGN 5)."""

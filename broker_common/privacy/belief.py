@@ -21,8 +21,6 @@ from fractions import Fraction
 from broker_common.privacy.accounting import UNITS_PER_NAT
 from broker_common.privacy.enclosure import Between, decide, exp_between
 
-__all__ = ["belief_after", "belief_from_log_odds", "belief_of_units", "log_likelihood_ratio", "posterior"]
-
 _EVEN = Fraction(1, 2)
 _PLACES = 5
 

@@ -10,18 +10,6 @@ from collections.abc import Mapping
 
 from broker_common.privacy.policy import Policy, Subject
 
-__all__ = [
-    "DECLARED_STEP",
-    "declared_for",
-    "desk_batch",
-    "least_forward_delay_ms",
-    "least_tick_ms",
-    "roster_delay_ms",
-    "too_short",
-    "usual_forward_delay_ms",
-    "usual_tick_ms",
-]
-
 DECLARED_STEP = 524_288
 """Declared figures are multiples of this."""
 

@@ -30,18 +30,6 @@ from typing import Protocol
 from broker_common.privacy.enclosure import Between, decide, exp_between, ln_between, to_decimal
 from broker_common.values import ExactCounts, NoisyCounts
 
-__all__ = [
-    "UniformBits",
-    "add_noise",
-    "bernoulli",
-    "bernoulli_exp",
-    "draw",
-    "largest_scale_within",
-    "margin",
-    "probability",
-    "uniform_below",
-]
-
 PROBABILITY_DIGITS = 25
 """Correct digits of `probability`."""
 

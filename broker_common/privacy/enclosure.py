@@ -18,8 +18,6 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-__all__ = ["MAX_EXPONENT", "Between", "decide", "exp_between", "ln_between", "to_decimal"]
-
 MAX_EXPONENT = 1 << 14
 """Largest |x| that `exp_between` takes: far beyond any budget (127 nat), yet its fractions stay a few kB long."""
 

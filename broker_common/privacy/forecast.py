@@ -20,8 +20,6 @@ import numpy as np
 
 from broker_common.privacy.accounting import answers_left, price
 
-__all__ = ["FORECAST_REACH", "MIN_ANSWERS", "MIN_PEOPLE", "SHARES", "Milestone", "milestones", "waiting_time"]
-
 SHARES = (Fraction(1, 100), Fraction(5, 100), Fraction(1, 2))
 MIN_ANSWERS = 10
 """Past answers, in prices of the usual scale, below which nothing is foretold."""

@@ -21,8 +21,6 @@ from broker_common.errors import InvalidRequestError
 from broker_common.privacy.discrete_laplace import add_noise
 from broker_common.values import MOST_CELLS, ExactCounts
 
-__all__ = ["OPENING_SUFFIX", "SEALED_OPENING_BYTES", "Opening", "make_opening", "open_opening", "seal_opening"]
-
 _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _Count = Annotated[int, Meta(ge=0, lt=2**53)]
 _PADDED_BYTES = 1024

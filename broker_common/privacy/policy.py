@@ -28,20 +28,6 @@ from broker_common.privacy.accounting import (
     price,
 )
 
-__all__ = [
-    "MAX_POLICY_BYTES",
-    "MAX_SCALE",
-    "MAX_SCALES",
-    "Accounting",
-    "Policy",
-    "Subject",
-    "Weakness",
-    "parse_policy",
-    "parse_signed_policy",
-    "scales_text",
-    "verify_policy",
-]
-
 # As a document, with every scale that it may have.
 MAX_POLICY_BYTES = 32_768
 MAX_SCALES = 1000

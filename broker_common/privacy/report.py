@@ -29,24 +29,6 @@ from broker_common.privacy.forecast import Milestone, milestones
 from broker_common.privacy.policy import Policy
 from broker_common.privacy.typical import MAX_TYPICAL_ANSWERS, Answers, evidence_of, worst_mixture
 
-__all__ = [
-    "BANDS",
-    "PRIORS",
-    "Band",
-    "BeliefReport",
-    "Ceiling",
-    "Charges",
-    "Exhaustion",
-    "Quantile",
-    "Spread",
-    "Typical",
-    "exhaustion",
-    "make_report",
-    "most_charged",
-    "typical_case",
-    "worst_belief",
-]
-
 PRIORS = tuple(Fraction(text) for text in ("0.02", "0.05", "0.5", "0.9", "0.95"))
 BANDS = 6
 """Into how many bands the beliefs between 1/2 and the limit are divided."""

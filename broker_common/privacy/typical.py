@@ -32,8 +32,6 @@ import numpy.typing as npt
 from broker_common.privacy.accounting import price
 from broker_common.privacy.enclosure import Between, decide, exp_between, ln_between
 
-__all__ = ["MAX_TYPICAL_ANSWERS", "Answers", "Evidence", "evidence_of", "worst_mixture"]
-
 MAX_TYPICAL_ANSWERS = 4096
 """Answers times members; beyond, the sums take too long."""
 

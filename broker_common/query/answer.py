@@ -17,8 +17,6 @@ from broker_common.errors import InvalidRequestError
 from broker_common.query.messages import parse_message
 from broker_common.values import MOST_CELLS, NoisyCounts
 
-__all__ = ["SEALED_ANSWER_BYTES", "VerifiedAnswer", "VerifiedReceipt", "open_answer", "pad_answer", "verify_receipt"]
-
 _PADDED_BYTES = 16 * 1024
 _LENGTH_BYTES = 4
 SEALED_ANSWER_BYTES = _PADDED_BYTES + SEALING_OVERHEAD_BYTES

@@ -20,8 +20,6 @@ from datetime import date
 
 from broker_common.query.condition import AllOf, AnyOf, Condition, Literal, Membership, Negation, Order
 
-__all__ = ["canonical_bytes", "describe", "literal_text"]
-
 _VERSION = b"tripartite/criteria/v1\0"
 
 # Parts are sorted by their bytes; these tags put the lower end of a range before its upper end.

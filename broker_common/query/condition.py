@@ -21,8 +21,6 @@ from typing import TypeAlias
 
 from tripartite.v1 import condition_pb2
 
-__all__ = ["AllOf", "AnyOf", "Comparison", "Condition", "Literal", "Membership", "Negation", "Order", "parse_date"]
-
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 

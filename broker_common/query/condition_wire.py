@@ -29,8 +29,6 @@ from broker_common.query.normal_form import (
     wrong_type,
 )
 
-__all__ = ["condition_from_wire"]
-
 # Of a group: with one part it would be a second spelling of that part.
 _FEWEST_PARTS = 2
 

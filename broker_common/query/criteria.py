@@ -26,8 +26,6 @@ from broker_common.query.dictionary import Column, ColumnType, Dictionary, shown
 from broker_common.query.normal_form import all_of, any_of, between, compare, equal, negate, verify_size, wrong_type
 from broker_common.query.scanner import ScanError, scan
 
-__all__ = ["parse_condition"]
-
 _BOTH_SIDES = frozenset({"this", "expression"})
 # SECURITY: every node type that may occur, and the arguments it may carry; anything else is refused.
 _ALLOWED: Mapping[type[exp.Expr], frozenset[str]] = {

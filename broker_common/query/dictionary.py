@@ -22,19 +22,6 @@ from tripartite.v1 import dictionary_pb2
 
 from broker_common.errors import InvalidRequestError
 
-__all__ = [
-    "MULTI_VALUE_SEPARATOR",
-    "Code",
-    "Column",
-    "ColumnType",
-    "Dictionary",
-    "dictionary_json",
-    "dictionary_text",
-    "listed",
-    "nearest",
-    "shown",
-]
-
 MULTI_VALUE_SEPARATOR = ";"
 
 # Of a dictionary from a peer, so that reading one is never much work.

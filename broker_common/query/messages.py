@@ -14,8 +14,6 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from broker_common.errors import InvalidRequestError
 
-__all__ = ["parse_message", "refuse_unknown_fields"]
-
 # Far above any message of ours; walking a million empty parts would hold up everybody else.
 _MOST_PARTS = 10_000
 _MessageT = TypeVar("_MessageT", bound=Message)

@@ -15,21 +15,6 @@ from broker_common.query.canonical import canonical_bytes, literal_text
 from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Literal, Membership, Negation, Order
 from broker_common.query.dictionary import Column, ColumnType, listed, nearest, shown
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_LITERALS",
-    "MAX_TERMS",
-    "all_of",
-    "any_of",
-    "between",
-    "compare",
-    "count_terms",
-    "equal",
-    "negate",
-    "verify_size",
-    "wrong_type",
-]
-
 # Of a condition as it travels and is signed: groups in groups, comparisons in all, values in all. The health node's work
 # for one question is bounded by them, whatever text or client it came from.
 MAX_DEPTH = 12

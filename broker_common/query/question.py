@@ -26,19 +26,6 @@ from broker_common.query.messages import refuse_unknown_fields
 from broker_common.query.scanner import MAX_TEXT_CHARACTERS, Kind, ScanError, Token, scan
 from broker_common.values import MOST_CELLS
 
-__all__ = [
-    "EVERYONE",
-    "REST",
-    "SERVED_CELLS",
-    "Cell",
-    "Question",
-    "parse_question",
-    "question_from_wire",
-    "read_question",
-    "spelled_question",
-    "verify_served",
-]
-
 SERVED_CELLS = 1
 """Cells that a census node answers in one question; formats hold up to 16."""
 

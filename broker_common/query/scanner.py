@@ -16,8 +16,6 @@ from itertools import pairwise
 
 from broker_common.query.dictionary import shown
 
-__all__ = ["MAX_NESTING", "MAX_TEXT_CHARACTERS", "MAX_TOKENS", "Kind", "ScanError", "Token", "scan"]
-
 # Far more than a person writes; checked before anything of a text is read.
 MAX_TEXT_CHARACTERS = 4_000
 MAX_TOKENS = 2_000

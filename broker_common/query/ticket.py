@@ -19,15 +19,6 @@ from broker_common.query.messages import parse_message
 from broker_common.query.question import spelled_question
 from broker_common.values import HASH_BYTES, QUERY_ID_BYTES
 
-__all__ = [
-    "MAX_TICKET_BYTES",
-    "Researcher",
-    "VerifiedTicket",
-    "sign_ticket",
-    "ticket_verified_before",
-    "verify_ticket",
-]
-
 # A ticket with every value of every language variable has a few KiB. Checked before its signature.
 MAX_TICKET_BYTES = 64 * 1024
 # No ticket may outlive its quote by more than this.

@@ -13,8 +13,6 @@ from broker_common.crypto.certificates import Identity, PeerCertificate, Role, c
 from broker_common.errors import InvalidRequestError
 from broker_common.values import Clock
 
-__all__ = ["ALLOWED_ROLES", "by_fingerprint", "caller", "set_caller", "verify_caller", "verify_role"]
-
 _EVERY_ROLE: frozenset[Role] = frozenset({"researcher", "health", "census"})
 _RESEARCHER: frozenset[Role] = frozenset({"researcher"})
 _HEALTH: frozenset[Role] = frozenset({"health"})

@@ -17,8 +17,6 @@ from broker_common.privacy.policy import Policy, parse_policy
 from broker_common.rpc.callers import caller
 from broker_common.rpc.status import calling
 
-__all__ = ["CardService", "fetch_card", "parse_newer_card", "policy_from_wire"]
-
 Context = ServicerContext[object, object]
 # For one exchange; both sides write it to their logs.
 _TIMEOUT_SECONDS = 15.0

@@ -11,8 +11,6 @@ from broker_common.crypto.certificates import PeerCertificate, Role, TlsCredenti
 from broker_common.errors import InvalidRequestError
 from broker_common.values import Clock
 
-__all__ = ["KEEPALIVE_MS", "KEEPALIVE_TIMEOUT_MS", "MAX_MESSAGE_BYTES", "PROCEED", "Peer", "open_channel"]
-
 # A frame is 256 KiB and the largest message we send.
 MAX_MESSAGE_BYTES = 1024 * 1024
 # A peer that is there but does not answer, frozen or cut off, is asked this often, and given up after the timeout.

@@ -22,8 +22,6 @@ import structlog
 
 from broker_common.logs import LogFormat, log_as
 
-__all__ = ["noting_refused_connections", "reason_of"]
-
 # As the library writes it: I1119 07:06:58.442698 7293 ssl_transport_security.cc:2563] Handshake failed with error SSL_ERROR_SSL:
 # error:100000c0:SSL routines:OPENSSL_internal:PEER_DID_NOT_RETURN_A_CERTIFICATE: ...
 _FAILED = re.compile(

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 from weakref import WeakValueDictionary
 
-__all__ = ["News", "NewsOf"]
-
 
 class News:
     """Wakes everybody who waits, whatever it is that happened; they look for themselves. Made in the loop it serves."""

@@ -35,19 +35,6 @@ from broker_common.rpc.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_ME
 from broker_common.rpc.status import trailing_metadata
 from broker_common.values import Clock
 
-__all__ = [
-    "MAX_STREAMS",
-    "Glance",
-    "Handshakes",
-    "NodeServer",
-    "StopSignal",
-    "every",
-    "log_stages",
-    "log_unforeseen",
-    "most_connections",
-    "together",
-]
-
 _log = structlog.get_logger()
 # Calls under way when the node stops may go on for this long.
 _GRACE_SECONDS = 5.0

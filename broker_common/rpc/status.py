@@ -25,8 +25,6 @@ from broker_common.errors import (
     error_for,
 )
 
-__all__ = ["STATUS_OF_REASON", "broker_error", "calling", "trailing_metadata"]
-
 _DOMAIN = "tripartite"
 _DETAILS_KEY = "grpc-status-details-bin"
 ResultT = TypeVar("ResultT")

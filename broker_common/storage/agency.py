@@ -16,8 +16,6 @@ from broker_common.storage.loads import StoreStateT
 from broker_common.storage.registration import announce, own_card, register, revoke
 from broker_common.tlog.membership import Registration
 
-__all__ = ["AgencyHome"]
-
 
 class AgencyHome(ABC, Generic[StoreStateT]):
     """An agency's home. A node that serves it obeys what is written here at its next call."""

@@ -11,8 +11,6 @@ import time
 
 from broker_common.values import Clock
 
-__all__ = ["SteadyClock", "monotone_clock", "system_clock"]
-
 _NANOSECONDS = 1_000_000
 # Counts on while the machine sleeps, where there is such a clock.
 _MONOTONE = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

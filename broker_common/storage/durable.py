@@ -13,18 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = [
-    "SHARED_FILE",
-    "create_for_owner",
-    "exclusive",
-    "is_held",
-    "make_folder",
-    "make_shared_folder",
-    "replace_file",
-    "replacing",
-    "sync_directory",
-]
-
 # What the user lets others read, as it was before the program made itself stricter. Asking takes setting it for an instant.
 _USERS_UMASK = os.umask(0o077)
 os.umask(_USERS_UMASK)

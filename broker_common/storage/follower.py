@@ -21,8 +21,6 @@ from broker_common.storage.journal import store_errors
 from broker_common.tlog.entries import Entry, parse_entry
 from broker_common.tlog.replay import LogState, ReplayError
 
-__all__ = ["Followed", "Follower", "Head", "Notes"]
-
 StateT = TypeVar("StateT", bound=LogState)
 ViewT = TypeVar("ViewT")
 

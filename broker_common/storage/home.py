@@ -19,8 +19,6 @@ import msgspec
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
 from broker_common.storage.durable import exclusive, is_held, make_folder, replace_file
 
-__all__ = ["Home", "no_config", "stated_role"]
-
 ValueT = TypeVar("ValueT")
 _CONFIG = "config.toml"
 _LOAD_REFUSED = "load-refused"

@@ -45,8 +45,6 @@ from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import LogState
 from broker_common.values import Clock
 
-__all__ = ["CERTIFICATE_DAYS", "Keyring", "log_signer"]
-
 CERTIFICATE_DAYS = 365
 _log = structlog.get_logger()
 KeyT = TypeVar("KeyT")

@@ -17,8 +17,6 @@ from broker_common.errors import InvalidRequestError
 from broker_common.storage.home import Home
 from broker_common.values import Randomness
 
-__all__ = ["LinkageKeys", "NextKey"]
-
 _KEY_BYTES = 32
 # Of the file that the other agency brings: hundreds of keys.
 _MAX_FILE_BYTES = 64 * 1024

@@ -25,8 +25,6 @@ from broker_common.tlog.entries import Entry, Loaded, Relinked
 from broker_common.tlog.store_state import StoreState
 from broker_common.values import Randomness
 
-__all__ = ["LoadFolder", "Stamp", "StoreStateT", "WithEntry", "verify_dictionary"]
-
 _ID_BYTES = 8
 _CHUNK_BYTES = 1 << 20
 StoreStateT = TypeVar("StoreStateT", bound=StoreState)

@@ -25,8 +25,6 @@ from broker_common.errors import BrokerError, InternalError, RefusedError
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder, Stamp, StoreStateT
 
-__all__ = ["OpenLoads"]
-
 _log = structlog.get_logger()
 StoreT = TypeVar("StoreT")
 # Of reading ahead. A lack of memory may pass, and questions that need no other load are still answered.

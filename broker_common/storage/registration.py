@@ -36,21 +36,6 @@ from broker_common.tlog.membership import Membership, Registration, log_of, peer
 from broker_common.tlog.note import NoteVerifier
 from broker_common.values import Clock
 
-__all__ = [
-    "IDENTIFIER",
-    "CardExchange",
-    "Identifier",
-    "KnownPeers",
-    "LogName",
-    "announce",
-    "own_card",
-    "read_card",
-    "register",
-    "registered",
-    "renew",
-    "revoke",
-]
-
 # As in the URI SAN of a certificate.
 IDENTIFIER = re.compile(r"\A[a-z0-9][a-z0-9-]{0,62}\Z")
 Identifier = Annotated[str, Meta(pattern=IDENTIFIER.pattern)]

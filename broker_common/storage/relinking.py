@@ -25,8 +25,6 @@ from broker_common.storage.loads import LoadFolder, StoreStateT, verify_dictiona
 from broker_common.storage.source import Progress, ascending_order
 from broker_common.values import PSEUDONYM_BYTES, Randomness
 
-__all__ = ["Rekeyed", "RelinkReport", "WriteStore", "rekey", "relink"]
-
 _ROWS_PER_STEP = 100_000
 
 WriteStore: TypeAlias = Callable[[str, str, Sequence[LinkageKey]], int]

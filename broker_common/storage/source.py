@@ -31,28 +31,6 @@ from numpy.typing import NDArray
 from broker_common.errors import InvalidRequestError
 from broker_common.query.dictionary import listed, shown
 
-__all__ = [
-    "MAX_KEPT_REJECTIONS",
-    "MAX_LINE_BYTES",
-    "MAX_ROWS",
-    "NO_ROWS",
-    "ROWS_PER_CHUNK",
-    "TOO_LONG",
-    "TOO_MANY_ROWS",
-    "Chunk",
-    "CsvSource",
-    "Progress",
-    "Reject",
-    "RejectedRows",
-    "ascending_order",
-    "ascending_without_repeats",
-    "fields",
-    "reading",
-    "refuse",
-    "split_lines",
-    "verify_names",
-]
-
 
 def refuse(problem: str, remedy: str) -> NoReturn:
     """End the load.

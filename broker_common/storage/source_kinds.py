@@ -13,8 +13,6 @@ from broker_common.query.dictionary import Column
 from broker_common.storage.source import CsvSource, reading, refuse
 from broker_common.storage.source_parquet import PARQUET_MAGIC, ParquetSource
 
-__all__ = ["open_source"]
-
 _UNPACK = "Unpack it first; the file inside must be CSV in UTF-8, or Parquet."
 _SAVE_AGAIN = "Save it as CSV in UTF-8, or as Parquet."
 _NO_SOURCE = (

@@ -40,8 +40,6 @@ from broker_common.storage.source import (
     verify_names,
 )
 
-__all__ = ["PARQUET_MAGIC", "ParquetSource"]
-
 PARQUET_MAGIC = b"PAR1"
 """Stands at both ends of a Parquet file."""
 

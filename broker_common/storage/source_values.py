@@ -23,8 +23,6 @@ from broker_common.errors import InvalidRequestError
 from broker_common.query.condition import parse_date
 from broker_common.query.dictionary import MULTI_VALUE_SEPARATOR, Column, ColumnType
 
-__all__ = ["MAX_MULTI_VALUED_CODES", "MISSING", "ColumnReader", "GrowingArray", "Values", "verify_storable"]
-
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 

@@ -34,8 +34,6 @@ from broker_common.tlog.merkle import verify_consistency
 from broker_common.tlog.note import MAX_NOTE_BYTES, Checkpoint, NoteVerifier, parse_note
 from broker_common.values import Clock
 
-__all__ = ["CosignedNote", "CosignedNotes", "WitnessStore", "Witnessing", "verify_own_log"]
-
 _CHECKPOINT = "checkpoint"
 
 

@@ -39,8 +39,6 @@ from broker_common.tlog.orders import Act, Order
 from broker_common.tlog.replay import ReplayError
 from broker_common.tlog.store_state import StoreState
 
-__all__ = ["AnswerQuota", "CensusState", "ChargedTicket"]
-
 
 @dataclass(slots=True)
 class AnswerQuota:

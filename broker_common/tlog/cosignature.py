@@ -35,17 +35,6 @@ from broker_common.tlog.note import (
     vkeys,
 )
 
-__all__ = [
-    "MAX_TIME_S",
-    "MOST_SKEW_MS",
-    "CosignatureVerifier",
-    "Cosigned",
-    "Cosigner",
-    "merge_cosignatures",
-    "note_lines",
-    "only_lines_of",
-]
-
 _TIMESTAMPED_ED25519 = b"\x04"
 _TIME_BYTES = 8
 # Between the clocks of two agencies. A cosignature says when it was made by the witness's clock.

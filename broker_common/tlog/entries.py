@@ -16,39 +16,6 @@ from broker_common.crypto.cards import SignedCard
 from broker_common.privacy.policy import MAX_POLICY_BYTES
 from broker_common.tlog.note import MAX_NOTE_BYTES
 
-__all__ = [
-    "MAX_ENTRY_BYTES",
-    "MAX_INBOX_CHARACTERS",
-    "MAX_NOTE_CHARACTERS",
-    "MAX_PROJECTS",
-    "MAX_SLOTS",
-    "MAX_TEXT_CHARACTERS",
-    "Adopted",
-    "Announced",
-    "Charged",
-    "Delivered",
-    "Entry",
-    "Event",
-    "Expired",
-    "Forwarded",
-    "Loaded",
-    "Opened",
-    "Refused",
-    "Registered",
-    "Released",
-    "Relinked",
-    "Reopened",
-    "ReportedCharge",
-    "Revoked",
-    "Rostered",
-    "Settled",
-    "Shutdown",
-    "Slots",
-    "Submitted",
-    "encode_entry",
-    "parse_entry",
-]
-
 # Of one entry: a card, or a policy with every scale, and room. No more than the length of an entry in a bundle can say.
 MAX_ENTRY_BYTES = 2**16 - 1
 # An operator's reason.

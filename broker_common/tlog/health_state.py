@@ -24,8 +24,6 @@ from broker_common.tlog.entries import (
 )
 from broker_common.tlog.store_state import StoreState
 
-__all__ = ["AcceptedTicket", "HealthState"]
-
 
 @dataclass(frozen=True, slots=True)
 class AcceptedTicket:

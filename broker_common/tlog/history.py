@@ -34,8 +34,6 @@ from broker_common.tlog.entries import (
 from broker_common.tlog.membership import peer_name
 from broker_common.tlog.replay import LogState
 
-__all__ = ["Ceiling", "Happening", "History", "Kind", "Point", "Use"]
-
 Kind: TypeAlias = Literal[
     "adopted",
     "confirmed",

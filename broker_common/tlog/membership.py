@@ -18,8 +18,6 @@ from broker_common.tlog.cosignature import CosignatureVerifier
 from broker_common.tlog.entries import Announced, Registered, Revoked
 from broker_common.tlog.note import NoteVerifier
 
-__all__ = ["Membership", "Registration", "log_of", "peer_name", "witness_of"]
-
 # SECURITY: nobody else is ever recognised; a second census agency could read criteria.
 _PEER_ROLES: Mapping[str, frozenset[Role]] = {
     "census": frozenset({"researcher", "health"}),

@@ -13,17 +13,6 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
-__all__ = [
-    "HASH_BYTES",
-    "CompactTree",
-    "MerkleTree",
-    "Tree",
-    "leaf_hash",
-    "node_hash",
-    "root_from_inclusion",
-    "verify_consistency",
-]
-
 HASH_BYTES = 32
 _EMPTY = hashlib.sha256(b"").digest()
 

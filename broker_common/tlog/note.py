@@ -23,22 +23,6 @@ from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.values import base64_text, parse_base64
 
-__all__ = [
-    "ED25519",
-    "KEY_HASH_BYTES",
-    "MAX_NOTE_BYTES",
-    "Checkpoint",
-    "NoteSigner",
-    "NoteVerifier",
-    "Signature",
-    "claimed_by",
-    "join_note",
-    "key_hash",
-    "parse_note",
-    "require_purpose",
-    "vkeys",
-]
-
 # One signature line: the name, and the key hash with the signature proper behind it.
 Signature: TypeAlias = tuple[str, bytes]
 

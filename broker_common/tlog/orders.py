@@ -15,8 +15,6 @@ from msgspec import Struct
 from broker_common.errors import InvalidRequestError
 from broker_common.tlog.entries import MAX_NOTE_CHARACTERS
 
-__all__ = ["Act", "Order", "verify_reason"]
-
 Act: TypeAlias = Literal["adopt", "reopen", "shutdown"]
 
 

@@ -16,8 +16,6 @@ from broker_common.errors import InvalidRequestError
 from broker_common.tlog.entries import Announced, Entry, Event, Opened, Registered, Revoked
 from broker_common.tlog.membership import Membership
 
-__all__ = ["FORMAT_VERSION", "LogState", "ReplayError", "replay"]
-
 FORMAT_VERSION = 7
 StateT = TypeVar("StateT", bound="LogState")
 

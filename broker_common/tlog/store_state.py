@@ -12,8 +12,6 @@ from broker_common.crypto.signing import VerifyKey
 from broker_common.tlog.entries import Entry, Loaded, Relinked, Rostered
 from broker_common.tlog.replay import LogState
 
-__all__ = ["StoreState"]
-
 
 class StoreState(LogState):
     """The part of a state that follows from `loaded`, `relinked` and `rostered`."""

@@ -16,20 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from broker_common.tlog.merkle import HASH_BYTES, Tree, node_hash
 
-__all__ = [
-    "CHECKPOINT_PATH",
-    "TILE_WIDTH",
-    "TileTree",
-    "encode_entry_bundle",
-    "entries_path",
-    "entry_bundles",
-    "hash_tiles",
-    "parse_entry_bundle",
-    "parse_hash_tile",
-    "tile_path",
-    "tile_paths",
-]
-
 CHECKPOINT_PATH = "checkpoint"
 _HEIGHT = 8
 TILE_WIDTH = 1 << _HEIGHT

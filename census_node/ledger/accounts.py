@@ -22,8 +22,6 @@ from census_node.ledger.passes import Charges, Homes, HouseholdCharges, Numbers,
 from census_node.ledger.steps import EMPTY_DIGEST
 from census_node.ledger.subjects import Carry
 
-__all__ = ["Ledger"]
-
 _MOST = 2**32 - 1
 
 

@@ -37,8 +37,6 @@ from census_node.ledger.steps import EMPTY_DIGEST, LedgerSteps, Link, Step, char
 from census_node.ledger.subjects import Carry
 from census_node.release.outbox import Outbox
 
-__all__ = ["Decided", "LedgerBook", "Room", "loads_to_fold", "room_for"]
-
 _log = structlog.get_logger()
 
 # A snapshot is made when so many charges have come since the last one: a start reads them.

@@ -25,8 +25,6 @@ from numpy.lib.npyio import NpzFile
 from broker_common.errors import InternalError
 from broker_common.storage.durable import create_for_owner, replacing
 
-__all__ = ["MappedColumn", "StoredColumns", "reading_columns", "write_columns"]
-
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 # Every array begins at a multiple of this, as NumPy's own headers have it.
 _ALIGNMENT = 64

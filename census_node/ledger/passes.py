@@ -28,24 +28,6 @@ import numpy.typing as npt
 
 from broker_common.errors import InternalError
 
-__all__ = [
-    "JOINED",
-    "MOST_CELLS",
-    "NO_CELL",
-    "NO_VALUE",
-    "Bearings",
-    "Bits",
-    "CardPlaces",
-    "Charges",
-    "Counted",
-    "Homes",
-    "HouseholdCharges",
-    "Numbers",
-    "Passes",
-    "People",
-    "PersonCharges",
-]
-
 Bits: TypeAlias = npt.NDArray[np.uint8]
 """One bit for each, packed, the most significant first, zeros after the last."""
 Numbers: TypeAlias = npt.NDArray[np.uint32]

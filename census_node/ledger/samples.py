@@ -29,8 +29,6 @@ from broker_common.storage.durable import make_folder, sync_directory
 from broker_common.values import Randomness
 from census_node.ledger.passes import Bits
 
-__all__ = ["KeptSample", "KeptSamples", "SampleFolder", "bytes_of_samples", "write_uncached"]
-
 # What is written at a time, from memory that begins with a page.
 _BYTES_AT_ONCE = 1 << 20
 # Not everywhere: 0 where there is no such thing.

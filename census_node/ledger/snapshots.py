@@ -23,8 +23,6 @@ from broker_common.values import Randomness
 from census_node.ledger.accounts import Ledger
 from census_node.ledger.subjects import Carry
 
-__all__ = ["SnapshotFolder"]
-
 _NAME_BYTES = 16
 _SUFFIX = ".ledgers"
 _CARRY_SUFFIX = ".carry"

@@ -21,8 +21,6 @@ from sqlite_utils import Database
 
 from broker_common.errors import InternalError
 
-__all__ = ["EMPTY_DIGEST", "LedgerSteps", "Link", "Step", "StepKind", "charge_digest", "digest_after"]
-
 StepKind: TypeAlias = Literal["charge", "load", "snapshot"]
 # Whose file is still needed.
 _KEPT = "file != ''"

@@ -30,24 +30,6 @@ from broker_common.storage.relinking import rekey
 from broker_common.storage.source import ascending_order
 from census_node.ledger.columns import MappedColumn, StoredColumns, reading_columns, write_columns
 
-__all__ = [
-    "HALF",
-    "NAME",
-    "NUMBER",
-    "Cards",
-    "Carry",
-    "Found",
-    "Halves",
-    "Known",
-    "MappedCards",
-    "Names",
-    "Places",
-    "find_ascending",
-    "halves_of",
-    "number_subjects",
-    "stored_counts",
-]
-
 Halves: TypeAlias = npt.NDArray[np.uint64]
 Places: TypeAlias = npt.NDArray[np.intp]
 Found: TypeAlias = npt.NDArray[np.bool_]

@@ -19,8 +19,6 @@ from broker_common.privacy.report import BANDS, BeliefReport, Spread
 from census_node import texts
 from census_node.operator.belief_report import band_names, bars_name, plain
 
-__all__ = ["HEIGHT_PIXELS", "WIDTH_PIXELS", "draw"]
-
 WIDTH_PIXELS, HEIGHT_PIXELS = 1200, 750
 _DOTS_PER_INCH = 120
 _HALF = Fraction(1, 2)

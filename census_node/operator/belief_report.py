@@ -34,19 +34,6 @@ from census_node.ledger.samples import KeptSamples
 from census_node.operator.policy_commands import number, odds_text, policy_in_force, size_text
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 
-__all__ = [
-    "Facts",
-    "band_names",
-    "bars_name",
-    "facts_of",
-    "plain",
-    "plot_text",
-    "report_of",
-    "report_text",
-    "status_of",
-    "status_text",
-]
-
 _HUNDRED = 100
 
 

@@ -51,8 +51,6 @@ from census_node.operator.operating import reopen, shut_down
 from census_node.operator.picture import DAY_MS, Picture, answers_per_day, picture_of
 from census_node.operator.staff_figures import LEAST_ANSWERS, Figures, FiguresFile, figures_of
 
-__all__ = ["CensusDashboard"]
-
 _log = structlog.get_logger()
 # Dates further off are not told.
 _MOST_DAYS = 3650

@@ -19,8 +19,6 @@ from broker_common.tlog.entries import Adopted, Reopened, Shutdown
 from census_node import texts
 from census_node.operator.proposals import Proposal, make_proposal, verify_subject
 
-__all__ = ["Confirmation", "Done", "adopt", "reopen", "shut_down", "sign_again"]
-
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:

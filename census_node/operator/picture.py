@@ -20,8 +20,6 @@ from broker_common.storage.follower import Head
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.history import Happening, History, Point, Use
 
-__all__ = ["DAY_MS", "Picture", "answers_per_day", "picture_of"]
-
 # The pace of answers is given for a day.
 DAY_MS = 86_400_000
 # Over so long the pace of answers is taken.

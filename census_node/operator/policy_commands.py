@@ -43,8 +43,6 @@ from census_node.operator.proposals import (
 )
 from census_node.registry.loading import delay_warnings
 
-__all__ = ["number", "odds_text", "policy", "policy_in_force", "size_text"]
-
 
 @click.group(invoke_without_command=True)
 @click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="The census node's folder.")

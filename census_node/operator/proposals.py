@@ -26,17 +26,6 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import MAX_TEXT_CHARACTERS
 from census_node import texts
 
-__all__ = [
-    "Change",
-    "Consequences",
-    "Proposal",
-    "ProposalFolder",
-    "consequences",
-    "draft",
-    "make_proposal",
-    "verify_subject",
-]
-
 # Digits of a hash that a person must type at least.
 _LEAST_PREFIX = 8
 # Of a proposal's file: the policy, quoted, and its signature.

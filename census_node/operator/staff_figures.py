@@ -22,8 +22,6 @@ from broker_common.privacy.report import BeliefReport, Charges, Spread, exhausti
 from broker_common.storage.durable import exclusive, replace_file
 from census_node.operator.belief_report import Facts
 
-__all__ = ["FIGURES_FILE", "LEAST_ANSWERS", "Band", "Figures", "FiguresFile", "figures_of"]
-
 FIGURES_FILE = "staff-figures.json"
 _LOCK = f"{FIGURES_FILE}.lock"
 # Between two computations, so that no answer can be told from their difference.

@@ -29,8 +29,6 @@ from census_node.query.flow import Claim
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.joining import JoinedRoster
 
-__all__ = ["AdmittedSample", "Arrived", "BrokenOff", "Gate", "Recovered", "SampleAttempt"]
-
 
 @dataclass(frozen=True, slots=True)
 class Gate:

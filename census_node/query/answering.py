@@ -42,8 +42,6 @@ from census_node.release.outbox import Outbox, Pending, WaitingAnswer
 from census_node.release.oversight import Oversight
 from census_node.release.slot_secrets import SlotSecrets
 
-__all__ = ["Answers"]
-
 _log = structlog.get_logger()
 
 

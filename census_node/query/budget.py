@@ -12,16 +12,6 @@ from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import CensusState
 from census_node.query.reservations import NOTHING_RESERVED, Reserved
 
-__all__ = [
-    "NOTHING_UNFINISHED",
-    "Unfinished",
-    "quota_left",
-    "quotable_answers",
-    "verify_affordable",
-    "verify_open",
-    "verify_quota",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:

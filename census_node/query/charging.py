@@ -31,8 +31,6 @@ from census_node.query.budget import verify_affordable, verify_quota
 from census_node.query.flow import Charge, Claim
 from census_node.release.outbox import Outbox, Pending
 
-__all__ = ["Charging", "Keeping", "Kept", "price_of"]
-
 # What BUSY says; the health node tries again by itself.
 _RETRY_SECONDS = 1
 

@@ -18,8 +18,6 @@ from broker_common.values import Clock
 from census_node.query.line import Line, Place
 from census_node.query.schedule import Round, Schedule
 
-__all__ = ["Desk"]
-
 ResultT = TypeVar("ResultT")
 
 

@@ -18,8 +18,6 @@ from census_node.query.desk import Desk
 from census_node.query.line import Place
 from census_node.query.schedule import Round
 
-__all__ = ["Answers", "Attempt", "Charge", "Claim", "Ledger", "Parts", "Publication", "Samples", "Told", "answer_query"]
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:

@@ -17,8 +17,6 @@ from typing import Any, Generic, TypeVar
 
 from census_node.query.schedule import Round
 
-__all__ = ["OPERATOR", "Line", "Place"]
-
 ResultT = TypeVar("ResultT")
 # Whose line loads of the registry and changes of rules wait in. No agency has an empty name.
 OPERATOR = ""

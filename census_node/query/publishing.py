@@ -12,8 +12,6 @@ from broker_common.tlog.census_state import CensusState
 from census_node.query.flow import Charge
 from census_node.release.publication import Publication
 
-__all__ = ["Publishing"]
-
 
 class Publishing:
     """The published end of the log, charge by charge. Made in the event loop."""

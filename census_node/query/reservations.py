@@ -10,8 +10,6 @@ import threading
 from collections.abc import Container
 from dataclasses import dataclass
 
-__all__ = ["NOTHING_RESERVED", "Reservations", "Reserved"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reserved:

@@ -19,8 +19,6 @@ from typing import Protocol
 from broker_common.privacy.policy import Policy
 from broker_common.values import Clock
 
-__all__ = ["Immediate", "Round", "Schedule", "Ticks", "schedule_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Round:

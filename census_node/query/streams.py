@@ -16,8 +16,6 @@ from contextlib import contextmanager
 
 from broker_common.errors import InvalidRequestError, PeerUnavailableError, RefusedError
 
-__all__ = ["Incoming", "Streams"]
-
 # What BUSY says; the health node tries again by itself.
 _RETRY_SECONDS = 1
 

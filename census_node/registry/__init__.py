@@ -9,6 +9,7 @@ staging     received, joined, switched, erased
 
 from __future__ import annotations
 
-from census_node.registry.registry import NO_VALUE, Registry
+from census_node.ledger.passes import NO_VALUE
+from census_node.registry.registry import Registry
 
 __all__ = ["NO_VALUE", "Registry"]

@@ -10,8 +10,6 @@ from typing import Final
 
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 
-__all__ = ["CENSUS_DICTIONARY"]
-
 _MOTHER_TONGUES: Final = (
     Code("English", "English"),
     Code("French", "French"),

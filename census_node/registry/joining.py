@@ -21,8 +21,6 @@ from census_node.ledger.subjects import find_ascending, halves_of
 from census_node.registry.registry import Registry
 from census_node.registry.rosters import KeptRoster
 
-__all__ = ["JoinedRoster", "join"]
-
 _Further: TypeAlias = tuple[Numbers, Numbers]
 _IS_JOINED = np.uint32(JOINED)
 # Of pseudo-random places, drawn at a time.

@@ -39,8 +39,6 @@ from census_node.ledger.subjects import NAME, NUMBER, Cards, Names, number_subje
 from census_node.registry import NO_VALUE, Registry
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 
-__all__ = ["LoadReport", "delay_warnings", "read_registry", "verify_declared", "verify_delays"]
-
 _CARD, _PERSON, _HOUSEHOLD = "health_card", "person_id", "household_id"
 # Of a person's or a household's id in the source.
 _MAX_ID_CHARACTERS = 64

@@ -27,8 +27,6 @@ from broker_common.query.messages import parse_message
 from broker_common.values import HASH_BYTES, Randomness
 from census_node.registry.rosters import KeptRoster, RosterFolder
 
-__all__ = ["HOUR_MS", "AdmittedRoster", "RosterGate", "RosterReception", "admit"]
-
 # What `rosters_per_hour` counts in.
 HOUR_MS: Final = 3_600_000
 # When to come again, for an agency that has sent many.

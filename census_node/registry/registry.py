@@ -26,13 +26,11 @@ from broker_common.storage.relinking import Rekeyed
 from broker_common.tlog.census_state import CensusState
 from census_node.ledger.book import loads_to_fold
 from census_node.ledger.columns import reading_columns, write_columns
-from census_node.ledger.passes import NO_CELL, NO_VALUE, Counted, Numbers, People, Values
+from census_node.ledger.passes import NO_CELL, Counted, Numbers, People, Values
 from census_node.ledger.steps import LedgerSteps
 from census_node.ledger.subjects import Cards, MappedCards, Names, stored_counts
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.release.outbox import Outbox
-
-__all__ = ["NO_VALUE", "OpenRegistries", "Registry", "counted", "forget_old_loads"]
 
 _VALUE = np.dtype(np.uint8)
 # What a language variable is called in a file.

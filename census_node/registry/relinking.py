@@ -21,8 +21,6 @@ from census_node.registry import Registry
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.registry import forget_old_loads
 
-__all__ = ["relink_registry"]
-
 
 def relink_registry(
     journal: Journal[CensusState],

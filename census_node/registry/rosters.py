@@ -25,8 +25,6 @@ from broker_common.errors import InternalError, InvalidRequestError, RefusedErro
 from broker_common.storage.durable import create_for_owner, make_folder, sync_directory
 from broker_common.values import PSEUDONYM_BYTES, Randomness
 
-__all__ = ["KeptRoster", "People", "RosterBook", "RosterFolder", "RosterLostError", "RosterWriter"]
-
 People: TypeAlias = npt.NDArray[np.uint8]
 _log = structlog.get_logger()
 _NAME_BYTES = 16

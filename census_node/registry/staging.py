@@ -33,8 +33,6 @@ from census_node.registry.reception import AdmittedRoster, RosterGate, RosterRec
 from census_node.registry.registry import Registry
 from census_node.registry.rosters import KeptRoster, RosterBook, RosterFolder, RosterLostError
 
-__all__ = ["RosterName", "Rosters", "newest_and_in_force", "was_in_force"]
-
 _log = structlog.get_logger()
 RosterName: TypeAlias = tuple[str, int]
 """An agency and a number."""

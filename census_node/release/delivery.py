@@ -34,8 +34,6 @@ from census_node.config import LimitConfig
 from census_node.release.outbox import WaitingAnswer
 from census_node.release.released import ReleasedAnswers
 
-__all__ = ["Courier"]
-
 _log = structlog.get_logger()
 # For one push.
 _TIMEOUT_SECONDS = 10.0

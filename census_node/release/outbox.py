@@ -11,8 +11,6 @@ from dataclasses import dataclass, fields
 
 from sqlite_utils import Database
 
-__all__ = ["Outbox", "Pending", "WaitingAnswer"]
-
 
 @dataclass(frozen=True, slots=True)
 class Pending:

@@ -14,9 +14,6 @@ from broker_common.errors import InternalError
 from broker_common.privacy.opening import OPENING_SUFFIX, Opening, seal_opening
 from broker_common.storage.durable import make_folder, replace_file
 
-__all__ = ["Oversight"]
-
-
 # Between looks into the folder, which holds an opening for every answer of the time that they are kept.
 _LOOK_MS = 3_600_000
 

@@ -19,8 +19,6 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import merge_cosignatures
 from broker_common.tlog.note import parse_note
 
-__all__ = ["Publication", "verify_witnessed"]
-
 
 class Publication:
     """The published end of one census log. Thread-safe."""

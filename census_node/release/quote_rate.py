@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from broker_common.errors import RefusedError
 
-__all__ = ["QuoteRate"]
-
 # Rates are set by the minute.
 _MINUTE_SECONDS = 60.0
 

@@ -10,8 +10,6 @@ from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Delivered, Expired
 from census_node.release.outbox import Outbox, WaitingAnswer
 
-__all__ = ["ReleasedAnswers"]
-
 
 class ReleasedAnswers:
     """The outbox as researchers may see it. Blocking methods."""

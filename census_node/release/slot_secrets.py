@@ -16,8 +16,6 @@ from broker_common.crypto.commitments import SALT_BYTES, SlotSecret, commit_slot
 from broker_common.errors import InternalError
 from broker_common.storage.durable import make_folder, sync_directory
 
-__all__ = ["SLOT_SECRET_BYTES", "SlotSecrets"]
-
 SLOT_SECRET_BYTES = SALT_BYTES
 _SUFFIX = ".slots"
 _WIPED = bytes(SLOT_SECRET_BYTES)

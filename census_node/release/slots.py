@@ -19,8 +19,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 
-__all__ = ["BATCH", "OfferedSlot", "Slot", "SlotBatch", "SlotBook"]
-
 # Committed to by one entry: few entries, and small enough to travel with every quote.
 BATCH = 64
 # A batch is followed by the next one when so few of its slots are left that quotes could come to wait for it.

@@ -34,8 +34,6 @@ from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
 
-__all__ = ["Accounting", "Arena", "Ask", "Outcome", "Terrain", "Watched", "Wish", "opened", "side_by_side"]
-
 Outcome: TypeAlias = AskedQuestion | BrokerError
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")

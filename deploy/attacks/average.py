@@ -19,8 +19,6 @@ from deploy.attacks.findings import Curve, Finding, Guesses, Noise, Report, Same
 from deploy.attacks.people import Person, among
 from deploy.attacks.spending import units_of
 
-__all__ = ["Averaged", "attack_average", "average_findings"]
-
 _GROUP = 3
 _RETRIES = 2
 _ALL = "all"

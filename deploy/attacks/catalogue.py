@@ -22,8 +22,6 @@ from deploy.attacks.records import attack_cards, attack_household, give_second_c
 from deploy.attacks.refusal import attack_refusal
 from deploy.attacks.tracker import attack_tracker
 
-__all__ = ["ATTACKS", "Attack"]
-
 
 @dataclass(frozen=True, slots=True)
 class Attack:

@@ -17,18 +17,6 @@ import numpy.typing as npt
 
 from broker_common.privacy.discrete_laplace import probability
 
-__all__ = [
-    "Interval",
-    "Law",
-    "at_least",
-    "fails_above",
-    "interval",
-    "lower_tail",
-    "magnitude_law",
-    "same_law",
-    "sum_law",
-]
-
 Law = npt.NDArray[np.float64]
 """Probabilities of 0, 1, 2, ... up to where nothing is left that a verdict could feel."""
 

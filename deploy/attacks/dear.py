@@ -20,8 +20,6 @@ from deploy.attacks.findings import Curve, Finding, Late, Report
 from deploy.attacks.spending import units_of
 from deploy.attacks.worlds import told_apart
 
-__all__ = ["Told", "attack_dear", "dear_findings", "lateness"]
-
 # Nobody has been admitted so often.
 _HOSPITAL, _EMERGENCY = "501,503,505", "501,503"
 _NOBODY, _EVERYBODY = "age > 130", "age >= 0"

@@ -18,8 +18,6 @@ from deploy.attacks.people import Person, among
 from deploy.attacks.spending import units_of
 from deploy.attacks.worlds import told_apart, watch
 
-__all__ = ["Pair", "attack_equality", "equality_findings"]
-
 _GROUP = 3
 _KINDS = ("same", "others", "many")
 # Nearly everybody.

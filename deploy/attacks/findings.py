@@ -13,8 +13,6 @@ from typing import Any, Protocol
 from deploy.attacks import texts
 from deploy.attacks.chances import Interval, Law, at_least, fails_above, interval, lower_tail, same_law
 
-__all__ = ["FALSE_ALARM", "Curve", "Finding", "Guesses", "Late", "Noise", "Report", "Same", "Within"]
-
 FALSE_ALARM = 1e-6
 """How often a finding may accuse a deployment that keeps its promise."""
 

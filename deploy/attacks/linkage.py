@@ -14,8 +14,6 @@ from deploy.attacks.people import Person
 from deploy.attacks.spending import best_guess, boldly
 from deploy.attacks.worlds import told_apart, watched
 
-__all__ = ["attack_linkage"]
-
 _ALL = "all"
 _WATCHED = 3
 

@@ -21,8 +21,6 @@ from deploy.attacks.findings import Curve, Finding, Guesses, Noise, Report, With
 from deploy.attacks.people import FRENCH, Person
 from deploy.attacks.spending import best_guess, boldly, ceiling, chance_above, evenly, hardly_above
 
-__all__ = ["Known", "attack_neighbour", "guessed_right", "log_odds", "neighbour_findings", "noise_findings"]
-
 # People whose budget is spent the paper's way: one for so many that it is spent of boldly.
 _BOLD_PEOPLE_FOR_EVEN = 15
 _EVEN_SURE = 0.7

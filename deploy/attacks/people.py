@@ -17,8 +17,6 @@ import numpy as np
 from broker_common.errors import InvalidRequestError
 from deploy.attacks import texts
 
-__all__ = ["FRENCH", "FRENCH_CODE", "People", "Person", "among"]
-
 FRENCH_CODE = "French"
 FRENCH = f"mother_tongue = '{FRENCH_CODE}'"
 _NUMBERS = frozenset({"age", "birth_year", "hospital_visits", "emergency_visits"})

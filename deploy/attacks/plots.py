@@ -14,8 +14,6 @@ from deploy.attacks import texts
 from deploy.attacks.chances import fails_above, interval
 from deploy.attacks.findings import FALSE_ALARM, Curve, Finding, Guesses, Noise, Report
 
-__all__ = ["draw_reports", "plot_reports"]
-
 _WIDTH, _HEIGHT = 9.0, 4.5
 _INK, _LIMIT, _FAINT = "#1f4e79", "#b02418", "#8fa9c4"
 

@@ -16,8 +16,6 @@ from deploy.attacks.people import FRENCH
 from deploy.attacks.spending import boldly
 from deploy.attacks.worlds import quotes, told_apart
 
-__all__ = ["attack_quote"]
-
 _COUNTS = (FRENCH, "all", "home_language in ('English', 'Other')")
 _REMAINING = re.compile(r"scale=(\d+) (.*)remaining=(\w+)")
 

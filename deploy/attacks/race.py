@@ -19,8 +19,6 @@ from broker_common.privacy.accounting import answers_left
 from deploy.attacks.arena import Arena, Ask
 from deploy.attacks.findings import Curve, Finding, Report, Same, Within
 
-__all__ = ["attack_race", "race_findings"]
-
 _ALL = "all"
 _RACERS = 4
 # So many answers, or a few more, are all that the budget pays for.

@@ -16,8 +16,6 @@ from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Session
 from researcher_node.opening import ResearcherHome
 
-__all__ = ["race"]
-
 _WAIT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.05
 

@@ -20,8 +20,6 @@ from deploy.attacks.neighbour import noise_findings
 from deploy.attacks.people import Person, among
 from deploy.attacks.spending import best_guess, ceiling
 
-__all__ = ["attack_reconstruction", "reconstructed", "reconstruction_findings"]
-
 Cohorts = npt.NDArray[np.bool_]
 
 _GROUP = 16

@@ -23,16 +23,6 @@ from deploy.attacks.neighbour import guessed_right, log_odds, noise_findings
 from deploy.attacks.people import FRENCH, FRENCH_CODE, People, Person, among
 from deploy.attacks.spending import best_guess, boldly
 
-__all__ = [
-    "apart_findings",
-    "attack_cards",
-    "attack_household",
-    "counted_twice",
-    "give_second_cards",
-    "share_households",
-    "together",
-]
-
 Pair = tuple[Person, Person]
 
 _ALL = "all"

@@ -16,8 +16,6 @@ from deploy.attacks.people import FRENCH, Person, among
 from deploy.attacks.spending import boldly
 from deploy.attacks.worlds import told_apart, watched
 
-__all__ = ["attack_refusal"]
-
 _ALL = "all"
 _NOBODY = "age = 0 and age = 130"
 

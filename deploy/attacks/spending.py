@@ -16,8 +16,6 @@ from broker_common.privacy.accounting import fits, price
 from broker_common.privacy.belief import belief_of_units
 from broker_common.privacy.typical import Answers, Evidence, evidence_of
 
-__all__ = ["best_guess", "boldly", "ceiling", "chance_above", "evenly", "hardly_above", "units_of"]
-
 # Halvings of the interval that a belief lies in: far finer than a plot.
 _HALVINGS = 12
 

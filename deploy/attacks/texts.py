@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FINDINGS"]
-
 SPENDS = "The attack asks real questions of {directory}: what they cost is spent for good."
 MAKE_ONE = "Use a folder that 'tripartite init' has made, with its nodes up."
 TOO_FEW = "has too few people whom criteria can single out"

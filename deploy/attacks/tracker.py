@@ -20,8 +20,6 @@ from deploy.attacks.neighbour import guessed_right, noise_findings
 from deploy.attacks.people import Person, among
 from deploy.attacks.spending import best_guess, units_of
 
-__all__ = ["Tracked", "attack_tracker", "tracker_findings"]
-
 _GROUP = 3
 _PADDING = 3
 _QUESTIONS = 4

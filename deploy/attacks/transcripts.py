@@ -36,8 +36,6 @@ from broker_common.tlog.entries import Charged, Delivered, Entry, Released
 from researcher_node.answers import Answers, AskedQuestion
 from researcher_node.opening import ResearcherHome
 
-__all__ = ["Seen", "Spy", "differences", "logged"]
-
 _CALL_SECONDS = 60.0
 _HOLD_MS = 10_000
 _TRIES = 6

@@ -18,8 +18,6 @@ from deploy.attacks.arena import Arena, Ask
 from deploy.attacks.findings import Same
 from deploy.attacks.transcripts import differences, logged
 
-__all__ = ["Transcript", "quotes", "told_apart", "watch", "watched"]
-
 _LOOKS = 100
 _LOOK_SECONDS = 0.05
 

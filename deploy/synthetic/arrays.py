@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Booleans", "Digits", "Floats", "Integers", "Words"]
-
 Booleans = NDArray[np.bool_]
 Digits = NDArray[np.uint8]
 Floats = NDArray[np.float64]

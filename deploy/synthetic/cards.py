@@ -10,8 +10,6 @@ import numpy as np
 
 from deploy.synthetic.arrays import Digits, Integers
 
-__all__ = ["BLOCK_SIZE", "CARD_DIGITS", "card_digits", "decimal_digits", "luhn_check_digits"]
-
 CARD_DIGITS = 10
 _FREE_DIGITS = 8
 BLOCK_SIZE = 10**_FREE_DIGITS

@@ -9,19 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "CENSUS_DIVISIONS",
-    "DIAGNOSES",
-    "FIRST_OFFICIAL_LANGUAGES",
-    "HOME_LANGUAGES",
-    "KNOWLEDGE_OF_OFFICIAL_LANGUAGES",
-    "MOTHER_TONGUES",
-    "PROCEDURES",
-    "SEXES",
-    "Codes",
-    "bare_codes",
-]
-
 Codes = tuple[tuple[str, str], ...]
 
 SEXES: Final[Codes] = (

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from deploy.synthetic.arrays import Booleans, Digits, Integers
 
-__all__ = ["CodeListPieces", "Pieces", "digit_pieces", "field", "header", "join_rows"]
-
 _ZERO = ord("0")
 _COMMA = ord(",")
 

@@ -15,8 +15,6 @@ import numpy as np
 
 from deploy.synthetic.arrays import Floats, Integers, Words
 
-__all__ = ["Dice", "Stream", "mix", "stream_key"]
-
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)

@@ -22,8 +22,6 @@ from deploy.synthetic.arrays import Booleans, Floats, Integers
 from deploy.synthetic.codes import DIAGNOSES, PROCEDURES, bare_codes
 from deploy.synthetic.households import OLDEST_AGE
 
-__all__ = ["DAYS_OF_ADMISSIONS", "MOST_VISITS", "HealthRecords", "health_records"]
-
 DAYS_OF_ADMISSIONS: Final = 365
 """Admissions fall on one of the days before the reference date; the latest is counted from the first of them."""
 MOST_VISITS: Final = 60

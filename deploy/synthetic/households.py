@@ -23,8 +23,6 @@ from deploy.synthetic.arrays import Booleans, Floats, Integers
 from deploy.synthetic.dice import Dice, Stream
 from deploy.synthetic.tables import ConditionalTable, rake
 
-__all__ = ["HOUSEHOLDS_BY_SIZE", "OLDEST_AGE", "PEOPLE_PER_TILE", "People", "people_at"]
-
 HOUSEHOLDS_BY_SIZE: Final = {1: 25, 2: 33, 3: 16, 4: 16, 5: 7, 6: 3}
 _HOUSEHOLDS_PER_TILE: Final = sum(HOUSEHOLDS_BY_SIZE.values())
 PEOPLE_PER_TILE: Final = sum(size * count for size, count in HOUSEHOLDS_BY_SIZE.items())

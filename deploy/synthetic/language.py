@@ -34,8 +34,6 @@ from deploy.synthetic.dice import Dice, Stream
 from deploy.synthetic.households import People
 from deploy.synthetic.tables import ConditionalTable, rake
 
-__all__ = ["Languages", "first_official_languages", "is_francophone", "joint_shares", "languages"]
-
 # Positions in the code lists. English, French and both stand alike in mother tongue and first official language.
 _ENGLISH, _FRENCH, _BOTH, _OTHER = range(len(MOTHER_TONGUES))
 _NEITHER: Final = _OTHER

@@ -23,13 +23,6 @@ from deploy.synthetic.cards import BLOCK_SIZE, card_digits
 from deploy.synthetic.dice import Dice, Stream
 from deploy.synthetic.permutation import Permutation
 
-__all__ = [
-    "CENSUS_ROWS_WITHOUT_CARD",
-    "CENSUS_ROWS_WITH_STRANGE_CARD",
-    "HEALTH_PEOPLE_WITHOUT_LINK",
-    "Linkage",
-]
-
 HEALTH_PEOPLE_WITHOUT_LINK: Final = 0.05
 CENSUS_ROWS_WITHOUT_CARD: Final = 0.06
 CENSUS_ROWS_WITH_STRANGE_CARD: Final = 0.02

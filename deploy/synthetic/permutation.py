@@ -17,8 +17,6 @@ import numpy as np
 from deploy.synthetic.arrays import Integers
 from deploy.synthetic.dice import Stream, mix, stream_key
 
-__all__ = ["LARGEST_SIZE", "Permutation"]
-
 LARGEST_SIZE = 2**60  # both sides of the grid stay below 2^31, so that products of two halves fit in 64 bits
 _ROUNDS = 6
 

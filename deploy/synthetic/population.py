@@ -37,8 +37,6 @@ from deploy.synthetic.households import OLDEST_AGE, People, people_at
 from deploy.synthetic.language import first_official_languages, is_francophone, languages
 from deploy.synthetic.linkage import Linkage
 
-__all__ = ["CENSUS_COLUMNS", "HEALTH_COLUMNS", "REFERENCE_DATE", "write_source", "write_sources"]
-
 REFERENCE_DATE: Final = date(2011, 5, 10)
 """Census day; ages are whole years on it, and admissions lie in the year before it."""
 

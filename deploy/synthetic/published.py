@@ -15,17 +15,6 @@ import numpy as np
 from deploy.synthetic.arrays import Floats
 from deploy.synthetic.codes import CENSUS_DIVISIONS, FIRST_OFFICIAL_LANGUAGES, MOTHER_TONGUES, bare_codes
 
-__all__ = [
-    "AGE_GROUPS",
-    "AGE_GROUP_YEARS",
-    "Divisions",
-    "age_by_first_official_language",
-    "divisions",
-    "household_sizes",
-    "mother_tongue_by_first_official_language",
-    "share",
-]
-
 AGE_GROUP_YEARS = 5
 AGE_GROUPS = 17  # 0-4, 5-9, ..., 75-79, 80+
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from deploy.synthetic.arrays import Floats, Integers
 
-__all__ = ["ConditionalTable", "rake"]
-
 _RAKING_TOLERANCE = 1e-12
 _MOST_ROUNDS = 10_000
 

@@ -1,9 +1,8 @@
-"""Modules: each says what it is and what it exports, imports follow the contracts, settings stand in the manual."""
+"""Modules: each says what it is, imports follow the contracts, settings stand in the manual."""
 
 from __future__ import annotations
 
 import ast
-import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -34,26 +33,16 @@ def name_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", sources(), ids=name_of)
-def test_module_says_what_it_is_and_what_it_exports(path: Path) -> None:
-    """Every module has a docstring; every module that defines something public lists it in a sorted `__all__`."""
-    tree = ast.parse(path.read_text())
-    assert ast.get_docstring(tree), "there is no docstring"
-    if path.name in {"__init__.py", "__main__.py"}:
-        return
-    exported = [
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id == "__all__" for to in node.targets)
-    ]
-    assert len(exported) == 1, "there is no __all__"
-    module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    assert [name for name in exported[0] if not hasattr(module, name)] == []
-    assert len(set(exported[0])) == len(exported[0])
+def test_module_says_what_it_is(path: Path) -> None:
+    """Every module has a docstring; what it exports its names say, and only a package's root has a list of them."""
+    text = path.read_text()
+    assert ast.get_docstring(ast.parse(text)), "there is no docstring"
+    assert path.name == "__init__.py" or "__all__" not in text
 
 
 @pytest.mark.parametrize("path", sources(), ids=name_of)
 def test_private_names_are_not_imported_from_other_modules(path: Path) -> None:
-    """What a module does not export nobody imports: publishing a name is a decision."""
+    """What begins with an underscore nobody imports: publishing a name is a decision."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
             assert [alias.name for alias in node.names if alias.name.startswith("_")] == []

@@ -22,8 +22,6 @@ import numpy.typing as npt
 from broker_common.privacy.policy import Subject
 from broker_common.values import PSEUDONYM_BYTES
 
-__all__ = ["NOBODY", "Accounts", "Chosen", "Members", "Names", "Numbers", "as_names"]
-
 Names: TypeAlias = npt.NDArray[np.bytes_]
 # A mark for each person, by number.
 Chosen: TypeAlias = npt.NDArray[np.bool_]

@@ -29,22 +29,6 @@ from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import Question
 from broker_common.values import PSEUDONYM_BYTES, ExactCounts
 
-__all__ = [
-    "Carry",
-    "DamagedError",
-    "KeptSample",
-    "Load",
-    "Roster",
-    "parse_carry",
-    "parse_roster",
-    "parse_sample",
-    "parse_snapshot",
-    "read_file",
-    "read_load",
-    "read_roster",
-    "read_sample",
-]
-
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 # A charge's row names its sample's file and the key that the file is read with.
 _REFERENCE = re.compile(r"([0-9a-f]{32}):([0-9a-f]{64})")

@@ -39,8 +39,6 @@ from broker_common.errors import BrokerError, InternalError, RefusedError
 from broker_common.storage.home import Home
 from broker_common.tlog.entries import Entry, Rostered, parse_entry
 
-__all__ = ["SiteStore", "Step", "opened_store"]
-
 _COPY_ATTEMPTS = 5
 _LAST = 2**63 - 1
 _TEXTS = ("kind", "file", "ticket")

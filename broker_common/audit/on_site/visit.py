@@ -14,8 +14,6 @@ from broker_common.audit.findings import Findings, Report
 from broker_common.tlog.entries import Entry
 from broker_common.values import ExactCounts
 
-__all__ = ["AuditedLog", "OnSite", "SiteCheck"]
-
 
 @dataclass(frozen=True, slots=True)
 class AuditedLog:

@@ -44,8 +44,6 @@ from broker_common.tlog.cosignature import MOST_SKEW_MS
 from broker_common.tlog.entries import Adopted, Charged, Entry, Loaded, Relinked, Rostered
 from broker_common.values import ExactCounts
 
-__all__ = ["check"]
-
 ReadT = TypeVar("ReadT")
 _ROLE = "census"
 
