@@ -128,7 +128,6 @@ def report(directory: Path, home: Path, to: Path, language: str | None, openings
 
 
 def _site_check(home: Path) -> SiteCheck:
-    """The check of a census home's private stores."""
     # Imported here: no other audit has to wait for NumPy.
     from broker_common.audit.on_site.walk import check  # noqa: PLC0415
 
@@ -151,7 +150,6 @@ def _audit(
 def _audited(
     run: Callable[[Mapping[str, Part], AuditorHome, Callable[[str], Report]], Audited], directory: Path, home: Path
 ) -> tuple[Audited, Mapping[str, Part]]:
-    """What an audit of the parts in a directory has found."""
     opened = AuditorHome(home)
     found = sorted(directory.iterdir())
     parts: dict[str, Part] = {

@@ -100,7 +100,6 @@ class Monitor:
         self._peer_seen.labels(role).set(clock() / 1000)
 
     def called(self, method: str, outcome: str) -> None:
-        """A call has ended."""
         self._calls.labels(self._role, method, outcome).inc()
 
     def refused(self, reason: str) -> None:
@@ -125,7 +124,6 @@ class Monitor:
         self._in_line.labels(self._role).set(questions)
 
     def heard_of_peer(self) -> None:
-        """The other agency has just called or answered."""
         self._peer_seen.labels(self._role).set(self._clock() / 1000)
 
     async def keep_writing(self, home: Path) -> None:

@@ -138,7 +138,6 @@ class CensusNode:
         self._reserving = threading.Lock()
 
     def parts(self) -> Parts[SampleAttempt, Kept]:
-        """What queries are answered with. Made in the event loop."""
         return Parts(
             samples=self.keeping,
             ledger=self.charging,

@@ -92,7 +92,6 @@ class CensusHome(AgencyHome[CensusState]):
         return LinkageKeys(self.home, self.config.keys.linkage)
 
     def policy_keys(self) -> list[VerifyKey]:
-        """What a policy may be signed with now."""
         with self.journal() as journal, journal.reading() as state:
             return own_card(state.membership).verify_keys(Purpose.POLICY, journal.now())
 
@@ -144,7 +143,6 @@ class CensusHome(AgencyHome[CensusState]):
 
     @property
     def journal_path(self) -> Path:
-        """The file that the journal is in."""
         return self.home.path / _JOURNAL
 
     def beginning(self) -> Callable[[], CensusState]:
@@ -227,7 +225,6 @@ class CensusHome(AgencyHome[CensusState]):
             return relink_registry(journal, self.loads, self.linkage_keys, source, os.urandom, progress=progress)
 
     def samples_kept(self) -> int:
-        """Of how many charges the sample is kept for an audit on site."""
         with self.journal() as journal, journal.reading():
             return LedgerSteps(journal.db).charges_kept
 
@@ -250,7 +247,6 @@ class CensusHome(AgencyHome[CensusState]):
             return self._book(journal).charges()
 
     def kept_samples(self) -> KeptSamples:
-        """What samples take on disk."""
         return SampleFolder(self.home.path / _SAMPLES).kept()
 
     def rosters(self) -> list[tuple[KeptRoster, bool]]:

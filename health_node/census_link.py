@@ -160,7 +160,6 @@ class CensusLink:
         self._told = own
 
     async def close(self) -> None:
-        """Close every channel."""
         for channel in self._channels:
             await channel.close()
 

@@ -47,8 +47,6 @@ from health_node.picture import Picture, picture_of
 
 @dataclass(frozen=True, slots=True)
 class _Now:
-    """Everything that one page is drawn from."""
-
     followed: Followed[Picture]
     node: NodeFigures
     is_running: bool
@@ -237,7 +235,6 @@ def _heard(t: Language, now: _Now) -> str:
 
 
 def _census_state(t: Language, now: _Now) -> State:
-    """When the census node was heard of last."""
     is_well = not process_problems(now.node, is_running=now.is_running, now_ms=now.now_ms)
     return t("Census node heard of"), _heard(t, now), is_well
 
@@ -260,7 +257,6 @@ def _live_figures(t: Language, now: _Now, picture: Picture) -> list[tuple[str, s
 
 
 def _funnel(t: Language, picture: Picture) -> Markup:
-    """How far questions have come."""
     rows = [
         (t("Accepted"), picture.submitted),
         (t("Samples handed over"), picture.forwarded),

@@ -79,11 +79,9 @@ class Line:
 
     @property
     def waiting(self) -> int:
-        """Questions that have no place yet."""
         return self._without_place.total()
 
     def close(self) -> None:
-        """Nobody is served any more; who waits hears it."""
         self._closed.set()
         for queue in self._turns.values():
             for spot in queue:
@@ -104,7 +102,6 @@ class Line:
     # --- what spots do ---------------------------------------------------------------------------------------------
 
     def enter(self, spot: Spot) -> None:
-        """Stand in line for a place."""
         if self._closed.is_set():
             raise _stopping()
         self._turns.setdefault(spot.researcher, deque()).append(spot)

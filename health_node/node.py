@@ -192,7 +192,6 @@ class HealthNode:
             return list(state.open_tickets)
 
     def researcher_of(self, ticket_hash: str) -> str:
-        """Who asked the question of an accepted ticket."""
         with self.journal.reading() as state:
             return state.tickets[ticket_hash].submission.researcher
 
@@ -324,7 +323,6 @@ class HealthNode:
             return HandedOver(own_card(state.membership).card.organisation, state.tickets[ticket_hash].manifest)
 
     def log_charge(self, ticket_hash: str, charge: VerifiedCharge) -> None:
-        """Log the census node's proof of its charge."""
         with self.journal.transaction() as transaction:
             if not transaction.state.tickets[ticket_hash].charged:
                 transaction.append(
@@ -332,7 +330,6 @@ class HealthNode:
                 )
 
     def log_settled(self, ticket_hash: str) -> None:
-        """Log that the answer is out."""
         with self.journal.transaction() as transaction:
             transaction.append(Settled(ticket=ticket_hash))
 

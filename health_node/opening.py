@@ -65,7 +65,6 @@ class HealthHome(AgencyHome[HealthState]):
 
     @property
     def journal_path(self) -> Path:
-        """The file that the journal is in."""
         return self.home.path / _JOURNAL
 
     def beginning(self) -> Callable[[], HealthState]:

@@ -157,7 +157,6 @@ class RosterAttempt:
 
     @property
     def header(self) -> census_service_pb2.SendRosterRequest:
-        """The first message."""
         return census_service_pb2.SendRosterRequest(header=self._header)
 
     async def frames(self) -> AsyncIterator[census_service_pb2.SendRosterRequest]:

@@ -422,7 +422,6 @@ def _for_researcher(error: BrokerError) -> BrokerError:
 
 
 async def _write(call: CountCall, part: census_service_pb2.CountRequest) -> None:
-    """Say one part of a sample."""
     try:
         await call.write(part)
     except AioRpcError as error:

@@ -151,12 +151,10 @@ class AskedQuestion:
 
     @property
     def project(self) -> str:
-        """The study that the question belongs to."""
         return self._ticket.project_id
 
     @property
     def researcher(self) -> str:
-        """Who asked."""
         return self._ticket.researcher_id
 
     @property
@@ -166,7 +164,6 @@ class AskedQuestion:
 
     @property
     def slot(self) -> int:
-        """The noise slot that the question was asked with."""
         return self._ticket.noise_slot.number
 
     @property

@@ -249,7 +249,6 @@ class Session(AbstractAsyncContextManager["Session"]):
     # --- before a question -----------------------------------------------------------------------------------------
 
     async def dictionaries(self) -> Dictionaries:
-        """What may be asked, from both nodes."""
         return Dictionaries(await self._health_dictionary(), *await self._census_dictionary())
 
     async def _health_dictionary(self) -> Dictionary:

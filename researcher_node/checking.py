@@ -57,7 +57,6 @@ class Report:
     failure: BrokerError | None
 
     def count(self, outcome: Outcome) -> int:
-        """How many receipts came out like this."""
         return sum(finding.outcome is outcome for finding in self.receipts.values())
 
     @property
@@ -109,7 +108,6 @@ class _Comparing:
         self.failure: BrokerError | None = None
 
     async def with_older(self, older: Checkpoint) -> Finding:
-        """Whether the newest checkpoint goes on from this one."""
         newest = self._newest
         if newest is None or newest.size < older.size:
             size = 0 if newest is None else newest.size

@@ -122,8 +122,6 @@ class ResearcherHome:
         return self.keyring.tls(self.own_card(), self._clock())
 
     def open_answers(self) -> Answers:
-        """The researcher's own store."""
-
         def log() -> NoteVerifier:
             card = self.trust.card("census")
             return NoteVerifier(card.card.origin, tuple(card.verify_keys(Purpose.LOG, self._clock())))

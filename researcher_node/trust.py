@@ -27,7 +27,6 @@ class Trust:
         self._clock = clock
 
     def file(self, role: Role) -> Path:
-        """Where an agency's card lies."""
         return self._folder / f"{role}.card"
 
     def card(self, role: Role) -> VerifiedCard:

@@ -78,11 +78,9 @@ class _WorkClock:
             self._tail_ms = max(self._tail_ms, time_ms - self._times[len(self._times) - 1])
 
     def total_ms(self) -> int:
-        """How long in all."""
         return self._worked[len(self._worked) - 1] + self._tail_ms if len(self._worked) else 0
 
     def until_ms(self, time_ms: int) -> int:
-        """How long up to a time."""
         place = bisect_right(self._times, time_ms)
         if place == 0:
             return 0
@@ -165,7 +163,6 @@ class CensusLog:
         self._work.close()
 
     def take(self, entry: Entry) -> None:
-        """Take in an entry that keeps the rules of the log."""
         self._work.take(entry)
         match entry.event:
             case Slots(first=first):
@@ -193,7 +190,6 @@ class CensusLog:
                 pass
 
     def release_of(self, load: str) -> str:
-        """The census release that a load is of."""
         return self._releases.get(load, "")
 
     def slot(self, number: int) -> tuple[int, str] | None:

@@ -50,7 +50,6 @@ class Findings:
     remarks: list[Remark] = field(default_factory=list)
 
     def problem(self, code: str, log: str, entry: int | None = None, detail: str = "") -> None:
-        """Note a problem."""
         text = printable(detail) if code in REPLAY else CODES[code]
         if code not in REPLAY and detail:
             text += f": {printable(detail)}"
@@ -61,7 +60,6 @@ class Findings:
             self.problems.append(Problem("TOO_MANY_PROBLEMS", "", None, CODES["TOO_MANY_PROBLEMS"]))
 
     def wait(self, code: str, log: str, count: int = 1) -> None:
-        """Note something that is under way."""
         if code not in PENDING:
             raise KeyError(code)
         if count:

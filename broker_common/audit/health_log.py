@@ -53,7 +53,6 @@ class HealthLog:
         self._findings = findings
 
     def take(self, entry: Entry) -> None:
-        """Take in an entry that keeps the rules of the log."""
         match entry.event:
             case ReportedCharge():
                 self._take_report(entry, entry.event)

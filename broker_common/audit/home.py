@@ -117,7 +117,6 @@ class AuditorHome:
         self._cards = cards
 
     def trust(self) -> Trust:
-        """Whom the auditor trusts, for one audit."""
         return Trust(self._cards)
 
     def card(self, role: Role) -> VerifiedCard:
@@ -125,7 +124,6 @@ class AuditorHome:
         return min(self._audited[role], key=lambda card: card.card.serial)
 
     def agency(self, role: Role) -> str:
-        """The name that an agency is known by."""
         return peer_name(self.card(role).card.identity)
 
     def root(self, role: Role) -> VerifyKey:

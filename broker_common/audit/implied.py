@@ -39,7 +39,6 @@ class Steps:
         self._census = census
 
     def take(self, entry: Entry) -> None:
-        """Take in an entry of the health log; the census log was read."""
         match entry.event:
             case Submitted(ticket=ticket):
                 self.submitted_at[ticket] = entry.sequence
@@ -67,7 +66,6 @@ class Quotes:
         self._health_seen = health_seen
 
     def take(self, quote: CheckedNote, ticket: str, *, is_charged: bool) -> None:
-        """Take in the checkpoint that a ticket names."""
         size, is_theirs = quote.checkpoint.size, self.agency in quote.times
         submitted_at = self._steps.submitted_at.get(ticket)
         if is_charged or (submitted_at is not None and submitted_at < self._health_seen):
@@ -123,7 +121,6 @@ class ImpliedNotes:
         self._is_heard = has_one_card_each
 
     def take(self, ticket: str, charged: ChargedTicket) -> None:
-        """Take in a charge."""
         sent_size = self._steps.sent_at.get(ticket, -1) + 1
         if charged.index < self._told:
             self._sent_when_told = max(self._sent_when_told, sent_size)

@@ -183,7 +183,6 @@ def export_log(journal: Journal[StateT], folder: ExportFolder, report: Report) -
 
 
 def _held(folder: ExportFolder) -> Checkpoint | None:
-    """The checkpoint of an earlier export to this folder."""
     there = folder.read(CHECKPOINT_PATH)
     if there is None:
         return None

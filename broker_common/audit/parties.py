@@ -26,7 +26,6 @@ class KnownResearcher:
     projects: frozenset[str]
 
     def ticket_keys(self, time_ms: int) -> list[VerifyKey]:
-        """The keys that tickets were verified with at this time."""
         return [] if self.card is None else self.card.verify_keys(Purpose.TICKET, time_ms)
 
 

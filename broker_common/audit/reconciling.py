@@ -42,7 +42,6 @@ class Reconciling:
         self._others: Counter[str] = Counter()
 
     def compare(self, tickets: SpilledMapping[ChargedTicket], report: Report) -> None:
-        """Every charged ticket."""
         for done, (ticket, charged) in enumerate(tickets.pairs()):
             if done % 256 == 0:
                 report(done, len(tickets))

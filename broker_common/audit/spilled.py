@@ -69,7 +69,6 @@ class SpilledTree(Tree):
         return self._size
 
     def append_leaf(self, leaf: bytes) -> None:
-        """Add the leaf of this hash."""
         self._nodes.append(leaf)
         node, height = leaf, 0
         while (self._size >> height) % 2:
@@ -118,7 +117,6 @@ class Spill:
         self._tables = 0
 
     def mapping(self, encode: Callable[[ValueT], bytes], decode: Callable[[bytes], ValueT]) -> SpilledMapping[ValueT]:
-        """A new, empty mapping."""
         self._tables += 1
         return SpilledMapping(self._db, f"m{self._tables}", encode, decode)
 

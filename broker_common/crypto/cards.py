@@ -86,7 +86,6 @@ class Card(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def document(self) -> bytes:
-        """The canonical bytes."""
         return msgspec.json.encode(self, order="sorted")
 
     @property
@@ -145,7 +144,6 @@ class VerifiedCard:
         return [public for public in self.honoured(purpose.value, now_ms) if isinstance(public, VerifyKey)]
 
     def certificates(self, now_ms: int) -> list[PeerCertificate]:
-        """The honoured TLS certificates."""
         return [public for public in self.honoured(TLS, now_ms) if isinstance(public, PeerCertificate)]
 
     def sealing_key(self, now_ms: int) -> SealingKey:

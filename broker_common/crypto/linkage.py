@@ -158,7 +158,6 @@ class LinkageChain:
         return pseudonyms
 
     def with_key(self, key: LinkageKey) -> LinkageChain:
-        """The chain that goes on with `key`."""
         return LinkageChain((*self.keys, key))
 
     def beginning(self, chain_id: str) -> LinkageChain:

@@ -72,7 +72,6 @@ class SealingKey:
         self._public = MLKEM768X25519PublicKey(MLKEM768PublicKey.from_public_bytes(raw[:_MLKEM_PUBLIC_BYTES]), x25519)
 
     def seal(self, plaintext: bytes, info: bytes) -> bytes:
-        """Encapsulation followed by ciphertext; a fresh encapsulation every time."""
         return _SUITE.encrypt(plaintext, self._public, info=info)
 
     def to_text(self) -> str:

@@ -141,7 +141,6 @@ class SigningKey(Secret):
         return self._private.sign(self.purpose.prefix + message)
 
     def sign_text(self, message: bytes) -> str:
-        """The signature in canonical base64, for documents and log entries."""
         return base64_text(self.sign(message))
 
     def to_text(self) -> str:

@@ -97,7 +97,6 @@ class Access:
         return session_id
 
     def leave(self, session_id: str) -> None:
-        """End a session."""
         self._sessions.pop(session_id, None)
 
     def visitor(self, *, session_id: str, fingerprint: str, headers: Mapping[str, str]) -> Visitor:

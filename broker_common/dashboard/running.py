@@ -47,8 +47,6 @@ def say_changes(known: set[str], found: set[str]) -> set[str]:
 
 
 class _News(Protocol):
-    """What tells of a newer state."""
-
     def on_news(self, tell: Callable[[], object]) -> None: ...
 
     @property

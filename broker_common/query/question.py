@@ -200,7 +200,6 @@ def _cells(tokens: list[Token]) -> list[Cell]:
 
 
 def _cell(tokens: list[Token]) -> Cell:
-    """The cell of a list of values."""
     values = tokens[::2]
     commas = tokens[1::2]
     if len(values) != len(commas) + 1 or any(token != _COMMA for token in commas):

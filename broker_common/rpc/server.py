@@ -217,7 +217,6 @@ class Handshakes:
         self._settled = 0.0
 
     def first(self) -> grpc.ServerCertificateConfiguration:
-        """To begin with."""
         self._given = self._now()
         return self._given.configuration()
 
@@ -262,7 +261,6 @@ class _Probe(health.aio.HealthServicer):
         self._names = names
 
     async def begin(self) -> None:
-        """Everything is served from here on."""
         for name in self._names:
             await self.set(name, health_pb2.HealthCheckResponse.SERVING)
 
@@ -428,7 +426,6 @@ class _CallerInterceptor(aio.ServerInterceptor):
                 self._monitor.called(method.rpartition("/")[2], outcome)
 
     async def _know_caller(self, context: Any, method: str) -> None:
-        """Find out who calls, and whether they may."""
         try:
             registered = by_fingerprint(await self._glance(self._peers))
             identity = verify_caller(context.auth_context(), registered, self._clock)

@@ -30,7 +30,6 @@ class AgencyHome(ABC, Generic[StoreStateT]):
 
     @contextlib.contextmanager
     def journal(self) -> Iterator[Journal[StoreStateT]]:
-        """The journal for one command."""
         journal = self.open_journal()
         try:
             yield journal
@@ -46,7 +45,6 @@ class AgencyHome(ABC, Generic[StoreStateT]):
             journal.close()
 
     def own_card(self) -> VerifiedCard:
-        """The agency's own card."""
         with self.journal() as journal, journal.reading() as state:
             return own_card(state.membership)
 
@@ -60,7 +58,6 @@ class AgencyHome(ABC, Generic[StoreStateT]):
         del purpose
 
     def known(self) -> list[Registration]:
-        """Every registered peer."""
         with self.journal() as journal, journal.reading() as state:
             return state.membership.everybody()
 

@@ -110,7 +110,6 @@ class Follower(Generic[StateT, NotesT, ViewT]):
 
     @property
     def followed(self) -> Followed[ViewT]:
-        """The newest publication."""
         return self._followed
 
     @property

@@ -74,7 +74,6 @@ class Keyring:
         return self._private(card.in_use(purpose.value, now_ms), purpose)
 
     def every_signing(self, card: VerifiedCard, purpose: Purpose, now_ms: int) -> tuple[SigningKey, ...]:
-        """Every honoured key, for what is signed with all of them."""
         return tuple(self._private(key, purpose) for key in card.verify_keys(purpose, now_ms))
 
     def listed_signing(self, card: Card, purpose: Purpose) -> list[SigningKey]:

@@ -48,7 +48,6 @@ class LoadFolder:
         db.table("loads").create({"load": str, "salt": bytes}, pk="load", if_not_exists=True)
 
     def file(self, load: str) -> Path:
-        """Where a load lies."""
         return self.path / f"{load}{self.suffix}"
 
     @contextmanager
@@ -168,7 +167,6 @@ class LoadFolder:
         return self.path.with_suffix(".lock")
 
     def written(self) -> list[str]:
-        """The loads whose files are there, whether the log names them or not."""
         return sorted(path.name.removesuffix(self.suffix) for path in self.path.glob(f"[!.]*{self.suffix}"))
 
     def forget_except(self, kept: Collection[str]) -> None:

@@ -33,8 +33,6 @@ _FAILURES = (InternalError, RefusedError, MemoryError)
 
 @dataclass(slots=True, eq=False)
 class _Place(Generic[StoreT]):
-    """One load's."""
-
     lock: threading.Lock = field(default_factory=threading.Lock)
     # The file as it was before it was hashed, its hash then, and what was read afterwards.
     stamp: Stamp | None = None

@@ -237,7 +237,6 @@ class KnownPeers:
         self._clock = clock
 
     def own(self) -> VerifiedCard:
-        """The node's own card."""
         with self._journal.reading() as state:
             return own_card(state.membership)
 
@@ -279,6 +278,5 @@ class KnownPeers:
             }
 
     def inboxes(self) -> dict[str, Registration]:
-        """The researchers who have an inbox."""
         with self._journal.reading() as state:
             return {name: peer for name, peer in state.membership.peers("researcher").items() if peer.inbox}

@@ -159,7 +159,6 @@ def _verify_ends(file: BinaryIO) -> None:
 
 
 def _row_count(engine: duckdb.DuckDBPyConnection, path: str) -> int:
-    """How many rows the file claims to have."""
     ((count,),) = engine.execute("select num_rows from parquet_file_metadata(?)", [path]).fetchall()
     if count > MAX_ROWS:
         refuse(*TOO_MANY_ROWS)

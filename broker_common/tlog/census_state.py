@@ -55,7 +55,6 @@ class AnswerQuota:
     _until: dict[str, list[int]] = field(default_factory=dict)
 
     def charge(self, ticket: str, researcher: str, retention_ms: int) -> None:
-        """One more answer counts."""
         self._not_out[ticket] = (researcher, retention_ms)
 
     def release(self, ticket: str, time_ms: int) -> None:
@@ -69,7 +68,6 @@ class AnswerQuota:
         insort(until, time_ms + retention_ms)
 
     def counted(self, researcher: str, time_ms: int) -> int:
-        """How many of a researcher's answers count at this time."""
         return self._waiting(researcher) + len(self._later(researcher, time_ms))
 
     def free_at(self, researcher: str, time_ms: int, most: int) -> int | None:

@@ -138,11 +138,9 @@ class Membership:
         return {name: peer for (kind, name), peer in self._peers.items() if kind == role}
 
     def everybody(self) -> list[Registration]:
-        """The known peers of every role."""
         return list(self._peers.values())
 
     def certificates(self, now_ms: int) -> list[PeerCertificate]:
-        """Every certificate that is recognised at this instant."""
         return [certificate for peer in self._peers.values() for certificate in peer.card.certificates(now_ms)]
 
     def own_keys(self, purpose: Purpose, now_ms: int) -> list[VerifyKey]:

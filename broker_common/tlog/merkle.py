@@ -110,7 +110,6 @@ class MerkleTree(Tree):
         return len(self._levels[0]) // HASH_BYTES
 
     def append(self, entry: bytes) -> None:
-        """Add one leaf."""
         node, height = leaf_hash(entry), 0
         while True:
             if height == len(self._levels):
@@ -140,11 +139,9 @@ class CompactTree:
         return self._size
 
     def append(self, entry: bytes) -> None:
-        """Add one leaf."""
         self.append_leaf(leaf_hash(entry))
 
     def append_leaf(self, leaf: bytes) -> None:
-        """Add the leaf of this hash."""
         if len(leaf) != HASH_BYTES:
             raise ValueError("a leaf hash has 32 bytes")
         node, above = leaf, self._size

@@ -34,7 +34,6 @@ class Order(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def document(self) -> bytes:
-        """The bytes that are signed."""
         return msgspec.json.encode(self, order="sorted")
 
 

@@ -149,7 +149,6 @@ class LedgerSteps:
         return next(self._steps("where kind = 'snapshot' and covers < ? order by place desc limit 1", limit), None)
 
     def after(self, place: int) -> Iterator[Step]:
-        """Every later step, in order."""
         return self._steps("where place > ? order by place", place)
 
     def at(self, place: int) -> Step:
@@ -186,7 +185,6 @@ class LedgerSteps:
         return {row["file"] for row in self._db.query("select file from ledger_steps where file != ''")}
 
     def charges_after(self, place: int) -> int:
-        """How many charges came after a step."""
         return self._number("select count(*) as number from ledger_steps where kind = 'charge' and place > ?", place)
 
     # --- what goes -------------------------------------------------------------------------------------------------

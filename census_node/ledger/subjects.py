@@ -98,7 +98,6 @@ class Names:
 
     @classmethod
     def none(cls, salt: bytes) -> Names:
-        """Before the first load."""
         return cls(salt, np.empty(0, NAME), np.empty(0, NAME), np.empty(0, NUMBER))
 
     def of_persons(self, person_ids: Iterable[str]) -> bytes:
@@ -196,7 +195,6 @@ class Cards:
 
     @classmethod
     def none(cls) -> Cards:
-        """No card."""
         return cls(np.empty(0, HALF), np.empty(0, HALF), np.empty(0, NUMBER), np.empty(0, NUMBER))
 
     @property
@@ -218,11 +216,9 @@ class Cards:
         return MappedCards.of_columns(stored, prefix).cards
 
     def rows(self, chosen: npt.NDArray[np.bool_]) -> Cards:
-        """Some of them."""
         return Cards(self.high[chosen], self.low[chosen], self.persons[chosen], self.households[chosen])
 
     def ascending(self) -> Cards:
-        """The same in order."""
         order = ascending_order(self.high, self.low)
         return Cards(self.high[order], self.low[order], self.persons[order], self.households[order])
 
@@ -232,7 +228,6 @@ class Cards:
         return Cards(rekeyed.high, rekeyed.low, self.persons[rekeyed.rows], self.households[rekeyed.rows])
 
     def without(self, others: Cards) -> Cards:
-        """Those that are not among `others`."""
         pieces = find_ascending((self.high, self.low), others.high, others.low)
         return self.rows(np.concatenate([np.empty(0, np.bool_), *(~found for _, _, found in pieces)]))
 
@@ -276,7 +271,6 @@ class Known:
 
     @classmethod
     def none(cls) -> Known:
-        """Before the first load."""
         return cls(Cards.none(), Cards.none(), np.empty(0, NUMBER))
 
     @classmethod

@@ -60,8 +60,6 @@ _NEAR = 4
 
 @dataclass(frozen=True, slots=True)
 class _Now:
-    """Everything that one page is drawn from."""
-
     followed: Followed[Picture]
     node: NodeFigures
     is_running: bool

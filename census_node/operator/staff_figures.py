@@ -87,7 +87,6 @@ class FiguresFile:
             raise InternalError("INTEGRITY", problem=f"{FIGURES_FILE} is damaged: remove it") from error
 
     def is_due(self, now_ms: int, answers: int, sampled: int) -> bool:
-        """Whether new figures may be computed now."""
         before = self.read()
         if before is not None:
             if now_ms < before.next_ms:

@@ -147,7 +147,6 @@ class RosterReception:
 
     @property
     def file(self) -> str:
-        """The name of the file that it is written to."""
         return self._writer.name
 
     def add(self, frame: roster_pb2.RosterFrame) -> None:

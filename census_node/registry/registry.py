@@ -74,7 +74,6 @@ class Registry:
 
     @property
     def size(self) -> int:
-        """How many cards there are."""
         return self.cards.size
 
     @property
@@ -155,7 +154,6 @@ class OpenRegistries:
         self._journal = journal
 
     def people(self, load: str) -> People:
-        """Everybody on a load that the log names."""
         with self._journal.reading() as state:
             commitments = state.commitments
         return self.loads.store(load, commitments).people

@@ -177,7 +177,6 @@ class RosterWriter:
         return self.name
 
     def abandon(self) -> None:
-        """Erase what was written."""
         self._folder.wipe(self.name)
 
 
@@ -219,7 +218,6 @@ class RosterBook:
         return [KeptRoster(*row) for row in rows]
 
     def of(self, health: str) -> list[KeptRoster]:
-        """Those of one agency, by number."""
         return [roster for roster in self.all() if roster.health == health]
 
     def put(self, roster: KeptRoster) -> None:

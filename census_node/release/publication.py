@@ -46,7 +46,6 @@ class Publication:
         self.announce()
 
     def announce(self) -> None:
-        """Tell everybody who listens."""
         for tell in self._listeners:
             tell()
 

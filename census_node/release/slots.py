@@ -89,7 +89,6 @@ class SlotBook:
 
     @property
     def is_low(self) -> bool:
-        """True when it is time for another batch."""
         with self._lock:
             return len(self._free) <= _LOW
 

@@ -74,7 +74,6 @@ class Accounts:
         self.forget_names()
 
     def forget_names(self) -> None:
-        """Nobody was seen to be anybody."""
         self.names = np.empty(0, _NAME)
         self.last_persons, self.last_households = (np.zeros(0, np.uint32) for _ in range(2))
         self.homes = np.full(self.persons, NOBODY, np.uint32)
@@ -97,7 +96,6 @@ class Accounts:
         return here & (by_person <= room)
 
     def charge(self, active: Chosen, homes: Numbers, *, price: int, subject: Subject) -> None:
-        """Charge everybody who is active."""
         self.charged = np.minimum(self._charged(subject) + price * self._members(active, homes, subject), _MOST)
 
     def meet(self, sample: Members) -> None:
@@ -173,7 +171,6 @@ class Accounts:
         return people, np.unique(np.concatenate([cards, _moved(homes[:count], self.homes[:count])]), axis=0)
 
     def step(self, steps: Sequence[Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.uint8]]]) -> None:
-        """Everybody goes by their next pseudonym."""
         pseudonyms = self.names.view(np.uint8).reshape(-1, PSEUDONYM_BYTES)
         for step in steps:
             pseudonyms = step(pseudonyms)

@@ -80,7 +80,6 @@ class KeptSample:
 
     @property
     def chosen(self) -> Chosen:
-        """Who is active."""
         return np.unpackbits(np.frombuffer(self.active, np.uint8), count=self.persons).astype(np.bool_)
 
 
@@ -169,7 +168,6 @@ def parse_roster(content: bytes, salt: str, places: int, people: int, commitment
 
 
 def _plaintext(sealed: bytes, key: bytes) -> bytes:
-    """What stands in the frames of a file."""
     size = FRAME_BYTES + TAG_BYTES
     starts = range(0, len(sealed), size)
     with _finding_damage():
@@ -231,7 +229,6 @@ def _numbers(stored: NpzFile, name: str, count: int, length: int | None = None) 
 
 
 def _counts(stored: NpzFile) -> tuple[int, int]:
-    """How many persons and households have numbers."""
     persons, households = _column(stored, "counts", _HALF, 2).tolist()
     if max(persons, households) > NOBODY:
         raise DamagedError

@@ -117,7 +117,6 @@ class SiteStore:
         return next(found, None) is not None
 
     def has_after(self, place: int, kind: str) -> bool:
-        """Whether there is a later row of this kind."""
         found = self._query("select 1 from ledger_steps where kind = ? and place > ? limit 1", kind, place)
         return next(found, None) is not None
 
@@ -139,7 +138,6 @@ class SiteStore:
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
         return int(next(self._query("select count(*) from ledger_steps"))[0])
 
     # --- files -----------------------------------------------------------------------------------------------------

@@ -82,8 +82,6 @@ class _Event:
 
 
 class _Walk:
-    """One walk along the history."""
-
     def __init__(self, store: SiteStore, log: AuditedLog, findings: Findings, report: Report) -> None:
         self._store, self._log, self._findings, self._report = store, log, findings, report
         # None where it is not known what everybody was charged.
@@ -115,7 +113,6 @@ class _Walk:
         self._compared: set[int] = set()
 
     def run(self) -> OnSite:
-        """The whole of it."""
         self._find_snapshots()
         self._compare(0)
         size = self._store.size
