@@ -10,7 +10,8 @@
 
 Invariants. A reason code never changes its meaning. The public sentence is built from the table and from `details`
 only, and `details` must never carry language data, linkage figures, sample sizes or another person's record: error
-text is part of the leakage surface. To add a reason: one row in `REASONS`, one row in `broker_common.rpc.status`.
+text is part of the leakage surface. To add a reason: one row in `REASONS`; `broker_common.rpc.status` has those
+whose gRPC status is not their family's.
 A French table can stand beside this one: codes and details travel on the wire, sentences are made by the reader.
 """
 
