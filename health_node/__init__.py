@@ -8,6 +8,6 @@ questions   what open tickets are drawn from   census_link    the way to the cen
 loading     source to store                    relinking      change of the linkage key
 line        whose question is next             encoding       a column as small numbers
 witness     watching the census log, and its cosignatures   exporting   what an auditor is handed
-rosters     everybody's pseudonyms, numbered and sent once a load
+rosters     everybody's pseudonyms, sent once a load   roster_book   which of them are sent, and are there
 opening     from a home folder to all of these cli            the commands; texts: what they say
 """

@@ -40,7 +40,7 @@ from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.node import verify_fits
 from health_node.opening import HealthHome
 from health_node.people_store import Figures, read_figures
-from health_node.rosters import RosterBook, SentRoster
+from health_node.roster_book import RosterBook, SentRoster
 
 _FIRST_RELEASE = "first"
 _PEERS: tuple[Role, ...] = ("researcher", "census")

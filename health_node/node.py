@@ -44,7 +44,7 @@ from health_node.forwarding import HandedOver, Sample, VerifiedCharge, sign_mani
 from health_node.marks import mark_sample, verify_affordable
 from health_node.people_store import PeopleStore
 from health_node.questions import KeptQuestion, Questions
-from health_node.rosters import RosterBook
+from health_node.roster_book import RosterBook
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,8 @@ from health_node.loading import LoadReport, load_people
 from health_node.node import HealthNode, SamplingKeys, forget_old_loads, verify_fits
 from health_node.questions import Questions
 from health_node.relinking import relink_people, reload_people
-from health_node.rosters import RosterBook, RosterSender
+from health_node.roster_book import RosterBook
+from health_node.rosters import RosterSender
 from health_node.service import HealthService
 from health_node.witness import CensusWitness
 

@@ -74,8 +74,8 @@ _EXCEPTIONS: Mapping[str, grpc.StatusCode] = {
     "PROMISE_BROKEN": _Code.INTERNAL,
 }
 STATUS_OF_REASON: Mapping[str, grpc.StatusCode] = {
-    code: _OF_FAMILY[reason.family] for code, reason in REASONS.items()
-} | _EXCEPTIONS
+    code: _EXCEPTIONS.get(code, _OF_FAMILY[reason.family]) for code, reason in REASONS.items()
+}
 # What the transport says on its own when nobody is there to answer.
 _NOBODY_THERE = frozenset({_Code.UNAVAILABLE, _Code.DEADLINE_EXCEEDED, _Code.CANCELLED})
 

@@ -33,7 +33,7 @@ from broker_common.rpc.status import broker_error
 from broker_common.storage.clock import system_clock
 from health_node.forwarding import make_manifest, seal_attempt, sign_manifest
 from health_node.opening import HealthHome
-from health_node.rosters import RosterBook, SentRoster
+from health_node.roster_book import RosterBook, SentRoster
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome

@@ -68,7 +68,8 @@ from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.node import HealthNode, SamplingKeys
 from health_node.people_store import People, build_people_store
 from health_node.questions import Questions
-from health_node.rosters import RosterBook, RosterSender
+from health_node.roster_book import RosterBook
+from health_node.rosters import RosterSender
 from health_node.service import HealthService
 
 __all__ = ["BEGAN_MS", "BEN", "PEOPLE", "Asked", "SmallCensus", "SmallHealth"]

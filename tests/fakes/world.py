@@ -94,8 +94,8 @@ from health_node.node import HealthNode, SamplingKeys
 from health_node.people_store import People, build_people_store
 from health_node.questions import Questions
 from health_node.relinking import relink_people
-from health_node.rosters import RosterBook as HealthRosterBook
-from health_node.rosters import SentRoster
+from health_node.roster_book import RosterBook as HealthRosterBook
+from health_node.roster_book import SentRoster
 from researcher_node.answers import Answers, AskedQuestion, CensusKeys
 
 __all__ = [

@@ -36,7 +36,7 @@ from health_node.dashboard import HealthDashboard
 from health_node.forwarding import VerifiedCharge, make_manifest
 from health_node.node import HealthNode
 from health_node.opening import HealthHome
-from health_node.rosters import RosterBook, number_roster
+from health_node.roster_book import RosterBook, number_roster
 
 # No number of people is at the edge of a ten, where rounding shows one more or less; `docs/watching.md` says so.
 PEOPLE = 395

@@ -21,7 +21,7 @@ from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailab
 from broker_common.tlog.entries import Forwarded, Rostered, Settled
 from health_node import texts
 from health_node.cohort_figures import CohortBands
-from health_node.rosters import RosterBook
+from health_node.roster_book import RosterBook
 
 TICK_MS, DELAY_MS = 250, 300
 HOUR = 3600.0
