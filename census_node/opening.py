@@ -34,7 +34,7 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import CardExchange, KnownPeers, own_card
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
-from broker_common.storage.witnessing import CosignedNotes, Witnessing, WitnessStore
+from broker_common.storage.witnessing import CosignedNotes, WitnessStore
 from broker_common.tlog.census_state import CensusState
 from census_node.config import CensusConfig
 from census_node.ledger.book import LedgerBook
@@ -61,7 +61,6 @@ from census_node.release.publication import Publication, verify_witnessed
 from census_node.release.slot_secrets import SlotSecrets
 from census_node.service import CensusService
 
-_JOURNAL = "journal.db"
 _LOADS = "registries"
 _SAMPLES = "samples"
 _LEDGERS = "ledgers"
@@ -82,14 +81,11 @@ class CensusHome(AgencyHome[CensusState]):
     def __init__(self, path: Path) -> None:
         home = Home(path, "census")
         self.config = home.load_config(CensusConfig)
-        super().__init__(home, Keyring(home, self.config.keys.private))
+        keys = self.config.keys
+        linkage_keys = LinkageKeys(home, keys.linkage)
+        super().__init__(home, Keyring(home, keys.private), linkage_keys, CensusState, keys.identity)
         self.loads = LoadFolder(path / _LOADS, ".npz")
         self.proposals = ProposalFolder(path / _PROPOSALS)
-        self._clock = SteadyClock()
-
-    @property
-    def linkage_keys(self) -> LinkageKeys:
-        return LinkageKeys(self.home, self.config.keys.linkage)
 
     def policy_keys(self) -> list[VerifyKey]:
         with self.journal() as journal, journal.reading() as state:
@@ -140,17 +136,6 @@ class CensusHome(AgencyHome[CensusState]):
                 raise
             details = {name: error.details[name] for name in ("reference", "problem")}
             raise InvalidRequestError("KEY_MISSING", what=purpose.value, name=purpose.value, **details) from error
-
-    @property
-    def journal_path(self) -> Path:
-        return self.home.path / _JOURNAL
-
-    def beginning(self) -> Callable[[], CensusState]:
-        """What the fold of this home's log begins with, made anew at every call."""
-        identity_key = self.home.read_key(
-            self.config.keys.identity, lambda text: VerifyKey.parse_text(text, Purpose.IDENTITY)
-        )
-        return lambda: CensusState(identity_key)
 
     def open_journal(self, *, create: bool = False) -> Journal[CensusState]:
         """The node's journal; `create` makes a new one and refuses to touch an old one."""
@@ -273,24 +258,13 @@ class CensusHome(AgencyHome[CensusState]):
         key = self.home.read_key(reference, SealingKey.parse_text)
         return Oversight(self.home.path / _OPENINGS, key, _DAY_MS * self.config.opening_retention_days)
 
-    async def serve(self, on_ready: Callable[[str], None], monitor: Monitor | None = None) -> None:
-        """Serve until a signal, or until an error that stops the node, which is raised."""
-        with self.journal() as journal:
-            await self._serve(journal, on_ready, monitor or self.monitor())
-
-    def monitor(self) -> Monitor:
-        """What a serving node counts itself with."""
-        return Monitor("census", self._clock)
-
     async def _serve(self, journal: Journal[CensusState], on_ready: Callable[[str], None], monitor: Monitor) -> None:
         known = KnownPeers(journal, self._clock)
         store = self._witness_store
         if store is not None:
             # SECURITY: before anything else is done. An older copy of this home forgets charges, and acts on old cards.
             verify_witnessed(journal, store)
-        own = self.own_card()
-        with self.keyring.changing():
-            self.keyring.forget_ended(own, self._clock(), log_ms=journal.state.time_ms)
+        own = self._card_without_ended_keys(journal)
         # Said here, once: with one of these missing every question would fail.
         self.keyring.signing(own, Purpose.ANSWER, self._clock())
         self.keyring.opening(own, self._clock())
@@ -304,10 +278,7 @@ class CensusHome(AgencyHome[CensusState]):
             people=self.config.people,
             monitor=monitor,
         )
-        witnessing = Witnessing(
-            journal, cosigner=lambda: self.keyring.cosigner(known.own(), self._clock()), clock=self._clock
-        )
-        log_service = LogService(node, witnessing, known, self.config.limits, stop)
+        log_service = LogService(node, self._witnessing(journal, known), known, self.config.limits, stop)
         await asyncio.to_thread(node.read_registry)
 
         recovered: list[Recovered] = []

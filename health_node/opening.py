@@ -13,14 +13,13 @@ from tripartite.v1 import card_service_pb2_grpc, health_service_pb2_grpc
 
 from broker_common.crypto.cards import SAMPLING
 from broker_common.crypto.certificates import TlsCredentials
-from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
+from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.dashboard.beside import dashboard_beside, watch_certificates
 from broker_common.monitoring import Monitor
 from broker_common.privacy.policy import Policy
 from broker_common.rpc.cards import CardService
 from broker_common.rpc.server import NodeServer, StopSignal, every, log_stages, together
 from broker_common.storage.agency import AgencyHome
-from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring, log_signer
@@ -29,7 +28,7 @@ from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import CardExchange, KnownPeers, renew
 from broker_common.storage.relinking import RelinkReport
 from broker_common.storage.source import Progress
-from broker_common.storage.witnessing import CosignedNotes, Witnessing
+from broker_common.storage.witnessing import CosignedNotes
 from broker_common.tlog.health_state import HealthState
 from health_node.census_link import CensusLink, fetch_policy
 from health_node.cohort_figures import CohortBands
@@ -44,7 +43,6 @@ from health_node.rosters import RosterSender
 from health_node.service import HealthService
 from health_node.witness import CensusWitness
 
-_JOURNAL = "journal.db"
 _LOADS = "people"
 # How often a serving node looks for a load that is about to be put in force.
 _READ_AHEAD_SECONDS = 1.0
@@ -56,24 +54,10 @@ class HealthHome(AgencyHome[HealthState]):
     def __init__(self, path: Path) -> None:
         home = Home(path, "health")
         self.config = home.load_config(HealthConfig)
-        super().__init__(home, Keyring(home, self.config.keys.private))
+        keys = self.config.keys
+        linkage_keys = LinkageKeys(home, keys.linkage)
+        super().__init__(home, Keyring(home, keys.private), linkage_keys, HealthState, keys.identity)
         self.loads = LoadFolder(path / _LOADS, ".people")
-        self._clock = SteadyClock()
-
-    @property
-    def linkage_keys(self) -> LinkageKeys:
-        return LinkageKeys(self.home, self.config.keys.linkage)
-
-    @property
-    def journal_path(self) -> Path:
-        return self.home.path / _JOURNAL
-
-    def beginning(self) -> Callable[[], HealthState]:
-        """What the fold of this home's log begins with, made anew at every call."""
-        identity_key = self.home.read_key(
-            self.config.keys.identity, lambda text: VerifyKey.parse_text(text, Purpose.IDENTITY)
-        )
-        return lambda: HealthState(identity_key)
 
     def open_journal(self, *, create: bool = False) -> Journal[HealthState]:
         """The node's journal; `create` makes a new one and refuses to touch an old one."""
@@ -161,19 +145,8 @@ class HealthHome(AgencyHome[HealthState]):
                 max_rejected=max_rejected,
             )
 
-    async def serve(self, on_ready: Callable[[str], None], monitor: Monitor | None = None) -> None:
-        """Serve until a signal, or until an error that stops the node, which is raised."""
-        with self.journal() as journal:
-            await self._serve(journal, on_ready, monitor or self.monitor())
-
-    def monitor(self) -> Monitor:
-        """What a serving node counts itself with."""
-        return Monitor("health", self._clock)
-
     async def _serve(self, journal: Journal[HealthState], on_ready: Callable[[str], None], monitor: Monitor) -> None:
-        own = self.own_card()
-        with self.keyring.changing():
-            self.keyring.forget_ended(own, self._clock(), log_ms=journal.state.time_ms)
+        own = self._card_without_ended_keys(journal)
         # Said here, once: with one of these missing every question would fail.
         self.keyring.signing(own, Purpose.MANIFEST, self._clock())
         self.keyring.sampling(str(own.in_use(SAMPLING, self._clock())))
@@ -208,9 +181,7 @@ class HealthHome(AgencyHome[HealthState]):
             link,
             journal,
             known=known,
-            witnessing=Witnessing(
-                journal, cosigner=lambda: self.keyring.cosigner(known.own(), self._clock()), clock=self._clock
-            ),
+            witnessing=self._witnessing(journal, known),
             census=self.config.census.organisation,
             heard=monitor.heard_of_peer,
         )

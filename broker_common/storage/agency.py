@@ -4,25 +4,75 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Generic
 
 from broker_common.crypto.cards import SignedCard, VerifiedCard
 from broker_common.crypto.certificates import Role
+from broker_common.crypto.signing import Purpose, VerifyKey
+from broker_common.monitoring import Monitor
+from broker_common.storage.clock import SteadyClock
 from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.storage.keyring import Keyring
+from broker_common.storage.linkage_keys import LinkageKeys
 from broker_common.storage.loads import StoreStateT
-from broker_common.storage.registration import announce, own_card, register, revoke
+from broker_common.storage.registration import KnownPeers, announce, own_card, register, revoke
+from broker_common.storage.witnessing import Witnessing
+from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.membership import Registration
 
 
 class AgencyHome(ABC, Generic[StoreStateT]):
     """An agency's home. A node that serves it obeys what is written here at its next call."""
 
-    def __init__(self, home: Home, keyring: Keyring) -> None:
+    def __init__(
+        self, home: Home, keyring: Keyring, linkage_keys: LinkageKeys, state: type[StoreStateT], identity: str
+    ) -> None:
+        """`identity` is the reference of the public key that the agency's first card is signed with."""
         self.home = home
         self.keyring = keyring
+        self.linkage_keys = linkage_keys
+        self._state = state
+        self._identity = identity
+        self._clock = SteadyClock()
+
+    @property
+    def journal_path(self) -> Path:
+        return self.home.path / "journal.db"
+
+    def beginning(self) -> Callable[[], StoreStateT]:
+        """What the fold of this home's log begins with, made anew at every call."""
+        identity_key = self.home.read_key(self._identity, lambda text: VerifyKey.parse_text(text, Purpose.IDENTITY))
+        return lambda: self._state(identity_key)
+
+    def monitor(self) -> Monitor:
+        """What a serving node counts itself with."""
+        return Monitor(self.home.role, self._clock)
+
+    async def serve(self, on_ready: Callable[[str], None], monitor: Monitor | None = None) -> None:
+        """Serve until a signal, or until an error that stops the node, which is raised."""
+        with self.journal() as journal:
+            await self._serve(journal, on_ready, monitor or self.monitor())
+
+    @abstractmethod
+    async def _serve(
+        self, journal: Journal[StoreStateT], on_ready: Callable[[str], None], monitor: Monitor
+    ) -> None: ...
+
+    def _card_without_ended_keys(self, journal: Journal[StoreStateT]) -> VerifiedCard:
+        """The agency's own card; the keys whose time is over are removed."""
+        own = self.own_card()
+        with self.keyring.changing():
+            self.keyring.forget_ended(own, self._clock(), log_ms=journal.state.time_ms)
+        return own
+
+    def _witnessing(self, journal: Journal[StoreStateT], known: KnownPeers) -> Witnessing:
+        def cosigner() -> Cosigner:
+            return self.keyring.cosigner(known.own(), self._clock())
+
+        return Witnessing(journal, cosigner=cosigner, clock=self._clock)
 
     @abstractmethod
     def open_journal(self, *, create: bool = False) -> Journal[StoreStateT]:
