@@ -1,7 +1,6 @@
 """Every code that a problem can have, with what it means. Whoever reads a report, or writes another verifier, reads this.
 
-A code never changes its meaning. `REPLAY` are the rules of the logs themselves, which nodes keep as well: they are
-raised by `broker_common.tlog`, and a test compares. `ON_SITE` takes the private stores.
+A code never changes its meaning. `RULES` are those of the logs themselves, which nodes keep as well. `ON_SITE` takes the private stores.
 """
 
 from __future__ import annotations
@@ -9,78 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-REPLAY: Final[Mapping[str, str]] = {
-    "SEQUENCE": "an entry has another number than its place",
-    "TIME_BACKWARDS": "an entry is earlier than the one before it",
-    "POLICY": "an entry names another policy than the one in force",
-    "OPENING": "a log is opened once, by its first entry",
-    "OTHER_LOG": "an entry, or the whole log, is of another kind of node",
-    "FORMAT": "the log's format is not known",
-    "CARD_INVALID": "a card does not agree with itself or does not follow the one before it",
-    "NOT_REGISTERED": "a party is named that is not registered",
-    "LOAD_REPEATED": "a load is put in force twice",
-    "LINKAGE": "a load comes from another linkage chain than the one in force",
-    "LINKAGE_PREVIOUS": "a change of the linkage key names another chain before it than the one in force",
-    "LINKAGE_REPEATED": "a linkage chain comes back",
-    "ROSTER_NUMBER": "a roster has a number that is not above the one before it",
-    "ROSTER_LINKAGE": "a roster comes from another linkage chain than the one in force",
-    "SHUTDOWN_MISSING": "nothing fits any more, or there are as many answers as the policy allows, and the shutdown does not follow at once",
-    "POLICY_INVALID": "a policy is not one of this agency",
-    "ORDER_UNASKED": "an operator's order stands where none is needed",
-    "ORDER_INVALID": "the operator did not give this order in this place",
-    "ORDER_WITHOUT_REASON": "an order gives no reason",
-    "CAP_RAISED": "a policy raises the cap and the operator did not confirm it",
-    "CHARGE_LOWERED": "a policy charges fewer people, or one person instead of a household, and the operator did not confirm it",
-    "ANSWERS_RAISED": "a policy allows more answers and the operator did not confirm it",
-    "DELAY_SHORTENED": "a policy shortens a delay and the operator did not confirm it",
-    "RETENTION_SHORTENED": "a policy keeps samples or answers for a shorter time and the operator did not confirm it",
-    "RETENTION_LENGTHENED": "a policy keeps samples for a longer time and the operator did not confirm it",
-    "QUOTA_RAISED": "a policy keeps the samples of more answers for one researcher and the operator did not confirm it",
-    "QUOTA_LOWERED": "a policy allows one researcher fewer answers at a time and the operator did not confirm it",
-    "DELAY_LENGTHENED": "a policy lengthens a delay beyond five minutes and the operator did not confirm it",
-    "QUOTE_SHORTENED": "a policy leaves less time, under 30 seconds, to submit a question after its quote, and the operator did not confirm it",
-    "SHUTDOWN_REPEATED": "a service is shut down twice",
-    "SHUTDOWN_REASON": "the budget shuts a service down that something fits in, or the operator one that nothing does",
-    "REOPENED_WHILE_OPEN": "a service is reopened that is not shut down",
-    "SUBJECT_FIXED": "a policy names another subject of budgets than the one that the first answer was charged to",
-    "NOTHING_FITS": "a service is reopened that nothing fits in",
-    "CHARGE_WITHOUT_POLICY": "something is charged before there is a policy",
-    "CHARGE_AFTER_SHUTDOWN": "something is charged while the service is shut down",
-    "CHARGE_LOAD": "a charge names another load than the one in force",
-    "CHARGE_ROSTER": "a charge names another roster of its health agency than the one in force, or one of another linkage chain",
-    "QUESTION": "a charge spells a question that nobody can ask, or in another way than the one that it has",
-    "SCALE": "a charge has a scale that the policy does not admit",
-    "CHARGE_WRONG": "a charge is not the price of its scale",
-    "CAP_PASSED": "what everybody was charged passes the cap: under strict accounting, the sum of all charges",
-    "LEDGER_UNNAMED": "a charge to the people of a sample does not name their ledger, or a charge to everyone names one",
-    "QUOTA_PASSED": "a researcher is charged for an answer although as many count as the policy allows",
-    "TOTAL_WRONG": "a charge states another total than the sum of charges",
-    "TICKET_CHARGED_TWICE": "one ticket is charged twice",
-    "QUERY_REUSED": "one query id stands for two tickets",
-    "SLOT_NOT_OPEN": "a noise slot is used that was never committed to, was used before, or is void",
-    "SLOT_SKIPPED": "commitments to noise slots leave some out or repeat some",
-    "SLOT_VOID": "noise slots are committed to that serve nobody from the start",
-    "RELEASE_WITHOUT_CHARGE": "an answer is released that was never charged",
-    "RELEASED_TWICE": "an answer is released twice",
-    "RELEASE_NOT_COSIGNED": "an answer is released without the health agency's cosignature on a checkpoint that covers its charge",
-    "DELIVERY_WITHOUT_RELEASE": "an answer is delivered that was never released",
-    "DELIVERED_TWICE": "a delivery is logged twice",
-    "DELIVERY_AFTER_EXPIRY": "an answer is delivered that was removed",
-    "EXPIRY_WITHOUT_RELEASE": "an answer is removed that was never released",
-    "EXPIRED_TWICE": "the removal of an answer is logged twice",
-    "EXPIRY_AFTER_DELIVERY": "the removal of a delivered answer is logged",
-    "EXPIRED_EARLY": "an answer is removed before its time",
-    "TICKET_REPEATED": "a ticket is accepted twice",
-    "LOAD": "a ticket is accepted on another load than the one in force",
-    "FORWARDED_TWICE": "a ticket has two manifests",
-    "FORWARDED_ROSTER": "a sample is handed over of a roster that was never numbered",
-    "CHARGE_WITHOUT_SAMPLE": "a charge is reported for a ticket without a sample",
-    "SETTLED_WITHOUT_CHARGE": "a ticket is settled before it is charged",
-    "REFUSED_AFTER_CHARGE": "a charged ticket is refused",
-    "UNKNOWN_TICKET": "something happens to a ticket that was never accepted",
-    "TICKET_CLOSED": "something happens to a ticket that is settled or refused",
-}
-"""Rules of the logs, each broken by one entry; nothing after it is replayed."""
+from broker_common.tlog.rules import RULES
 
 ON_SITE: Final[Mapping[str, str]] = {
     "LEDGER_STEP_MISSING": "a charge to persons or a load has no row in the ledger's history",
@@ -123,7 +51,7 @@ CODES: Final[Mapping[str, str]] = {
     "LOG_BEHIND": "a checkpoint that the log's own key signed is of a longer log: entries are withheld, or a newer export is needed",
     "NOTE_WITHHELD": "`cosigned` or `witnessed` is missing, or of a shorter log than what is handed in beside it proves",
     "ROLLED_BACK": "the log is shorter than an earlier audit has verified",
-    **REPLAY,
+    **RULES,
     # --- one question in all that was handed in --------------------------------------------------------------------
     "AGENCY_UNTRUSTED": "a charge names a health agency of which the auditor has no card",
     "COSIGNED_LATER": "an answer is released before the time of the cosignature that releases it",

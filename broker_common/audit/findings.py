@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from broker_common.audit.codes import CODES, PENDING, REPLAY
+from broker_common.audit.codes import CODES, PENDING
 
 Report: TypeAlias = Callable[[int, int], None]
 """Told now and then how much of something is done, and of how much."""
@@ -50,9 +50,7 @@ class Findings:
     remarks: list[Remark] = field(default_factory=list)
 
     def problem(self, code: str, log: str, entry: int | None = None, detail: str = "") -> None:
-        text = printable(detail) if code in REPLAY else CODES[code]
-        if code not in REPLAY and detail:
-            text += f": {printable(detail)}"
+        text = f"{CODES[code]}: {printable(detail)}" if detail else CODES[code]
         self.count += 1
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append(Problem(code, log, entry, text))

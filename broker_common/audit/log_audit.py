@@ -100,7 +100,7 @@ class LogAudit(Generic[StateT]):
         try:
             self.state.apply(entry)
         except ReplayError as error:
-            self._findings.problem(error.code, self.role, index, error.text)
+            self._findings.problem(error.code, self.role, index, error.detail)
             return False
         self.times.append(entry.time_ms)
         card = self.parties.learn(entry, self.state.membership)

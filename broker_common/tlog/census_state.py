@@ -211,12 +211,7 @@ class CensusState(StoreState):
         }
 
     def apply(self, entry: Entry) -> None:
-        self._require(
-            entry,
-            not self._must_shut_down or isinstance(entry.event, Shutdown),
-            "SHUTDOWN_MISSING",
-            "nothing fits any more, so a shutdown must follow",
-        )
+        self._require(entry, not self._must_shut_down or isinstance(entry.event, Shutdown), "SHUTDOWN_MISSING")
         super().apply(entry)
 
     def _take(self, entry: Entry, event: Event) -> None:
@@ -240,27 +235,22 @@ class CensusState(StoreState):
             case Reopened():
                 self._reopen(entry, event)
             case _:
-                self._refuse(entry, "OTHER_LOG", "a census log holds no such entry")
+                self._refuse(entry, "OTHER_LOG")
 
     def _adopt(self, entry: Entry, event: Adopted) -> None:
         try:
             key = self._own_key(entry, Purpose.POLICY, event.key_id)
             policy = parse_signed_policy(event.document.encode(), event.signature, key)
         except InvalidRequestError as error:
-            self._refuse(entry, "POLICY_INVALID", f"the policy is not one of this agency: {error}")
+            self._refuse(entry, "POLICY_INVALID", str(error))
         weaker = () if self.policy is None else policy.weakens(self.policy)
         if not weaker:
             unasked = (event.note, event.confirmation, event.confirmation_key_id)
-            self._require(entry, not any(unasked), "ORDER_UNASKED", "this policy needs no confirmation")
+            self._require(entry, not any(unasked), "ORDER_UNASKED")
         else:
             self._verify_confirmed(entry, event, policy, weaker)
         # SECURITY: what was charged to persons says nothing of what their households were counted for, nor the other way round.
-        self._require(
-            entry,
-            self.subject in {None, policy.subject},
-            "SUBJECT_FIXED",
-            "the subject of budgets changes after the first charge",
-        )
+        self._require(entry, self.subject in {None, policy.subject}, "SUBJECT_FIXED")
         self.policy, self.policy_hash, self.adopted = policy, policy.hash.hex(), event
         # A service that is shut stays shut; a policy alone never reopens it.
         self._must_shut_down = not self.shut_down and not self.anything_fits
@@ -274,36 +264,29 @@ class CensusState(StoreState):
             self._refuse(entry, weaker[0].code, f"{sentences}; the operator did not confirm it: {error.text}")
 
     def _shut_down(self, entry: Entry, event: Shutdown) -> None:
-        self._require(entry, not self.shut_down, "SHUTDOWN_REPEATED", "the service is already shut down")
-        self._require(
-            entry,
-            (event.reason == "budget") == self._must_shut_down,
-            "SHUTDOWN_REASON",
-            "the budget shuts the service down exactly when nothing fits",
-        )
+        self._require(entry, not self.shut_down, "SHUTDOWN_REPEATED")
+        self._require(entry, (event.reason == "budget") == self._must_shut_down, "SHUTDOWN_REASON")
         if event.reason == "budget":
             unasked = (event.note, event.signature, event.key_id)
-            self._require(
-                entry, not any(unasked), "ORDER_UNASKED", "the budget takes nobody's order, and gives no reason"
-            )
+            self._require(entry, not any(unasked), "ORDER_UNASKED")
         else:
             self._verify_order(entry, self.order("shutdown", event.note), event.signature, event.key_id)
         self.shut_down, self._must_shut_down = True, False
         self.shutdown_reason, self.shutdown_note, self.shutdown_ms = event.reason, event.note, entry.time_ms
 
     def _reopen(self, entry: Entry, event: Reopened) -> None:
-        self._require(entry, self.shut_down, "REOPENED_WHILE_OPEN", "the service is not shut down")
-        self._require(entry, self.anything_fits, "NOTHING_FITS", "nothing fits beside what has been charged")
+        self._require(entry, self.shut_down, "REOPENED_WHILE_OPEN")
+        self._require(entry, self.anything_fits, "NOTHING_FITS")
         self._verify_order(entry, self.order("reopen", event.note), event.signature, event.key_id)
         self.shut_down, self.shutdown_reason, self.shutdown_note, self.shutdown_ms = False, "", "", 0
 
     def _verify_order(self, entry: Entry, order: Order, signature: str, key_id: str) -> None:
         # SECURITY: the order is made here, from this log and this place in it, so that no other one can stand in for it.
-        self._require(entry, order.note != "", "ORDER_WITHOUT_REASON", "an order says why it is given")
+        self._require(entry, order.note != "", "ORDER_WITHOUT_REASON")
         try:
             self._own_key(entry, Purpose.OPERATOR, key_id).verify_text(order.document, signature)
         except InvalidRequestError as error:
-            self._refuse(entry, "ORDER_INVALID", f"the operator did not give this order here: {error}")
+            self._refuse(entry, "ORDER_INVALID", str(error))
 
     def _own_key(self, entry: Entry, purpose: Purpose, key_id: str) -> VerifyKey:
         """The agency's own key of this name, which is honoured at the time of the entry."""
@@ -312,48 +295,28 @@ class CensusState(StoreState):
     def _charge(self, entry: Entry, event: Charged) -> None:
         policy = self.policy
         if policy is None:
-            self._refuse(entry, "CHARGE_WITHOUT_POLICY", "no policy is in force")
-        self._require(entry, not self.shut_down, "CHARGE_AFTER_SHUTDOWN", "the service is shut down")
+            self._refuse(entry, "CHARGE_WITHOUT_POLICY")
+        self._require(entry, not self.shut_down, "CHARGE_AFTER_SHUTDOWN")
         self._require(
             entry,
             self.membership.peer("researcher", event.researcher) is not None
             and self.membership.peer("health", event.health) is not None,
             "NOT_REGISTERED",
-            "the researcher or the health agency is not registered",
         )
-        self._require(entry, event.load == self.load != "", "CHARGE_LOAD", "the load is not the one in force")
-        self._require(
-            entry, self._is_rostered(event), "CHARGE_ROSTER", "the roster is not the agency's one of the chain in force"
-        )
+        self._require(entry, event.load == self.load != "", "CHARGE_LOAD")
+        self._require(entry, self._is_rostered(event), "CHARGE_ROSTER")
         cells = self._cells(entry, event)
-        self._require(entry, event.scale in policy.scales, "SCALE", "the policy does not admit this scale")
-        self._require(
-            entry,
-            event.units == price(event.scale, cells=cells),
-            "CHARGE_WRONG",
-            "the charge is not the price of the scale",
-        )
+        self._require(entry, event.scale in policy.scales, "SCALE")
+        self._require(entry, event.units == price(event.scale, cells=cells), "CHARGE_WRONG")
         strict, total = policy.accounting == "strict", self.charged_units + event.units
-        self._require(
-            entry,
-            self.everyones_units + event.units <= policy.cap,
-            "CAP_PASSED",
-            "what everybody was charged passes the cap",
-        )
-        self._require(
-            entry, strict == (not event.ledger), "LEDGER_UNNAMED", "exactly a charge to persons names their ledgers"
-        )
-        self._require(entry, event.total == total, "TOTAL_WRONG", "the stated total is not the sum of charges")
-        self._require(entry, event.ticket not in self.tickets, "TICKET_CHARGED_TWICE", "one ticket, one charge")
-        self._require(entry, event.query not in self._ticket_of_query, "QUERY_REUSED", "one query id, one ticket")
-        self._require(entry, event.slot in self.open_slots, "SLOT_NOT_OPEN", "a committed noise slot serves one ticket")
+        self._require(entry, self.everyones_units + event.units <= policy.cap, "CAP_PASSED")
+        self._require(entry, strict == (not event.ledger), "LEDGER_UNNAMED")
+        self._require(entry, event.total == total, "TOTAL_WRONG")
+        self._require(entry, event.ticket not in self.tickets, "TICKET_CHARGED_TWICE")
+        self._require(entry, event.query not in self._ticket_of_query, "QUERY_REUSED")
+        self._require(entry, event.slot in self.open_slots, "SLOT_NOT_OPEN")
         if policy.quota:
-            self._require(
-                entry,
-                self.quota.counted(event.researcher, entry.time_ms) < policy.quota,
-                "QUOTA_PASSED",
-                "as many answers of this researcher count as the policy allows",
-            )
+            self._require(entry, self.quota.counted(event.researcher, entry.time_ms) < policy.quota, "QUOTA_PASSED")
             self.quota.charge(event.ticket, event.researcher, policy.sample_retention_ms)
         self.subject = policy.subject
         self.tickets[event.ticket] = ChargedTicket(event, entry.sequence, self.policy_hash)
@@ -374,16 +337,11 @@ class CensusState(StoreState):
         try:
             return len(read_question(event.question).cells)
         except ValueError as error:
-            self._refuse(entry, "QUESTION", f"the question is not written as questions are: {error}")
+            self._refuse(entry, "QUESTION", str(error))
 
     def _commit_slots(self, entry: Entry, event: Slots) -> None:
         self._require(entry, event.first == self.next_slot, "SLOT_SKIPPED", f"slot {self.next_slot} is the next one")
-        self._require(
-            entry,
-            event.void_below <= event.first,
-            "SLOT_VOID",
-            "slots are committed to that serve nobody from the start",
-        )
+        self._require(entry, event.void_below <= event.first, "SLOT_VOID")
         for slot in [slot for slot in self.open_slots if slot < event.void_below]:
             del self.open_slots[slot]
         self.open_slots.update(enumerate(event.commitments, start=event.first))
@@ -392,8 +350,8 @@ class CensusState(StoreState):
     def _release(self, entry: Entry, event: Released) -> None:
         ticket = self.tickets.get(event.ticket)
         if ticket is None:
-            self._refuse(entry, "RELEASE_WITHOUT_CHARGE", "an answer was released that was never charged")
-        self._require(entry, not ticket.answer, "RELEASED_TWICE", "one ticket, one answer")
+            self._refuse(entry, "RELEASE_WITHOUT_CHARGE")
+        self._require(entry, not ticket.answer, "RELEASED_TWICE")
         self._verify_covered(entry, event.checkpoint, ticket.index)
         assert self.policy is not None  # noqa: S101 - there was one at the charge
         kept_until_ms = entry.time_ms + self.policy.answer_retention_ms
@@ -408,31 +366,28 @@ class CensusState(StoreState):
         try:
             checkpoint, _ = parse_note(note)
         except InvalidRequestError as error:
-            self._refuse(entry, "RELEASE_NOT_COSIGNED", f"there is no cosigned checkpoint: {error.text}")
+            self._refuse(entry, "RELEASE_NOT_COSIGNED", error.text)
         self._require(
             entry,
             checkpoint.origin == self.origin and index < checkpoint.size <= entry.sequence,
             "RELEASE_NOT_COSIGNED",
-            "the cosigned checkpoint does not cover the charge",
         )
 
     def _deliver(self, entry: Entry, event: Delivered) -> None:
         ticket = self.tickets.get(event.ticket)
         if ticket is None or not ticket.answer:
-            self._refuse(entry, "DELIVERY_WITHOUT_RELEASE", "an answer was delivered that was never released")
-        self._require(entry, not ticket.delivered, "DELIVERED_TWICE", "a delivery is logged once")
-        self._require(entry, not ticket.expired, "DELIVERY_AFTER_EXPIRY", "an answer was delivered that was removed")
+            self._refuse(entry, "DELIVERY_WITHOUT_RELEASE")
+        self._require(entry, not ticket.delivered, "DELIVERED_TWICE")
+        self._require(entry, not ticket.expired, "DELIVERY_AFTER_EXPIRY")
         self.tickets[event.ticket] = replace(ticket, delivered=True)
         del self.undelivered[event.ticket]
 
     def _expire(self, entry: Entry, event: Expired) -> None:
         ticket = self.tickets.get(event.ticket)
         if ticket is None or not ticket.answer:
-            self._refuse(entry, "EXPIRY_WITHOUT_RELEASE", "an answer expired that was never released")
-        self._require(entry, not ticket.expired, "EXPIRED_TWICE", "an expiry is logged once")
-        self._require(entry, not ticket.delivered, "EXPIRY_AFTER_DELIVERY", "an answer expired that was delivered")
-        self._require(
-            entry, entry.time_ms >= ticket.kept_until_ms, "EXPIRED_EARLY", "an answer was removed before its time"
-        )
+            self._refuse(entry, "EXPIRY_WITHOUT_RELEASE")
+        self._require(entry, not ticket.expired, "EXPIRED_TWICE")
+        self._require(entry, not ticket.delivered, "EXPIRY_AFTER_DELIVERY")
+        self._require(entry, entry.time_ms >= ticket.kept_until_ms, "EXPIRED_EARLY")
         self.tickets[event.ticket] = replace(ticket, expired=True)
         del self.undelivered[event.ticket]

@@ -78,44 +78,32 @@ class HealthState(StoreState):
                 if isinstance(event, Rostered):
                     self.rosters_sent[event.number] = event
             case Submitted():
-                self._require(entry, event.ticket not in self.tickets, "TICKET_REPEATED", "a ticket is accepted once")
-                self._require(
-                    entry, event.query not in self._ticket_of_query, "QUERY_REUSED", "one query id, one ticket"
-                )
-                self._require(entry, event.load == self.load != "", "LOAD", "the load is not the one in force")
-                self._require(
-                    entry,
-                    self.membership.peer("researcher", event.researcher) is not None,
-                    "NOT_REGISTERED",
-                    "the researcher is not registered",
-                )
+                self._require(entry, event.ticket not in self.tickets, "TICKET_REPEATED")
+                self._require(entry, event.query not in self._ticket_of_query, "QUERY_REUSED")
+                self._require(entry, event.load == self.load != "", "LOAD")
+                self._require(entry, self.membership.peer("researcher", event.researcher) is not None, "NOT_REGISTERED")
                 self.tickets[event.ticket] = AcceptedTicket(event)
                 self.open_tickets[event.ticket] = None
                 self._ticket_of_query[event.query] = event.ticket
             case Forwarded():
                 ticket = self._open_ticket(entry, event.ticket)
-                self._require(entry, not ticket.manifest, "FORWARDED_TWICE", "the ticket has a manifest")
-                self._require(
-                    entry,
-                    event.roster in self.rosters_sent,
-                    "FORWARDED_ROSTER",
-                    "the sample's roster was never numbered",
-                )
+                self._require(entry, not ticket.manifest, "FORWARDED_TWICE")
+                self._require(entry, event.roster in self.rosters_sent, "FORWARDED_ROSTER")
                 self.tickets[event.ticket] = replace(ticket, manifest=event.manifest, roster=event.roster)
             case ReportedCharge():
                 ticket = self._open_ticket(entry, event.ticket)
-                self._require(entry, ticket.manifest != "", "CHARGE_WITHOUT_SAMPLE", "no sample was forwarded")
+                self._require(entry, ticket.manifest != "", "CHARGE_WITHOUT_SAMPLE")
                 self.tickets[event.ticket] = replace(ticket, charged=True)
             case Settled():
                 ticket = self._open_ticket(entry, event.ticket)
-                self._require(entry, ticket.charged, "SETTLED_WITHOUT_CHARGE", "settled before it was charged")
+                self._require(entry, ticket.charged, "SETTLED_WITHOUT_CHARGE")
                 self._close(replace(ticket, settled=True))
             case Refused():
                 ticket = self._open_ticket(entry, event.ticket)
-                self._require(entry, not ticket.charged, "REFUSED_AFTER_CHARGE", "a charged ticket cannot be refused")
+                self._require(entry, not ticket.charged, "REFUSED_AFTER_CHARGE")
                 self._close(replace(ticket, refused=event.code))
             case _:
-                self._refuse(entry, "OTHER_LOG", "a health log holds no such entry")
+                self._refuse(entry, "OTHER_LOG")
 
     def _close(self, ticket: AcceptedTicket) -> None:
         self.tickets[ticket.submission.ticket] = ticket
@@ -124,6 +112,6 @@ class HealthState(StoreState):
     def _open_ticket(self, entry: Entry, ticket_hash: str) -> AcceptedTicket:
         ticket = self.tickets.get(ticket_hash)
         if ticket is None:
-            self._refuse(entry, "UNKNOWN_TICKET", "the ticket was never accepted")
-        self._require(entry, ticket.is_open, "TICKET_CLOSED", "the ticket is settled or refused")
+            self._refuse(entry, "UNKNOWN_TICKET")
+        self._require(entry, ticket.is_open, "TICKET_CLOSED")
         return ticket

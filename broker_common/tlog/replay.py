@@ -15,6 +15,7 @@ from broker_common.crypto.signing import VerifyKey
 from broker_common.errors import InvalidRequestError
 from broker_common.tlog.entries import Announced, Entry, Event, Opened, Registered, Revoked
 from broker_common.tlog.membership import Membership
+from broker_common.tlog.rules import RULES
 
 FORMAT_VERSION = 7
 StateT = TypeVar("StateT", bound="LogState")
@@ -23,11 +24,12 @@ StateT = TypeVar("StateT", bound="LogState")
 class ReplayError(Exception):
     """An entry breaks a rule of the log. `code` is stable; auditors report it."""
 
-    def __init__(self, code: str, sequence: int, text: str) -> None:
-        super().__init__(f"entry {sequence}: {code}: {text}")
+    def __init__(self, code: str, sequence: int, detail: str = "") -> None:
+        self.text = f"{RULES[code]}: {detail}" if detail else RULES[code]
+        super().__init__(f"entry {sequence}: {code}: {self.text}")
         self.code = code
         self.sequence = sequence
-        self.text = text
+        self.detail = detail
 
 
 class LogState(ABC):
@@ -51,15 +53,13 @@ class LogState(ABC):
             ReplayError: it breaks a rule; the state is unchanged.
         """
         self._require(entry, entry.sequence == self.size, "SEQUENCE", f"expected entry {self.size}")
-        self._require(entry, entry.time_ms >= self.time_ms, "TIME_BACKWARDS", "time runs backwards")
-        self._require(entry, entry.policy == self.policy_hash, "POLICY", "another policy is in force")
+        self._require(entry, entry.time_ms >= self.time_ms, "TIME_BACKWARDS")
+        self._require(entry, entry.policy == self.policy_hash, "POLICY")
         event = entry.event
-        self._require(
-            entry, isinstance(event, Opened) == (self.size == 0), "OPENING", "a log is opened once, by its first entry"
-        )
+        self._require(entry, isinstance(event, Opened) == (self.size == 0), "OPENING")
         if isinstance(event, Opened):
             self._require(entry, event.role == self.role, "OTHER_LOG", f"this is the log of a {event.role} node")
-            self._require(entry, event.format == FORMAT_VERSION, "FORMAT", f"format {event.format} is not known")
+            self._require(entry, event.format == FORMAT_VERSION, "FORMAT", f"format {event.format}")
             self.origin = event.origin
         elif isinstance(event, Announced | Registered | Revoked):
             self._take_membership(entry, event)
@@ -94,13 +94,13 @@ class LogState(ABC):
     def _take(self, entry: Entry, event: Event) -> None:
         """Take in an event of this log's own kind, or refuse the entry and change nothing."""
 
-    def _require(self, entry: Entry, holds: bool, code: str, text: str) -> None:
+    def _require(self, entry: Entry, holds: bool, code: str, detail: str = "") -> None:
         if not holds:
-            self._refuse(entry, code, text)
+            self._refuse(entry, code, detail)
 
     @staticmethod
-    def _refuse(entry: Entry, code: str, text: str) -> NoReturn:
-        raise ReplayError(code, entry.sequence, text)
+    def _refuse(entry: Entry, code: str, detail: str = "") -> NoReturn:
+        raise ReplayError(code, entry.sequence, detail)
 
 
 def replay(entries: Iterable[Entry], state: StateT) -> StateT:

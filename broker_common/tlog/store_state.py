@@ -38,25 +38,13 @@ class StoreState(LogState):
             self._replace_store(entry, event)
 
     def _replace_store(self, entry: Entry, event: Loaded | Relinked) -> None:
-        self._require(entry, event.load not in self.commitments, "LOAD_REPEATED", "a load is put in force once")
+        self._require(entry, event.load not in self.commitments, "LOAD_REPEATED")
         if isinstance(event, Loaded):
-            self._require(
-                entry,
-                self.linkage in {"", event.linkage},
-                "LINKAGE",
-                "another linkage chain than this load's is in force",
-            )
+            self._require(entry, self.linkage in {"", event.linkage}, "LINKAGE")
             self.release, dictionary = event.release, event.dictionary
         else:
-            self._require(
-                entry, event.previous == self.linkage, "LINKAGE_PREVIOUS", "another linkage chain is in force"
-            )
-            self._require(
-                entry,
-                event.linkage not in self.linkages.values(),
-                "LINKAGE_REPEATED",
-                "a linkage chain is put in force once",
-            )
+            self._require(entry, event.previous == self.linkage, "LINKAGE_PREVIOUS")
+            self._require(entry, event.linkage not in self.linkages.values(), "LINKAGE_REPEATED")
             dictionary = self.dictionaries[self.load]
         self.load, self.load_ms, self.linkage = event.load, entry.time_ms, event.linkage
         self.commitments[event.load] = event.commitment
@@ -64,25 +52,10 @@ class StoreState(LogState):
         self.dictionaries[event.load] = dictionary
 
     def _take_roster(self, entry: Entry, event: Rostered) -> None:
-        self._require(
-            entry,
-            self._may_have_rosters(event.health),
-            "NOT_REGISTERED",
-            "the roster is that of an unknown health agency",
-        )
+        self._require(entry, self._may_have_rosters(event.health), "NOT_REGISTERED")
         newest = self.rosters.get(event.health)
-        self._require(
-            entry,
-            newest is None or event.number > newest.number,
-            "ROSTER_NUMBER",
-            "the numbers of an agency's rosters ascend",
-        )
-        self._require(
-            entry,
-            event.linkage == self.linkage,
-            "ROSTER_LINKAGE",
-            "the roster comes from another linkage chain than the one in force",
-        )
+        self._require(entry, newest is None or event.number > newest.number, "ROSTER_NUMBER")
+        self._require(entry, event.linkage == self.linkage, "ROSTER_LINKAGE")
         self.rosters[event.health] = event
 
     def _may_have_rosters(self, health: str) -> bool:
