@@ -130,11 +130,7 @@ class RosterRounds:
         return header_ms + roster_delay_ms(admitted.places), admitted
 
     async def _in_force(self, health: str, number: int) -> None:
-        """Return when an agency's roster of this number is in force, or a later one.
-
-        Raises:
-            RefusedError: BUSY, it cannot be joined for now: no registry is loaded, or one of another linkage chain.
-        """
+        """Return when an agency's roster of this number is in force, or a later one."""
         try:
             async with asyncio.timeout(_JOINING_SECONDS):
                 while not await asyncio.to_thread(self._rosters.is_in_force, health, number):

@@ -281,12 +281,7 @@ class _Layout:
 
     @classmethod
     def of(cls, header: bytes, file_size: int, dictionary: Dictionary) -> Self:
-        """Of a file with this header, if it is a store of this dictionary.
-
-        Raises:
-            RefusedError: DICTIONARY_CHANGED.
-            InternalError: INTEGRITY.
-        """
+        """Of a file with this header, if it is a store of this dictionary."""
         if file_size < _HEADER_BYTES + HASH_BYTES or not header.startswith(_MAGIC):
             raise _damaged()
         if header[-HASH_BYTES:] != dictionary.hash:

@@ -88,11 +88,7 @@ class RosterAttempt:
 
 
 async def _sent(call: RosterCall, attempt: RosterAttempt) -> None:
-    """Send everything; nothing but the header for a roster that is refused or there already.
-
-    Raises:
-        BrokerError: what the census node said, or PEER_UNAVAILABLE, or PEER_MISBEHAVED.
-    """
+    """Send everything; nothing but the header for a roster that is refused or there already."""
     try:
         await call.write(attempt.header)
         if PROCEED in tuple(await call.initial_metadata() or ()):

@@ -314,12 +314,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         return policy, came_ms + policy.forward_delay_ms
 
     async def _wait_for_roster(self, accepted: Accepted) -> bool:
-        """Return when the census node has the roster that the sample is places of; whether that had to be waited for.
-
-        Raises:
-            InvalidRequestError: ROSTER_NOT_IN_FORCE.
-            PeerUnavailableError: PEER_UNAVAILABLE, the node stops.
-        """
+        """Return when the census node has the roster that the sample is places of; whether that had to be waited for."""
         waited = False
         while not await self._node.journal.glance(self._node.may_be_sampled, accepted):
             waited = True

@@ -112,12 +112,7 @@ class CensusWitness:
         )
 
     def _take(self, response: log_service_pb2.WitnessResponse) -> bool:
-        """Keep what the census node says of our log, and cosign what it shows of its own.
-
-        Raises:
-            InternalError: ROLLED_BACK, our log is not the one that the census node has seen.
-            PeerUnavailableError: PEER_MISBEHAVED.
-        """
+        """Keep what the census node says of our log, and cosign what it shows of its own."""
         self._shown = self._heard_of_our_own(response.cosigned)
         if not response.checkpoint:
             return False

@@ -222,11 +222,7 @@ def _verify_without_proof(old_size: int, old_root: bytes, size: int, root: bytes
 
 
 def _climb(position: int, last: int, siblings: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """The siblings on the way from `position` up to the root, and whether each is a left one; `last` is the right edge.
-
-    Raises:
-        ValueError: there are too few or too many, or one is no hash.
-    """
+    """The siblings on the way from `position` up to the root, and whether each is a left one; `last` is the right edge."""
     for sibling in siblings:
         if last == 0 or len(sibling) != HASH_BYTES:
             raise ValueError("the proof has the wrong length")

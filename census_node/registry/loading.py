@@ -235,11 +235,7 @@ def _by_person(
 
 
 def _reader(column: Column) -> ColumnReader:
-    """Reads a language variable, of which a byte is kept for each person.
-
-    Raises:
-        InvalidRequestError: DICTIONARY_UNUSABLE.
-    """
+    """Reads a language variable, of which a byte is kept for each person."""
     problem = ""
     if column.type is not ColumnType.CODE or column.multi_valued:
         problem = "is no language variable, which has one code a person"

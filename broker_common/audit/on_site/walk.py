@@ -374,11 +374,7 @@ class _Walk:
             self._count(charge, load, active, entry)
 
     def _members(self, charge: Charged, kept: KeptSample, load: Load | None) -> Members | None:
-        """Who is in a sample; None if its roster or its load is gone.
-
-        Raises:
-            DamagedError: its bits are not those of its roster's places.
-        """
+        """Who is in a sample; None if its roster or its load is gone."""
         roster = self._roster_of(charge)
         if roster is None:
             return None
@@ -508,11 +504,7 @@ class _Walk:
         return self._roster[1]
 
     def _read(self, step: Step, read: Callable[[Step], ReadT]) -> ReadT | None:
-        """A step's file; None if it was erased while we were at it.
-
-        Raises:
-            DamagedError: it is not what it was.
-        """
+        """A step's file; None if it was erased while we were at it."""
         try:
             return read(step)
         except DamagedError:
