@@ -6,8 +6,10 @@ A finding that chance has a part in fails only where the promise, if it held, wo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
+from statistics import median
 from typing import Any, Protocol
 
 from deploy.attacks import texts
@@ -183,6 +185,42 @@ class Late:
         """How many came after the earliest tick that any of all came at."""
         earliest = min((*self.one, *self.other), default=0)
         return sum(each > earliest for each in ticks)
+
+
+@dataclass(frozen=True, slots=True)
+class Instants:
+    """When one event came, in milliseconds after it was due, for several kinds of questions in an order that was drawn by lot."""
+
+    name: str
+    by_kind: Mapping[str, tuple[int, ...]]
+
+    @property
+    def p_value(self) -> float:
+        """The chance that any two kinds differ as much as the two that differ most, if all are alike: at most this."""
+        pairs = list(combinations(self.by_kind.values(), 2))
+        return min(1.0, len(pairs) * min((same_law(one, other) for one, other in pairs), default=1.0))
+
+    @property
+    def held(self) -> bool:
+        return self.p_value >= FALSE_ALARM
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "kind": "instants",
+            "trials": {kind: len(late) for kind, late in self.by_kind.items()},
+            "median_ms": self._medians,
+            "p_value": _rounded(self.p_value),
+            "held": self.held,
+        }
+
+    def line(self) -> str:
+        medians = ", ".join(f"{kind} {late:g}" for kind, late in self._medians.items())
+        return texts.INSTANTS.format(what=texts.FINDINGS[self.name], medians=medians, chance=self.p_value)
+
+    @property
+    def _medians(self) -> dict[str, float]:
+        return {kind: median(late) for kind, late in self.by_kind.items() if late}
 
 
 @dataclass(frozen=True, slots=True)
