@@ -32,7 +32,17 @@ from fakes.links import NO_CONTEXT, count
 from fakes.loopback import Loopback
 from fakes.patience import PATIENCE_SECONDS
 from fakes.timed_loop import LoopClock, TimedLoop
-from fakes.world import FRENCH, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, Pseudonyms, World, make_policy
+from fakes.world import (
+    FRENCH,
+    HEALTH,
+    OTHER_HEALTH,
+    OTHER_RESEARCHER,
+    RESEARCHER,
+    Order,
+    Pseudonyms,
+    World,
+    make_policy,
+)
 from grpc import aio
 from scipy import stats
 from tripartite.v1 import census_service_pb2, census_service_pb2_grpc
@@ -267,15 +277,39 @@ async def cosign(watch: Watch, world: World, placement: Placement) -> None:
             world.cosign()
 
 
-def observe(tmp_path: Path, secret: Secret, placement: Placement, questions: Sequence[Asked] = QUESTIONS) -> list[Seen]:
-    """Everything that is seen of one world."""
+async def fall_silent(watch: Watch, service: CensusService, world: World, order: Order, sender: Identity) -> None:
+    """An agency that begins a sample, sends all of it but the last part, and says nothing more."""
+    key = world.secrets.manifest if sender == HEALTH else world.secrets.other_manifest
+    messages = world.messages(world.sample(order), key)
+
+    async def sending() -> AsyncIterator[CountRequest]:
+        for message in messages[:-1]:
+            yield message
+        await asyncio.Event().wait()
+
+    await at(watch.loop, 110)
+    async for _ in count(service, sending(), sender):
+        raise AssertionError("a sample that is not here is answered")
+
+
+def observe(
+    tmp_path: Path,
+    secret: Secret,
+    placement: Placement,
+    questions: Sequence[Asked] = QUESTIONS,
+    *,
+    silent: Sequence[Identity] = (),
+) -> list[Seen]:
+    """Everything that is seen of one world, in which these agencies fall silent."""
     with pytest.MonkeyPatch.context() as patch:
         # What is durable is not what is looked at.
         patch.setattr(os, "fsync", lambda _: None)
-        return _observe(tmp_path, secret, placement, questions)
+        return _observe(tmp_path, secret, placement, questions, silent)
 
 
-def _observe(tmp_path: Path, secret: Secret, placement: Placement, questions: Sequence[Asked]) -> list[Seen]:
+def _observe(
+    tmp_path: Path, secret: Secret, placement: Placement, questions: Sequence[Asked], silent: Sequence[Identity]
+) -> list[Seen]:
     loop = TimedLoop()
     asyncio.set_event_loop(loop)
     watch = Watch(loop)
@@ -284,7 +318,7 @@ def _observe(tmp_path: Path, secret: Secret, placement: Placement, questions: Se
     world.clock = clock
     world.census.journal.db.execute("pragma synchronous = off")
     try:
-        loop.run_until_complete(_watched(watch, world, secret, placement, questions))
+        loop.run_until_complete(_watched(watch, world, secret, placement, questions, silent))
         start = world.clock.now_ms
         for entry in world.entries():
             watch.seen.append((entry.time_ms - start, "entry", (entry.sequence, type(entry.event).__name__)))
@@ -301,20 +335,31 @@ BEGAN_MS = (system_clock() // MINUTE_MS + 1) * MINUTE_MS
 
 
 async def _watched(
-    watch: Watch, world: World, secret: Secret, placement: Placement, questions: Sequence[Asked]
+    watch: Watch,
+    world: World,
+    secret: Secret,
+    placement: Placement,
+    questions: Sequence[Asked],
+    silent: Sequence[Identity],
 ) -> None:
     stop = StopSignal()
     service = CensusService(world.census, LimitConfig(quotes_per_minute=10_000), stop, people=len(world.people))
     if secret.all_dropped:
         _use_up(world.census.book)
-    orders = [world.order() for _ in questions]
+    orders, unheard = [world.order() for _ in questions], world.order()
     world.cosigning = False
     pushed = partial(_push, watch, world)
     courier = Courier(world.census, lambda: {RESEARCHER: Peer("researcher", "", ())}, _no_tls, LimitConfig())
     with pytest.MonkeyPatch.context() as patch, taking_time(watch.loop, world, secret):
         patch.setattr(courier, "_push_in_turn", pushed)
         for_ever = [
-            asyncio.create_task(each) for each in (service.run(), cosign(watch, world, placement), courier.run())
+            asyncio.create_task(each)
+            for each in (
+                service.run(),
+                cosign(watch, world, placement),
+                courier.run(),
+                *(fall_silent(watch, service, world, unheard, sender) for sender in silent),
+            )
         ]
         watching = [quote_all_the_time(watch, service)]
         for order, asked in zip(orders, questions, strict=True):
@@ -378,6 +423,13 @@ def test_a_refusal_leaves_at_the_instant_of_a_charge(tmp_path: Path, whole_ms: i
         assert sum(what == "entry" and "Charged" in str(detail) for _, what, detail in seen) == good
     assert told[True][0] == told[False][0] == next_tick(whole_ms + 1) + TICK_MS
     assert told[False][2] == "BAD_SIGNATURE"
+
+
+def test_nobody_waits_for_an_agency_that_begins_a_sample_and_falls_silent(tmp_path: Path) -> None:
+    """Neither its own samples, if it has a stream left, nor another agency's: nothing of theirs moves by a millisecond."""
+    expected = observe(tmp_path / "nobody", REFERENCE, PLACEMENTS["at once"])
+    silent = [OTHER_HEALTH, HEALTH]
+    assert observe(tmp_path / "silent", REFERENCE, PLACEMENTS["at once"], silent=silent) == expected
 
 
 # --- the same comparison finds what is planted -----------------------------------------------------------------------
