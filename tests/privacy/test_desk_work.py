@@ -1,7 +1,7 @@
-"""The census node's work for a sample tells nothing: the same lines, the same arrays, the same blocks on disk, whoever is in it.
+"""The census node's work for a sample tells nothing: the same steps, the same arrays, the same blocks on disk, whoever is in it.
 
-One whole walk is followed, from the sealed parts to the stored answer: which lines of the node and of what it is made of run, and how
-often; every call of NumPy with the shapes and types that it reads, fills and makes; and the kept sample's file. All are equal for
+One whole walk is followed, from the sealed parts to the stored answer: every step of the interpreter in the node's own modules and in
+those that it is made of, line by line; every call of NumPy with the shapes and types that it reads, fills and makes; and the kept sample's file. All are equal for
 every sample, share of linked people and share of dropped ones, of two agencies one after the other. Only the noise sampler is left
 out: its steps follow the noise, which is drawn anew for every charge.
 
@@ -83,7 +83,7 @@ class FixedWorld(World):
 class Work:
     """What was done for two agencies' samples, and what lies on the disk afterwards."""
 
-    lines: Counter[tuple[str, int]]
+    steps: Counter[tuple[str, int]]
     arrays: Notes
     files: list[tuple[int, int]]
 
@@ -96,15 +96,16 @@ def _follow(frame: FrameType, event: str, argument: Any) -> Any:
     del argument
     name = frame.f_code.co_filename
     if event == "call":
-        is_ours = _following.is_set() and name.startswith(OWN) and not name.endswith(FOLLOWS_NOISE)
-        return _follow if is_ours else None
-    if event == "line":
+        if not _following.is_set() or not name.startswith(OWN) or name.endswith(FOLLOWS_NOISE):
+            return None
+        frame.f_trace_opcodes = True
+    elif event == "opcode":
         _ran.append((name, frame.f_lineno))
     return _follow
 
 
-def lines_of(step: Callable[[], object]) -> Counter[tuple[str, int]]:
-    """Which lines run in this thread, and in those that began to follow when they were made."""
+def steps_of(step: Callable[[], object]) -> Counter[tuple[str, int]]:
+    """The interpreter's steps by line, in this thread and in those that began to follow when they were made."""
     _ran.clear()
     before = sys.gettrace()
     _following.set()
@@ -148,10 +149,10 @@ def _work(world: FixedWorld, people: Pseudonyms, dropped: float) -> Work:
     ask(world.people[::2])()
     world.drop(dropped)
     walk = ask(people)
-    lines: list[Counter[tuple[str, int]]] = []
-    arrays = notes_of(lambda: lines.append(lines_of(walk)))
+    steps: list[Counter[tuple[str, int]]] = []
+    arrays = notes_of(lambda: steps.append(steps_of(walk)))
     stats = [path.stat() for path in SampleFolder(world.census_folder / "samples").path.iterdir()]
-    return Work(lines[0], arrays, [(stat.st_size, stat.st_blocks) for stat in stats])
+    return Work(steps[0], arrays, [(stat.st_size, stat.st_blocks) for stat in stats])
 
 
 @pytest.fixture(autouse=True)
@@ -172,7 +173,7 @@ def verify_equal(folder: Path, subject: Subject) -> None:
 
 def verify_same(one: Work, other: Work) -> None:
     """With what differs in the message."""
-    assert one.lines - other.lines == other.lines - one.lines == Counter()
+    assert one.steps - other.steps == other.steps - one.steps == Counter()
     assert one.arrays - other.arrays == other.arrays - one.arrays == Counter()
     assert one.files == other.files
     assert len(one.files) == 4
