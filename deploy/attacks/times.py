@@ -3,8 +3,8 @@
 Adversaries R-only and HR. In an order drawn by lot, questions of one form are about nobody, a few, half of everybody and everybody,
 about people who are not in the census, and about people whose budget is spent, while another researcher asks something else. For
 each of them is noted by how many milliseconds after its due instant on the grid of ticks every stage was told and the answer came,
-and how long a quote took meanwhile; and when a ticket about nobody or everybody was refused with its sample. The kinds are
-compared event by event by an exact test.
+and how long a quote took meanwhile; and when a ticket about nobody or everybody was refused with its sample. Large samples and small
+ones, empty ones, linked people and others, spent ones and others are compared event by event, by two exact tests.
 """
 
 from __future__ import annotations
@@ -33,8 +33,17 @@ _SPENT = 12
 _NOBODY, _FEW, _HALF, _EVERYBODY, _UNLINKED, _SPENT_KIND = "nobody", "few", "half", "everybody", "unlinked", "spent"
 # What is added to criteria about a few people.
 _WIDENED = {_NOBODY: "and age > 130", _HALF: "or sex = 'female'", _EVERYBODY: "or age >= 0"}
-_REFUSED = (_NOBODY, _EVERYBODY)
 _QUOTE, _ANSWER, _REFUSAL = "quote", "answer", "refusal"
+_REFUSED = (_NOBODY, _EVERYBODY)
+# What is held against what: sizes, emptiness, linkage, and drops.
+_CONTRASTS = (
+    ((_NOBODY, _FEW, _UNLINKED, _SPENT_KIND), (_HALF, _EVERYBODY)),
+    ((_HALF,), (_EVERYBODY,)),
+    ((_NOBODY,), (_FEW, _UNLINKED, _SPENT_KIND)),
+    ((_FEW,), (_UNLINKED,)),
+    ((_FEW,), (_SPENT_KIND,)),
+)
+_REFUSAL_CONTRAST = (((f"{_NOBODY} {_REFUSAL}",), (f"{_EVERYBODY} {_REFUSAL}",)),)
 _STAGES = {"STAGE_FORWARDED": "forwarded", "STAGE_CHARGED": "charged", "STAGE_RELEASED": "released"}
 # Ticks after the one at which a sample leaves: taken at the next, told at the one after; cosigned, and the same again.
 _TICKS = {"forwarded": 0, "charged": 2, _REFUSAL: 2, "released": 4, _ANSWER: 4}
@@ -171,8 +180,9 @@ def times_findings(timed: Sequence[Timed], *, in_ticks: bool) -> tuple[Finding, 
     ]
     if not in_ticks:
         return tuple(findings)
-    told = [Instants(f"times_{event}", _by_kind(asked, event)) for event in (*_STAGES.values(), _ANSWER, _QUOTE)]
-    return (*findings, *told, Instants(f"times_{_REFUSAL}", _by_kind(refused, _REFUSAL)))
+    events = (*_STAGES.values(), _ANSWER, _QUOTE)
+    told = [Instants(f"times_{event}", _by_kind(asked, event), _CONTRASTS) for event in events]
+    return (*findings, *told, Instants(f"times_{_REFUSAL}", _by_kind(refused, _REFUSAL), _REFUSAL_CONTRAST))
 
 
 def _by_kind(timed: Sequence[Timed], event: str) -> dict[str, tuple[int, ...]]:

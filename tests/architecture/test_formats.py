@@ -22,7 +22,7 @@ from researcher_node import answers
 ROOT = Path(__file__).parents[2]
 FORMAT = (ROOT / "broker_common" / "tlog" / "FORMAT.md").read_text(encoding="utf-8")
 TABLE = FORMAT.partition("## Format numbers")[2].partition("## Duties")[0]
-NUMBERS = dict(re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|$", TABLE, re.MULTILINE))
+NUMBERS: dict[str, str] = dict(re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|$", TABLE, re.MULTILINE))
 PACKAGES = ("broker_common", "census_node", "health_node", "researcher_node")
 # A domain of a hash or a signature, with its version.
 _DOMAIN = re.compile(rb"tripartite/([a-z-]+)/v([0-9]+)\\0")

@@ -130,7 +130,7 @@ def work(folder: Path, subject: Subject, sample: range, linked: float = USUAL, d
             finally:
                 world.close()
     finally:
-        threading.settrace(None)  # type: ignore[arg-type]  # as nobody follows outside
+        threading.settrace(None)
 
 
 def _work(world: FixedWorld, people: Pseudonyms, dropped: float) -> Work:

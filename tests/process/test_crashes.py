@@ -140,8 +140,11 @@ def test_roster_comes_into_force_although_nodes_are_killed_at_one_step_of_it_aft
         return [event["number"] for event in deployment.events("census") if event["type"] == "rostered"]
 
     def dies(role: str, step: str, when: str) -> None:
-        command = [sys.executable, CRASHING_NODE, step, when, role, "serve", "--home", deployment.home(role)]
-        crashing = Node(deployment.directory, command, ready_lines=1)
+        crashing = Node(
+            deployment.directory,
+            [sys.executable, CRASHING_NODE, step, when, role, "serve", "--home", deployment.home(role)],
+            ready_lines=1,
+        )
         wait_until(lambda: crashing.process.poll() is not None, "killed")
         crashing.end()
         assert crashing.process.returncode == -9

@@ -311,6 +311,11 @@ def timed(
             {("everybody", event): 100 for event in ("charged", "released", "answer")},
             {"times_charged", "times_released", "times_answer"},
         ),
+        # A desk that is one tick later with many, where anything is a tick late every fourth time.
+        (
+            {(kind, event): 50 for kind in ("half", "everybody") for event in ("charged", "released")},
+            {"times_charged", "times_released"},
+        ),
         # A node that lets a sample go when it is drawn.
         ({("half", "forwarded"): 120}, {"times_forwarded"}),
         # A gather that jumps for whoever is linked, and a ledger that skips whoever is spent.
