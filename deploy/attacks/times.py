@@ -25,8 +25,6 @@ from deploy.attacks.spending import boldly, units_of
 from deploy.attacks.transcripts import Seen
 from deploy.attacks.worlds import told_apart
 
-__all__ = ["Timed", "attack_times", "due_ms", "times_findings"]
-
 _GROUP = 3
 # Of so many spent people every question takes others: their criteria are as long as anybody's.
 _SPENT = 12
