@@ -59,7 +59,7 @@ bench: .venv/.bench ## questions to PEOPLE=15000000, about nobody to everybody, 
 	$(BENCH).rivals $(ON_DIR)
 	$(BENCH).timeline $(ON_DIR)
 
-bench-bits: .venv/.bench ## the desk's own work on a sample beside the floor; instructions, counted by valgrind
+bench-bits: .venv/.bench ## the desk's own work on a sample beside the floor; instructions and allocations, counted by valgrind
 	$(BENCH).floor_bits --people $(PEOPLE)
 	$(BENCH).instructions
 

@@ -1,6 +1,6 @@
 """How a serving node takes memory from the system.
 
-The C library gives every thread a heap of its own. Arrays of a large sample pass from thread to thread, and each heap would keep
+The C library gives every thread a heap of its own. Arrays as long as the declared places pass from thread to thread, and each heap would keep
 room for all of them: a node would hold several times what it uses. With one heap for all, the next sample takes the place of the
 last one, and fresh pages, which cost more than the work on them, are hardly ever needed.
 """

@@ -4,7 +4,7 @@
         with stage("lookup"): ...        wherever something of it is done, in whichever thread
 
 A stage may be entered many times: its times are added up. Stages may overlap, so that their sum is no duration. SECURITY:
-how long stages take tells how large a sample was and more; what is reported stays with the operator of the node.
+how long stages take follows the noise, where it is drawn, and is finer than ticks; what is reported stays with the operator of the node.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class CensusConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     reflection: bool = False
     # How the operator log is written to standard error: "text", a line of names and values, or "json", an object a line.
     log_format: LogFormat = "text"
-    # Whether the operator log says of each query how long its stages took. For tuning: it shows how large samples are.
+    # Whether the operator log says of each query how long its stages took. For tuning: it is finer than ticks, and follows the noise.
     log_stages: bool = False
     # Folder on another disk or host that remembers how long the log was; relative to the home. Empty: there is none, and
     # a restored backup is noticed only when the health node shows what it has seen.

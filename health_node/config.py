@@ -103,7 +103,7 @@ class HealthConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     reflection: bool = False
     # How the operator log is written to standard error: "text", a line of names and values, or "json", an object a line.
     log_format: LogFormat = "text"
-    # Whether the operator log says of each query how long its stages took. For tuning: it shows how large samples are.
+    # Whether the operator log says of each query how long its stages took. For tuning: it is finer than ticks, and follows the noise.
     log_stages: bool = False
     # [keys], see below.
     keys: KeyConfig = field(default_factory=KeyConfig)

@@ -63,7 +63,7 @@ def metrics_text(facts: NodeFacts, node: Figures, log: LogFigures | None) -> byt
             each.labels(role).set(value)
 
     gauge("up", "1 while the node's process holds its home.", float(facts.is_running))
-    # SECURITY: in bytes it would tell how large each sample is that is kept.
+    # SECURITY: in bytes it would tell between two ticks when something was kept or wiped.
     free = math.floor(facts.free_share * _STEPS) / _STEPS
     gauge("home_free_share", "Free share of the disk of the home, rounded down to twentieths.", free)
     gauge("load_refused", "1 if the last load was refused.", float(facts.is_load_refused))

@@ -181,7 +181,7 @@ class Follower(Generic[StateT, NotesT, ViewT]):
             if is_behind:
                 self._publish(done=state.size, total=total)
             elif (total, head) != shown:
-                # SECURITY: a node also commits what stands in no log. When it does would tell everybody how large a sample was.
+                # SECURITY: a node also commits what stands in no log. When it does would tell everybody how long it has worked.
                 shown = (total, head)
                 self._publish(done=state.size, total=total, view=self._view(state, notes, head))
         return shown

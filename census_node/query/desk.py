@@ -2,8 +2,8 @@
 
     in line -> taken by a round -> done in the desk's own thread -> told, all of a round together, when the schedule says
 
-A round takes releases first, so that the order of the log's entries follows from what was in line when the round began. An exception is the outcome of whoever raised it. One that stops the node ends the desk: nothing is
-done after a write whose outcome is unknown.
+A round takes releases first, so that the order of the log's entries follows from what was in line when the round began. An exception
+is the outcome of whoever raised it. One that stops the node ends the desk: nothing is done after a write whose outcome is unknown.
 """
 
 from __future__ import annotations

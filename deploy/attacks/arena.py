@@ -9,27 +9,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sqlite3
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from msgspec import structs
+from tripartite.v1 import ticket_pb2
+
 from broker_common.audit.home import AuditorHome
+from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError, InvalidRequestError
 from broker_common.privacy.accounting import price
 from broker_common.privacy.opening import OPENING_SUFFIX, open_opening
 from broker_common.privacy.policy import Policy, Subject
+from broker_common.query.messages import parse_message
+from broker_common.query.ticket import sign_ticket
+from broker_common.storage.clock import system_clock
 from broker_common.tlog.entries import Charged, Entry, parse_entry
+from broker_common.values import QUERY_ID_BYTES
 from census_node.opening import CensusHome
 from deploy.attacks import texts
 from deploy.attacks.people import FRENCH, People
 from deploy.attacks.transcripts import Seen, Spy
 from deploy.local import PROJECT, Plan, lay_out
 from deploy.supervise import Nodes, node_log
+from health_node.opening import HealthHome
 from researcher_node.answers import AskedQuestion
 from researcher_node.asking import Precision, Session, Wanted
 from researcher_node.opening import ResearcherHome
@@ -48,6 +58,8 @@ _MAX_BELIEF = "0.8"
 _ANY_QUOTES = {"quotes_per_minute": 1_000_000, "quote_burst": 1_000_000}
 _WHOLE = 1_000_000
 _RELEASE = "2011"
+# The id and the folder of the other researcher.
+_OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +78,8 @@ class Terrain:
     release_tick_ms: int = 0
     # As short as the declared figures admit, for an attack on what they cover.
     shortest_delays: bool = False
+    # Besides the attacker there is a researcher who wants something else.
+    other_researcher: bool = False
     subject: Subject = "person"
     # Changes DIR/census/people.csv, which is then loaded once more; told a seed.
     edit: Callable[[Path, int], None] | None = None
@@ -92,7 +106,11 @@ class Wish:
 class Arena:
     """One attack's place: the people whom it knows, and the nodes that it asks."""
 
-    def __init__(self, directory: Path, people: People, home: ResearcherHome, session: Session, spy: Spy) -> None:
+    def __init__(
+        self, directory: Path, people: People, home: ResearcherHome, session: Session, spy: Spy, other: Session | None
+    ) -> None:
+        """`other` is a session of another researcher, where there is one."""
+        self._other = other
         self.directory = directory
         self.people = people
         self.session = session
@@ -115,8 +133,30 @@ class Arena:
 
     async def prepare(self, ask: Ask) -> AskedQuestion:
         """A ticket for this question, signed and not submitted."""
-        wanted = Wanted(ask.where, ask.count, Precision(scale=ask.scale), _WHOLE, PROJECT)
-        return await self.session.prepare(wanted, wait_seconds=_WAIT_SECONDS)
+        return await self.session.prepare(_wanted(ask), wait_seconds=_WAIT_SECONDS)
+
+    def again_with_its_slot(self, asked: AskedQuestion) -> AskedQuestion:
+        """A new ticket for an answered question that names the slot of the old one: the census node refuses it with its sample."""
+        body = parse_message(ticket_pb2.Ticket, asked.ticket_message.ticket)
+        body.query_id = os.urandom(QUERY_ID_BYTES)
+        key = self.home.keyring.signing(self.home.own_card(), Purpose.TICKET, system_clock())
+        signed = sign_ticket(body, key).SerializeToString(deterministic=True)
+        return replace(asked, query=body.query_id.hex(), signed_ticket=signed)
+
+    @asynccontextmanager
+    async def another_asks(self, ask: Ask) -> AsyncIterator[None]:
+        """Meanwhile another researcher asks this again and again, if there is one."""
+        if self._other is None:
+            yield
+            return
+        asking = asyncio.create_task(_ask_on(self._other, ask))
+        try:
+            yield
+        finally:
+            asking.cancel()
+            await asyncio.wait({asking})
+        if not asking.cancelled():
+            asking.result()
 
     async def ask(self, ask: Ask) -> Outcome:
         """What became of one question."""
@@ -217,6 +257,16 @@ async def side_by_side(items: Sequence[ItemT], work: Callable[[ItemT], Awaitable
     return await asyncio.gather(*(one(item) for item in items))
 
 
+def _wanted(ask: Ask) -> Wanted:
+    return Wanted(ask.where, ask.count, Precision(scale=ask.scale), _WHOLE, PROJECT)
+
+
+async def _ask_on(session: Session, ask: Ask) -> None:
+    while True:
+        asked = await session.prepare(_wanted(ask), wait_seconds=_WAIT_SECONDS)
+        await session.ask(asked, wait_seconds=_WAIT_SECONDS, on_stage=lambda _: None)
+
+
 @asynccontextmanager
 async def opened(wish: Wish, attack: str, terrain: Terrain, say: Say) -> AsyncIterator[Arena]:
     """An arena for one attack; nothing of it is left afterwards unless the deployment was there before.
@@ -239,13 +289,17 @@ async def opened(wish: Wish, attack: str, terrain: Terrain, say: Say) -> AsyncIt
 
 @asynccontextmanager
 async def _entered(directory: Path, seed: int, attack: str) -> AsyncIterator[Arena]:
-    home = ResearcherHome(directory / "researcher")
-    answers = home.open_answers()
-    try:
-        async with home.session(answers) as session, Spy(home, answers) as spy:
-            yield Arena(directory, People(directory, seed, attack), home, session, spy)
-    finally:
-        answers.close()
+    async with AsyncExitStack() as stack:
+        home = ResearcherHome(directory / "researcher")
+        answers = stack.enter_context(contextlib.closing(home.open_answers()))
+        session = await stack.enter_async_context(home.session(answers))
+        spy = await stack.enter_async_context(Spy(home, answers))
+        other = None
+        if (directory / _OTHER).is_dir():
+            other_home = ResearcherHome(directory / _OTHER)
+            other_answers = stack.enter_context(contextlib.closing(other_home.open_answers()))
+            other = await stack.enter_async_context(other_home.session(other_answers))
+        yield Arena(directory, People(directory, seed, attack), home, session, spy, other)
 
 
 def _lay_out(directory: Path, wish: Wish, terrain: Terrain) -> None:
@@ -262,9 +316,23 @@ def _lay_out(directory: Path, wish: Wish, terrain: Terrain) -> None:
     if terrain.shortest_delays:
         plan = replace(plan, forward_delay_ms=plan.least_forward_delay_ms)
     lay_out(directory, plan, lambda _: _quietly)
+    if terrain.other_researcher:
+        _welcome_another(directory)
     if terrain.edit is not None and wish.accounting != "strict":
         terrain.edit(directory, wish.seed)
         CensusHome(directory / "census").load(directory / "census" / "people.csv", _RELEASE)
+
+
+def _welcome_another(directory: Path) -> None:
+    known = ResearcherHome(directory / "researcher")
+    config = structs.replace(
+        known.config, researcher_id=_OTHER, organisation=f"{_OTHER}-university", address="127.0.0.1:0"
+    )
+    home = ResearcherHome.create(directory / _OTHER, config)
+    agencies = HealthHome(directory / "health"), CensusHome(directory / "census")
+    for agency in agencies:
+        home.trust.put(agency.own_card())
+        agency.register(home.own_card(), projects=[PROJECT])
 
 
 def _quietly(done: int, total: int) -> None:

@@ -20,6 +20,7 @@ from deploy.attacks.race import attack_race
 from deploy.attacks.reconstruction import attack_reconstruction
 from deploy.attacks.records import attack_cards, attack_household, give_second_cards, share_households
 from deploy.attacks.refusal import attack_refusal
+from deploy.attacks.times import attack_times
 from deploy.attacks.tracker import attack_tracker
 
 
@@ -52,6 +53,9 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "linkage": Attack(attack_linkage, rounds=60),
     "equality": Attack(attack_equality, rounds=60, terrain=Terrain(release_tick_ms=100)),
     "dear": Attack(attack_dear, rounds=20, terrain=Terrain(release_tick_ms=50, shortest_delays=True)),
+    "times": Attack(
+        attack_times, rounds=20, terrain=Terrain(release_tick_ms=50, shortest_delays=True, other_researcher=True)
+    ),
     "cards": Attack(attack_cards, rounds=150, terrain=Terrain(edit=give_second_cards), per_person=True),
     "household": Attack(
         attack_household, rounds=150, terrain=Terrain(subject="household", edit=share_households), per_person=True

@@ -8,6 +8,7 @@ Floats: they decide a verdict on an experiment, never anything about a person.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -94,6 +95,26 @@ def same_law(one: Sequence[int], other: Sequence[int]) -> float:
         ]
         chances += [sum(ways[found:]) / sum(ways), sum(ways[: found + 1]) / sum(ways)]
     return min(1.0, len(chances) * min(chances)) if chances else 1.0
+
+
+def shifted(one: Sequence[int], other: Sequence[int]) -> float:
+    """The chance of ranks that lie so far to one side, if which is which was drawn by lot and does not matter.
+
+    Wilcoxon's exact test on both sides; equal values share the middle of their ranks.
+    """
+    if len(other) < len(one):
+        one, other = other, one
+    together = sorted([*one, *other])
+    # Twice the rank, so that a middle is an integer.
+    ranks = {value: bisect_left(together, value) + bisect_right(together, value) + 1 for value in set(together)}
+    # By how many are chosen and what their ranks come to: in how many ways.
+    ways = np.zeros((len(one) + 1, sum(ranks[value] for value in together) + 1))
+    ways[0, 0] = 1.0
+    for value in together:
+        ways[1:, ranks[value] :] += ways[:-1, : -ranks[value]].copy()
+    law = ways[-1] / ways[-1].sum()
+    found = sum(ranks[value] for value in one)
+    return float(min(1.0, 2 * min(law[: found + 1].sum(), law[found:].sum())))
 
 
 @cache

@@ -6,12 +6,14 @@ A finding that chance has a part in fails only where the promise, if it held, wo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from statistics import median
 from typing import Any, Protocol
 
 from deploy.attacks import texts
-from deploy.attacks.chances import Interval, Law, at_least, fails_above, interval, lower_tail, same_law
+from deploy.attacks.chances import Interval, Law, at_least, fails_above, interval, lower_tail, same_law, shifted
 
 FALSE_ALARM = 1e-6
 """How often a finding may accuse a deployment that keeps its promise."""
@@ -186,6 +188,46 @@ class Late:
 
 
 @dataclass(frozen=True, slots=True)
+class Instants:
+    """When one event came, in milliseconds after it was due, for several kinds of questions in an order that was drawn by lot."""
+
+    name: str
+    by_kind: Mapping[str, tuple[int, ...]]
+    # Kinds that are held together against other kinds.
+    contrasts: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+
+    @property
+    def p_value(self) -> float:
+        """The chance that some contrast is as large as the largest one, by either test, if all kinds are alike: at most this."""
+        return _chance(tuple((self._of(one), self._of(other)) for one, other in self.contrasts))
+
+    @property
+    def held(self) -> bool:
+        return self.p_value >= FALSE_ALARM
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "kind": "instants",
+            "trials": {kind: len(late) for kind, late in self.by_kind.items()},
+            "median_ms": self._medians,
+            "p_value": _rounded(self.p_value),
+            "held": self.held,
+        }
+
+    def line(self) -> str:
+        medians = ", ".join(f"{kind} {late:g}" for kind, late in self._medians.items())
+        return texts.INSTANTS.format(what=texts.FINDINGS[self.name], medians=medians, chance=self.p_value)
+
+    def _of(self, kinds: Sequence[str]) -> tuple[int, ...]:
+        return tuple(late for kind in kinds for late in self.by_kind.get(kind, ()))
+
+    @property
+    def _medians(self) -> dict[str, float]:
+        return {kind: median(late) for kind, late in self.by_kind.items() if late}
+
+
+@dataclass(frozen=True, slots=True)
 class Same:
     """Things that have to be the same, and where they were not."""
 
@@ -275,6 +317,12 @@ class Report:
         """The findings, a line each."""
         lines = [texts.REPORT[self.held].format(attack=self.attack, answers=self.answers)]
         return "\n".join([*lines, *(f"  {texts.MARK[finding.held]} {finding.line()}" for finding in self.findings)])
+
+
+@lru_cache(maxsize=64)
+def _chance(pairs: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]) -> float:
+    chances = [test(one, other) for one, other in pairs if one and other for test in (same_law, shifted)]
+    return min(1.0, len(chances) * min(chances, default=1.0))
 
 
 def _plain(figure: float) -> str:

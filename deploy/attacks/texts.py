@@ -26,6 +26,7 @@ FAILS_ABOVE = "fails above {share:.1f} %"
 FAILS_NEVER = "cannot fail"
 NOISE = "{what}, scale {scales}: {mean:.1f} on average in {draws}; may not fall below the law's {expected:.1f}"
 LATE = "{what}: {one} of {of_one} about nobody, {other} of {of_other} about everybody; may not differ but by chance"
+INSTANTS = "{what}, milliseconds in the middle: {medians}; may not differ but by chance ({chance:.2g})"
 SAME = "{what}: {compared} compared, {different} different"
 WITHIN = "{what}: {value}, at most {limit}"
 ERROR_RATE = (
@@ -63,6 +64,14 @@ FINDINGS = {
     "dear_refusals": "refusals of dear criteria, about nobody and about everybody",
     "dear_seen": "what is seen of the dearest criteria that are admitted",
     "dear_late": "told after the earliest tick",
+    "times_seen": "what is seen of questions about nobody, few, half, everybody, unlinked and spent people",
+    "times_refused_seen": "what is seen of refused tickets about nobody and everybody",
+    "times_forwarded": "sample forwarded, after its tick",
+    "times_charged": "charge told, after its tick",
+    "times_released": "release told, after its tick",
+    "times_answer": "answer here, after its tick",
+    "times_quote": "longest quote meanwhile",
+    "times_refusal": "refusal told, after its tick",
     "first_record": "language guessed by the first record, its budget spent",
     "second_record": "language guessed by the second record afterwards",
     "both_records": "language guessed by both",
@@ -84,6 +93,12 @@ CURVES = {
     "time_many": "nearly everybody",
     "late_nobody": "nobody matches",
     "late_everybody": "everybody matches",
+    "times_nobody": "nobody matches",
+    "times_few": "three people",
+    "times_half": "half of everybody",
+    "times_everybody": "everybody",
+    "times_unlinked": "three people who are not in the census",
+    "times_spent": "three people whose budget is spent",
     "cap": "the cap",
     "counted": "the person was counted",
     "allowed": "what is charged allows",

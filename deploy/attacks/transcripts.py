@@ -48,6 +48,9 @@ class Seen:
     events: list[str] = field(default_factory=list)
     # Seconds after the submission at which each stage was told.
     stage_seconds: dict[str, float] = field(default_factory=dict)
+    # The same of the answer, and of a refusal; None where there was none.
+    answer_seconds: float | None = None
+    refused_seconds: float | None = None
     # As it came; empty when the question was refused.
     sealed: bytes = b""
     answered: AskedQuestion | None = None
@@ -98,31 +101,46 @@ class Spy:
 
     async def submit(self, asked: AskedQuestion) -> Seen:
         """Submit a ticket, for the first time or again, follow it to its end, and fetch its answer."""
-        seen = Seen()
+        seen, began = Seen(), _now()
+        await self._follow(asked, seen, began)
+        refused = seen.refused_seconds is not None
+        await self._collect(asked, seen, began, tries=1 if refused else _TRIES, hold_ms=0 if refused else _HOLD_MS)
+        return seen
+
+    async def submit_holding(self, asked: AskedQuestion) -> Seen:
+        """The same, with the call for the answer held open from the beginning: the answer comes when it is out."""
+        seen, fetched, began = Seen(), Seen(), _now()
+        collecting = asyncio.create_task(self._collect(asked, fetched, began, tries=_TRIES, hold_ms=_HOLD_MS))
+        try:
+            await self._follow(asked, seen, began)
+            if seen.refused_seconds is None:
+                await collecting
+        finally:
+            collecting.cancel()
+            await asyncio.wait({collecting})
+        seen.events += fetched.events
+        seen.sealed, seen.answered, seen.answer_seconds = fetched.sealed, fetched.answered, fetched.answer_seconds
+        return seen
+
+    async def _follow(self, asked: AskedQuestion, seen: Seen, began: float) -> None:
         request = health_service_pb2.SubmitRequest(
             ticket=asked.ticket_message,
             criteria=parse_message(condition_pb2.Condition, asked.criteria),
             criteria_nonce=asked.criteria_nonce,
         )
-        clock = asyncio.get_running_loop().time
-        began = clock()
         call = self._health.Submit(request, timeout=_CALL_SECONDS)
         try:
             async for response in call:
                 stage = health_service_pb2.Stage.Name(response.stage)
-                seen.stage_seconds[stage] = clock() - began
+                seen.stage_seconds[stage] = _now() - began
                 seen.events.append(f"{stage} {response.ByteSize()} bytes")
         except AioRpcError as error:
+            seen.refused_seconds = _now() - began
             seen.events.append(f"submit {_said(error, 'health')}")
-        await self._collect(asked, seen)
-        return seen
 
-    async def _collect(self, asked: AskedQuestion, seen: Seen) -> None:
-        refused = "submit " in "".join(seen.events)
-        request = census_service_pb2.CollectRequest(
-            query_id=bytes.fromhex(asked.query), wait_ms=0 if refused else _HOLD_MS
-        )
-        for _ in range(1 if refused else _TRIES):
+    async def _collect(self, asked: AskedQuestion, seen: Seen, began: float, *, tries: int, hold_ms: int) -> None:
+        request = census_service_pb2.CollectRequest(query_id=bytes.fromhex(asked.query), wait_ms=hold_ms)
+        for _ in range(tries):
             try:
                 response = await self._census.Collect(request, timeout=_CALL_SECONDS)
             except AioRpcError as error:
@@ -133,6 +151,7 @@ class Spy:
         else:
             seen.events.append("no answer")
             return
+        seen.answer_seconds = _now() - began
         answer: answer_pb2.SealedAnswer = response.answer
         seen.sealed = answer.sealed
         seen.events.append(f"sealed {len(answer.sealed)} bytes")
@@ -143,6 +162,10 @@ class Spy:
             seen.events.append(f"answer {error.code}")
             return
         seen.events.append(f"answered charged={seen.answered.charged} scale={seen.answered.scale}")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def logged(entries: Iterable[Entry], asked: AskedQuestion) -> list[str]:

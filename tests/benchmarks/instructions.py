@@ -1,9 +1,10 @@
-"""Instructions of the desk's passes, counted: `python -m benchmarks.instructions [PEOPLE]`.
+"""Instructions and allocations of the desk's passes, counted: `python -m benchmarks.instructions [PEOPLE]`.
 
 Valgrind runs the passes for samples of nobody, everybody, half, one and a cluster, then for other shares of linked and of
 dropped people, and counts what the processor is told to do, by all threads, from mark to mark. Printed is the count of each
-step as a ratio to that of half a sample: 1 to within what the interpreter's threads wait for each other. Below stand
-passes with a planted fault, so that one sees what a fault looks like. Nothing is asserted.
+step as a ratio to that of half a sample: 1 to within what the interpreter's threads wait for each other; and how often memory was
+asked for, from the fewest times to the most. Below stand passes with a planted fault, so that one sees what a fault looks like.
+Nothing is asserted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from benchmarks.children import environment, module
@@ -32,6 +34,8 @@ _CAP, _PRICE = 100, 7
 _SHARES = (0.0, 0.5, 1.0)
 # A function of the interpreter that nothing else calls; Valgrind writes down its counts before each call.
 _MARK = "sys_getallocatedblocks"
+# The C library's, which NumPy and the interpreter call.
+_ALLOCATING = {"malloc", "calloc", "realloc", "posix_memalign"}
 _USUAL = "half"
 # Done first and not counted: the interpreter rewrites what it runs for the first few times.
 _WARMING = "warming up"
@@ -101,31 +105,43 @@ def run(people: int) -> None:
         say(f"{name}\t{step}")
 
 
-def counted(people: int) -> dict[str, dict[str, int]]:
-    """Instructions of each step in each world."""
+class Counts(NamedTuple):
+    """What was done between two marks."""
+
+    instructions: int
+    allocations: int
+
+
+def counted(people: int) -> dict[str, dict[str, Counts]]:
+    """What each step took in each world."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", f"--dump-before={_MARK}", f"--callgrind-out-file={folder}/out"]
         done = subprocess.run(
             [*command, "--combine-dumps=no", *module("instructions", "--run", str(people))],
-            env={**environment(), "PYTHONHASHSEED": "0"},
+            # Without the interpreter's own heap every allocation is seen.
+            env={**environment(), "PYTHONHASHSEED": "0", "PYTHONMALLOC": "malloc"},
             capture_output=True,
             text=True,
             check=True,
         )
         dumps = sorted(Path(folder).glob("out.*"), key=lambda path: int(path.suffix[1:]))
-        totals = [_total(path) for path in dumps]
-    found: dict[str, dict[str, int]] = {}
+        totals = [_counts(path.read_text(encoding="utf-8")) for path in dumps]
+    found: dict[str, dict[str, Counts]] = {}
     # The second mark of each pair ends what the first one began.
-    for line, instructions in zip(done.stdout.splitlines(), totals[1::2], strict=False):
+    for line, counts in zip(done.stdout.splitlines(), totals[1::2], strict=False):
         name, step = line.split("\t")
         if name != _WARMING:
-            found.setdefault(step, {})[name] = instructions
+            found.setdefault(step, {})[name] = counts
     return found
 
 
-def _total(path: Path) -> int:
-    found = re.search(r"^(?:totals|summary): (\d+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-    return int(found.group(1)) if found else 0
+def _counts(dump: str) -> Counts:
+    found = re.search(r"^(?:totals|summary): (\d+)", dump, re.MULTILINE)
+    # A function has a number in a dump, and its name where the number stands for the first time.
+    names = dict(re.findall(r"^c?fn=\((\d+)\) (.+)$", dump, re.MULTILINE))
+    calls = re.findall(r"^cfn=\((\d+)\).*\ncalls=(\d+)", dump, re.MULTILINE)
+    allocations = sum(int(times) for number, times in calls if names.get(number) in _ALLOCATING)
+    return Counts(int(found.group(1)) if found else 0, allocations)
 
 
 def main() -> None:
@@ -137,12 +153,14 @@ def main() -> None:
         say("valgrind is not installed: nothing was counted")
         return
     people = int(sys.argv[1]) if sys.argv[1:] else _PEOPLE
-    for step, instructions in counted(people).items():
-        usual = instructions[_USUAL]
-        ratios = {name: count / usual for name, count in instructions.items()}
+    for step, counts in counted(people).items():
+        usual = counts[_USUAL].instructions
+        ratios = {name: each.instructions / usual for name, each in counts.items()}
+        allocations = [each.allocations for each in counts.values()]
         say(f"{step}: {usual / people:.2f} instructions a person for {_USUAL} of a sample")
         say("  " + "  ".join(f"{name} {ratio:.4f}" for name, ratio in ratios.items()))
         say(f"  largest over smallest: {max(ratios.values()) / min(ratios.values()):.4f}")
+        say(f"  allocations: {min(allocations)} to {max(allocations)}")
 
 
 if __name__ == "__main__":

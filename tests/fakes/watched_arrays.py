@@ -6,6 +6,7 @@ A note says nothing of the numbers in an array, so equal notes of two samples me
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,7 @@ __all__ = ["Notes", "notes_of", "watched", "watching"]
 Notes: TypeAlias = Counter[tuple[Any, ...]]
 """How often each thing was done. Threads do the same things in any order."""
 _notes: Notes = Counter()
+_noting = threading.Lock()
 
 
 class _Watched(np.ndarray[Any, Any]):
@@ -70,10 +72,10 @@ def watched(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 @contextmanager
 def watching() -> Iterator[None]:
-    """Memory that is made meanwhile is watched, and what is read from files."""
+    """Memory that is made meanwhile is watched, and what is read from files and messages."""
     with ExitStack() as patches:
-        originals: dict[str, Callable[..., Any]] = {"empty": np.empty, "zeros": np.zeros, "fromfile": np.fromfile}
-        for name, original in originals.items():
+        for name in ("empty", "zeros", "fromfile", "frombuffer"):
+            original: Callable[..., Any] = getattr(np, name)
 
             def made(*args: Any, _name: str = name, _original: Any = original, **kwargs: Any) -> Any:
                 array = _original(*args, **kwargs)
@@ -95,7 +97,9 @@ def notes_of(step: Callable[[], object]) -> Notes:
 
 
 def _note(name: str, method: str, inputs: Any, out: Any, named: tuple[str, ...], result: Any) -> None:
-    _notes[name, method, _shapes(inputs), _shapes(out), named, _shapes(result)] += 1
+    note = name, method, _shapes(inputs), _shapes(out), named, _shapes(result)
+    with _noting:
+        _notes[note] += 1
 
 
 def _shapes(things: Any) -> Any:

@@ -23,6 +23,7 @@ from broker_common.storage.witnessing import Witnessing, WitnessStore
 from broker_common.tlog.entries import Entry, Event
 from broker_common.tlog.replay import LogState
 from census_node.ledger.samples import SampleFolder
+from census_node.registry.rosters import RosterWriter
 from census_node.release.outbox import Outbox, WaitingAnswer
 from census_node.release.publication import Publication
 from census_node.release.slot_secrets import SlotSecrets
@@ -38,6 +39,7 @@ CALLS: dict[str, tuple[type, str]] = {
     "witness store": (WitnessStore, "put"),
     "sample sealed": (SampleBits, "seal"),
     "sample opened": (SampleBits, "open"),
+    "roster file": (RosterWriter, "finish"),
     "load file": (Path, "replace"),
     "old loads": (LoadFolder, "forget_except"),
     "question": (Answers, "put"),

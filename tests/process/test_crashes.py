@@ -131,6 +131,39 @@ def test_a_charge_that_was_never_committed_never_happened(deployment: Deployment
         assert isinstance(deployment.ask_all([("age >= 65", FRENCH)])[0], AskedQuestion)
 
 
+def test_roster_comes_into_force_although_nodes_are_killed_at_one_step_of_it_after_the_other(
+    deployment: Deployment,
+) -> None:
+    """Numbered; on the disk, and named by no row; in force, and nobody told: the next start goes on from there."""
+
+    def in_force() -> list[int]:
+        return [event["number"] for event in deployment.events("census") if event["type"] == "rostered"]
+
+    def dies(role: str, step: str, when: str) -> None:
+        crashing = Node(
+            deployment.directory,
+            [sys.executable, CRASHING_NODE, step, when, role, "serve", "--home", deployment.home(role)],
+            ready_lines=1,
+        )
+        wait_until(lambda: crashing.process.poll() is not None, "killed")
+        crashing.end()
+        assert crashing.process.returncode == -9
+
+    before = in_force()
+    assert run_here("health", "load", "--home", deployment.home("health")).code == 0
+    with deployment.node("census"):
+        dies("health", "rostered", "after")
+    with deployment.node("health"):
+        dies("census", "roster file", "after")
+        assert in_force() == before
+        dies("census", "rostered", "after")
+        with deployment.node("census"):
+            assert isinstance(deployment.ask_all([("age >= 65", FRENCH)])[0], AskedQuestion)
+    assert len(in_force()) == len(before) + 1
+    assert len(list((deployment.home("census") / "rosters").iterdir())) == 2
+    deployment.verify_ledger()
+
+
 def start_that_is_killed(deployment: Deployment, step: str, when: str) -> None:
     """Start the census node, which does not live to be ready."""
     crashed = Node(

@@ -31,7 +31,7 @@ from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.frames import FRAME_BYTES, TAG_BYTES, FrameSealer
 from broker_common.crypto.linkage import LinkageKey
 from broker_common.crypto.sample_bits import Bound
-from broker_common.errors import BrokerError, InvalidRequestError, RefusedError
+from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
@@ -492,6 +492,36 @@ async def test_census_node_that_is_away_gets_the_roster_when_it_comes_back(
         await agencies.round()
         agencies.verify_joined()
         assert [event.number for event in agencies.sent()] == [1]
+
+
+@in_desk_time
+async def test_census_node_that_is_away_for_long_has_the_roster_seconds_after_it_is_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an hour as after a minute it is asked every five seconds; the roster of before is in force meanwhile."""
+    loop, hour, tried = asyncio.get_running_loop(), 3600, list[float]()
+    async with Agencies(world) as agencies:
+        await agencies.bring()
+        world.load_health(300)
+        send_due, back = agencies.sender.send_due, loop.time() + hour
+
+        async def away() -> None:
+            tried.append(loop.time())
+            if loop.time() < back:
+                raise PeerUnavailableError("PEER_UNAVAILABLE", peer="census")
+            await send_due()
+
+        monkeypatch.setattr(agencies.sender, "send_due", away)
+        running = asyncio.create_task(agencies.sender.run())
+        await asyncio.sleep(hour - 1)
+        agencies.verify_joined()
+        await asyncio.sleep(7)
+        await agencies.round()
+        running.cancel()
+        await asyncio.wait({running})
+        agencies.verify_joined(300)
+        assert max(later - earlier for earlier, later in itertools.pairwise(tried)) <= 5.1
+        assert agencies.in_force() == [(HEALTH.organisation, 1), (HEALTH.organisation, 2)]
 
 
 async def test_newer_load_while_the_census_node_was_away_skips_the_older_roster(world: World) -> None:

@@ -19,7 +19,7 @@ import os
 import random  # noqa: TID251 - the order of two worlds, no secret
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,17 @@ from fakes.links import NO_CONTEXT, count
 from fakes.loopback import Loopback
 from fakes.patience import PATIENCE_SECONDS
 from fakes.timed_loop import LoopClock, TimedLoop
-from fakes.world import FRENCH, HEALTH, OTHER_RESEARCHER, RESEARCHER, Order, Pseudonyms, World, make_policy
+from fakes.world import (
+    FRENCH,
+    HEALTH,
+    OTHER_HEALTH,
+    OTHER_RESEARCHER,
+    RESEARCHER,
+    Order,
+    Pseudonyms,
+    World,
+    make_policy,
+)
 from grpc import aio
 from scipy import stats
 from tripartite.v1 import census_service_pb2, census_service_pb2_grpc
@@ -198,6 +208,7 @@ class Watch:
 
     loop: TimedLoop
     seen: list[Seen] = field(default_factory=list)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def see(self, what: str, detail: object = None) -> None:
         self.seen.append((round(self.loop.time() * 1000), what, detail))
@@ -267,15 +278,39 @@ async def cosign(watch: Watch, world: World, placement: Placement) -> None:
             world.cosign()
 
 
-def observe(tmp_path: Path, secret: Secret, placement: Placement, questions: Sequence[Asked] = QUESTIONS) -> list[Seen]:
-    """Everything that is seen of one world."""
+async def fall_silent(watch: Watch, service: CensusService, world: World, order: Order, sender: Identity) -> None:
+    """An agency that begins a sample, sends all of it but the last part, and says nothing until everything is over."""
+    key = world.secrets.manifest if sender == HEALTH else world.secrets.other_manifest
+    messages = world.messages(world.sample(order), key)
+
+    async def sending() -> AsyncIterator[CountRequest]:
+        for message in messages[:-1]:
+            yield message
+        await watch.over.wait()
+
+    await at(watch.loop, 110)
+    with pytest.raises(BrokerError, match="MALFORMED_MESSAGE"):
+        _ = [response async for response in count(service, sending(), sender)]
+
+
+def observe(
+    tmp_path: Path,
+    secret: Secret,
+    placement: Placement,
+    questions: Sequence[Asked] = QUESTIONS,
+    *,
+    silent: Sequence[Identity] = (),
+) -> list[Seen]:
+    """Everything that is seen of one world, in which these agencies fall silent."""
     with pytest.MonkeyPatch.context() as patch:
         # What is durable is not what is looked at.
         patch.setattr(os, "fsync", lambda _: None)
-        return _observe(tmp_path, secret, placement, questions)
+        return _observe(tmp_path, secret, placement, questions, silent)
 
 
-def _observe(tmp_path: Path, secret: Secret, placement: Placement, questions: Sequence[Asked]) -> list[Seen]:
+def _observe(
+    tmp_path: Path, secret: Secret, placement: Placement, questions: Sequence[Asked], silent: Sequence[Identity]
+) -> list[Seen]:
     loop = TimedLoop()
     asyncio.set_event_loop(loop)
     watch = Watch(loop)
@@ -284,7 +319,7 @@ def _observe(tmp_path: Path, secret: Secret, placement: Placement, questions: Se
     world.clock = clock
     world.census.journal.db.execute("pragma synchronous = off")
     try:
-        loop.run_until_complete(_watched(watch, world, secret, placement, questions))
+        loop.run_until_complete(_watched(watch, world, secret, placement, questions, silent))
         start = world.clock.now_ms
         for entry in world.entries():
             watch.seen.append((entry.time_ms - start, "entry", (entry.sequence, type(entry.event).__name__)))
@@ -301,13 +336,18 @@ BEGAN_MS = (system_clock() // MINUTE_MS + 1) * MINUTE_MS
 
 
 async def _watched(
-    watch: Watch, world: World, secret: Secret, placement: Placement, questions: Sequence[Asked]
+    watch: Watch,
+    world: World,
+    secret: Secret,
+    placement: Placement,
+    questions: Sequence[Asked],
+    silent: Sequence[Identity],
 ) -> None:
     stop = StopSignal()
     service = CensusService(world.census, LimitConfig(quotes_per_minute=10_000), stop, people=len(world.people))
     if secret.all_dropped:
         _use_up(world.census.book)
-    orders = [world.order() for _ in questions]
+    orders, unheard = [world.order() for _ in questions], world.order()
     world.cosigning = False
     pushed = partial(_push, watch, world)
     courier = Courier(world.census, lambda: {RESEARCHER: Peer("researcher", "", ())}, _no_tls, LimitConfig())
@@ -316,12 +356,17 @@ async def _watched(
         for_ever = [
             asyncio.create_task(each) for each in (service.run(), cosign(watch, world, placement), courier.run())
         ]
+        silence = [asyncio.create_task(fall_silent(watch, service, world, unheard, sender)) for sender in silent]
         watching = [quote_all_the_time(watch, service)]
         for order, asked in zip(orders, questions, strict=True):
             watching.append(ask(watch, service, world, order, asked, secret))
             if asked.collected:
                 watching.append(collect(watch, service, order, asked))
         await asyncio.gather(*(asyncio.create_task(each) for each in watching))
+        seen = list(watch.seen)
+        watch.over.set()
+        await asyncio.gather(*silence)
+        watch.seen[:] = seen
         for task in for_ever:
             task.cancel()
         await asyncio.wait(for_ever)
@@ -378,6 +423,13 @@ def test_a_refusal_leaves_at_the_instant_of_a_charge(tmp_path: Path, whole_ms: i
         assert sum(what == "entry" and "Charged" in str(detail) for _, what, detail in seen) == good
     assert told[True][0] == told[False][0] == next_tick(whole_ms + 1) + TICK_MS
     assert told[False][2] == "BAD_SIGNATURE"
+
+
+def test_nobody_waits_for_an_agency_that_begins_a_sample_and_falls_silent(tmp_path: Path) -> None:
+    """Neither its own samples, if it has a stream left, nor another agency's: nothing of theirs moves by a millisecond."""
+    expected = observe(tmp_path / "nobody", REFERENCE, PLACEMENTS["at once"])
+    silent = [OTHER_HEALTH, HEALTH]
+    assert observe(tmp_path / "silent", REFERENCE, PLACEMENTS["at once"], silent=silent) == expected
 
 
 # --- the same comparison finds what is planted -----------------------------------------------------------------------
@@ -515,10 +567,10 @@ async def heard(call: Any, event: str, clock: Clock) -> int:
     return now_ms
 
 
-async def measured(channel: aio.Channel, world: World, people: Pseudonyms) -> Late:
+async def measured(channel: aio.Channel, world: World, people: Pseudonyms, researcher: str = RESEARCHER) -> Late:
     """Ask one question as a health node does, and look at the clock."""
     clock, tick_ms = world.census_clock, world.policy.release_tick_ms
-    messages = world.messages(world.sample(world.order(), people))
+    messages = world.messages(world.sample(world.order(researcher), people))
     stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
     call = stub.Count(timeout=PATIENCE_SECONDS)
     sent_ms = clock()
@@ -531,6 +583,26 @@ async def measured(channel: aio.Channel, world: World, people: Pseudonyms) -> La
     return Late(charged_ms - due_ms, released_ms - due_ms)
 
 
+@asynccontextmanager
+async def another_asking(channel: aio.Channel, world: World) -> AsyncIterator[None]:
+    """Meanwhile another researcher has one question after the other, about half of everybody."""
+    asked = []
+
+    async def ask_on() -> None:
+        while True:
+            await measured(channel, world, world.people[::2], OTHER_RESEARCHER)
+            asked.append(1)
+
+    asking = asyncio.create_task(ask_on())
+    try:
+        yield
+    finally:
+        asking.cancel()
+        await asyncio.wait({asking})
+    assert asking.cancelled()
+    assert asked
+
+
 async def two_worlds(tmp_path: Path, policy: Policy, clock: Clock = system_clock) -> tuple[list[Late], list[Late]]:
     """A sample of few linked people and one of everybody, in an order that a coin decides."""
     world = World(tmp_path, policy, census_clock=clock, health_clock=clock)
@@ -540,8 +612,12 @@ async def two_worlds(tmp_path: Path, policy: Policy, clock: Clock = system_clock
     order = [0, 1] * ROUNDS
     random.shuffle(order)
     late: tuple[list[Late], list[Late]] = ([], [])
-    async with Loopback(world) as nodes, nodes.channel(HEALTH, "census") as channel:
+    async with AsyncExitStack() as stack:
+        nodes = await stack.enter_async_context(Loopback(world))
+        channel = await stack.enter_async_context(nodes.channel(HEALTH, "census"))
         await measured(channel, world, samples[1])
+        if policy.release_tick_ms:
+            await stack.enter_async_context(another_asking(channel, world))
         for which in order:
             if policy.release_tick_ms:
                 # Not on the edge of a tick, where a sample of the same moment may fall on either side of it.
@@ -575,7 +651,7 @@ PROMPT = make_policy(accounting="per_person")
 async def test_two_worlds_are_not_told_apart_by_the_clock(tmp_path: Path) -> None:
     """Over gRPC with mutual TLS: when charges and answers come is the same for few linked people and for everybody.
 
-    Fails by chance with `FALSE_ALARM_RATE`, on a machine that keeps up: its tick is measured just before.
+    While another researcher asks, too. Fails by chance with `FALSE_ALARM_RATE`, on a machine that keeps up: its tick is measured just before.
     """
     tick_ms = await tick_for_this_machine(tmp_path / "before")
     policy = make_policy(accounting="per_person", tick_ms=tick_ms)

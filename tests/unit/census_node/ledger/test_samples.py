@@ -97,8 +97,10 @@ def test_every_file_has_the_size_of_the_declared_places_and_the_census(folder: S
     """Whoever is in the sample; and that is what the operator is told to make room for."""
     for declared, persons in ((1024, 3001), (524_288, 2_000_000), (16 * 524_288, 9_000_001)):
         samples = [sample_of(declared, persons, share=share) for share in (0.0, 0.5, 1.0)]
-        sizes = {file_of(folder, folder.write(sample, os.urandom)).stat().st_size for sample in samples}
-        assert sizes == {bytes_of_samples(declared, persons, 1)}
+        stats = [file_of(folder, folder.write(sample, os.urandom)).stat() for sample in samples]
+        assert {stat.st_size for stat in stats} == {bytes_of_samples(declared, persons, 1)}
+        # Nor has one a hole in it.
+        assert len({stat.st_blocks for stat in stats}) == 1
     assert bytes_of_samples(1024, 3001, 7) == 7 * (FRAME + TAG)
 
 

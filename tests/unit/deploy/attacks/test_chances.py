@@ -12,7 +12,16 @@ from scipy import stats
 
 from broker_common.privacy.accounting import cap_units, param_of
 from broker_common.privacy.discrete_laplace import probability
-from deploy.attacks.chances import at_least, fails_above, interval, lower_tail, magnitude_law, same_law, sum_law
+from deploy.attacks.chances import (
+    at_least,
+    fails_above,
+    interval,
+    lower_tail,
+    magnitude_law,
+    same_law,
+    shifted,
+    sum_law,
+)
 from deploy.attacks.spending import (
     best_guess,
     boldly,
@@ -123,4 +132,27 @@ def test_samples_drawn_by_lot_are_told_apart_no_more_often_than_said() -> None:
         same_law([values[at] for at in lot], [value for at, value in enumerate(values) if at not in lot])
         for lot in combinations(range(len(values)), 4)
     ]
+    assert all(sum(other <= figure for other in figures) <= figure * len(figures) + 1e-9 for figure in figures)
+
+
+def test_a_shift_is_found_as_another_library_finds_it() -> None:
+    """Wilcoxon's exact test of SciPy, without equal values; whichever comes first, and at the sizes of an attack."""
+    generator = np.random.default_rng(4)
+    for sizes, shift in (((5, 7), 0), ((20, 20), 30), ((80, 40), 60), ((1, 9), 50)):
+        values = generator.permutation(1000)[: sum(sizes)] * 2
+        one, other = values[: sizes[0]], values[sizes[0] :] + 2 * shift + 1
+        expected = stats.mannwhitneyu(one, other, method="exact").pvalue
+        assert shifted(one.tolist(), other.tolist()) == pytest.approx(expected, rel=1e-6)
+        assert shifted(other.tolist(), one.tolist()) == pytest.approx(expected, rel=1e-6)
+
+
+def test_shifts_that_are_drawn_by_lot_are_found_no_more_often_than_said() -> None:
+    """Over every way of drawing, with equal values: the chance of a figure as small is at most the figure."""
+    assert shifted([], [1]) == shifted([3] * 20, [3] * 20) == 1
+    values = [0, 0, 0, 1, 1, 2, 2, 2]
+    figures = [
+        shifted([values[at] for at in lot], [value for at, value in enumerate(values) if at not in lot])
+        for lot in combinations(range(len(values)), 3)
+    ]
+    assert min(figures) < 0.1
     assert all(sum(other <= figure for other in figures) <= figure * len(figures) + 1e-9 for figure in figures)

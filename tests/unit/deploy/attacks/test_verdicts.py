@@ -25,6 +25,7 @@ from deploy.attacks.neighbour import Known, neighbour_findings
 from deploy.attacks.race import race_findings
 from deploy.attacks.reconstruction import reconstruction_findings
 from deploy.attacks.records import apart_findings, counted_twice, together
+from deploy.attacks.times import Timed, due_ms, times_findings
 from deploy.attacks.tracker import Tracked, tracker_findings
 from deploy.attacks.worlds import told_apart
 
@@ -276,6 +277,75 @@ def test_a_charge_is_late_from_the_tick_after_the_one_that_it_is_due_at() -> Non
     assert [lateness(policy, 1_050, told_ms) for told_ms in (1_500, 1_599, 1_600, 1_799)] == [0, 0, 1, 2]
     assert lateness(policy, 1_000, 1_400) == 0
     assert lateness(make_policy(), 1_000, 1_000) is None
+
+
+KINDS = ("nobody", "few", "half", "everybody", "unlinked", "spent")
+INSTANTS = ("forwarded", "charged", "released", "answer", "quote")
+
+
+def timed(
+    dice: Dice,
+    *,
+    slow: dict[tuple[str, str], int] | None = None,
+    odd: tuple[str, str] = ("", ""),
+) -> list[Timed]:
+    """20 questions of each kind on a machine that is a little late by chance; `slow` by kind and event, in milliseconds."""
+    slow = slow or {}
+
+    def one(kind: str, events: Sequence[str]) -> Timed:
+        # A busy machine misses a tick of 50 ms now and then, with anything.
+        late = {event: abs(dice.noise(3)) + 50 * (dice.coin() and dice.coin()) for event in events}
+        lines = ("STAGE_CHARGED 2 bytes", odd[1] if kind == odd[0] else "sealed 17520 bytes")
+        return Timed(kind, {event: each + slow.get((kind, event), 0) for event, each in late.items()}, lines)
+
+    made = [one(kind, INSTANTS) for _ in range(20) for kind in KINDS]
+    return made + [one(f"{kind} refusal", ["refusal"]) for _ in range(20) for kind in ("nobody", "everybody")]
+
+
+@pytest.mark.parametrize(
+    ("slow", "wanted"),
+    [
+        ({}, set()),
+        # A desk that does more for everybody: their charges and all that follows come a tick later.
+        (
+            {("everybody", event): 100 for event in ("charged", "released", "answer")},
+            {"times_charged", "times_released", "times_answer"},
+        ),
+        # A desk that is one tick later with many, where anything is a tick late every fourth time.
+        (
+            {(kind, event): 50 for kind in ("half", "everybody") for event in ("charged", "released")},
+            {"times_charged", "times_released"},
+        ),
+        # A node that lets a sample go when it is drawn.
+        ({("half", "forwarded"): 120}, {"times_forwarded"}),
+        # A gather that jumps for whoever is linked, and a ledger that skips whoever is spent.
+        ({("unlinked", "charged"): -100}, {"times_charged"}),
+        ({("spent", "answer"): -100}, {"times_answer"}),
+        # Quotes that wait for the desk; and a refusal that says how far verifying came.
+        ({("everybody", "quote"): 100}, {"times_quote"}),
+        ({("everybody refusal", "refusal"): 100}, {"times_refusal"}),
+    ],
+)
+def test_times_hold_unless_some_kind_of_people_comes_later(slow: dict[tuple[str, str], int], wanted: set[str]) -> None:
+    """Planted nodes whose work depends on who is asked about, at the numbers usually played."""
+    assert broken(times_findings(timed(Dice("times"), slow=slow), in_ticks=True)) == wanted
+
+
+def test_times_without_ticks_promise_nothing_and_messages_are_compared_all_the_same() -> None:
+    """At tick 0, which is for tests, an instant tells; a length may not, of a question or of a refusal."""
+    late = {("everybody", "charged"): 500}
+    assert broken(times_findings(timed(Dice("zero"), slow=late), in_ticks=False)) == set()
+    assert broken(times_findings(timed(Dice("long"), odd=("half", "2 bytes")), in_ticks=True)) == {"times_seen"}
+    refused = ("everybody refusal", "2 bytes")
+    assert broken(times_findings(timed(Dice("less"), odd=refused), in_ticks=True)) == {"times_refused_seen"}
+
+
+def test_events_are_due_on_the_grid_of_ticks() -> None:
+    """Forwarded at the first tick after the delay, charged two later, out two after that; a refusal is due with the charge."""
+    policy = make_policy(tick_ms=100, delay_ms=200)
+    events = ("forwarded", "charged", "refusal", "released", "answer")
+    assert [due_ms(policy, 1_050, event) for event in events] == [1_300, 1_500, 1_500, 1_700, 1_700]
+    assert due_ms(make_policy(), 1_050, "charged") == 1_050
 
 
 def two_records(dice: Dice, *, joined: bool) -> tuple[list[bool], list[list[int]]]:
