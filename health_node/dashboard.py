@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from markupsafe import Markup
 
@@ -16,20 +15,17 @@ from broker_common.dashboard.drawings import State, counted_bars, process_state,
 from broker_common.dashboard.log_picture import (
     Problem,
     certificate_rows,
-    disk_problems,
-    key_problems,
     keys_changed_ms,
     process_problems,
-    time_problems,
     witnessed_note,
 )
 from broker_common.dashboard.metrics import LogFigures, NodeFacts, metrics_text
+from broker_common.dashboard.now import Now, log_problems, node_problems, read_now
 from broker_common.dashboard.sentences import LOADS, PEERS, happening_rows
 from broker_common.dashboard.site import Action, Health, Page
 from broker_common.language import Language, phrase
-from broker_common.monitoring import Figures as NodeFigures
-from broker_common.monitoring import read_figures, refusals_by_code
-from broker_common.storage.follower import Followed, Follower
+from broker_common.monitoring import refusals_by_code
+from broker_common.storage.follower import Follower
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.history import History
 from broker_common.values import Clock
@@ -45,19 +41,7 @@ from health_node.opening import HealthHome
 from health_node.picture import Picture, picture_of
 
 
-@dataclass(frozen=True, slots=True)
-class _Now:
-    followed: Followed[Picture]
-    node: NodeFigures
-    is_running: bool
-    # Of the disk that the home is on.
-    free_share: float
-    is_load_refused: bool
-    now_ms: int
-
-    @property
-    def picture(self) -> Picture | None:
-        return self.followed.view
+_Now: TypeAlias = Now[Picture]
 
 
 class HealthDashboard:
@@ -107,15 +91,7 @@ class HealthDashboard:
         return []
 
     def _now(self) -> _Now:
-        home = self.home
-        return _Now(
-            self.follower.followed,
-            read_figures(home.path),
-            home.is_served,
-            home.free_share,
-            home.is_load_refused,
-            self._clock(),
-        )
+        return read_now(self.home, self.follower.followed, self._clock())
 
     def _face(self, t: Language) -> Mapping[str, Any]:
         now = self._now()
@@ -202,30 +178,10 @@ class HealthDashboard:
 
 def _problems(now: _Now) -> list[Problem]:
     """Everything that somebody should see to, most urgent first. Depends on nobody's records."""
-    picture, found = now.picture, []
-    if now.followed.problem:
-        found.append(
-            Problem(
-                phrase(
-                    "The log cannot be read, or breaks its own rules: follow 'When a node refuses to start' in the handbook."
-                )
-            )
-        )
-    found += disk_problems(now.free_share, is_load_refused=now.is_load_refused)
-    found += process_problems(now.node, is_running=now.is_running, now_ms=now.now_ms)
-    if picture is None:
-        return found
-    if not picture.load:
+    found = log_problems(now)
+    if now.picture is not None and not now.picture.load:
         found.append(Problem(phrase("No health data are loaded: no question can be answered.")))
-    found += key_problems(picture.happenings, now.now_ms)
-    return found + time_problems(
-        log_ms=picture.log_ms,
-        due_size=picture.due_size,
-        due_ms=picture.due_ms,
-        witnessed=picture.witnessed,
-        certificates=picture.certificates,
-        now_ms=now.now_ms,
-    )
+    return found + node_problems(now)
 
 
 def _heard(t: Language, now: _Now) -> str:

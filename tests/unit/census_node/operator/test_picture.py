@@ -17,9 +17,9 @@ from broker_common.storage.follower import Head
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry, Event
 from broker_common.tlog.history import History, Point
-from census_node.operator.dashboard import _forecast, _round_above, _spent
 from census_node.operator.picture import DAY_MS, Picture, answers_per_day, picture_of
 from census_node.operator.staff_figures import Figures, Milestone
+from census_node.operator.staff_pages import _forecast, _round_above, _spent
 
 Step: TypeAlias = Event | Callable[[CensusState], Event]
 ENGLISH, FRENCH = language("en"), language("fr")
