@@ -20,12 +20,13 @@ from broker_common.dashboard.log_picture import (
     witnessed_note,
 )
 from broker_common.dashboard.metrics import LogFigures, NodeFacts, metrics_text
-from broker_common.dashboard.now import Now, log_problems, node_problems, read_now
+from broker_common.dashboard.now import Now, log_problems, node_problems, now_of
 from broker_common.dashboard.sentences import LOADS, PEERS, happening_rows
 from broker_common.dashboard.site import Action, Health, Page
 from broker_common.language import Language, phrase
 from broker_common.monitoring import refusals_by_code
 from broker_common.storage.follower import Follower
+from broker_common.storage.journal import rows_of
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.history import History
 from broker_common.values import Clock
@@ -39,6 +40,7 @@ from health_node.cohort_figures import (
 from health_node.config import HealthConfig
 from health_node.opening import HealthHome
 from health_node.picture import Picture, picture_of
+from health_node.roster_book import RosterBook, SentRoster
 
 
 _Now: TypeAlias = Now[Picture]
@@ -91,7 +93,7 @@ class HealthDashboard:
         return []
 
     def _now(self) -> _Now:
-        return read_now(self.home, self.follower.followed, self._clock())
+        return now_of(self.home, self.follower.followed, self._clock())
 
     def _face(self, t: Language) -> Mapping[str, Any]:
         now = self._now()
@@ -121,7 +123,7 @@ class HealthDashboard:
             "followed": now.followed,
             "warnings": [t(each.text) for each in _problems(now)],
             "funnel": _funnel(t, picture),
-            "live_figures": _live_figures(t, now, picture),
+            "live_figures": [*_live_figures(t, now, picture), _roster_figure(t, self._roster(picture.load))],
             "cohorts": cohorts,
             "bars": "" if cohorts is None else _bars(t, cohorts),
             "least_cell": LEAST_CELL,
@@ -135,6 +137,10 @@ class HealthDashboard:
             "peer_rows": happening_rows(t, picture.happenings, PEERS),
             "certificate_rows": certificate_rows(t, picture.certificates, now.now_ms),
         }
+
+    def _roster(self, load: str) -> SentRoster | None:
+        with rows_of(self._home.journal_path) as db:
+            return RosterBook(db).get(load)
 
     def problems(self) -> list[str]:
         """Everything that somebody should see to, in English; depends on nobody's records."""
@@ -210,6 +216,16 @@ def _live_figures(t: Language, now: _Now, picture: Picture) -> list[tuple[str, s
         (t("Census node heard of"), _heard(t, now), ""),
         (t("Release in force"), picture.release or t("nothing is loaded"), ""),
     ]
+
+
+def _roster_figure(t: Language, roster: SentRoster | None) -> tuple[str, str, str]:
+    """The roster of the load in force; questions wait until the census node has it."""
+    if roster is None:
+        return t("Roster of the load"), t("none"), ""
+    if not roster.acknowledged_ms:
+        return t("Roster of the load"), t.number(roster.number), t("on its way to the census node; questions wait")
+    since = t("at the census node since {time}", time=t.instant(roster.acknowledged_ms))
+    return t("Roster of the load"), t.number(roster.number), since
 
 
 def _funnel(t: Language, picture: Picture) -> Markup:

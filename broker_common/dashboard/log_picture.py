@@ -92,7 +92,7 @@ def certificate_rows(t: Language, certificates: Sequence[Certificate], now_ms: i
     """Party, end, and how long that is."""
     rows = []
     for each in certificates:
-        party = t("this node") if each.is_own else f"{t(each.role)} {each.name}"
+        party = t("this node") if each.is_own else f"{each.name} ({t(each.role)})"
         left = t("ended") if each.end_ms <= now_ms else t.span(each.end_ms - now_ms)
         rows.append((party, t.instant(each.end_ms), left))
     return rows

@@ -21,7 +21,7 @@ from broker_common.storage.follower import Followed
 from broker_common.storage.home import Home
 from broker_common.tlog.history import Happening
 
-__all__ = ["Now", "log_problems", "node_problems", "read_now"]
+__all__ = ["Now", "log_problems", "node_problems", "now_of"]
 
 
 class LogPicture(Protocol):
@@ -61,7 +61,7 @@ class Now(Generic[PictureT]):
         return self.followed.view
 
 
-def read_now(home: Home, followed: Followed[PictureT], now_ms: int) -> Now[PictureT]:
+def now_of(home: Home, followed: Followed[PictureT], now_ms: int) -> Now[PictureT]:
     """The state of a home and its node at this instant."""
     return Now(followed, read_figures(home.path), home.is_served, home.free_share, home.is_load_refused, now_ms)
 

@@ -35,6 +35,8 @@ from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import FORMAT_VERSION, LogState, ReplayError
 from broker_common.values import Clock
 
+__all__ = ["Checkpointed", "Journal", "StateT", "Transaction", "rows_of", "store_errors"]
+
 StateT = TypeVar("StateT", bound=LogState)
 ResultT = TypeVar("ResultT")
 ParametersT = ParamSpec("ParametersT")
@@ -428,6 +430,17 @@ class Journal(Generic[StateT]):
             raise InternalError("INTEGRITY", problem="the entries do not lead to the stored checkpoint")
         if head["state"] != _canonical(self.state.summary()):
             raise InternalError("INTEGRITY", problem="the entries do not lead to the stored state")
+
+
+@contextlib.contextmanager
+def rows_of(path: Path) -> Iterator[Database]:
+    """The rows of a journal that a node may be writing to: without its locks, and without a fold of its log."""
+    with (
+        store_errors(),
+        contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection,
+    ):
+        connection.execute("PRAGMA query_only=ON")
+        yield Database(connection, execute_plugins=False)
 
 
 def _connect(path: Path) -> Database:

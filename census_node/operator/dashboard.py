@@ -19,13 +19,13 @@ from broker_common.dashboard.log_picture import (
     keys_changed_ms,
 )
 from broker_common.dashboard.metrics import LogFigures, NodeFacts, metrics_text
-from broker_common.dashboard.now import read_now
+from broker_common.dashboard.now import now_of
 from broker_common.dashboard.sentences import ORDERS, happening_rows
 from broker_common.dashboard.site import Action, Health, Page
 from broker_common.errors import InvalidRequestError
 from broker_common.language import Language, phrase
 from broker_common.storage.follower import Follower
-from broker_common.storage.journal import Journal
+from broker_common.storage.journal import Journal, rows_of
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.history import History
 from broker_common.tlog.orders import verify_reason
@@ -37,7 +37,8 @@ from census_node.operator.operating import reopen, shut_down
 from census_node.operator.picture import Picture, picture_of
 from census_node.operator.public_face import CensusNow, face_values, problems_of
 from census_node.operator.staff_figures import Figures, FiguresFile, figures_of
-from census_node.operator.staff_pages import activity_values, people_values
+from census_node.operator.staff_pages import activity_values, morning_rows, people_values
+from census_node.registry.rosters import KeptRoster, RosterBook
 
 _log = structlog.get_logger()
 
@@ -72,7 +73,7 @@ class CensusDashboard:
     @property
     def pages(self) -> list[Page]:
         return [
-            Page("/", "census_face.html", phrase("Public face"), Rank.READER, self._face),
+            Page("/", "census_face.html", phrase("Public face"), Rank.READER, self._face, self._morning),
             Page("/people", "census_staff.html", phrase("Budgets of people"), Rank.STAFF, self._staff),
             Page("/activity", "census_activity.html", phrase("Activity"), Rank.STAFF, self._activity),
             Page("/orders", "census_orders.html", phrase("Orders"), Rank.OPERATOR, self._orders),
@@ -107,16 +108,23 @@ class CensusDashboard:
     # --- what pages show -------------------------------------------------------------------------------------------
 
     def _now(self) -> CensusNow:
-        return read_now(self.home, self.follower.followed, self._clock())
+        return now_of(self.home, self.follower.followed, self._clock())
 
     def _face(self, t: Language) -> Mapping[str, Any]:
         return self._shown(lambda now, picture: face_values(t, now, picture))
+
+    def _morning(self, t: Language) -> Mapping[str, Any]:
+        return self._shown(lambda now, picture: {"morning": morning_rows(t, now, picture, self._figures.read())})
 
     def _staff(self, t: Language) -> Mapping[str, Any]:
         return self._shown(lambda now, picture: people_values(t, now, picture, self._figures.read()))
 
     def _activity(self, t: Language) -> Mapping[str, Any]:
-        return self._shown(lambda now, picture: activity_values(t, now, picture))
+        return self._shown(lambda now, picture: activity_values(t, now, picture, self._rosters()))
+
+    def _rosters(self) -> list[KeptRoster]:
+        with rows_of(self._home.journal_path) as db:
+            return RosterBook(db).all()
 
     def _shown(self, values: Callable[[CensusNow, Picture], Mapping[str, Any]]) -> Mapping[str, Any]:
         """What a page shows of the newest picture; before the first one, how far the log has been read."""

@@ -186,7 +186,7 @@ def day_after(t: Language, now_ms: int, days: float) -> str:
 
 
 def _belief_rows(t: Language, picture: Picture) -> list[tuple[str, str]]:
-    rows = [(t("The most that anybody can believe by now"), t.at_most(picture.worst_belief, 3))]
+    rows = [(t("The most that anybody can believe by now"), t.at_most(picture.worst_belief, 2))]
     if picture.policy is not None:
         rows += [
             (t("The limit that the agency has set"), t.exact_percent(picture.policy.max_belief)),

@@ -5,7 +5,7 @@ SECURITY: figures about people come from `staff_figures` alone, which computes t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -20,8 +20,10 @@ from broker_common.monitoring import refusals_by_code
 from census_node.operator.picture import DAY_MS, Picture, answers_per_day
 from census_node.operator.public_face import CensusNow, day_after, problems_of
 from census_node.operator.staff_figures import LEAST_ANSWERS, Figures
+from census_node.registry.rosters import KeptRoster
+from census_node.registry.staging import newest_and_in_force, was_in_force
 
-__all__ = ["activity_values", "people_values"]
+__all__ = ["activity_values", "morning_rows", "people_values"]
 
 # An end at more than so many times the answers so far is not drawn beside them.
 _NEAR = 4
@@ -48,7 +50,43 @@ def people_values(t: Language, now: CensusNow, picture: Picture, figures: Figure
     return values | _figure_values(t, figures, picture, now.now_ms)
 
 
-def activity_values(t: Language, now: CensusNow, picture: Picture) -> Mapping[str, Any]:
+def morning_rows(t: Language, now: CensusNow, picture: Picture, figures: Figures | None) -> list[tuple[str, str, str]]:
+    """What the staff read first in the morning: who has nothing left, when budgets run out, and what used most."""
+    rows = []
+    if picture.policy is not None and picture.policy.accounting == "per_person":
+        rows.append(_nothing_left(t, picture, figures))
+    rows.append(_lasts(t, now, picture, figures))
+    used = sorted(picture.use.items(), key=lambda item: (-item[1].answers, item[0]))
+    if used:
+        (_, project), use = used[0]
+        note = t("{n} of {all} answers", n=t.number(use.answers), all=t.number(picture.answers))
+        rows.append((t("Used most by"), project, note))
+    return rows
+
+
+def _nothing_left(t: Language, picture: Picture, figures: Figures | None) -> tuple[str, str, str]:
+    name = t("People with nothing left")
+    if figures is None or not figures.bands:
+        return name, t("not known yet"), _no_figures(t, picture)
+    if figures.exhausted is None:
+        return name, t("fewer than {n}", n=LEAST_CELL), t("as of {time}", time=t.instant(figures.as_of_ms))
+    note = t("of {charged} charged, as of {time}", charged=t.number(figures.charged), time=t.instant(figures.as_of_ms))
+    return name, t.number(figures.exhausted), note
+
+
+def _lasts(t: Language, now: CensusNow, picture: Picture, figures: Figures | None) -> tuple[str, str, str]:
+    """Further answers until something ends, and when that is at the pace so far."""
+    goal, pace = _goal(t, picture, figures), answers_per_day(picture, now.now_ms)
+    if goal is None:
+        return t("Further answers"), t("not known yet"), _no_forecast(t, picture)
+    left = max(goal[0] - picture.answers, 0)
+    note = t("then {end}", end=goal[1])
+    if pace:
+        note += t("; about {day} at the pace of the last 30 days", day=day_after(t, now.now_ms, left / pace))
+    return t("Further answers"), t.number(left), note
+
+
+def activity_values(t: Language, now: CensusNow, picture: Picture, rosters: Sequence[KeptRoster]) -> Mapping[str, Any]:
     """What the page about the service's use shows."""
     return {
         "warnings": [t(each.text) for each in problems_of(now)],
@@ -57,6 +95,7 @@ def activity_values(t: Language, now: CensusNow, picture: Picture) -> Mapping[st
             t, "refusal-chart", t("Calls since the process started"), refusals_by_code(now.node)
         ),
         "use_bars": use_bars(t, t("Answers"), picture.use),
+        "roster_rows": _roster_rows(t, picture, rosters),
         "load_rows": happening_rows(t, picture.happenings, LOADS),
         "peer_rows": happening_rows(t, picture.happenings, PEERS),
         "certificate_rows": certificate_rows(t, picture.certificates, now.now_ms),
@@ -228,7 +267,7 @@ def _spent(t: Language, picture: Picture, figures: Figures | None, now_ms: int) 
         t("Answers charged over time"),
         sentence,
         series,
-        x_marks=[Mark(0.0, t.day(first_ms)), Mark(1.0, name(last_ms))] if points else [],
+        x_marks=[Mark(0.0, name(first_ms)), Mark(1.0, name(last_ms))] if points else [],
         y_marks=[Mark(share, t.number(most * share)) for share in (0.5, 1.0)],
         limit=Mark(goal[0] / most, t("{n}: {end}", n=t.number(goal[0]), end=goal[1])) if goal and is_near else None,
     )
@@ -239,6 +278,17 @@ def _round_above(count: int) -> int:
     """The next round number with a whole half, for the upper end of a scale."""
     size: int = 10 ** (len(str(count)) - 1)
     return next(step * size for step in (2, 3, 4, 5, 6, 8, 10) if step * size >= count and step * size % 2 == 0)
+
+
+def _roster_rows(t: Language, picture: Picture, rosters: Sequence[KeptRoster]) -> list[tuple[str, str, str, str, str]]:
+    """Rosters in force and staged, by agency. Declared places alone: a true number of people would tell who is on it."""
+    rows = []
+    for each in newest_and_in_force(rosters, picture.rosters, picture.health):
+        state = t("in force") if was_in_force(picture.rosters, each.health, each.number) else t("staged")
+        if not each.file:
+            state = t("lost: it is sent again")
+        rows.append((each.health, t.number(each.number), state, t.instant(each.received_ms), t.number(each.places)))
+    return rows
 
 
 def _live_figures(t: Language, now: CensusNow) -> list[tuple[str, str, str]]:
