@@ -93,7 +93,7 @@ class HealthDashboard:
         return []
 
     def _now(self) -> _Now:
-        return now_of(self.home, self.follower.followed, self._clock())
+        return now_of(self.home, self.follower.followed, self.config, self._clock())
 
     def _face(self, t: Language) -> Mapping[str, Any]:
         now = self._now()
@@ -135,7 +135,7 @@ class HealthDashboard:
             "use_bars": use_bars(t, t("Questions"), picture.use),
             "load_rows": happening_rows(t, picture.happenings, LOADS),
             "peer_rows": happening_rows(t, picture.happenings, PEERS),
-            "certificate_rows": certificate_rows(t, picture.certificates, now.now_ms),
+            "certificate_rows": certificate_rows(t, (*picture.certificates, *now.own.listed), now.now_ms),
         }
 
     def _roster(self, load: str) -> SentRoster | None:
@@ -169,7 +169,9 @@ class HealthDashboard:
                 witnessed_size=None if picture.witnessed is None else picture.witnessed.size,
                 witnessed_ms=None if picture.witnessed is None else picture.witnessed.time_ms,
                 keys_changed_ms=keys_changed_ms(picture.happenings),
-                certificate_ends=[(each.role, each.is_own, each.end_ms) for each in picture.certificates],
+                certificate_ends=[
+                    (each.role, each.is_own, each.end_ms) for each in (*picture.certificates, *now.own.listed)
+                ],
             )
         facts = NodeFacts(
             role="health",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from broker_common.dashboard.config import DashboardConfig
 from broker_common.dashboard.log_picture import (
     Certificate,
     Problem,
@@ -15,6 +16,7 @@ from broker_common.dashboard.log_picture import (
     process_problems,
     time_problems,
 )
+from broker_common.dashboard.own_certificates import OwnCertificates, certificate_problems, own_certificates
 from broker_common.language import phrase
 from broker_common.monitoring import Figures, read_figures
 from broker_common.storage.follower import Followed
@@ -54,6 +56,8 @@ class Now(Generic[PictureT]):
     # Of the disk that the home is on.
     free_share: float
     is_load_refused: bool
+    # Of the dashboard itself and its operators.
+    own: OwnCertificates
     now_ms: int
 
     @property
@@ -61,9 +65,10 @@ class Now(Generic[PictureT]):
         return self.followed.view
 
 
-def now_of(home: Home, followed: Followed[PictureT], now_ms: int) -> Now[PictureT]:
+def now_of(home: Home, followed: Followed[PictureT], config: DashboardConfig, now_ms: int) -> Now[PictureT]:
     """The state of a home and its node at this instant."""
-    return Now(followed, read_figures(home.path), home.is_served, home.free_share, home.is_load_refused, now_ms)
+    own = own_certificates(home, config)
+    return Now(followed, read_figures(home.path), home.is_served, home.free_share, home.is_load_refused, own, now_ms)
 
 
 def log_problems(now: Now[PictureT]) -> list[Problem]:
@@ -83,6 +88,7 @@ def node_problems(now: Now[PictureT]) -> list[Problem]:
     """What somebody should see to at any agency, most urgent first. Depends on nobody's records."""
     found = disk_problems(now.free_share, is_load_refused=now.is_load_refused)
     found += process_problems(now.node, is_running=now.is_running, now_ms=now.now_ms)
+    found += certificate_problems(now.own, now.now_ms)
     picture = now.picture
     if picture is None:
         return found

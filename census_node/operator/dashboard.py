@@ -108,7 +108,7 @@ class CensusDashboard:
     # --- what pages show -------------------------------------------------------------------------------------------
 
     def _now(self) -> CensusNow:
-        return now_of(self.home, self.follower.followed, self._clock())
+        return now_of(self.home, self.follower.followed, self.config, self._clock())
 
     def _face(self, t: Language) -> Mapping[str, Any]:
         return self._shown(lambda now, picture: face_values(t, now, picture))
@@ -203,7 +203,9 @@ class CensusDashboard:
                 witnessed_size=None if picture.witnessed is None else picture.witnessed.size,
                 witnessed_ms=None if picture.witnessed is None else picture.witnessed.time_ms,
                 keys_changed_ms=keys_changed_ms(picture.happenings),
-                certificate_ends=[(each.role, each.is_own, each.end_ms) for each in picture.certificates],
+                certificate_ends=[
+                    (each.role, each.is_own, each.end_ms) for each in (*picture.certificates, *now.own.listed)
+                ],
             )
         facts = NodeFacts(
             role="census",

@@ -98,7 +98,7 @@ def activity_values(t: Language, now: CensusNow, picture: Picture, rosters: Sequ
         "roster_rows": _roster_rows(t, picture, rosters),
         "load_rows": happening_rows(t, picture.happenings, LOADS),
         "peer_rows": happening_rows(t, picture.happenings, PEERS),
-        "certificate_rows": certificate_rows(t, picture.certificates, now.now_ms),
+        "certificate_rows": certificate_rows(t, (*picture.certificates, *now.own.listed), now.now_ms),
     }
 
 
