@@ -17,6 +17,7 @@ from jinja2 import nodes
 from broker_common import card_texts
 from broker_common.audit import texts as audit_texts
 from broker_common.audit.codes import CODES, PENDING
+from broker_common.cli import LIBRARY_SENTENCES
 from broker_common.crypto.cards import PURPOSES
 from broker_common.dashboard import texts as dashboard_texts
 from broker_common.errors import REASONS
@@ -51,6 +52,7 @@ WORDS = {
     *get_args(Accounting),
     *get_args(Subject),
     *STATES,
+    *LIBRARY_SENTENCES,
     *(outcome.value for outcome in Outcome),
     *(purpose for purposes in PURPOSES.values() for purpose in purposes),
     *("1 day", "{n} days", "1 hour", "{n} hours", "1 minute", "{n} minutes", "1 second", "{n} seconds"),
