@@ -35,32 +35,6 @@ from broker_common.language import phrase, said
 from broker_common.logs import log_as
 from broker_common.storage.linkage_keys import NextKey
 
-__all__ = [
-    "LIBRARY_SENTENCES",
-    "CommandInterrupted",
-    "HostPort",
-    "Progress",
-    "ReleaseName",
-    "Whole",
-    "called",
-    "emit",
-    "emit_failing",
-    "home_option",
-    "instant",
-    "is_address",
-    "json_option",
-    "lifeline_option",
-    "linkage_key_options",
-    "load_installed",
-    "main",
-    "max_rejected_option",
-    "program",
-    "ready_line",
-    "rejections_text",
-    "say",
-    "usage_problem",
-]
-
 _GROUP = "tripartite.commands"
 _SHOWN_REJECTIONS = 20
 # A release's name stands in tickets, logs and tables.

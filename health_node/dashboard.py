@@ -42,7 +42,6 @@ from health_node.opening import HealthHome
 from health_node.picture import Picture, picture_of
 from health_node.roster_book import RosterBook, SentRoster
 
-
 _Now: TypeAlias = Now[Picture]
 
 

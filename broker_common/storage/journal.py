@@ -35,8 +35,6 @@ from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.replay import FORMAT_VERSION, LogState, ReplayError
 from broker_common.values import Clock
 
-__all__ = ["Checkpointed", "Journal", "StateT", "Transaction", "rows_of", "store_errors"]
-
 StateT = TypeVar("StateT", bound=LogState)
 ResultT = TypeVar("ResultT")
 ParametersT = ParamSpec("ParametersT")

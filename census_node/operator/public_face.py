@@ -19,8 +19,6 @@ from broker_common.language import Language, phrase
 from broker_common.privacy.policy import scales_text
 from census_node.operator.picture import DAY_MS, Picture, answers_per_day
 
-__all__ = ["CensusNow", "day_after", "face_values", "problems_of"]
-
 CensusNow: TypeAlias = Now[Picture]
 # Dates further off are not told.
 _MOST_DAYS = 3650

@@ -23,8 +23,6 @@ from census_node.operator.staff_figures import LEAST_ANSWERS, Figures
 from census_node.registry.rosters import KeptRoster
 from census_node.registry.staging import newest_and_in_force, was_in_force
 
-__all__ = ["activity_values", "morning_rows", "people_values"]
-
 # An end at more than so many times the answers so far is not drawn beside them.
 _NEAR = 4
 

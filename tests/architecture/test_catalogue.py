@@ -46,7 +46,20 @@ COUNTERS = {"t", "tongue"}
 PRINTERS = {"say", "_say", "emit", "emit_failing", "echo"}
 # Said through a variable: roles, accountings, states, kinds of keys, lengths of time.
 WORDS = {
-    *("census", "health", "researcher", "dashboard", "operator", "serving", "shutdown", "line", "row", "French", HINT, "The home is {home}."),
+    *(
+        "census",
+        "health",
+        "researcher",
+        "dashboard",
+        "operator",
+        "serving",
+        "shutdown",
+        "line",
+        "row",
+        "French",
+        HINT,
+        "The home is {home}.",
+    ),
     *("in use", "next", "honoured", "ended", "yes", "no"),
     *("Making up people", "Loading health data and the census registry"),
     *get_args(Accounting),
