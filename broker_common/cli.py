@@ -13,6 +13,8 @@ import json
 import os
 import re
 import runpy
+import shlex
+import shutil
 import signal
 import sys
 import traceback
@@ -43,6 +45,31 @@ _SHOWN_CHARACTERS = 40
 _MOST_ROWS = 2**32 - 1
 _ADDRESS = re.compile(r"[^\s:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
 _MAX_PORT = 65_535
+# What the command library says of a wrong command line, as it says it.
+LIBRARY_SENTENCES = (
+    "Invalid value for {name}: {problem}",
+    "Missing option {name}.",
+    "Missing argument {name}.",
+    "Missing command.",
+    "No such option {name}. Did you mean {other}?",
+    "No such option {name}. (Did you mean one of: {others}?)",
+    "No such option {name}.",
+    "No such command {name}. Did you mean {other}?",
+    "No such command {name}. (Did you mean one of: {others}?)",
+    "No such command {name}.",
+    "Got unexpected extra argument ({words})",
+    "Got unexpected extra arguments ({words})",
+    "Option {name} requires an argument.",
+    "Option {name} does not take a value.",
+    "{value} is not in the range {range}.",
+    "{value} is not a whole number from {low} to {high}.",
+    "{value} is not one of {choices}.",
+    "Directory {path} does not exist.",
+    "Directory {path} is a file.",
+    "File {path} does not exist.",
+    "File {path} is a directory.",
+    "Path {path} does not exist.",
+)
 _WHOSE_DISK = "The home is {home}."
 _OF_A_DISK = frozenset({"STATE_UNKNOWN", "STORE_FAILED"})
 # A disk that is full, or broken, or mounted so that nobody may write.
@@ -388,16 +415,37 @@ def _fail_interrupted(interrupt: BaseException, as_json: bool) -> int:
     return interrupts.INTERRUPTED
 
 
+def usage_problem(message: str) -> str:
+    """A sentence of the command library as a phrase, if the catalogue has it; else as it stands."""
+    for template in LIBRARY_SENTENCES:
+        pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+)", re.escape(template))
+        found = re.fullmatch(pattern, message, re.DOTALL)
+        if found is not None:
+            # What is wrong with a value is a sentence of the library again.
+            return phrase(template, **{name: usage_problem(text) for name, text in found.groupdict().items()})
+    return message
+
+
+def called() -> str:
+    """The program as it is found from where the user stands: by its name, or else by its path."""
+    installed = Path(sys.executable).with_name("tripartite")
+    if not installed.is_file() or shutil.which("tripartite") == str(installed):
+        return "tripartite"
+    here = Path.cwd()
+    return shlex.quote(str(installed.relative_to(here) if installed.is_relative_to(here) else installed))
+
+
 def _fail_usage(error: click.UsageError, as_json: bool) -> int:
     path = error.ctx.command_path if error.ctx is not None else "tripartite"
     hint = phrase("Run '{path} --help'.", path=path)
+    problem = usage_problem(error.format_message())
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         # Nothing was asked for: the message is the whole help, and no error to somebody who looks around.
         click.echo(error.format_message(), err=True)
     elif as_json:
-        click.echo(json.dumps({"error": {"code": "USAGE", "text": error.format_message(), "hint": hint}}))
+        click.echo(json.dumps({"error": {"code": "USAGE", "text": problem, "hint": hint}}))
     else:
-        click.echo(said("Error: {problem}\n{hint}", problem=said(error.format_message()), hint=said(hint)), err=True)
+        click.echo(said("Error: {problem}\n{hint}", problem=said(problem), hint=said(hint)), err=True)
     return ExitCode.USAGE
 
 

@@ -17,6 +17,7 @@ from broker_common.audit.home import AuditorHome
 from broker_common.audit.log_export import ExportFolder
 from broker_common.audit.openings import OpenedOnSite
 from broker_common.audit.report import report_json, report_text
+from broker_common.cli import called
 from broker_common.errors import InternalError
 from broker_common.language import said
 from census_node.exporting import export as export_census
@@ -44,7 +45,7 @@ def audit_deployment(deployment: Path, directory: Path, *, say: Say) -> dict[str
     say(said(texts.DEMO_FLIPPED, file=bundle.relative_to(damaged)))
     caught = _replay(deployment, damaged)
     say(texts.indented(report_text(caught).partition("\n")[0]))
-    say(said(texts.DEMO_AUDIT_AGAIN, exports=exports, deployment=deployment))
+    say(said(texts.DEMO_AUDIT_AGAIN, program=called(), exports=exports, deployment=deployment))
     return {"honest": report_json(honest), "one_bit_flipped": report_json(caught)}
 
 

@@ -8,7 +8,7 @@ from typing import get_args
 
 import click
 
-from broker_common.cli import Progress, Whole, emit, json_option, say
+from broker_common.cli import Progress, Whole, called, emit, json_option, say
 from broker_common.errors import ExitCode
 from broker_common.language import language_of_environment, said
 from broker_common.privacy.policy import Accounting
@@ -86,7 +86,10 @@ def init(
     emit(
         as_json,
         result,
-        said(texts.INIT_DONE, **(result | {"population": language_of_environment().number(population)})),
+        said(
+            texts.INIT_DONE,
+            **(result | {"program": called(), "population": language_of_environment().number(population)}),
+        ),
     )
 
 

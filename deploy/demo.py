@@ -16,6 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from broker_common.cli import called
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.language import language_of_environment, phrase, said
 from broker_common.privacy.belief import belief_from_log_odds, belief_of_units, log_likelihood_ratio
@@ -93,7 +94,7 @@ async def run_demo(directory: Path, population: int, *, say: Say, report: Any) -
         )
     )
     audit = await asyncio.to_thread(audit_deployment, deployment, directory, say=say)
-    say(said(texts.DEMO_KEPT, directory=deployment))
+    say(said(texts.DEMO_KEPT, program=called(), directory=deployment))
     return {"population": population, "studies": studies, "attack": attack, "status": status, "audit": audit}
 
 

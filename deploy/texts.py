@@ -5,8 +5,8 @@ from __future__ import annotations
 INIT_DONE = """\
 A deployment for {population} people stands in {directory}: researcher, health, census, auditor.
 Next:
-  tripartite up {directory}
-  tripartite researcher ask --home {directory}/researcher --where "age >= 65 and procedure = 'angioplasty'" \\
+  {program} up {directory}
+  {program} researcher ask --home {directory}/researcher --where "age >= 65 and procedure = 'angioplasty'" \\
       --count "mother_tongue = 'French'"
 """
 
@@ -56,11 +56,11 @@ DEMO_FLIPPED = """
 The same, with one bit of the last charge flipped in {file}:
 """
 DEMO_AUDIT_AGAIN = """
-Again by hand: tripartite audit replay {exports} --home {deployment}/auditor
+Again by hand: {program} audit replay {exports} --home {deployment}/auditor
 """
 DEMO_KEPT = """\
 The deployment stands in {directory}; nothing is left running. Look at it in a browser:
-  tripartite census dashboard --home {directory}/census"""
+  {program} census dashboard --home {directory}/census"""
 
 
 def indented(text: str) -> str:

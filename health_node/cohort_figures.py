@@ -8,8 +8,6 @@ everybody who sees the page.
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from sqlite_utils import Database
 from broker_common.dashboard.cells import join_small
 from broker_common.errors import InternalError
 from broker_common.storage.durable import exclusive, replace_file
-from broker_common.storage.journal import store_errors
+from broker_common.storage.journal import rows_of
 
 # Between two computations, so that no question can be told from their difference.
 LEAST_QUESTIONS = 10
@@ -62,12 +60,8 @@ class CohortBands:
 
 def read_counts(journal: Path) -> dict[int, int]:
     """The counts of a journal that a node may be writing to, without its locks."""
-    with (
-        store_errors(),
-        contextlib.closing(sqlite3.connect(f"{journal.absolute().as_uri()}?mode=rw", uri=True)) as connection,
-    ):
-        connection.execute("PRAGMA query_only=ON")
-        return CohortBands(Database(connection, execute_plugins=False)).counts()
+    with rows_of(journal) as db:
+        return CohortBands(db).counts()
 
 
 def band_of(size: int) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from markupsafe import Markup
 
@@ -16,20 +15,18 @@ from broker_common.dashboard.drawings import State, counted_bars, process_state,
 from broker_common.dashboard.log_picture import (
     Problem,
     certificate_rows,
-    disk_problems,
-    key_problems,
     keys_changed_ms,
     process_problems,
-    time_problems,
     witnessed_note,
 )
 from broker_common.dashboard.metrics import LogFigures, NodeFacts, metrics_text
+from broker_common.dashboard.now import Now, log_problems, node_problems, now_of
 from broker_common.dashboard.sentences import LOADS, PEERS, happening_rows
 from broker_common.dashboard.site import Action, Health, Page
 from broker_common.language import Language, phrase
-from broker_common.monitoring import Figures as NodeFigures
-from broker_common.monitoring import read_figures, refusals_by_code
-from broker_common.storage.follower import Followed, Follower
+from broker_common.monitoring import refusals_by_code
+from broker_common.storage.follower import Follower
+from broker_common.storage.journal import rows_of
 from broker_common.tlog.health_state import HealthState
 from broker_common.tlog.history import History
 from broker_common.values import Clock
@@ -43,21 +40,9 @@ from health_node.cohort_figures import (
 from health_node.config import HealthConfig
 from health_node.opening import HealthHome
 from health_node.picture import Picture, picture_of
+from health_node.roster_book import RosterBook, SentRoster
 
-
-@dataclass(frozen=True, slots=True)
-class _Now:
-    followed: Followed[Picture]
-    node: NodeFigures
-    is_running: bool
-    # Of the disk that the home is on.
-    free_share: float
-    is_load_refused: bool
-    now_ms: int
-
-    @property
-    def picture(self) -> Picture | None:
-        return self.followed.view
+_Now: TypeAlias = Now[Picture]
 
 
 class HealthDashboard:
@@ -107,15 +92,7 @@ class HealthDashboard:
         return []
 
     def _now(self) -> _Now:
-        home = self.home
-        return _Now(
-            self.follower.followed,
-            read_figures(home.path),
-            home.is_served,
-            home.free_share,
-            home.is_load_refused,
-            self._clock(),
-        )
+        return now_of(self.home, self.follower.followed, self.config, self._clock())
 
     def _face(self, t: Language) -> Mapping[str, Any]:
         now = self._now()
@@ -145,7 +122,7 @@ class HealthDashboard:
             "followed": now.followed,
             "warnings": [t(each.text) for each in _problems(now)],
             "funnel": _funnel(t, picture),
-            "live_figures": _live_figures(t, now, picture),
+            "live_figures": [*_live_figures(t, now, picture), _roster_figure(t, self._roster(picture.load))],
             "cohorts": cohorts,
             "bars": "" if cohorts is None else _bars(t, cohorts),
             "least_cell": LEAST_CELL,
@@ -157,8 +134,12 @@ class HealthDashboard:
             "use_bars": use_bars(t, t("Questions"), picture.use),
             "load_rows": happening_rows(t, picture.happenings, LOADS),
             "peer_rows": happening_rows(t, picture.happenings, PEERS),
-            "certificate_rows": certificate_rows(t, picture.certificates, now.now_ms),
+            "certificate_rows": certificate_rows(t, (*picture.certificates, *now.own.listed), now.now_ms),
         }
+
+    def _roster(self, load: str) -> SentRoster | None:
+        with rows_of(self._home.journal_path) as db:
+            return RosterBook(db).get(load)
 
     def problems(self) -> list[str]:
         """Everything that somebody should see to, in English; depends on nobody's records."""
@@ -187,7 +168,9 @@ class HealthDashboard:
                 witnessed_size=None if picture.witnessed is None else picture.witnessed.size,
                 witnessed_ms=None if picture.witnessed is None else picture.witnessed.time_ms,
                 keys_changed_ms=keys_changed_ms(picture.happenings),
-                certificate_ends=[(each.role, each.is_own, each.end_ms) for each in picture.certificates],
+                certificate_ends=[
+                    (each.role, each.is_own, each.end_ms) for each in (*picture.certificates, *now.own.listed)
+                ],
             )
         facts = NodeFacts(
             role="health",
@@ -202,30 +185,10 @@ class HealthDashboard:
 
 def _problems(now: _Now) -> list[Problem]:
     """Everything that somebody should see to, most urgent first. Depends on nobody's records."""
-    picture, found = now.picture, []
-    if now.followed.problem:
-        found.append(
-            Problem(
-                phrase(
-                    "The log cannot be read, or breaks its own rules: follow 'When a node refuses to start' in the handbook."
-                )
-            )
-        )
-    found += disk_problems(now.free_share, is_load_refused=now.is_load_refused)
-    found += process_problems(now.node, is_running=now.is_running, now_ms=now.now_ms)
-    if picture is None:
-        return found
-    if not picture.load:
+    found = log_problems(now)
+    if now.picture is not None and not now.picture.load:
         found.append(Problem(phrase("No health data are loaded: no question can be answered.")))
-    found += key_problems(picture.happenings, now.now_ms)
-    return found + time_problems(
-        log_ms=picture.log_ms,
-        due_size=picture.due_size,
-        due_ms=picture.due_ms,
-        witnessed=picture.witnessed,
-        certificates=picture.certificates,
-        now_ms=now.now_ms,
-    )
+    return found + node_problems(now)
 
 
 def _heard(t: Language, now: _Now) -> str:
@@ -254,6 +217,16 @@ def _live_figures(t: Language, now: _Now, picture: Picture) -> list[tuple[str, s
         (t("Census node heard of"), _heard(t, now), ""),
         (t("Release in force"), picture.release or t("nothing is loaded"), ""),
     ]
+
+
+def _roster_figure(t: Language, roster: SentRoster | None) -> tuple[str, str, str]:
+    """The roster of the load in force; questions wait until the census node has it."""
+    if roster is None:
+        return t("Roster of the load"), t("none"), ""
+    if not roster.acknowledged_ms:
+        return t("Roster of the load"), t.number(roster.number), t("on its way to the census node; questions wait")
+    since = t("at the census node since {time}", time=t.instant(roster.acknowledged_ms))
+    return t("Roster of the load"), t.number(roster.number), since
 
 
 def _funnel(t: Language, picture: Picture) -> Markup:

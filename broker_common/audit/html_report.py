@@ -37,6 +37,7 @@ _GLOSSARY = (
         phrase("belief"),
         phrase("How sure somebody can be of one person's language after seeing answers, starting at even odds."),
     ),
+    (phrase("roster"), phrase("The pseudonyms of a health agency's load, handed to the census agency once.")),
     (phrase("charge"), phrase("What an answer costs of a budget, in units of 2^-24 nat. Nothing lowers a charge.")),
     (
         phrase("checkpoint"),

@@ -179,6 +179,17 @@ def certificate_fingerprint(pem: bytes) -> bytes:
     return hashlib.sha256(binascii.a2b_base64(block[1])).digest()
 
 
+def certificate_ends(pem: bytes) -> list[tuple[str, int]]:
+    """Common name and end in milliseconds of every certificate in a file, by whatever authority; ValueError without one."""
+    return [
+        (
+            ", ".join(str(each.value) for each in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)),
+            int(certificate.not_valid_after_utc.timestamp()) * 1000,
+        )
+        for certificate in x509.load_pem_x509_certificates(pem)
+    ]
+
+
 def _loaded(pem: bytes) -> x509.Certificate:
     try:
         certificate = x509.load_pem_x509_certificate(pem)

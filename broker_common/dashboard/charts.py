@@ -91,7 +91,7 @@ def gauge(key: str, title: str, description: str, *, value: Mark, limit: Mark, s
         f'<line class="limit" x1="{end}" x2="{end}" y1="{_rem(22)}" y2="{_rem(bottom + 6)}"/>',
         _text(limit.place, 16, limit.label, "label limit-label", _anchor(limit.place)),
         _text(value.place, top - 3, "\N{BLACK DOWN-POINTING TRIANGLE}", "label pointer", "middle"),
-        _text(value.place, top - 18, value.label, "label strong", "end" if value.place > 0.4 else "start"),  # noqa: PLR2004 - room for it
+        _beside(value.place, top - 18, value.label),
     ]
     return _svg(key, title, description, bottom + 48, parts)
 
@@ -190,16 +190,24 @@ def _table(
     def kind(column: int) -> str:
         return "" if column < words else ' class="number"'
 
-    head = "".join(f'<th scope="col"{kind(column)}>{escape(each)}</th>' for column, each in enumerate(heads))
+    def cell(column: int, text: str) -> str:
+        tag, role = ("td", "cell") if column else ('th scope="row"', "rowheader")
+        head = f' data-head="{escape(heads[column])}"'
+        return f'<{tag} role="{role}"{kind(column)}{head}><span>{escape(text)}</span></{tag[:2]}>'
+
+    # With roles: a telephone shows each row of a wide table as a block, which would take its own away.
+    head = "".join(
+        f'<th scope="col" role="columnheader"{kind(column)}>{escape(each)}</th>' for column, each in enumerate(heads)
+    )
     body = "".join(
-        f'<tr><th scope="row">{escape(cells[0])}</th>'
-        + "".join(f"<td{kind(column)}>{escape(cell)}</td>" for column, cell in enumerate(cells[1:], 1))
-        + f'<td class="drawn" aria-hidden="true">{drawn}</td></tr>'
+        f'<tr role="row">{"".join(cell(column, each) for column, each in enumerate(cells))}'
+        f'<td class="drawn" aria-hidden="true">{drawn}</td></tr>'
         for cells, drawn in rows
     )
     text = (
-        f'<table class="{"bars wide" if len(heads) > _NARROW else "bars"}" id="{key}"><caption>{escape(caption)}</caption>'
-        f'<thead><tr>{head}<td class="drawn" aria-hidden="true"></td></tr></thead><tbody>{body}</tbody></table>'
+        f'<table role="table" class="{"bars wide stack" if len(heads) > _NARROW else "bars"}" id="{key}">'
+        f'<caption>{escape(caption)}</caption><thead role="rowgroup"><tr role="row">{head}'
+        f'<td class="drawn" aria-hidden="true"></td></tr></thead><tbody role="rowgroup">{body}</tbody></table>'
     )
     return Markup(text)  # noqa: S704 - every text in it is escaped above
 
@@ -225,6 +233,15 @@ def _anchor(place: float, margin: float = 0.15) -> str:
 
 def _text(place: float, y: float, text: str, kind: str, anchor: str) -> str:
     return f'<text class="{kind}" x="{_percent(place)}" y="{_rem(y)}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _beside(place: float, y: float, text: str) -> str:
+    """A text to the left or right of a place, where there is room, and off the line that may stand there."""
+    anchor, off = ("end", "-.6em") if place > 0.4 else ("start", ".6em")  # noqa: PLR2004 - room for it
+    return (
+        f'<text class="label strong" x="{_percent(place)}" dx="{off}" y="{_rem(y)}" text-anchor="{anchor}">'
+        f"{escape(text)}</text>"
+    )
 
 
 def _svg(key: str, title: str, description: str, height: float, parts: Sequence[str]) -> Markup:

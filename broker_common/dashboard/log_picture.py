@@ -91,8 +91,8 @@ def certificates_of(state: LogState) -> tuple[Certificate, ...]:
 def certificate_rows(t: Language, certificates: Sequence[Certificate], now_ms: int) -> list[tuple[str, str, str]]:
     """Party, end, and how long that is."""
     rows = []
-    for each in certificates:
-        party = t("this node") if each.is_own else f"{t(each.role)} {each.name}"
+    for each in sorted(certificates, key=lambda each: each.end_ms):
+        party = t("this node") if each.is_own else f"{each.name} ({t(each.role)})"
         left = t("ended") if each.end_ms <= now_ms else t.span(each.end_ms - now_ms)
         rows.append((party, t.instant(each.end_ms), left))
     return rows

@@ -89,7 +89,7 @@ def metrics_text(facts: NodeFacts, node: Figures, log: LogFigures | None) -> byt
 def _certificates(registry: CollectorRegistry, role: str, ends: Sequence[tuple[str, bool, int]]) -> None:
     gauge = Gauge(
         "tripartite_certificate_end_timestamp_seconds",
-        "When the first certificate ends, of this node and of its peers by role.",
+        "When the first certificate ends, of this node, of its peers by role, of its dashboard and of the operators.",
         ["role", "party"],
         registry=registry,
     )

@@ -10,6 +10,7 @@ import secrets
 import ssl
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import structlog
@@ -116,7 +117,9 @@ def run_dashboard(shown: Dashboard, *, port: int, configured: bool, lifeline: bo
     for thread in threads:
         thread.start()
     try:
-        asyncio.run(serve_site(site, host, number, ready, tls))
+        # A signal is how it ends: the web server raises it again once everything is closed.
+        with suppress(KeyboardInterrupt):
+            asyncio.run(serve_site(site, host, number, ready, tls))
     finally:
         stopping.set()
         # Not for figures that are being computed: they are kept whole or not at all.

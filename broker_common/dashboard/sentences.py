@@ -17,12 +17,14 @@ _SENTENCES: Mapping[Kind, str] = {
     "shutdown": phrase("Shut down by the operator"),
     "budget": phrase("Shut down: no further answer fits"),
     "reopened": phrase("Reopened by the operator"),
-    "registered": phrase("Registered {role} {name}"),
-    "replaced": phrase("Card of {role} {name} replaced by one that does not follow it"),
-    "revoked": phrase("Revoked {role} {name}"),
+    "registered": phrase("Registered {name} ({role})"),
+    "replaced": phrase("Card of {name} ({role}) replaced by one that does not follow it"),
+    "revoked": phrase("Revoked {name} ({role})"),
     "loaded": phrase("Load {load} in force, release {release}"),
     "relinked": phrase("Linkage key changed to {linkage}"),
-    "key": phrase("New keys of {role} {name}: {purposes}"),
+    "rostered": phrase("Roster {number} of {health} in force"),
+    "roster_numbered": phrase("Roster {number} made for the census node"),
+    "key": phrase("New keys of {name} ({role}): {purposes}"),
 }
 _FIELDS: Mapping[str, str] = {
     "accounting": phrase("accounting"),
@@ -40,7 +42,7 @@ _FIELDS: Mapping[str, str] = {
 }
 ORDERS: frozenset[Kind] = frozenset({"shutdown", "budget", "reopened", "confirmed"})
 POLICIES: frozenset[Kind] = frozenset({"adopted", "confirmed"})
-LOADS: frozenset[Kind] = frozenset({"loaded", "relinked"})
+LOADS: frozenset[Kind] = frozenset({"loaded", "relinked", "rostered", "roster_numbered"})
 PEERS: frozenset[Kind] = frozenset({"registered", "replaced", "revoked", "key"})
 
 
@@ -48,7 +50,7 @@ def happened(t: Language, happening: Happening) -> str:
     """One happening as a sentence."""
     details = {name: _shown(t, name, value) for name, value in happening.details.items()}
     if details.get("projects"):
-        return t("Registered {role} {name} for {projects}", **details)
+        return t("Registered {name} ({role}); projects: {projects}", **details)
     sentence = t(_SENTENCES[happening.kind], **details)
     changed = [_FIELDS.get(name, name) for name in happening.details.get("changed", "").split(",") if name]
     if not changed:

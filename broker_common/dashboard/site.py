@@ -67,6 +67,8 @@ class Page:
     title: str
     rank: Rank
     values: Callable[[Language], Mapping[str, Any]]
+    # Further values for the agency's own staff.
+    for_staff: Callable[[Language], Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,9 @@ class _Handlers:
                 _log.warning("a page was refused at the dashboard", path=page.path, by=visitor.name)
                 return self._rendered(request, visitor, "refused.html", page.title, {}, status=403)
             values = await asyncio.to_thread(page.values, self._language(request))
+            # SECURITY: not even computed for a reader, so that no template can show it by mistake.
+            if page.for_staff is not None and visitor.rank >= Rank.STAFF:
+                values = {**values, **await asyncio.to_thread(page.for_staff, self._language(request))}
             return self._rendered(request, visitor, page.template, page.title, values)
 
         return show

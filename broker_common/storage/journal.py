@@ -430,6 +430,17 @@ class Journal(Generic[StateT]):
             raise InternalError("INTEGRITY", problem="the entries do not lead to the stored state")
 
 
+@contextlib.contextmanager
+def rows_of(path: Path) -> Iterator[Database]:
+    """The rows of a journal that a node may be writing to: without its locks, and without a fold of its log."""
+    with (
+        store_errors(),
+        contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection,
+    ):
+        connection.execute("PRAGMA query_only=ON")
+        yield Database(connection, execute_plugins=False)
+
+
 def _connect(path: Path) -> Database:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_TIMEOUT_SECONDS)
     db = Database(connection, execute_plugins=False)

@@ -26,6 +26,7 @@ from broker_common.tlog.entries import (
     Reopened,
     ReportedCharge,
     Revoked,
+    Rostered,
     Settled,
     Shutdown,
     Slots,
@@ -45,6 +46,8 @@ Kind: TypeAlias = Literal[
     "revoked",
     "loaded",
     "relinked",
+    "rostered",
+    "roster_numbered",
     "key",
 ]
 # Points of the line of charges that are kept; beyond them every other one goes.
@@ -178,6 +181,12 @@ class History:
                 self._note(entry, "loaded", {"load": load, "release": release})
             case Relinked(load=load, linkage=linkage):
                 self._note(entry, "relinked", {"load": load, "linkage": linkage})
+            case Rostered(health=health, number=roster):
+                # In a health log it is about to be sent.
+                is_in_force = isinstance(state, CensusState)
+                self._note(
+                    entry, "rostered" if is_in_force else "roster_numbered", {"health": health, "number": str(roster)}
+                )
             case Registered() | Revoked() | Announced() as event:
                 self._take_membership(state, entry, event)
             case _:

@@ -18,6 +18,7 @@ from broker_common.privacy.belief import belief_of_units
 from broker_common.privacy.policy import Policy
 from broker_common.storage.follower import Head
 from broker_common.tlog.census_state import CensusState
+from broker_common.tlog.entries import Rostered
 from broker_common.tlog.history import Happening, History, Point, Use
 
 # The pace of answers is given for a day.
@@ -61,6 +62,10 @@ class Picture:
     use: Mapping[tuple[str, str], Use]
     points: tuple[Point, ...]
     certificates: tuple[Certificate, ...]
+    # By agency, the roster in force.
+    rosters: Mapping[str, Rostered]
+    # The health agencies that are registered.
+    health: frozenset[str]
 
 
 def picture_of(state: CensusState, history: History, head: Head) -> Picture:
@@ -93,6 +98,8 @@ def picture_of(state: CensusState, history: History, head: Head) -> Picture:
         use=dict(history.use),
         points=tuple(history.points),
         certificates=certificates_of(state),
+        rosters=dict(state.rosters),
+        health=frozenset(state.membership.peers("health")),
     )
 
 

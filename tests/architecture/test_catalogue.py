@@ -17,6 +17,7 @@ from jinja2 import nodes
 from broker_common import card_texts
 from broker_common.audit import texts as audit_texts
 from broker_common.audit.codes import CODES, PENDING
+from broker_common.cli import LIBRARY_SENTENCES
 from broker_common.crypto.cards import PURPOSES
 from broker_common.dashboard import texts as dashboard_texts
 from broker_common.errors import REASONS
@@ -45,12 +46,26 @@ COUNTERS = {"t", "tongue"}
 PRINTERS = {"say", "_say", "emit", "emit_failing", "echo"}
 # Said through a variable: roles, accountings, states, kinds of keys, lengths of time.
 WORDS = {
-    *("census", "health", "researcher", "serving", "shutdown", "line", "row", "French", HINT, "The home is {home}."),
+    *(
+        "census",
+        "health",
+        "researcher",
+        "dashboard",
+        "operator",
+        "serving",
+        "shutdown",
+        "line",
+        "row",
+        "French",
+        HINT,
+        "The home is {home}.",
+    ),
     *("in use", "next", "honoured", "ended", "yes", "no"),
     *("Making up people", "Loading health data and the census registry"),
     *get_args(Accounting),
     *get_args(Subject),
     *STATES,
+    *LIBRARY_SENTENCES,
     *(outcome.value for outcome in Outcome),
     *(purpose for purposes in PURPOSES.values() for purpose in purposes),
     *("1 day", "{n} days", "1 hour", "{n} hours", "1 minute", "{n} minutes", "1 second", "{n} seconds"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ import structlog
 from fakes.clock import FakeClock
 from fakes.deployment import Deployment, make, run_here
 from fakes.patience import PATIENCE_SECONDS
+from fakes.secured import configure
+from fakes.secured import made as made_certificate
 
 from broker_common.dashboard.log_picture import Problem, Witnessed, disk_problems, time_problems
 from broker_common.language import language
@@ -164,6 +166,47 @@ def test_a_certificate_is_renewed_by_one_command(
         watched.dashboard.follower.wait_beyond(version, PATIENCE_SECONDS)
         assert "certificate" not in watched.page()
         assert (watched.metric("certificate_end_timestamp_seconds", 'party="own"') - now_s) / 86400 > 364
+
+
+@pytest.mark.parametrize("role", ["census", "health"])
+@pytest.mark.parametrize(("name", "whose"), [("dashboard", "The dashboard's"), ("ada", "An operator's")])
+def test_the_end_of_a_certificate_for_the_dashboard_shows_from_sixty_days_before(
+    deployment: Deployment, role: str, name: str, whose: str
+) -> None:
+    """On the page and in the metrics, until it is renewed: an operator's old one may stay in the file."""
+    home, days = deployment.home(role), {"dashboard": 61, "ada": 61}
+    write_certificates(home, days)
+    settings = {"certificate": "keys/dashboard.crt", "operator_certificates": "keys/operators.pem"}
+    configure(home, settings)
+    party = "dashboard" if name == "dashboard" else "operator"
+    text = f"{whose} certificate ends within 60 days or has ended"
+    with watching(deployment, role) as watched:
+        assert text not in watched.page()
+        write_certificates(home, days | {name: 59})
+        assert text in watched.page()
+        days_left = watched.metric("certificate_end_timestamp_seconds", f'party="{party}"') - watched.clock() / 1000
+        assert 58 < days_left / 86400 < 60
+        activity = next(page for page in watched.dashboard.pages if page.path == "/activity").values(ENGLISH)
+        assert (f"{name} ({party})", "58 days") in [(row[0], row[2]) for row in activity["certificate_rows"]]
+        renew(home, name)
+        assert text not in watched.page()
+        (home / "keys" / "operators.pem").write_text("no certificate\n", encoding="utf-8")
+        assert "A certificate file of the dashboard cannot be used" in watched.page()
+
+
+def write_certificates(home: Path, days: Mapping[str, int]) -> None:
+    """The dashboard's certificate and an operator's, which end after so many days."""
+    for name, left in days.items():
+        made_certificate(home / "keys", name, days=(-1, left))
+    shutil.copy(home / "keys" / "ada.crt", home / "keys" / "operators.pem")
+
+
+def renew(home: Path, name: str) -> None:
+    """As the handbook says: the dashboard's file is replaced, an operator's certificate comes after the old one."""
+    renewed = made_certificate(home / "keys", name, days=(-1, 365)).certificate.read_text("utf-8")
+    if name != "dashboard":
+        with (home / "keys" / "operators.pem").open("a", encoding="utf-8") as file:
+            file.write(renewed)
 
 
 def test_a_full_disk_shows(deployment: Deployment) -> None:

@@ -902,15 +902,15 @@ def test_the_timeline_tells_what_people_decided_with_reasons_and_entries(home: A
     text = read(page_of(audited))
     size = history.census.size
     for each in (
-        "census log, entry 2 Registered health health-on",
-        "census log, entry 3 Registered researcher alice for study",
+        "census log, entry 2 Registered health-on (health)",
+        "census log, entry 3 Registered alice (researcher); projects: study",
         "Policy adopted: no belief above 80%",
         f"census log, entry {size - 4} Shut down by the operator. Reason: {DRILL}",
         f"census log, entry {size - 3} Reopened by the operator. Reason: closed without finding",
         f"census log, entry {size - 2} Weaker policy adopted, confirmed by the operator: no belief above 85%",
-        f"census log, entry {size - 1} New keys of census census-ca: answer",
+        f"census log, entry {size - 1} New keys of census-ca (census): answer",
         f"health log, entry {history.health.size - 2} Load load2 in force",
-        f"health log, entry {history.health.size - 1} Revoked researcher alice. Reason: end of contract",
+        f"health log, entry {history.health.size - 1} Revoked alice (researcher). Reason: end of contract",
     ):
         assert each in text
 

@@ -28,12 +28,13 @@ class World:
     def __init__(self) -> None:
         self.done: list[Mapping[str, str]] = []
         self.refuse = False
+        self.told_staff = 0
         self.site = Site(
             name=SCRIPT,
             clock=FakeClock(),
             access=Access(clock=FakeClock(), randomness=SeededRandomness(), key=KEY),
             pages=[
-                Page("/", "missing.html", "Public face", Rank.READER, _nothing),
+                Page("/", "missing.html", "Public face", Rank.READER, _nothing, self._tell_staff),
                 Page("/people", "missing.html", "Budgets of people", Rank.STAFF, _nothing),
             ],
             actions=[Action("/shutdown", "/", self._shut_down)],
@@ -47,6 +48,10 @@ class World:
             base_url="https://127.0.0.1:8000",
             follow_redirects=False,
         )
+
+    def _tell_staff(self, _: Language) -> Mapping[str, Any]:
+        self.told_staff += 1
+        return {}
 
     def _shut_down(self, form: Mapping[str, str]) -> str:
         if self.refuse:
@@ -112,6 +117,14 @@ async def test_staff_pages_are_not_shown_to_readers(world: World) -> None:
     assert "Budgets of people" not in (await world.client.get("/")).text
     await world.sign_in()
     assert "Budgets of people" in (await world.client.get("/")).text
+
+
+async def test_what_is_for_the_staff_is_not_even_computed_for_a_reader(world: World) -> None:
+    """A page that everybody may see can say more to the staff; a template could not show it to a reader by mistake."""
+    await world.client.get("/")
+    assert world.told_staff == 0
+    await world.sign_in()
+    assert world.told_staff == 1
 
 
 async def test_a_session_cookie_is_for_our_pages_alone(world: World) -> None:

@@ -9,17 +9,22 @@ from typing import TypeAlias
 
 import pytest
 from fakes.logs import adopted, beginning, census_state, charged, loaded, policy, rostered, shut_down, slots
+from msgspec.structs import replace as varied
 
 from broker_common.dashboard.log_picture import Witnessed, time_problems
-from broker_common.dashboard.sentences import POLICIES, happened, happening_rows
+from broker_common.dashboard.now import Now, OwnCertificates
+from broker_common.dashboard.sentences import LOADS, POLICIES, happened, happening_rows
 from broker_common.language import language
-from broker_common.storage.follower import Head
+from broker_common.monitoring import Figures as NodeFigures
+from broker_common.storage.follower import Followed, Head
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Entry, Event
-from broker_common.tlog.history import History, Point
-from census_node.operator.dashboard import _forecast, _round_above, _spent
+from broker_common.tlog.history import History, Point, Use
 from census_node.operator.picture import DAY_MS, Picture, answers_per_day, picture_of
-from census_node.operator.staff_figures import Figures, Milestone
+from census_node.operator.public_face import CensusNow
+from census_node.operator.staff_figures import Band, Figures, Milestone
+from census_node.operator.staff_pages import _forecast, _roster_rows, _round_above, _spent, morning_rows
+from census_node.registry.rosters import KeptRoster
 
 Step: TypeAlias = Event | Callable[[CensusState], Event]
 ENGLISH, FRENCH = language("en"), language("fr")
@@ -115,6 +120,11 @@ def months(answers: int, days: int) -> Picture:
 
 
 NOW_MS = 1000 * DAY_MS
+NOW: CensusNow = Now(Followed(0, 0, 0, None), NodeFigures(b"", (), 0), True, 1.0, False, OwnCertificates(), NOW_MS)
+FIGURES = Figures(
+    as_of_ms=0, next_ms=1, answers=70, sampled=70, bands=(), charged=100, exhausted=None, alert_share=None, expected_belief=None,
+    best_guess_right=None, forecast=(),
+)  # fmt: skip
 
 
 def test_the_pace_is_that_of_the_last_month() -> None:
@@ -124,6 +134,43 @@ def test_the_pace_is_that_of_the_last_month() -> None:
     assert answers_per_day(months(1000, 100), NOW_MS + 45 * DAY_MS) == 0
     assert answers_per_day(months(10, 1), NOW_MS - DAY_MS // 2) is None
     assert answers_per_day(shown(*READY), NOW_MS) is None
+
+
+def kept(number: int, *, file: str = "a file") -> KeptRoster:
+    """A roster that was received, of 417 people."""
+    return KeptRoster(
+        health="health-on", number=number, linkage="", commitment="", salt="", manifest="", places=524_288, people=417,
+        file=file, received_ms=NOW_MS,
+    )  # fmt: skip
+
+
+def test_the_staff_see_which_roster_is_in_force_and_which_is_staged() -> None:
+    """With declared places; how many people are on a roster would tell whether somebody is. The log tells when each came."""
+    picture = shown(*READY)
+    rows = _roster_rows(ENGLISH, picture, [kept(1), kept(2)])
+    assert [row[:3] for row in rows] == [("health-on", "1", "in force"), ("health-on", "2", "staged")]
+    assert {row[4] for row in rows} == {"524,288"}
+    assert "417" not in str(rows)
+    assert _roster_rows(ENGLISH, picture, [kept(1, file="")])[0][2] == "lost: it is sent again"
+    assert "Roster 1 of health-on in force" in [row[2] for row in happening_rows(ENGLISH, picture.happenings, LOADS)]
+
+
+def test_the_staff_read_first_when_answers_end_and_what_used_most() -> None:
+    """Under strict accounting the number and its day; where people are charged one by one, how many have nothing left."""
+    strict = replace(
+        months(100, 50), use={("alice", "study"): Use(70, 0, 0, 0, 0), ("bob", "other"): Use(30, 0, 0, 0, 0)}
+    )
+    now = replace(NOW, now_ms=NOW_MS)
+    assert morning_rows(ENGLISH, now, strict, None) == [
+        ("Further answers", "20", "then no further answer; about 7 Oct 1972 at the pace of the last 30 days"),
+        ("Used most by", "study", "70 of 100 answers"),
+    ]
+    per_person = replace(strict, policy=policy(accounting="per_person"), answers_left=None)
+    assert morning_rows(ENGLISH, now, per_person, None)[0][:2] == ("People with nothing left", "not known yet")
+    few = varied(FIGURES, bands=(Band(0.5, 0.5, 410),))
+    assert morning_rows(ENGLISH, now, per_person, few)[0][1] == "fewer than 10"
+    many = varied(few, exhausted=20)
+    assert morning_rows(ENGLISH, now, per_person, many)[0][1] == "20"
 
 
 def test_the_line_goes_on_to_where_it_ends() -> None:
@@ -137,10 +184,7 @@ def test_the_line_goes_on_to_where_it_ends() -> None:
 
 def test_a_forecast_counts_answers_since_it_was_made() -> None:
     """Of 50 further answers 30 were given since: the date is 20 answers away, at two a day."""
-    figures = Figures(
-        as_of_ms=0, next_ms=1, answers=70, sampled=70, bands=(), charged=100, exhausted=0, alert_share=None, expected_belief=None,
-        best_guess_right=None, forecast=(Milestone(0.01, 40, 50, 60), Milestone(0.5, 100, None, None)),
-    )  # fmt: skip
+    figures = varied(FIGURES, exhausted=0, forecast=(Milestone(0.01, 40, 50, 60), Milestone(0.5, 100, None, None)))
     table = _forecast(ENGLISH, figures, months(100, 50), NOW_MS)
     assert ENGLISH.day(NOW_MS + 10 * DAY_MS) in table
     assert "in more than ten years" in table

@@ -1,0 +1,144 @@
+"""What one page is drawn from: the newest picture of a log, and what the home and the node's process show besides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from broker_common.crypto.certificates import certificate_ends
+from broker_common.dashboard.config import DashboardConfig
+from broker_common.dashboard.log_picture import (
+    WARN_CERTIFICATE_MS,
+    Certificate,
+    Problem,
+    Witnessed,
+    disk_problems,
+    key_problems,
+    process_problems,
+    time_problems,
+)
+from broker_common.language import phrase
+from broker_common.monitoring import Figures, read_figures
+from broker_common.storage.follower import Followed
+from broker_common.storage.home import Home
+from broker_common.tlog.history import Happening
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCertificates:
+    """What the files hold now, the one that ends first first; nothing where the dashboard speaks no TLS."""
+
+    listed: tuple[Certificate, ...] = ()
+    is_readable: bool = True
+
+
+def own_certificates(home: Home, config: DashboardConfig) -> OwnCertificates:
+    """The newest certificate of each name: one that was renewed may stay in the operators' file until its end."""
+    newest: dict[tuple[str, str], int] = {}
+    for role, file in (("dashboard", config.certificate), ("operator", config.operator_certificates)):
+        if not file:
+            continue
+        try:
+            ends = certificate_ends((home.path / file).read_bytes())
+        except (OSError, ValueError):
+            return OwnCertificates(is_readable=False)
+        for name, end_ms in ends:
+            newest[role, name] = max(end_ms, newest.get((role, name), end_ms))
+    found = [Certificate(role, name, is_own=False, end_ms=end_ms) for (role, name), end_ms in newest.items()]
+    return OwnCertificates(tuple(sorted(found, key=lambda each: (each.end_ms, each.role, each.name))))
+
+
+def certificate_problems(own: OwnCertificates, now_ms: int) -> list[Problem]:
+    """What ends within 60 days or has ended. The node can be asked all the same."""
+    if not own.is_readable:
+        return [
+            Problem(
+                phrase("A certificate file of the dashboard cannot be used: it goes on with what it had."), stops=False
+            )
+        ]
+    ending = {each.role for each in own.listed if each.end_ms - now_ms < WARN_CERTIFICATE_MS}
+    texts = {
+        "dashboard": phrase(
+            "The dashboard's certificate ends within 60 days or has ended: make it again as the handbook says."
+        ),
+        "operator": phrase("An operator's certificate ends within 60 days or has ended: see whose, under Activity."),
+    }
+    return [Problem(text, stops=False) for role, text in texts.items() if role in ending]
+
+
+class LogPicture(Protocol):
+    """What pictures of every agency's log have in common."""
+
+    @property
+    def happenings(self) -> tuple[Happening, ...]: ...
+    @property
+    def log_ms(self) -> int: ...
+    @property
+    def due_size(self) -> int: ...
+    @property
+    def due_ms(self) -> int: ...
+    @property
+    def witnessed(self) -> Witnessed | None: ...
+    @property
+    def certificates(self) -> Sequence[Certificate]: ...
+
+
+PictureT = TypeVar("PictureT", bound=LogPicture)
+
+
+@dataclass(frozen=True, slots=True)
+class Now(Generic[PictureT]):
+    """Everything that one page is drawn from."""
+
+    followed: Followed[PictureT]
+    node: Figures
+    is_running: bool
+    # Of the disk that the home is on.
+    free_share: float
+    is_load_refused: bool
+    # Of the dashboard itself and its operators.
+    own: OwnCertificates
+    now_ms: int
+
+    @property
+    def picture(self) -> PictureT | None:
+        return self.followed.view
+
+
+def now_of(home: Home, followed: Followed[PictureT], config: DashboardConfig, now_ms: int) -> Now[PictureT]:
+    """The state of a home and its node at this instant."""
+    own = own_certificates(home, config)
+    return Now(followed, read_figures(home.path), home.is_served, home.free_share, home.is_load_refused, own, now_ms)
+
+
+def log_problems(now: Now[PictureT]) -> list[Problem]:
+    """A log that cannot be followed any further."""
+    if not now.followed.problem:
+        return []
+    return [
+        Problem(
+            phrase(
+                "The log cannot be read, or breaks its own rules: follow 'When a node refuses to start' in the handbook."
+            )
+        )
+    ]
+
+
+def node_problems(now: Now[PictureT]) -> list[Problem]:
+    """What somebody should see to at any agency, most urgent first. Depends on nobody's records."""
+    found = disk_problems(now.free_share, is_load_refused=now.is_load_refused)
+    found += process_problems(now.node, is_running=now.is_running, now_ms=now.now_ms)
+    found += certificate_problems(now.own, now.now_ms)
+    picture = now.picture
+    if picture is None:
+        return found
+    found += key_problems(picture.happenings, now.now_ms)
+    return found + time_problems(
+        log_ms=picture.log_ms,
+        due_size=picture.due_size,
+        due_ms=picture.due_ms,
+        witnessed=picture.witnessed,
+        certificates=picture.certificates,
+        now_ms=now.now_ms,
+    )
