@@ -15,7 +15,7 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fakes import ledger_rules
+from fakes import ledger_rules, nursery
+from fakes.nursery import PROGRAM
 from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.cli import _run
@@ -52,7 +53,6 @@ __all__ = [
     "wait_until",
 ]
 
-PROGRAM = Path(sys.executable).with_name("tripartite")
 ROLES = ("census", "health", "researcher")
 FRENCH = "mother_tongue = 'French'"
 _LOOK_SECONDS = 0.02
@@ -94,18 +94,15 @@ class Outcome:
 
 
 def run(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> Outcome:
-    """Run one command of the program to its end."""
-    ended = subprocess.run(
-        [PROGRAM, *words],
-        cwd=cwd,
-        env=None if env is None else {**os.environ, **env},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    return Outcome(ended.returncode, ended.stdout, ended.stderr)
+    """Run one command of the program to its end, in a process of its own."""
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        ended = nursery.start([PROGRAM, *words], stdout.fileno(), stderr.fileno(), cwd=cwd, env=env)
+        try:
+            code = ended.wait(PATIENCE_SECONDS)
+        finally:
+            ended.kill()
+        said = [(file.seek(0), file.read().decode())[1] for file in (stdout, stderr)]
+    return Outcome(code, *said)
 
 
 def run_here(*words: str | Path) -> Outcome:
@@ -310,9 +307,10 @@ class Deployment:
         wait_until(is_in_force, "a roster in force")
 
     @contextlib.contextmanager
-    def node(self, role: str, *, launcher: Sequence[str | Path] = (PROGRAM,)) -> Iterator[Node]:
+    def node(self, role: str, *, launcher: Sequence[str | Path] = (PROGRAM,), is_forked: bool = True) -> Iterator[Node]:
         """One node alone, ready; started by the program, or by something that stands in for it."""
-        node = Node(self.directory, [*launcher, role, "serve", "--home", self.home(role)], ready_lines=1)
+        words = [*launcher, role, "serve", "--home", self.home(role)]
+        node = Node(self.directory, words, ready_lines=1, is_forked=is_forked)
         try:
             node.wait_ready()
             yield node
@@ -323,26 +321,32 @@ class Deployment:
 class Node:
     """A serving process of our own, what it prints, and its standard error in a file beside the deployment."""
 
-    def __init__(self, directory: Path, words: Sequence[str | Path], *, ready_lines: int) -> None:
+    def __init__(
+        self, directory: Path, words: Sequence[str | Path], *, ready_lines: int, is_forked: bool = False
+    ) -> None:
+        """Forked: of a process that has imported the program (`fakes.nursery`), and with its command line and environment."""
         self._ready_lines = ready_lines
         self.lines: list[str] = []
         self.stderr_file = directory.with_name(f"{directory.name}.stderr")
+        reading, writing = os.pipe()
+        self._stdout = os.fdopen(reading, encoding="utf-8")
+        self.process: subprocess.Popen[bytes] | nursery.Process
         with self.stderr_file.open("ab") as stderr:
-            # A session of its own: a signal to the test run is not a signal to the nodes.
-            self.process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-                start_new_session=True,
-            )
+            try:
+                if is_forked:
+                    self.process = nursery.start(words, writing, stderr.fileno())
+                else:
+                    # A session of its own: a signal to the test run is not a signal to the nodes.
+                    self.process = subprocess.Popen(
+                        words, stdin=subprocess.DEVNULL, stdout=writing, stderr=stderr, start_new_session=True
+                    )
+            finally:
+                os.close(writing)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self._stdout:
             self.lines.append(line.rstrip("\n"))
 
     @property
@@ -375,8 +379,7 @@ class Node:
             self.process.wait()
         finally:
             self._reader.join(PATIENCE_SECONDS)
-            if self.process.stdout is not None:
-                self.process.stdout.close()
+            self._stdout.close()
 
 
 class Up(Node):

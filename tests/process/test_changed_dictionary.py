@@ -37,7 +37,7 @@ def serving(deployment: Deployment, **changes: str) -> Iterator[dict[str, Node]]
         nodes = {}
         for role in SERVING:
             launcher = {"launcher": (sys.executable, REDEFINED_NODE, changes[role])} if role in changes else {}
-            nodes[role] = stack.enter_context(deployment.node(role, **launcher))
+            nodes[role] = stack.enter_context(deployment.node(role, is_forked=role not in changes, **launcher))
         yield nodes
 
 

@@ -137,6 +137,7 @@ def start_that_is_killed(deployment: Deployment, step: str, when: str) -> None:
         deployment.directory,
         [sys.executable, CRASHING_NODE, step, when, "census", "serve", "--home", deployment.home("census")],
         ready_lines=1,
+        is_forked=True,
     )
     wait_until(lambda: crashed.process.poll() is not None, "killed")
     crashed.end()
