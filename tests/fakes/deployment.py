@@ -296,8 +296,15 @@ class Deployment:
         finally:
             up.end()
 
-    def wait_for_roster(self) -> None:
-        """Both nodes serve: return when the roster of the load in force is, after which neither log grows by itself."""
+    def wait_until_closed(self) -> None:
+        """Return when the health node knows how every question ended: an answer may be here before. Keeps no older load."""
+        wait_until(lambda: self.json("health", "status")["open"] == 0, "closed")
+
+    def wait_until_still(self) -> None:
+        """Both nodes serve: return when nothing is open and the roster of the load in force is in force, too.
+
+        After that the health node's log does not grow by itself; the census node may still log what it delivers.
+        """
 
         def is_in_force() -> bool:
             roster = self.json("health", "status")["roster"]
@@ -305,6 +312,11 @@ class Deployment:
             return roster is not None and roster["number"] in numbers
 
         wait_until(is_in_force, "a roster in force")
+        self.wait_until_closed()
+
+    def charged_status(self) -> dict[str, Any]:
+        """The census node's status but for what moves by itself: rosters, deliveries, and batches of noise slots."""
+        return self.json("census", "status") | {"log_size": 0, "rosters": []}
 
     @contextlib.contextmanager
     def node(self, role: str, *, launcher: Sequence[str | Path] = (PROGRAM,), is_forked: bool = True) -> Iterator[Node]:

@@ -73,7 +73,7 @@ def one_round(role: str, deployment: Deployment, disk: SmallDisk, spare: int) ->
     with deployment.node(role) as node:
         assert all(isinstance(outcome, AskedQuestion) for outcome in deployment.ask_all(QUESTIONS, at_once=4))
         # Or it would be written while the rest of the disk is being filled.
-        deployment.wait_for_roster()
+        deployment.wait_until_still()
         with disk.full(spare):
             fill_with_questions(deployment, node)
             assert_says_why(said_since(deployment, before), node.process.returncode)

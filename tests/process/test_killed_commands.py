@@ -58,6 +58,7 @@ def test_load_that_is_killed_beside_a_serving_node(deployment: Deployment, role:
         (step, when) in {("load file", "before"), ("load file", "after"), ("loaded", "before")}
     )
     assert isinstance(deployment.ask_all([QUESTION])[0], AskedQuestion)
+    deployment.wait_until_closed()
     deployment.json(role, "load")
     assert len(files(deployment, role)) == 1
     assert isinstance(deployment.ask_all([QUESTION])[0], AskedQuestion)
