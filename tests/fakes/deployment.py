@@ -50,6 +50,7 @@ __all__ = [
     "persons",
     "run",
     "run_here",
+    "run_words",
     "wait_until",
 ]
 
@@ -93,10 +94,29 @@ class Outcome:
         return dict(error)
 
 
-def run(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> Outcome:
-    """Run one command of the program to its end, in a process of its own."""
+def run(
+    *words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, is_forked: bool = True
+) -> Outcome:
+    """Run one command of the program to its end, in a process of its own; not forked: as a user starts it."""
+    if not is_forked:
+        ended = subprocess.run(
+            [PROGRAM, *words],
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        return Outcome(ended.returncode, ended.stdout, ended.stderr)
+    return run_words(PROGRAM, *words, cwd=cwd, env=env)
+
+
+def run_words(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> Outcome:
+    """The same for the program or a script of ours that stands in for it: `sys.executable`, the script, its arguments."""
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
-        ended = nursery.start([PROGRAM, *words], stdout.fileno(), stderr.fileno(), cwd=cwd, env=env)
+        ended = nursery.start(words, stdout.fileno(), stderr.fileno(), cwd=cwd, env=env)
         try:
             code = ended.wait(PATIENCE_SECONDS)
         finally:
@@ -127,7 +147,7 @@ def persons(records: Iterable[Person]) -> int:
 
 
 def node_pids(directory: Path) -> dict[str, int]:
-    """The processes that serve a home of this deployment, by role; found by their command lines."""
+    """The processes that serve a home of this deployment, by role; found by their command lines, but for forked ones."""
     found = {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -136,6 +156,10 @@ def node_pids(directory: Path) -> dict[str, int]:
                 home = (entry / "cwd").readlink() / words[words.index("--home") + 1]
                 if home.parent == directory:
                     found[home.name] = int(entry.name)
+    for process in nursery.running():
+        home = Path(process.args[process.args.index("--home") + 1]) if "serve" in process.args else Path()
+        if home.parent == directory:
+            found[home.name] = process.pid
     return found
 
 
@@ -317,6 +341,14 @@ class Deployment:
     def charged_status(self) -> dict[str, Any]:
         """The census node's status but for what moves by itself: rosters, deliveries, and batches of noise slots."""
         return self.json("census", "status") | {"log_size": 0, "rosters": []}
+
+    @contextlib.contextmanager
+    def nodes(self) -> Iterator[None]:
+        """All three nodes, ready: what `up` runs, where a test is not about `up`."""
+        with contextlib.ExitStack() as stack:
+            for role in ROLES:
+                stack.enter_context(self.node(role))
+            yield
 
     @contextlib.contextmanager
     def node(self, role: str, *, launcher: Sequence[str | Path] = (PROGRAM,), is_forked: bool = True) -> Iterator[Node]:

@@ -21,7 +21,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
-__all__ = ["PROGRAM", "Process", "start"]
+__all__ = ["PROGRAM", "Process", "running", "start"]
 
 PROGRAM = Path(sys.executable).with_name("tripartite")
 _MOST_BYTES = 1 << 17
@@ -64,6 +64,9 @@ class Process:
         return self.returncode
 
 
+_started: dict[int, Process] = {}
+
+
 def start(
     words: Sequence[str | Path], stdout: int, stderr: int, *, cwd: Path | None = None, env: dict[str, str] | None = None
 ) -> Process:
@@ -74,7 +77,17 @@ def start(
     with telling, Path(os.devnull).open("rb") as nothing:
         fds = [nothing.fileno(), stdout, stderr, telling.fileno()]
         socket.send_fds(_nursery(), [json.dumps(request).encode()], fds)
-    return Process(words, told)
+    process = Process(words, told)
+    _started[process.pid] = process
+    return process
+
+
+def running() -> list[Process]:
+    """All that were started here and have not ended; their command lines are those of the nursery."""
+    for pid, process in list(_started.items()):
+        if process.poll() is not None:
+            del _started[pid]
+    return list(_started.values())
 
 
 @cache

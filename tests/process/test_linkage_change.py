@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.deployment import FRENCH, Deployment, Outcome, make, persons, run, run_here
+from fakes.deployment import FRENCH, Deployment, Outcome, make, persons, run, run_here, run_words
 
 from broker_common.crypto.linkage import LinkageChain
 from broker_common.errors import BrokerError
@@ -254,8 +253,7 @@ def test_killed_change_leaves_one_store_whole_and_is_gone_on_with(
     before, keys = chain(deployment, role), len(key_file(deployment, role).read_text().splitlines())
     words = (role, "relink", "--home", deployment.home(role), "--new-key")
     durable = SUFFIX[role] if step == "store" else step
-    killed = subprocess.run([sys.executable, CRASHING_COMMAND, durable, when, *words], capture_output=True, check=False)
-    assert killed.returncode == -9, killed.stderr
+    assert run_words(sys.executable, CRASHING_COMMAND, durable, when, *words).code == -9
     done = (step, when) == ("relinked", "after")
     if done:
         verify_not_answered(deployment)
