@@ -4,6 +4,9 @@ BIN := .venv/bin
 PACKAGES := broker_common census_node deploy health_node researcher_node
 PROTOS := $(wildcard protos/tripartite/v1/*.proto)
 
+# Or every process of a test would compile the program anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast fuzz bench bench-bits bench-growth bench-report bench-audit bench-dashboard bench-load workload check check-alerts test-browser screenshot format lint types imports protos protos-check docs docs-check lock clean
 

@@ -241,6 +241,7 @@ class _Roles(click.Group):
             formatter.write_dl(rows)
 
 
+@functools.cache
 def _points() -> Sequence[EntryPoint]:
     return tuple(entry_points(group=_GROUP))
 

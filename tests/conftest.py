@@ -36,6 +36,28 @@ def _quick_starts() -> Iterator[None]:
         yield
 
 
+# What waits for much or has a long fixture, before what takes a second each, before the rest: a worker that runs out of tests
+# takes over another one's last ones, which are short then.
+_LONG = (
+    "tests/privacy/test_canaries",
+    "tests/statistical/",
+    "tests/process/test_watching",
+    "tests/process/test_load.py",
+    "tests/process/test_benchmarks",
+)
+_SLOW = ("tests/faults/", "tests/privacy/", "tests/process/")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests first; among them the order stays random."""
+
+    def place(item: pytest.Item) -> int:
+        return next((place for place, names in enumerate((_LONG, _SLOW)) if item.nodeid.startswith(names)), 2)
+
+    items.sort(key=place)
+
+
 # Files in memory where there is room: no test is about a disk that loses power, and flushing to one takes half the time.
 _MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a private folder in it
 _NEEDED_BYTES = 4 * 2**30
