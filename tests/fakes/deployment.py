@@ -333,7 +333,8 @@ class Deployment:
         def is_in_force() -> bool:
             roster = self.json("health", "status")["roster"]
             numbers = [event["number"] for event in self.events("census") if event["type"] == "rostered"]
-            return roster is not None and roster["number"] in numbers
+            # Both nodes say so: the health node hears of it a moment later.
+            return roster is not None and roster["number"] in numbers and bool(roster["acknowledged"])
 
         wait_until(is_in_force, "a roster in force")
         self.wait_until_closed()
