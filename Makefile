@@ -4,6 +4,9 @@ BIN := .venv/bin
 PACKAGES := broker_common census_node deploy health_node researcher_node
 PROTOS := $(wildcard protos/tripartite/v1/*.proto)
 
+# Or every process of a test would compile the program anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast fuzz bench bench-bits bench-growth bench-report bench-audit bench-dashboard bench-load workload check check-alerts test-browser screenshot format lint types imports protos protos-check docs docs-check lock clean
 
@@ -21,12 +24,15 @@ setup: .venv/.complete ## local .venv from the hash-pinned lock, with .venv/bin/
 demo: setup ## three nodes on this machine, the paper's two studies, then the drive to the cap
 	@$(BIN)/tripartite demo
 
+# One worker more than processors: some tests wait for ticks and alerts.
+PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist worksteal
+
 test: setup ## everything the README promises: fast, process and statistical tests; those of pages if there is a browser
-	$(BIN)/pytest -n 2 --dist worksteal -m "not browser"
+	$(PYTEST) -m "not browser"
 	@$(if $(CHROMIUM),$(BIN)/pytest -n 0 tests/browser,echo "The pages were not tested: no browser is here, and 'make test-browser' installs one.")
 
 test-fast: setup ## under a minute: no processes, no statistics
-	$(BIN)/pytest -n 2 --dist worksteal -m "not process and not statistical and not browser"
+	$(PYTEST) -m "not process and not statistical and not browser"
 
 # Debian's packages; what is there already is left as it is.
 CHROMIUM = $(shell command -v chromium)
@@ -86,7 +92,13 @@ RESEARCHERS ?= 32
 bench-load: setup ## RESEARCHERS=32 at once, for SECONDS=120 on PEOPLE=1000000: answers a second, fairness, memory, then a replay
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.load --researchers $(RESEARCHERS) --seconds $(call given,SECONDS,120) --people $(call given,PEOPLE,1000000)
 
-check: setup format-check lint types imports protos-check docs-check check-alerts browser test ## the sole merge gate
+check: setup ## the sole merge gate
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target format-check lint types imports protos-check docs-check installed
+	@$(MAKE) --no-print-directory check-alerts test
+
+.PHONY: installed
+installed: ## Debian's packages for pages and alerts, both at once
+	@$(if $(and $(PROMTOOL),$(CHROMIUM),$(NGINX),$(OPENSSL)),,apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends prometheus chromium nginx-light openssl)
 
 .PHONY: browser
 NGINX = $(shell PATH="$$PATH:/usr/sbin" command -v nginx)

@@ -268,6 +268,7 @@ class _Roles(click.Group):
             formatter.write_dl(rows)
 
 
+@functools.cache
 def _points() -> Sequence[EntryPoint]:
     return tuple(entry_points(group=_GROUP))
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
+from itertools import repeat, takewhile
 from pathlib import Path
 from typing import BinaryIO, NoReturn, TypeAlias
 
@@ -365,9 +365,8 @@ def _next_lines(file: BinaryIO, count: int, first: int, rejected: RejectedRows) 
 
     Of a line that is too long only the beginning, one byte longer than the longest that is not.
     """
-    pieces = list(map(file.readline, repeat(MAX_LINE_BYTES + 1, count)))
-    if not pieces[-1]:
-        del pieces[pieces.index(b"") :]
+    # Up to the end of the file, where every further call would ask the system again.
+    pieces = list(takewhile(len, map(file.readline, repeat(MAX_LINE_BYTES + 1, count))))
     is_ended = not pieces or pieces[-1].endswith(b"\n")
     lines = pieces
     if len(max(pieces, key=len, default=b"")) > MAX_LINE_BYTES:

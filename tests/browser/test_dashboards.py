@@ -272,7 +272,7 @@ def test_pages_are_light_and_quick(signed_in: Page, census: Dashboard) -> None:
 def test_an_order_is_given_on_the_page_and_seen_in_a_second_tab(browser: Browser, tmp_path: Path) -> None:
     """Shut down in one tab, with reason and confirmation; the other tab sees it; giving it again changes nothing."""
     deployment = make(tmp_path / "deployment", population=10)
-    with deployment.up(), dashboard(deployment.home("census"), "census") as shown:
+    with deployment.nodes(), dashboard(deployment.home("census"), "census") as shown:
         context = open_context(browser)
         first, second = context.new_page(), context.new_page()
         first.goto(shown.with_key)
@@ -320,6 +320,6 @@ def test_an_order_counts_while_the_node_is_down(browser: Browser, tmp_path: Path
         expect(page.locator("main pre")).to_contain_text("tripartite census reopen --home")
         assert page.get_by_role("button", name="Reopen").count() == 0
         context.close()
-    with deployment.up():
+    with deployment.nodes():
         refused = deployment.ask("age >= 0", FRENCH)
         assert refused.error["code"] == "SERVICE_SHUT_DOWN"

@@ -15,7 +15,7 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fakes import ledger_rules
+from fakes import ledger_rules, nursery
+from fakes.nursery import PROGRAM
 from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.cli import _run
@@ -49,10 +50,10 @@ __all__ = [
     "persons",
     "run",
     "run_here",
+    "run_words",
     "wait_until",
 ]
 
-PROGRAM = Path(sys.executable).with_name("tripartite")
 ROLES = ("census", "health", "researcher")
 FRENCH = "mother_tongue = 'French'"
 _LOOK_SECONDS = 0.02
@@ -93,19 +94,35 @@ class Outcome:
         return dict(error)
 
 
-def run(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> Outcome:
-    """Run one command of the program to its end."""
-    ended = subprocess.run(
-        [PROGRAM, *words],
-        cwd=cwd,
-        env=None if env is None else {**os.environ, **env},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    return Outcome(ended.returncode, ended.stdout, ended.stderr)
+def run(
+    *words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, is_forked: bool = True
+) -> Outcome:
+    """Run one command of the program to its end, in a process of its own; not forked: as a user starts it."""
+    if not is_forked:
+        ended = subprocess.run(
+            [PROGRAM, *words],
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        return Outcome(ended.returncode, ended.stdout, ended.stderr)
+    return run_words(PROGRAM, *words, cwd=cwd, env=env)
+
+
+def run_words(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> Outcome:
+    """The same for the program or a script of ours that stands in for it: `sys.executable`, the script, its arguments."""
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        ended = nursery.start(words, stdout.fileno(), stderr.fileno(), cwd=cwd, env=env)
+        try:
+            code = ended.wait(PATIENCE_SECONDS)
+        finally:
+            ended.kill()
+        said = [(file.seek(0), file.read().decode())[1] for file in (stdout, stderr)]
+    return Outcome(code, *said)
 
 
 def run_here(*words: str | Path) -> Outcome:
@@ -130,7 +147,7 @@ def persons(records: Iterable[Person]) -> int:
 
 
 def node_pids(directory: Path) -> dict[str, int]:
-    """The processes that serve a home of this deployment, by role; found by their command lines."""
+    """The processes that serve a home of this deployment, by role; found by their command lines, but for forked ones."""
     found = {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -139,6 +156,10 @@ def node_pids(directory: Path) -> dict[str, int]:
                 home = (entry / "cwd").readlink() / words[words.index("--home") + 1]
                 if home.parent == directory:
                     found[home.name] = int(entry.name)
+    for process in nursery.running():
+        home = Path(process.args[process.args.index("--home") + 1]) if "serve" in process.args else Path()
+        if home.parent == directory:
+            found[home.name] = process.pid
     return found
 
 
@@ -299,20 +320,42 @@ class Deployment:
         finally:
             up.end()
 
-    def wait_for_roster(self) -> None:
-        """Both nodes serve: return when the roster of the load in force is, after which neither log grows by itself."""
+    def wait_until_closed(self) -> None:
+        """Return when the health node knows how every question ended: an answer may be here before. Keeps no older load."""
+        wait_until(lambda: self.json("health", "status")["open"] == 0, "closed")
+
+    def wait_until_still(self) -> None:
+        """Both nodes serve: return when nothing is open and the roster of the load in force is in force, too.
+
+        After that the health node's log does not grow by itself; the census node may still log what it delivers.
+        """
 
         def is_in_force() -> bool:
             roster = self.json("health", "status")["roster"]
             numbers = [event["number"] for event in self.events("census") if event["type"] == "rostered"]
-            return roster is not None and roster["number"] in numbers
+            # Both nodes say so: the health node hears of it a moment later.
+            return roster is not None and roster["number"] in numbers and bool(roster["acknowledged"])
 
         wait_until(is_in_force, "a roster in force")
+        self.wait_until_closed()
+
+    def charged_status(self) -> dict[str, Any]:
+        """The census node's status but for what moves by itself: rosters, deliveries, and batches of noise slots."""
+        return self.json("census", "status") | {"log_size": 0, "rosters": []}
 
     @contextlib.contextmanager
-    def node(self, role: str, *, launcher: Sequence[str | Path] = (PROGRAM,)) -> Iterator[Node]:
+    def nodes(self) -> Iterator[None]:
+        """All three nodes, ready: what `up` runs, where a test is not about `up`."""
+        with contextlib.ExitStack() as stack:
+            for role in ROLES:
+                stack.enter_context(self.node(role))
+            yield
+
+    @contextlib.contextmanager
+    def node(self, role: str, *, launcher: Sequence[str | Path] = (PROGRAM,), is_forked: bool = True) -> Iterator[Node]:
         """One node alone, ready; started by the program, or by something that stands in for it."""
-        node = Node(self.directory, [*launcher, role, "serve", "--home", self.home(role)], ready_lines=1)
+        words = [*launcher, role, "serve", "--home", self.home(role)]
+        node = Node(self.directory, words, ready_lines=1, is_forked=is_forked)
         try:
             node.wait_ready()
             yield node
@@ -323,26 +366,32 @@ class Deployment:
 class Node:
     """A serving process of our own, what it prints, and its standard error in a file beside the deployment."""
 
-    def __init__(self, directory: Path, words: Sequence[str | Path], *, ready_lines: int) -> None:
+    def __init__(
+        self, directory: Path, words: Sequence[str | Path], *, ready_lines: int, is_forked: bool = False
+    ) -> None:
+        """Forked: of a process that has imported the program (`fakes.nursery`), and with its command line and environment."""
         self._ready_lines = ready_lines
         self.lines: list[str] = []
         self.stderr_file = directory.with_name(f"{directory.name}.stderr")
+        reading, writing = os.pipe()
+        self._stdout = os.fdopen(reading, encoding="utf-8")
+        self.process: subprocess.Popen[bytes] | nursery.Process
         with self.stderr_file.open("ab") as stderr:
-            # A session of its own: a signal to the test run is not a signal to the nodes.
-            self.process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-                start_new_session=True,
-            )
+            try:
+                if is_forked:
+                    self.process = nursery.start(words, writing, stderr.fileno())
+                else:
+                    # A session of its own: a signal to the test run is not a signal to the nodes.
+                    self.process = subprocess.Popen(
+                        words, stdin=subprocess.DEVNULL, stdout=writing, stderr=stderr, start_new_session=True
+                    )
+            finally:
+                os.close(writing)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self._stdout:
             self.lines.append(line.rstrip("\n"))
 
     @property
@@ -375,8 +424,7 @@ class Node:
             self.process.wait()
         finally:
             self._reader.join(PATIENCE_SECONDS)
-            if self.process.stdout is not None:
-                self.process.stdout.close()
+            self._stdout.close()
 
 
 class Up(Node):

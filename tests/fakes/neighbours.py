@@ -193,7 +193,7 @@ class _Life:
     def live(self) -> None:
         self._deployment.start("census")
         self._deployment.start("health")
-        self._deployment.wait_for_roster()
+        self._deployment.wait_until_still()
         self._ask_at_once()
         self._deployment.adopt(release_tick_ms=TICK_MS, forward_delay_ms=DELAY_MS)
         self._ask_at_ticks()
@@ -383,7 +383,7 @@ class _PersonsLife(_Life):
     def live(self) -> None:
         self._deployment.start("census")
         self._deployment.start("health")
-        self._deployment.wait_for_roster()
+        self._deployment.wait_until_still()
         self._say("quote")
         # x, then y, who may be the same person; then both again, and everybody.
         for where in (ONLY_X, ONLY_Y, ONLY_X, EVERYONE):

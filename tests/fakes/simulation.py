@@ -39,6 +39,7 @@ import researcher_node.opening
 from broker_common.crypto.commitments import commit_active, commit_sample, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.errors import BrokerError
+from broker_common.monitoring import Monitor
 from broker_common.privacy.discrete_laplace import add_noise
 from broker_common.query.question import Question, question_from_wire
 from broker_common.storage.clock import SteadyClock, system_clock
@@ -236,6 +237,8 @@ class Simulation:
                 patch.setattr(opening, "SteadyClock", partial(self._steady, role))
             # Nobody else runs while somebody waits for a lock: it is not let go before.
             patch.setattr(journal_module, "_BUSY_TIMEOUT_SECONDS", 0)
+            # Every second of simulated time, and nobody reads them.
+            patch.setattr(Monitor, "write", lambda *_: None)
             commit = Journal._commit
             patch.setattr(Journal, "_commit", lambda journal: self._committing(journal, commit))
             before = structlog.get_config()

@@ -105,7 +105,7 @@ def watching(home: Path, role: str) -> Iterator[Watch]:
     address = configure(home, with_node=False)
     words: list[str | Path] = [PROGRAM, role, "dashboard", "--home", home, "--configured"]
     # Its standard error stands in a file beside the home.
-    process = Node(home.with_name(f"{home.name}-dashboard"), words, ready_lines=0)
+    process = Node(home.with_name(f"{home.name}-dashboard"), words, ready_lines=0, is_forked=True)
     watch = Watch(role, address, process)
     try:
         wait_until(lambda: bool(process.lines) or process.process.poll() is not None, "the dashboard is ready")

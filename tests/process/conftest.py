@@ -12,5 +12,5 @@ from fakes.deployment import Deployment, make
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """Three nodes, 2,000 people, answers at once, 41 of them at scale 30."""
     deployment = make(tmp_path_factory.mktemp("served") / "deployment")
-    with deployment.up():
+    with deployment.nodes():
         yield deployment

@@ -73,12 +73,17 @@ def one_round(role: str, deployment: Deployment, disk: SmallDisk, spare: int) ->
     with deployment.node(role) as node:
         assert all(isinstance(outcome, AskedQuestion) for outcome in deployment.ask_all(QUESTIONS, at_once=4))
         # Or it would be written while the rest of the disk is being filled.
-        deployment.wait_for_roster()
+        deployment.wait_until_still()
         with disk.full(spare):
             fill_with_questions(deployment, node)
             assert_says_why(said_since(deployment, before), node.process.returncode)
             # Started again too early it serves until it has to write, or does not start, and says the same.
-            again = Node(deployment.directory, [PROGRAM, role, "serve", "--home", deployment.home(role)], ready_lines=1)
+            again = Node(
+                deployment.directory,
+                [PROGRAM, role, "serve", "--home", deployment.home(role)],
+                ready_lines=1,
+                is_forked=True,
+            )
             wait_until(lambda: bool(again.ready) or again.process.poll() is not None, "ready, or stopped")
             deployment.ask_all(QUESTIONS[:1], wait_seconds=0)
             again.end()
@@ -139,7 +144,12 @@ def researcher(deployment: Deployment, disk: SmallDisk, spares: list[int]) -> No
                     if asked.code != 0:
                         break
                 assert asked.error["code"] == "STORE_FAILED"
-                inbox = Node(deployment.directory, [PROGRAM, "researcher", "serve", "--home", home], ready_lines=1)
+                inbox = Node(
+                    deployment.directory,
+                    [PROGRAM, "researcher", "serve", "--home", home],
+                    ready_lines=1,
+                    is_forked=True,
+                )
                 wait_until(lambda: bool(inbox.ready) or inbox.process.poll() is not None, "ready, or stopped")  # noqa: B023
                 verify_commands(run_here("researcher", "answers", "--home", home, "--json"))
                 inbox.end()

@@ -16,9 +16,14 @@ if __name__ == "__main__":
     from fakes.dictionaries import CHANGES, relabelled
 
     change = relabelled if sys.argv[1] == "relabelled" else CHANGES[sys.argv[1]]
-    # Before anything else of the nodes reads them.
-    census_node.registry.dictionary.CENSUS_DICTIONARY = change(census_node.registry.dictionary.CENSUS_DICTIONARY)  # type: ignore[misc]
-    health_node.dictionary.HEALTH_DICTIONARY = change(health_node.dictionary.HEALTH_DICTIONARY)  # type: ignore[misc]
+    # Importing them has imported their packages, which read them: wherever one stands, before anything else reads it.
+    for name, home in (
+        ("CENSUS_DICTIONARY", census_node.registry.dictionary),
+        ("HEALTH_DICTIONARY", health_node.dictionary),
+    ):
+        changed = change(getattr(home, name))
+        for module in [found for found in sys.modules.values() if hasattr(found, name)]:
+            setattr(module, name, changed)
 
     from broker_common.cli import main
 

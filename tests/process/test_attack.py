@@ -37,7 +37,7 @@ def test_neighbour_attacks_a_deployment_of_its_own_and_leaves_nothing(tmp_path: 
 def test_average_attacks_a_deployment_that_stands(tmp_path: Path) -> None:
     """It says what it spends, is refused nothing, and the deployment stays; under strict accounting one budget pays."""
     deployment = make(tmp_path / "deployment")
-    with deployment.up():
+    with deployment.nodes():
         outcome = run("attack", "average", "--deployment", deployment.directory, "--rounds", "1", "--json")
         # Nobody has two cards there, and one budget is everybody's.
         refused = run_here("attack", "cards", "--deployment", deployment.directory, "--json")

@@ -34,7 +34,7 @@ def test_nodes_log_certificates_that_end_soon_until_they_are_renewed(
         f"researcher {run_here('keys', 'list', '--home', deployment.home('researcher'), '--json').result['name']}"
     ]
     first = ["census census-agency", "health health-agency", *researchers * 2, "this node", "this node"]
-    with deployment.up():
+    with deployment.nodes():
         wait_until(lambda: len(warned()) >= len(first), "both nodes have warned")
         assert warned() == first
         assert run_here("keys", "rotate", "tls", "--home", census, "--json").code == 0
@@ -43,7 +43,7 @@ def test_nodes_log_certificates_that_end_soon_until_they_are_renewed(
     assert run_here("keys", "card", "--home", census, "--to", tmp_path / "card").code == 0
     assert run_here("health", "register", "--home", health, tmp_path / "card").code == 0
     second = ["health health-agency", *researchers * 2, "this node"]
-    with deployment.up():
+    with deployment.nodes():
         wait_until(lambda: len(warned()) >= len(first + second), "both nodes have warned again")
         assert deployment.ask("age >= 1", FRENCH).code == 0
         assert warned() == sorted(first + second)

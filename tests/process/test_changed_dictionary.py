@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, persons, run_here, wait_until
+from fakes.deployment import FRENCH, Deployment, Node, Outcome, make, persons, run_here
 
 from researcher_node.answers import AskedQuestion
 
@@ -37,7 +37,7 @@ def serving(deployment: Deployment, **changes: str) -> Iterator[dict[str, Node]]
         nodes = {}
         for role in SERVING:
             launcher = {"launcher": (sys.executable, REDEFINED_NODE, changes[role])} if role in changes else {}
-            nodes[role] = stack.enter_context(deployment.node(role, **launcher))
+            nodes[role] = stack.enter_context(deployment.node(role, is_forked=role not in changes, **launcher))
         yield nodes
 
 
@@ -70,7 +70,7 @@ def test_node_with_a_reordered_dictionary_serves_and_answers_nothing_wrongly(dep
     """It starts, says what to do, refuses questions uncharged and goes on; status says so; back at the old program all is well."""
     with serving(deployment):
         verify_french(deployment)
-        wait_until(lambda: not deployment.json("health", "status")["open"], "settled")
+        deployment.wait_until_closed()
     before = charges(deployment)
     with serving(deployment, **{role: "reordered"}) as nodes:
         outcome = deployment.ask("age >= 0", FRENCH, "--scale", "1")
@@ -106,7 +106,7 @@ def test_a_load_puts_it_right_and_an_audit_on_site_accuses_nobody(deployment: De
     assert len(set(dictionaries)) == len(dictionaries)
     with serving(deployment, census="reordered", health="reordered"):
         verify_french(deployment)
-        wait_until(lambda: not deployment.json("health", "status")["open"], "settled")
+        deployment.wait_until_closed()
         for role in ("researcher", "health", "census"):
             words = ("--home", deployment.home(role), "--to", handed_in / role)
             assert run_here("audit", "export", *words, "--json").code == 0

@@ -195,14 +195,14 @@ def test_what_cannot_be_exported_or_audited_is_said(stopped: Deployment, tmp_pat
 
 def test_a_quote_has_exactly_the_promised_keys_and_charges_nothing(served: Deployment) -> None:
     """`researcher quote --json` names price, noise and what is left, and changes no ledger."""
-    before = served.json("census", "status")
+    before = served.charged_status()
     quote = served.run("researcher", "quote", "--json").result
     assert list(quote) == ["scale", "epsilon", "margin_95", "charged", "remaining", "policy_hash", "expires"]
     assert (quote["scale"], quote["epsilon"], quote["margin_95"], quote["charged"]) == (30, "1/30", 90, 559241)
     assert quote["remaining"] == 41 - before["answers"]
     assert quote["policy_hash"] == before["policy_hash"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", quote["expires"])
-    assert served.json("census", "status") == before
+    assert served.charged_status() == before
 
 
 def test_a_margin_buys_the_largest_scale_within_it(served: Deployment) -> None:
@@ -237,12 +237,12 @@ def test_an_answer_has_exactly_the_promised_keys_and_types(served: Deployment) -
 def test_asking_again_gives_the_same_answer_and_charges_nothing(served: Deployment) -> None:
     """One ticket, one charge, one answer."""
     answer = served.ask(SENIORS, "all").result
-    before = served.json("census", "status")
+    before = served.charged_status()
     assert served.run("researcher", "ask", "--again", answer["query_id"], "--json").result == answer
     assert (
         served.json("researcher", "answers", answer["query_id"])["answers"][0]["noisy_count"] == answer["noisy_count"]
     )
-    assert served.json("census", "status") == before
+    assert served.charged_status() == before
 
 
 def test_answers_lists_refused_questions_too(served: Deployment) -> None:

@@ -61,7 +61,7 @@ FARTHEST = margin(1, 1 - FALSE_ALARM_RATE / (len(CASES) * len(QUESTIONS) + 8))
 def precise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """A deployment with a budget that no agency would give."""
     deployment = make(tmp_path_factory.mktemp("precise") / "deployment", "--max-belief", MAX_BELIEF)
-    with deployment.up():
+    with deployment.nodes():
         yield deployment
 
 

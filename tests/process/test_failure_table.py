@@ -92,7 +92,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     """Both agencies' nodes, serving; answers at once."""
     deployment = make(tmp_path_factory.mktemp("served") / "deployment", *BUDGET, population=300)
     with deployment.node("census"), deployment.node("health"):
-        deployment.wait_for_roster()
+        deployment.wait_until_still()
         yield Watched(deployment)
 
 
@@ -471,7 +471,7 @@ def test_row_9_the_health_node_is_killed(still: Watched) -> None:
             wait_for_death(dying)
         with deployment.node("health"):
             assert asking.ended().result["question"] == FRENCH
-            wait_until(lambda: deployment.json("health", "status")["open"] == 0, "closed")
+            deployment.wait_until_closed()
             assert charged(deployment) == before + 1
             with still.harmless():
                 pass
@@ -538,7 +538,7 @@ def test_row_7_a_log_that_cannot_be_written(still: Watched, role: str) -> None:
         assert "[STORE_FAILED]" in said or "[STATE_UNKNOWN]" in said
         assert "disk" in said
         with deployment.node(role):
-            wait_until(lambda: deployment.json("health", "status")["open"] == 0, "at its end")
+            deployment.wait_until_closed()
             with still.harmless():
                 pass
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
 from fakes.deployment import FRENCH, Deployment, make, run
+from fakes.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.process
 
@@ -59,11 +61,22 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> tuple[Deployment, Path, st
             patch.setenv(name, value)
         patch.chdir(elsewhere)
         with deployment.up() as up:
-            assert deployment.ask("age >= 65", FRENCH).code == 0
+            # Imports see this environment, too.
+            home, patience = deployment.home("researcher"), str(PATIENCE_SECONDS)
+            ask = partial(run, "researcher", "ask", "--json", "--home", home, "--wait", patience, is_forked=False)
+            assert ask("--where", "age >= 65", "--count", FRENCH).code == 0
             # Refusals are where a careless log would quote what was asked.
-            assert deployment.ask("age >= 66 and procedure = 'angioplasty'", "all", "--project", "none").code == 3
-            assert run("health", "load", "--home", deployment.home("health"), "--json", cwd=elsewhere).code == 0
-            assert deployment.ask("age >= 67", FRENCH).code == 0
+            assert (
+                ask("--where", "age >= 66 and procedure = 'angioplasty'", "--count", "all", "--project", "none").code
+                == 3
+            )
+            assert (
+                run(
+                    "health", "load", "--home", deployment.home("health"), "--json", cwd=elsewhere, is_forked=False
+                ).code
+                == 0
+            )
+            assert ask("--where", "age >= 67", "--count", FRENCH).code == 0
             stderr = up.stderr
     return deployment, elsewhere, stderr, before
 

@@ -6,10 +6,9 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import run as run_process
 
 import pytest
-from fakes.deployment import FRENCH, Deployment, make, run_here, wait_until
+from fakes.deployment import FRENCH, Deployment, make, run_here, run_words, wait_until
 from fakes.patience import PATIENCE_SECONDS
 
 from researcher_node.answers import AskedQuestion
@@ -32,13 +31,10 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 
 def killed(deployment: Deployment, step: str, when: str, role: str, *words: str) -> None:
     """Run a command that does not survive a step of its own."""
-    ended = run_process(
-        [sys.executable, CRASHING, step, when, role, words[0], "--home", deployment.home(role), *words[1:]],
-        capture_output=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
+    ended = run_words(
+        *(sys.executable, CRASHING, step, when), *(role, words[0], "--home", deployment.home(role)), *words[1:]
     )
-    assert ended.returncode == -9, ended.stderr.decode()
+    assert ended.code == -9, ended.stderr
 
 
 def files(deployment: Deployment, role: str) -> list[str]:
@@ -58,6 +54,7 @@ def test_load_that_is_killed_beside_a_serving_node(deployment: Deployment, role:
         (step, when) in {("load file", "before"), ("load file", "after"), ("loaded", "before")}
     )
     assert isinstance(deployment.ask_all([QUESTION])[0], AskedQuestion)
+    deployment.wait_until_closed()
     deployment.json(role, "load")
     assert len(files(deployment, role)) == 1
     assert isinstance(deployment.ask_all([QUESTION])[0], AskedQuestion)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.deployment import FRENCH, Deployment, Outcome, make, persons, run, run_here, wait_until
+from fakes.deployment import FRENCH, Deployment, Outcome, make, persons, run, run_here, run_words
 
 from broker_common.crypto.linkage import LinkageChain
 from broker_common.errors import BrokerError
@@ -80,16 +79,16 @@ def verify_count(deployment: Deployment, question: str = "all") -> None:
 
 def verify_not_answered(deployment: Deployment) -> None:
     """What is asked now waits for its roster, or is refused where the roster in force is of another chain; nothing is charged."""
-    before = deployment.json("census", "status")
+    before = deployment.charged_status()
     (ended,) = deployment.ask_all([("age >= 0", "all")], scale=1, wait_seconds=FRUITLESS_SECONDS)
     assert isinstance(ended, BrokerError)
     assert ended.code in {"ANSWER_PENDING", "PEER_UNAVAILABLE", "ROSTER_NOT_IN_FORCE"}
-    assert deployment.json("census", "status") == before
+    assert deployment.charged_status() == before
 
 
 def verify_ledger(deployment: Deployment) -> None:
     """Once what waited for its roster is at its end, too."""
-    wait_until(lambda: deployment.json("health", "status")["open"] == 0, "closed")
+    deployment.wait_until_closed()
     deployment.verify_ledger()
 
 
@@ -109,7 +108,8 @@ def test_two_agencies_change_the_key_while_their_nodes_serve(deployment: Deploym
     assert key_file(deployment, first).read_bytes() == key_file(deployment, second).read_bytes()
     verify_count(deployment)
     verify_count(deployment, FRENCH)
-    # What is loaded from the source afterwards comes under the whole chain.
+    # What is loaded from the source afterwards comes under the whole chain. No question stands for an older load any more.
+    deployment.wait_until_closed()
     for role in OTHER:
         deployment.json(role, "load")
         assert chain(deployment, role) == made["linkage"]
@@ -122,7 +122,7 @@ def test_two_agencies_change_the_key_while_their_nodes_serve(deployment: Deploym
 @pytest.mark.parametrize("role", ["health", "census"])
 def test_key_in_force_is_not_taken_again(deployment: Deployment, role: str) -> None:
     """Exit 3, typed, and nothing is changed; without a key to take there is nothing to do either."""
-    deployment.wait_for_roster()
+    deployment.wait_until_still()
     held, log = key_file(deployment, role).read_bytes(), deployment.events(role)
     for words in (("--key-file", key_file(deployment, OTHER[role])), ("--key-file", deployment.directory / "none"), ()):
         outcome = relink(deployment, role, *words)
@@ -144,7 +144,7 @@ def foreign_files(deployment: Deployment, role: str) -> dict[str, str]:
 @pytest.mark.parametrize("role", ["health", "census"])
 def test_a_foreign_key_file_does_not_part_the_two_chains_for_ever(deployment: Deployment, role: str) -> None:
     """Refused with the names of both chains and the way out; keys and log are as they were, and questions are answered."""
-    deployment.wait_for_roster()
+    deployment.wait_until_still()
     held, log, name = key_file(deployment, role).read_bytes(), deployment.events(role), chain(deployment, role)
     for what, content in foreign_files(deployment, role).items():
         stick = deployment.directory / "stick"
@@ -249,17 +249,18 @@ def test_killed_change_leaves_one_store_whole_and_is_gone_on_with(
     deployment: Deployment, role: str, step: str, when: str
 ) -> None:
     """Before its last step the old store stands and serves; after it the new one does; no key is made twice."""
+    deployment.wait_until_closed()
     before, keys = chain(deployment, role), len(key_file(deployment, role).read_text().splitlines())
     words = (role, "relink", "--home", deployment.home(role), "--new-key")
     durable = SUFFIX[role] if step == "store" else step
-    killed = subprocess.run([sys.executable, CRASHING_COMMAND, durable, when, *words], capture_output=True, check=False)
-    assert killed.returncode == -9, killed.stderr
+    assert run_words(sys.executable, CRASHING_COMMAND, durable, when, *words).code == -9
     done = (step, when) == ("relinked", "after")
     if done:
         verify_not_answered(deployment)
     else:
         assert chain(deployment, role) == before
         verify_count(deployment)
+        deployment.wait_until_closed()
         # A load in between goes by the log, whatever the key file holds already.
         deployment.json(role, "load")
         assert relink(deployment, role, "--new-key").result["previous"] == before

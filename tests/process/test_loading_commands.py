@@ -133,7 +133,7 @@ def test_a_broken_file_is_refused_and_what_was_loaded_before_still_serves(
 ) -> None:
     """Exit 3 with the reason; nothing of the load in force is touched, and questions are answered on it all the time."""
     people = everyone(deployment)
-    deployment.wait_for_roster()
+    deployment.wait_until_still()
     before = deployment.json(role, "status")
     header, *rows = lines_of(deployment, role)
     sources = [(tmp_path / f"{number}.csv", problem) for number, (_, problem) in enumerate(BROKEN)]
@@ -240,6 +240,7 @@ def test_the_next_question_is_answered_on_the_new_load(deployment: Deployment, t
 
 def test_a_load_leaves_one_store_behind(deployment: Deployment) -> None:
     """Stores that nobody needs any more are removed, and half-written ones do not stay."""
+    deployment.wait_until_closed()
     for role, folder in (("health", "people"), ("census", "registries")):
         load(deployment, role, deployment.home(role) / "people.csv")
         assert len(list((deployment.home(role) / folder).iterdir())) == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from fakes.deployment import FRENCH, Deployment, Outcome, make, run, run_here, wait_until
+from fakes.deployment import FRENCH, Deployment, Outcome, make, run, run_here, run_words, wait_until
 from fakes.patience import PATIENCE_SECONDS
 
 from broker_common.crypto.signing import Purpose, SigningKey
@@ -35,9 +34,9 @@ def stopped(tmp_path: Path) -> Deployment:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """All nodes, started by `up`; every test of it leaves the service open."""
+    """All nodes; every test of it leaves the service open."""
     deployment = make(tmp_path_factory.mktemp("orders") / "deployment", population=200)
-    with deployment.up():
+    with deployment.nodes():
         yield deployment
 
 
@@ -292,7 +291,7 @@ def test_what_was_charged_before_an_adoption_or_a_shutdown_is_answered(tmp_path:
 def test_a_spent_service_is_reopened_only_when_something_fits_again(tmp_path: Path) -> None:
     """0.51 pays for one answer at scale 30; what is left pays at scale 200 for one more, and no key changes that."""
     deployment = make(tmp_path / "deployment", "--max-belief", "0.51", population=50)
-    with deployment.up():
+    with deployment.nodes():
         assert deployment.ask("age >= 0", FRENCH, "--scale", "30").code == 0
         assert deployment.json("census", "status")["state"] == "shutdown"
         refused = census(deployment, "reopen", "--reason", "more studies")
@@ -335,13 +334,7 @@ def test_an_order_that_is_killed_was_given_or_was_not(stopped: Deployment, step:
     command += ["--reason", "a drill", "--json"]
     with stopped.node("census"):
         before = (log_of(stopped), stopped.json("census", "status"))
-        killed = subprocess.run(
-            [sys.executable, CRASHING_NODE, step, when, *command],
-            capture_output=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        assert killed.returncode == -9
+        assert run_words(sys.executable, CRASHING_NODE, step, when, *command).code == -9
         if when == "before":
             assert (log_of(stopped), stopped.json("census", "status")) == before
             assert run(*command).code == 0

@@ -95,7 +95,9 @@ def refused_start(deployment: Deployment, role: str, code: str) -> Outcome:
 @contextmanager
 def serving(deployment: Deployment, role: str) -> Iterator[Node]:
     """A node that may end by itself after it was ready."""
-    node = Node(deployment.directory, [PROGRAM, role, "serve", "--home", deployment.home(role)], ready_lines=1)
+    node = Node(
+        deployment.directory, [PROGRAM, role, "serve", "--home", deployment.home(role)], ready_lines=1, is_forked=True
+    )
     try:
         wait_until(lambda: bool(node.ready), "ready")
         yield node

@@ -51,7 +51,9 @@ class Scene:
     def start(self, role: str, *launcher: str | Path) -> None:
         """A node, ready when this returns."""
         words = [*launcher, role, "serve", "--home", self.deployment.home(role)]
-        self.nodes[role] = Node(self.deployment.directory.with_name(f"node-{role}"), words, ready_lines=1)
+        self.nodes[role] = Node(
+            self.deployment.directory.with_name(f"node-{role}"), words, ready_lines=1, is_forked=True
+        )
         self.nodes[role].wait_ready()
 
     def end(self, role: str) -> None:

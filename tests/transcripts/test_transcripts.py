@@ -64,7 +64,7 @@ def deployments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
         made["asked"].node("health"),
     ):
         for name in ("serving", "shutdown", "governed", "asked"):
-            made[name].wait_for_roster()
+            made[name].wait_until_still()
         yield made
 
 
