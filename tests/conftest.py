@@ -34,6 +34,7 @@ def _quick_starts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("broker_common.rpc.server.gc", nothing)
         yield
+    gc.unfreeze()
 
 
 # What waits for much or has a long fixture, before what takes a second each, before the rest: a worker that runs out of tests

@@ -22,8 +22,9 @@ if __name__ == "__main__":
         ("HEALTH_DICTIONARY", health_node.dictionary),
     ):
         changed = change(getattr(home, name))
-        for module in [found for found in sys.modules.values() if hasattr(found, name)]:
-            setattr(module, name, changed)
+        for module in list(sys.modules.values()):
+            if name in vars(module):
+                setattr(module, name, changed)
 
     from broker_common.cli import main
 
