@@ -92,7 +92,7 @@ class HealthDashboard:
         return []
 
     def _now(self) -> _Now:
-        return now_of(self.home, self.follower.followed, self.config, self._clock())
+        return now_of(self.home, self.follower.followed, lambda: self.config, self._clock())
 
     def _face(self, t: Language) -> Mapping[str, Any]:
         now = self._now()

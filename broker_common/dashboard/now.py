@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -18,6 +18,7 @@ from broker_common.dashboard.log_picture import (
     process_problems,
     time_problems,
 )
+from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.monitoring import Figures, read_figures
 from broker_common.storage.follower import Followed
@@ -33,9 +34,14 @@ class OwnCertificates:
     is_readable: bool = True
 
 
-def own_certificates(home: Home, config: DashboardConfig) -> OwnCertificates:
+def own_certificates(home: Home, read_config: Callable[[], DashboardConfig]) -> OwnCertificates:
     """The newest certificate of each name: one that was renewed may stay in the operators' file until its end."""
     newest: dict[tuple[str, str], int] = {}
+    try:
+        config = read_config()
+    except InvalidRequestError:
+        # A slip in config.toml is logged; pages go on.
+        return OwnCertificates(is_readable=False)
     for role, file in (("dashboard", config.certificate), ("operator", config.operator_certificates)):
         if not file:
             continue
@@ -106,9 +112,11 @@ class Now(Generic[PictureT]):
         return self.followed.view
 
 
-def now_of(home: Home, followed: Followed[PictureT], config: DashboardConfig, now_ms: int) -> Now[PictureT]:
+def now_of(
+    home: Home, followed: Followed[PictureT], read_config: Callable[[], DashboardConfig], now_ms: int
+) -> Now[PictureT]:
     """The state of a home and its node at this instant."""
-    own = own_certificates(home, config)
+    own = own_certificates(home, read_config)
     return Now(followed, read_figures(home.path), home.is_served, home.free_share, home.is_load_refused, own, now_ms)
 
 

@@ -108,7 +108,7 @@ class CensusDashboard:
     # --- what pages show -------------------------------------------------------------------------------------------
 
     def _now(self) -> CensusNow:
-        return now_of(self.home, self.follower.followed, self.config, self._clock())
+        return now_of(self.home, self.follower.followed, lambda: self.config, self._clock())
 
     def _face(self, t: Language) -> Mapping[str, Any]:
         return self._shown(lambda now, picture: face_values(t, now, picture))

@@ -348,7 +348,7 @@ def test_a_half_configured_dashboard_does_not_start(
     (home / "keys" / "operators.pem").write_bytes((home / "keys" / "dashboard.crt").read_bytes())
     (home / "keys" / "short.secret").write_text("guess me\n", encoding="utf-8")
     configure(home, settings)
-    outcome = run("census", "dashboard", "--home", home, "--configured", "--while-stdin-open")
+    outcome = run("census", "dashboard", "--home", home, "--configured")
     assert outcome.code == 3
     assert "config.toml" in outcome.stderr
     assert problem in outcome.stderr
