@@ -10,7 +10,6 @@ import asyncio
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -392,8 +391,3 @@ class _Handlers:
         del request
         text = await asyncio.to_thread(self._site.metrics)
         return Response(text, media_type="text/plain; version=0.0.4")
-
-
-def static_names() -> list[str]:
-    """The files that pages load, for tests of their weight."""
-    return sorted(each.name for each in resources.files("broker_common.dashboard").joinpath("static").iterdir())

@@ -91,10 +91,10 @@ class Keyring:
 
     def only_signing(self, purpose: Purpose) -> SigningKey:
         """The one key there is, before any card."""
-        return self._home.read_key(self._reference(purpose.value), lambda text: SigningKey.parse_text(text, purpose))
+        return self._home.read_key(self._references[purpose.value], lambda text: SigningKey.parse_text(text, purpose))
 
     def _private(self, public: object, purpose: Purpose) -> SigningKey:
-        reference = self._reference(purpose.value)
+        reference = self._references[purpose.value]
         for key in self._keys(purpose.value, lambda text: SigningKey.parse_text(text, purpose)):
             if key.verify_key == public:
                 return key
@@ -102,7 +102,7 @@ class Keyring:
 
     def _keys(self, purpose: str, parse: Callable[[str], KeyT]) -> list[KeyT]:
         """Every key that is in the file for a purpose now."""
-        reference = self._reference(purpose)
+        reference = self._references[purpose]
         data = self._home.read(reference)
         before = self._read.get(purpose)
         if before is not None and before[0] == data:
@@ -118,7 +118,7 @@ class Keyring:
 
     def opening(self, card: VerifiedCard, now_ms: int) -> list[OpeningKey]:
         """The keys that samples may be sealed to."""
-        reference = self._reference(SAMPLE)
+        reference = self._references[SAMPLE]
         honoured = {key.raw for key in card.honoured(SAMPLE, now_ms) if isinstance(key, SealingKey)}
         keys = [key for key in self._keys(SAMPLE, OpeningKey.parse_text) if key.sealing_key.raw in honoured]
         if not keys:
@@ -127,7 +127,7 @@ class Keyring:
 
     def sampling(self, name: str) -> SamplingKey:
         """The key that samples are drawn with under this public name, which a card has or had for it."""
-        reference = self._reference(SAMPLING)
+        reference = self._references[SAMPLING]
         for key in self._keys(SAMPLING, _parse_sampling):
             if _secret_name(key) == name:
                 return key
@@ -137,8 +137,8 @@ class Keyring:
         """Certificate and key that the home shows now."""
         certificate = card.in_use(TLS, now_ms)
         if not isinstance(certificate, PeerCertificate):
-            raise self._home.no_key(self._reference(TLS))
-        blocks = self._home.read(self._reference(TLS))
+            raise self._home.no_key(self._references[TLS])
+        blocks = self._home.read(self._references[TLS])
         before = self._read.get(TLS)
         if before is not None and before[0] == certificate.pem + blocks:
             known: TlsCredentials = before[1]
@@ -146,7 +146,7 @@ class Keyring:
         try:
             credentials = credentials_of(certificate, blocks)
         except ValueError as error:
-            raise self._home.not_that_key(self._reference(TLS)) from error
+            raise self._home.not_that_key(self._references[TLS]) from error
         self._read[TLS] = certificate.pem + blocks, credentials
         return credentials
 
@@ -209,7 +209,7 @@ class Keyring:
         return verify_card(sign_card(card, [self.only_signing(Purpose.IDENTITY)]))
 
     def _append(self, purpose: str, text: str) -> None:
-        reference = self._reference(purpose)
+        reference = self._references[purpose]
         before = self._home.read_key(reference, str) if self._home.key_file(reference).is_file() else ""
         # An editor may have left the last line without its end.
         separator = "" if before.endswith("\n") or not before else "\n"
@@ -242,7 +242,7 @@ class Keyring:
                 _log.warning("a key that has ended cannot be removed", purpose=purpose, code=error.code)
 
     def _keep(self, purpose: str, wanted: Sequence[PublicKey]) -> None:
-        reference = self._reference(purpose)
+        reference = self._references[purpose]
         if purpose == SAMPLING or not self._home.key_file(reference).is_file():
             # Open questions may still be drawn with an earlier sampling key.
             return
@@ -262,17 +262,6 @@ class Keyring:
         # A file that holds none of the home's keys is somebody's mistake, and may be the only copy of something.
         if kept and kept.encode("ascii") != before:
             self._home.replace_key(reference, kept)
-
-    def _reference(self, purpose: str) -> str:
-        try:
-            return self._references[purpose]
-        except KeyError:
-            raise InvalidRequestError(
-                "INVALID_VALUE",
-                name="PURPOSE",
-                problem=f"'{purpose[:32]}' is no kind of key that this home has",
-                remedy=f"It is one of: {', '.join(self._references)}.",
-            ) from None
 
 
 def log_signer(keyring: Keyring, origin: str, clock: Clock) -> Callable[[LogState], NoteSigner]:

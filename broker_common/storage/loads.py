@@ -22,7 +22,7 @@ from broker_common.query.dictionary import Dictionary
 from broker_common.storage.durable import exclusive, is_held, make_folder
 from broker_common.storage.journal import Journal, Transaction
 from broker_common.tlog.entries import Entry, Loaded, Relinked
-from broker_common.tlog.store_state import StoreState
+from broker_common.tlog.replay import StoreState
 from broker_common.values import Randomness
 
 _ID_BYTES = 8

@@ -36,8 +36,7 @@ from broker_common.tlog.entries import (
 )
 from broker_common.tlog.note import parse_note
 from broker_common.tlog.orders import Act, Order
-from broker_common.tlog.replay import ReplayError
-from broker_common.tlog.store_state import StoreState
+from broker_common.tlog.replay import ReplayError, StoreState
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from broker_common.tlog.entries import (
     Settled,
     Submitted,
 )
-from broker_common.tlog.store_state import StoreState
+from broker_common.tlog.replay import StoreState
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,14 @@
     tile/1/000                       the hashes of full tiles below, and so on until one partial tile is the top
     tile/0/x001/x234/067.p/112       a partial tile: number 1234067, 112 hashes so far
 
-Pure: `read` hands over a file's content. What a `TileTree` says is as true as its tiles; compare its root with a
-checkpoint, and the tiles with the entries (`hash_tiles` makes the ones that there should be).
+Pure. What tiles say is compared with a checkpoint and with the entries: `hash_tiles` makes those that there should be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from broker_common.tlog.merkle import HASH_BYTES, Tree, node_hash
+from broker_common.tlog.merkle import HASH_BYTES, node_hash
 
 CHECKPOINT_PATH = "checkpoint"
 _HEIGHT = 8
@@ -120,28 +119,6 @@ def parse_hash_tile(data: bytes, width: int) -> list[bytes]:
     if len(data) != width * HASH_BYTES or not 0 < width <= TILE_WIDTH:
         raise ValueError("the tile has another number of hashes")
     return [data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)]
-
-
-class TileTree(Tree):
-    """The tree of a log of `size` entries, from its hash tiles alone.
-
-    Root and proofs raise ValueError for a tile of the wrong length, and whatever `read` raises.
-    """
-
-    def __init__(self, read: Callable[[str], bytes], size: int) -> None:
-        self._read = read
-        self._size = size
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    def subtree(self, height: int, position: int) -> bytes:
-        level, inner = divmod(height, _HEIGHT)
-        number, first = divmod(position << inner, TILE_WIDTH)
-        width = min(TILE_WIDTH, (self._size >> (_HEIGHT * level)) - number * TILE_WIDTH)
-        hashes = parse_hash_tile(self._read(tile_path(level, number, width)), width)
-        return _fold(hashes[first : first + (1 << inner)])
 
 
 def _fold(hashes: list[bytes]) -> bytes:

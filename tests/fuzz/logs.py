@@ -12,6 +12,7 @@ from typing import Any, get_args
 import msgspec
 from fakes import logs
 from fakes.cards import Party
+from fakes.tile_tree import TileTree
 from fuzz.cards import RESEARCHER, signed_again
 from fuzz.target import Cut, Target, joined, require
 
@@ -54,7 +55,6 @@ from broker_common.tlog.note import Checkpoint, NoteVerifier, join_note, parse_n
 from broker_common.tlog.replay import LogState, ReplayError, replay
 from broker_common.tlog.tiles import (
     TILE_WIDTH,
-    TileTree,
     encode_entry_bundle,
     hash_tiles,
     parse_entry_bundle,

@@ -70,7 +70,7 @@ def same(*publics: PublicKey) -> bool:
 
 def has_private(keyring: Keyring, purpose: str, public: PublicKey) -> bool:
     """Whether the private half of a key is in the home's files."""
-    content = keyring._home.read(keyring._reference(purpose))
+    content = keyring._home.read(keyring._references[purpose])
     if isinstance(public, PeerCertificate):
         try:
             return bool(credentials_of(public, content).private_key)
@@ -190,7 +190,7 @@ def test_key_in_an_emergency_takes_the_place_of_one_that_was_announced(
 async def test_key_that_is_lost_is_replaced_at_once(deployment: Path, role: Role, purpose: str) -> None:
     """Waiting for the usual time, the home would go on without any key; the operator hears why it is not waited for."""
     home = opened(deployment, role)
-    home.home.key_file(home.keyring._reference(purpose)).unlink()
+    home.home.key_file(home.keyring._references[purpose]).unlink()
     outcome = rotate(deployment / role, purpose)
     assert outcome.code == 0
     assert "is not here" in outcome.stderr
@@ -219,7 +219,7 @@ def test_disk_that_is_full_is_told_with_its_home(deployment: Path, monkeypatch: 
 async def test_file_with_another_key_is_called_what_it_is(deployment: Path, purpose: str) -> None:
     """It holds a key of the kind expected, and still not the one that is needed."""
     home = HealthHome(deployment / "health")
-    home.home.key_file(home.keyring._reference(purpose)).unlink()
+    home.home.key_file(home.keyring._references[purpose]).unlink()
     assert rotate(deployment / "health", purpose, "--in", "7d").code == 0
     with pytest.raises(InvalidRequestError, match="none of the keys there is the one that is needed"):
         async with running(HealthHome(deployment / "health").serve):
@@ -258,7 +258,7 @@ async def test_private_keys_that_have_ended_are_gone_after_the_next_start(
     """Honoured for a day more, and then of no use to anybody who copies the disk."""
     home = deployment / role
     before = opened(deployment, role)
-    content = before.home.read(before.keyring._reference(purpose))
+    content = before.home.read(before.keyring._references[purpose])
     # The secret without its label and its line ends.
     secrets = (
         [line for line in content.splitlines() if b"-----" not in line] if purpose == TLS else content.split()[-1:]
@@ -312,7 +312,7 @@ def test_key_file_without_a_final_newline_takes_another_key(deployment: Path, ro
     """As an editor leaves it: every key stays a line of its own."""
     home = opened(deployment, role)
     for purpose in PURPOSES[role]:
-        file = home.home.key_file(home.keyring._reference(purpose))
+        file = home.home.key_file(home.keyring._references[purpose])
         file.write_text(file.read_text().rstrip("\n"))
         assert rotate(deployment / role, purpose, "--in", "0s").code == 0
         card = opened(deployment, role).own_card()
@@ -326,7 +326,7 @@ def test_key_file_without_a_final_newline_takes_another_key(deployment: Path, ro
 def test_key_file_of_something_else_is_the_operators_mistake(deployment: Path) -> None:
     """It is named, and left as it is."""
     home = opened(deployment, "health")
-    file = home.home.key_file(home.keyring._reference(SAMPLING))
+    file = home.home.key_file(home.keyring._references[SAMPLING])
     file.write_bytes(b"cl\xc3\xa9")
     assert rotate(deployment / "health", SAMPLING).error["code"] == "SECRET_MISSING"
     assert file.read_bytes() == b"cl\xc3\xa9"
@@ -523,7 +523,7 @@ def test_rotation_that_died_before_its_card_was_out_leaves_nothing(
     """A key that was made and that no card names is not used, and is gone after the next change."""
     folder = deployment / "census"
     home = CensusHome(folder)
-    reference = home.keyring._reference(purpose)
+    reference = home.keyring._references[purpose]
     before = home.own_card().signed
 
     def die(*_: object) -> None:

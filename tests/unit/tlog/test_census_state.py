@@ -48,8 +48,7 @@ from broker_common.privacy.policy import Policy
 from broker_common.tlog.census_state import AnswerQuota, CensusState
 from broker_common.tlog.entries import Delivered, Entry, Event, Expired, Reopened, Settled, Shutdown
 from broker_common.tlog.orders import Act
-from broker_common.tlog.replay import FORMAT_VERSION, LogState, ReplayError, replay
-from broker_common.tlog.store_state import StoreState
+from broker_common.tlog.replay import FORMAT_VERSION, LogState, ReplayError, StoreState, replay
 
 PRICE_30 = price(30)
 PRICE_1 = price(1)

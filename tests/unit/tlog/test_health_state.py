@@ -39,8 +39,7 @@ from broker_common.tlog.entries import (
     Shutdown,
 )
 from broker_common.tlog.health_state import HealthState
-from broker_common.tlog.replay import FORMAT_VERSION, ReplayError
-from broker_common.tlog.store_state import StoreState
+from broker_common.tlog.replay import FORMAT_VERSION, ReplayError, StoreState
 
 TICKET = hash_of(1)
 FORWARD = Forwarded(ticket=TICKET, roster=1, manifest=hash_of(8))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.tile_tree import TileTree
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from broker_common.tlog.entries import MAX_ENTRY_BYTES
 from broker_common.tlog.merkle import MerkleTree, leaf_hash, root_from_inclusion, verify_consistency
 from broker_common.tlog.tiles import (
     TILE_WIDTH,
-    TileTree,
     encode_entry_bundle,
     entries_path,
     entry_bundles,
