@@ -61,9 +61,8 @@ from researcher_node.trust import Trust
 _CALL_SECONDS = 15.0
 # The census node may hold a call for an answer that is not out yet.
 _COLLECT_HOLD_MS = 10_000
-# Between looks into our own store: more every time, up to the longest.
+# Between looks into our own store: twice as long every time, up to the longest.
 _LOOK_SECONDS = 0.1
-_LOOK_LESS = 1.25
 _MAX_LOOK_SECONDS = 1.0
 # Between calls to a census node that is away, or does not hold them.
 _PAUSE_SECONDS = 0.25
@@ -518,7 +517,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         while self._answers.get(query).state != "answered":
             # No event comes from another process.
             await asyncio.sleep(pause)
-            pause = min(pause * _LOOK_LESS, _MAX_LOOK_SECONDS)
+            pause = min(2 * pause, _MAX_LOOK_SECONDS)
 
     async def _fetch(self, query: str, wait_seconds: float) -> AskedQuestion:
         """Ask the census node until it has the answer, or until the time has passed."""
