@@ -71,11 +71,11 @@ class Line:
         if self._closed.is_set():
             raise _stopping()
         if not recovered:
-            self.verify_room(researcher)
+            self.refuse_if_full(researcher)
         self._without_place[researcher] += 1
         return Spot(self, researcher)
 
-    def verify_room(self, researcher: str) -> None:
+    def refuse_if_full(self, researcher: str) -> None:
         """Return only if one more question may wait. Whoever has nothing waiting is let in: others cannot lock them out.
 
         Raises:

@@ -161,7 +161,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         submitted_ms = self._node.clock()
         if hash_bytes(request.ticket.ticket).hex() not in self._walks:
             # Asked again and again while it is full, the line answers before any work is done.
-            self._line.verify_room(caller().name)
+            self._line.refuse_if_full(caller().name)
         ticket, policy = await self._verify(request, caller().name)
         walk = self._walks.get(ticket.hash.hex())
         if walk is None:
