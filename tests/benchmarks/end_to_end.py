@@ -251,10 +251,11 @@ def _verdicts(result: dict[str, Any]) -> list[str]:
         lines.append(verdict(_spread(result["tick"]), MOST_SPREAD, "of the shortest median between all at the tick"))
     everybody = "bytes a person at the census node, at its peak, with everybody charged"
     lines.append(verdict(_per_person(result, "census", "peak"), _MOST_BYTES, everybody))
-    starts = {role: result["start"][role]["seconds"] for role in _NODES}
-    return lines + [
-        verdict(seconds, _MOST_START, f"seconds until the {role} node is ready") for role, seconds in starts.items()
-    ]
+    for role in _NODES:
+        start = result["start"][role]
+        ready = verdict(start["seconds"], _MOST_START, f"seconds until the {role} node is ready")
+        lines.append(f"{ready}; processor time {start['cpu_seconds']:.1f} s")
+    return lines
 
 
 def _spread(samples: dict[str, Any]) -> float:

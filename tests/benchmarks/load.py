@@ -355,6 +355,12 @@ def verdicts(report: dict[str, Any]) -> list[str]:
         f"- {'pass' if report[key] >= least else 'MISS'}: {report[key]:g} {what}; at least {least:g}"
         for key, least, what in bars
     ]
+    cpu = {role: taken for role, taken in report["cpu_ms_an_answer"].items() if taken}
+    if cpu:
+        # Hardly depends on what else the machine does.
+        taken = " + ".join(f"{each:g} ({role})" for role, each in cpu.items())
+        most = _CORES * 1000 / sum(cpu.values())
+        lines[0] += f"; processor ms an answer: {taken}, so that {_CORES} cores make {most:.0f} a second at the most"
     return [*lines, f"- {'pass' if report['replay']['verified'] else 'MISS'}: everything replays"]
 
 
@@ -375,9 +381,6 @@ def show(report: dict[str, Any]) -> None:
     say(f"  slowest researcher / fastest: {report['fairness']}; the greedy one: {report['greedy_answers']} answers")
     for role, seen in report["memory_mib"].items():
         say(f"  {role:7} memory: {seen['start']} MiB at the start, {seen['most']} at most, {seen['end']} at the end")
-    cpu = report["cpu_ms_an_answer"]
-    taken = ", ".join(f"{role} {each}" for role, each in cpu.items())
-    say(f"  processor ms an answer: {taken}; at most {_CORES * 1000 / sum(cpu.values()):.0f} a second on these cores")
     say(f"  replay: {json.dumps(report['replay'])}")
     for line in verdicts(report):
         say(line)

@@ -159,11 +159,9 @@ def _in_all(report: dict[str, Any]) -> str:
         f"{role} node {seen['start']} MiB at the start, {seen['most']} at most, {seen['end']} at the end"
         for role, seen in report["memory_mib"].items()
     )
-    cpu = ", ".join(f"{role} {taken}" for role, taken in report["cpu_ms_an_answer"].items())
     return (
         f"- {report['people']:,} people, {report['researchers']} researchers: {report['answers']} answers in {report['seconds']:.0f} s, "
-        f"refused {sum(report['refused'].values())}, told to come back {report['asked_again_when_busy']}; processor ms an answer: {cpu}; "
-        f"{memory}."
+        f"refused {sum(report['refused'].values())}, told to come back {report['asked_again_when_busy']}; {memory}."
     )
 
 
