@@ -29,7 +29,7 @@ from benchmarks.machine import usage_of
 from benchmarks.results import FOLDER, heading, milliseconds, progress, say, store, verdict
 from fakes.deployment import Deployment, Up, make, node_pids
 
-__all__ = ["MOST_RATIO", "MOST_SPREAD", "PEOPLE", "SIZES", "Wish", "main", "measure", "table"]
+__all__ = ["MOST_RATIO", "MOST_SPREAD", "PEOPLE", "SIZES", "Wish", "main", "measure", "table", "verdicts"]
 
 PEOPLE: Final = 15_000_000
 # Wanted; nobody, and everybody who can be found.
@@ -160,7 +160,7 @@ def _delays(deployment: Deployment) -> dict[str, int]:
 
 def table(result: dict[str, Any]) -> list[str]:
     """The result as lines of Markdown, which are also fit to be printed."""
-    return [*_times(result), "", *_stages(result), "", *_nodes(result), "", *_verdicts(result)]
+    return [*_times(result), "", *_stages(result), "", *_nodes(result)]
 
 
 def _times(result: dict[str, Any]) -> list[str]:
@@ -239,7 +239,8 @@ def _per_person(result: dict[str, Any], role: str, measured: str) -> float:
     return taken / people
 
 
-def _verdicts(result: dict[str, Any]) -> list[str]:
+def verdicts(result: dict[str, Any]) -> list[str]:
+    """Every bar, met or missed, as lines of Markdown."""
     lines = [
         verdict(found["ratio"], MOST_RATIO, f"times the floor for {found['people']:,}") + _work(found)
         for found in result["samples"].values()
@@ -291,7 +292,7 @@ def main() -> None:
             wish.directory = Path(folder) / "deployment"
         result = measure(wish)
     path = store(wish.results, "end_to_end", result)
-    say(json.dumps(result) if wish.json else "\n".join(table(result)))
+    say(json.dumps(result) if wish.json else "\n".join([*table(result), "", *verdicts(result)]))
     progress(f"{time.monotonic() - started:.0f} s; kept in {path}")
 
 

@@ -7,6 +7,7 @@ was not made is said to be missing.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +38,11 @@ make bench-load       32 researchers at once, on a million people
 make bench-growth     how cost grows along an axis: AXIS=log MOST=10000
 make bench-report     this page from what was measured last (build/bench/*.json; sentences: tests/benchmarks/report.py)
 ```
+"""
+
+_BARS: Final = """## What is asked, and whether it is met
+
+Times miss their bar whenever something else keeps the cores busy; processor time says what an idle machine would have to do.
 """
 
 _END_TO_END: Final = """## A question to {people:,} people
@@ -109,6 +115,7 @@ def written(results: Path, root: Path) -> None:
     missing = [name for name in names if name not in found]
     if missing:
         parts.append(f"Not measured in this state: {', '.join(missing)}.")
+    parts.append("\n".join([_BARS, *_bars(found)]))
     if whole is not None:
         parts.append(_end_to_end(whole))
     for name, text, lines in (
@@ -124,6 +131,15 @@ def written(results: Path, root: Path) -> None:
         timeline.draw(traced, pictures / "timeline.png")
         parts.append(_PROFILE.format(**traced, when=_when(traced), what=timeline.sentences(traced)))
     (root / _DOCUMENT).write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
+
+
+def _bars(found: dict[str, dict[str, Any]]) -> list[str]:
+    judges: dict[str, Callable[[dict[str, Any]], list[str]]] = {
+        "end_to_end": end_to_end.verdicts,
+        "bits": floor_bits.verdicts,
+        "load": lambda result: verdicts(result["mixed"]) if "mixed" in result else [],
+    }
+    return [line for name, judge in judges.items() if name in found for line in judge(found[name])]
 
 
 def _end_to_end(whole: dict[str, Any]) -> str:
@@ -150,7 +166,7 @@ def _load(under_load: dict[str, Any]) -> list[str]:
         for size, took in report["milliseconds"].items():
             times = " | ".join(f"{took[key]:,} ms" for key in ("p50", "p99", "p50_first", "p50_last"))
             lines.append(f"| {size} | {took['answers']} | {times} |")
-        after += [_in_all(report), *verdicts(report)]
+        after.append(_in_all(report))
     return [*lines, "", *after]
 
 
