@@ -8,7 +8,7 @@ PROTOS := $(wildcard protos/tripartite/v1/*.proto)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast fuzz bench bench-bits bench-growth bench-report bench-audit bench-dashboard bench-load workload check check-alerts test-browser screenshot format lint types imports protos protos-check docs docs-check lock clean
+.PHONY: help setup demo test test-fast fuzz bench bench-bits bench-all bench-growth bench-report bench-audit bench-dashboard bench-load workload check check-alerts test-browser screenshot format lint types imports protos protos-check docs docs-check lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -60,17 +60,20 @@ PEOPLE ?= 15000000
 DIR ?= build/bench/people-$(PEOPLE)
 BENCH = PYTHONPATH=tests $(BIN)/python -m benchmarks
 ON_DIR = --people $(PEOPLE) --directory $(DIR) $(if $(JSON),--json)
-bench: .venv/.bench ## questions to PEOPLE=15000000, about nobody to everybody, beside a floor and rivals; DIR=a deployment to use again, JSON=1
-	$(BENCH).end_to_end $(ON_DIR)
-	$(BENCH).rivals $(ON_DIR)
+WITH_ROUNDS = $(if $(ROUNDS),--rounds $(ROUNDS))
+bench: .venv/.bench ## questions to PEOPLE=15000000, about nobody to everybody, beside a floor and rivals; ROUNDS=5, DIR=a deployment to use again, JSON=1
+	$(BENCH).end_to_end $(ON_DIR) $(WITH_ROUNDS)
+	$(BENCH).rivals $(ON_DIR) $(WITH_ROUNDS)
 	$(BENCH).timeline $(ON_DIR)
 
 bench-bits: .venv/.bench ## the desk's own work on a sample beside the floor; instructions and allocations, counted by valgrind
-	$(BENCH).floor_bits --people $(PEOPLE)
+	$(BENCH).floor_bits --people $(PEOPLE) $(WITH_ROUNDS)
 	$(BENCH).instructions
 
 bench-growth: .venv/.bench ## how cost grows along every axis, or AXIS=name, up to MOST=number
 	$(BENCH).growth $(ON_DIR) $(if $(AXIS),--axis $(AXIS)) $(if $(MOST),--most $(MOST))
+
+bench-all: bench bench-bits bench-load bench-report ## everything that BENCHMARKS.md says but growth, and the page from it
 
 bench-report: setup ## BENCHMARKS.md and its plots from what was measured last
 	$(BENCH).report

@@ -334,7 +334,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         try:
             head = await self._read_head(requests)
             manifest = parse_message(sample_pb2.Manifest, head.manifest.manifest)
-            declared = await asyncio.to_thread(self._node.rosters.declared, agency, manifest.roster)
+            declared = await self._node.journal.glance(self._node.rosters.declared, agency, manifest.roster)
             size = part_count(declared) * PART_BYTES
             bits = memoryview(await self._streams.received(_parts(requests), size=size, part_size=PART_BYTES))
         except Exception as error:  # noqa: BLE001 - raised again at its instant

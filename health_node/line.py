@@ -65,17 +65,25 @@ class Line:
         """A spot for one more question. What was accepted before a start is not turned away.
 
         Raises:
-            RefusedError: BUSY. Whoever has nothing waiting is let in all the same: others cannot lock them out.
+            RefusedError: BUSY.
             PeerUnavailableError: PEER_UNAVAILABLE, the node stops.
         """
         if self._closed.is_set():
             raise _stopping()
-        own, limits = self._without_place[researcher], self._limits
-        full = own >= limits.max_waiting_each or (own > 0 and self._without_place.total() >= limits.max_waiting)
-        if full and not recovered:
-            raise RefusedError("BUSY", retry_seconds=limits.retry_seconds)
+        if not recovered:
+            self.refuse_if_full(researcher)
         self._without_place[researcher] += 1
         return Spot(self, researcher)
+
+    def refuse_if_full(self, researcher: str) -> None:
+        """Return only if one more question may wait. Whoever has nothing waiting is let in: others cannot lock them out.
+
+        Raises:
+            RefusedError: BUSY.
+        """
+        own, limits = self._without_place[researcher], self._limits
+        if own >= limits.max_waiting_each or (own > 0 and self._without_place.total() >= limits.max_waiting):
+            raise RefusedError("BUSY", retry_seconds=limits.retry_seconds)
 
     @property
     def waiting(self) -> int:

@@ -18,6 +18,7 @@ import structlog
 from grpc.aio import AioRpcError, ServicerContext, StreamStreamCall
 from tripartite.v1 import census_service_pb2, health_service_pb2, health_service_pb2_grpc, sample_pb2
 
+from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.signing import SigningKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, PeerUnavailableError
 from broker_common.monitoring import Monitor
@@ -158,6 +159,9 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
     ) -> AsyncIterator[health_service_pb2.SubmitResponse]:
         del context
         submitted_ms = self._node.clock()
+        if hash_bytes(request.ticket.ticket).hex() not in self._walks:
+            # Asked again and again while it is full, the line answers before any work is done.
+            self._line.refuse_if_full(caller().name)
         ticket, policy = await self._verify(request, caller().name)
         walk = self._walks.get(ticket.hash.hex())
         if walk is None:

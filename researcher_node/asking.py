@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from types import TracebackType
@@ -61,8 +61,9 @@ from researcher_node.trust import Trust
 _CALL_SECONDS = 15.0
 # The census node may hold a call for an answer that is not out yet.
 _COLLECT_HOLD_MS = 10_000
-# Between looks into our own store.
+# Between looks into our own store: twice as long every time, up to the longest.
 _LOOK_SECONDS = 0.1
+_MAX_LOOK_SECONDS = 1.0
 # Between calls to a census node that is away, or does not hold them.
 _PAUSE_SECONDS = 0.25
 # For the health node to say that a question is done whose answer is here already.
@@ -102,13 +103,11 @@ class Precision:
     margin: int | None = None
 
     def choose(self, policy: Policy) -> int:
-        """The scale to ask for.
+        """The scale to ask for where none is given.
 
         Raises:
             InvalidRequestError: INVALID_VALUE, no admissible scale is as precise as wanted.
         """
-        if self.scale is not None:
-            return self.scale
         if self.margin is None:
             return policy.usual_scale
         scale = largest_scale_within(self.margin, policy.scales)
@@ -204,6 +203,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         self._tls = tls
         self._channels: dict[Role, aio.Channel] = {}
         self._met_parties: set[Role] = set()
+        self._read_with: dict[Role, Dictionary] = {}
         self._answers = answers
         self._clock = clock
         self._randomness = randomness
@@ -261,6 +261,20 @@ class Session(AbstractAsyncContextManager["Session"]):
         response = await calling("census", (await self._census()).GetDictionary(request, timeout=_CALL_SECONDS))
         return Dictionary.from_wire(response.dictionary), response.census_release
 
+    async def _read(self, role: Role, parse: Callable[[Dictionary], ResultT]) -> ResultT:
+        """What `parse` makes with a node's dictionary: the one that this session read with last, or else the present one."""
+        last = self._read_with.get(role)
+        if last is not None:
+            # What is an error with the last one may be good by now.
+            with suppress(InvalidRequestError):
+                return parse(last)
+        if role == "health":
+            present = await self._health_dictionary()
+        else:
+            present, _ = await self._census_dictionary()
+        self._read_with[role] = present
+        return parse(present)
+
     async def policy(self) -> Policy:
         """The policy in force, signed by the census agency."""
         request = census_service_pb2.GetPolicyRequest()
@@ -276,9 +290,8 @@ class Session(AbstractAsyncContextManager["Session"]):
 
     async def quote(self, count: str, precision: Precision) -> Quoted:
         """What an answer would cost and how far its noise reaches. Charges nothing."""
-        dictionary, _ = await self._census_dictionary()
-        question = parse_question(count, dictionary)
-        scale = precision.choose(await self.policy())
+        question = await self._read("census", lambda dictionary: parse_question(count, dictionary))
+        scale = precision.choose(await self.policy()) if precision.scale is None else precision.scale
         request = census_service_pb2.QuoteRequest(question=question.to_wire(), scale=scale)
         response = await calling("census", (await self._census()).Quote(request, timeout=_CALL_SECONDS))
         # What is signed and kept is what was asked for, and can be shown again.
@@ -305,7 +318,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             InvalidRequestError, RefusedError: what is wrong with the question, or with asking it now.
             PeerUnavailableError: PEER_MISBEHAVED, among others a noise slot that nobody has committed to.
         """
-        condition = parse_condition(wanted.where, await self._health_dictionary())
+        condition = await self._read("health", lambda dictionary: parse_condition(wanted.where, dictionary))
         deadline = asyncio.get_running_loop().time() + wait_seconds
         pauses = _Pauses(on_busy, passing=frozenset({"TOO_MANY_QUOTES"}))
         quoted = await _patiently(lambda: self.quote(wanted.count, wanted.precision), deadline, pauses)
@@ -500,8 +513,11 @@ class Session(AbstractAsyncContextManager["Session"]):
 
     async def _arrival(self, query: str) -> None:
         """Return when the answer is in our own store, whoever put it there."""
-        while self._answers.get(query).state != "answered":  # noqa: ASYNC110 - no event comes from another process
-            await asyncio.sleep(_LOOK_SECONDS)
+        pause = _LOOK_SECONDS
+        while self._answers.get(query).state != "answered":
+            # No event comes from another process.
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _MAX_LOOK_SECONDS)
 
     async def _fetch(self, query: str, wait_seconds: float) -> AskedQuestion:
         """Ask the census node until it has the answer, or until the time has passed."""

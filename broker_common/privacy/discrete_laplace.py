@@ -25,6 +25,7 @@ import math
 from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Protocol
 
 from broker_common.privacy.enclosure import Between, decide, exp_between, ln_between, to_decimal
@@ -106,6 +107,7 @@ def add_noise(exact: ExactCounts, scale: int, stream: UniformBits) -> NoisyCount
     return NoisyCounts((counts[0] + draw(scale, stream),))
 
 
+@lru_cache(maxsize=1024)
 def margin(scale: int, confidence: Fraction = _USUAL_CONFIDENCE) -> int:
     """The smallest m with P(|noise| <= m) >= confidence, exactly: 90 at scale 30 for 19/20.
 

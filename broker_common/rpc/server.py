@@ -337,6 +337,9 @@ class _CallerInterceptor(aio.ServerInterceptor):
         self._clock = clock
         self._stop = stop
         self._monitor = monitor
+        # What was recognised at the last call, and the same by fingerprint.
+        self._known: Sequence[PeerCertificate] = ()
+        self._registered: Mapping[bytes, PeerCertificate] = {}
 
     async def intercept_service(
         self,
@@ -427,8 +430,10 @@ class _CallerInterceptor(aio.ServerInterceptor):
 
     async def _know_caller(self, context: Any, method: str) -> None:
         try:
-            registered = by_fingerprint(await self._glance(self._peers))
-            identity = verify_caller(context.auth_context(), registered, self._clock)
+            known = await self._glance(self._peers)
+            if known is not self._known:
+                self._registered, self._known = by_fingerprint(known), known
+            identity = verify_caller(context.auth_context(), self._registered, self._clock)
             verify_role(identity, method)
         except BrokerError as error:
             if self._monitor is not None:

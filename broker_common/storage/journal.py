@@ -40,6 +40,8 @@ ResultT = TypeVar("ResultT")
 ParametersT = ParamSpec("ParametersT")
 # How long another process may hold the journal before BUSY is said.
 _BUSY_TIMEOUT_SECONDS = 30
+# Signed notes that are kept in memory.
+_MOST_NOTES = 64
 _DAMAGED = "the database file is damaged"
 
 
@@ -120,6 +122,8 @@ class Journal(Generic[StateT]):
         self._clock = clock
         self._lock = threading.RLock()
         self._broken: BrokerError | None = None
+        # Who signed last, and what of late.
+        self._notes: tuple[NoteSigner | None, dict[tuple[int, bytes], str]] = (None, {})
         # What SQLite said of the file when everything that others had written was last folded in.
         self._version: int | None = None
         self.db = _connect(path)
@@ -242,8 +246,7 @@ class Journal(Generic[StateT]):
         with self._lock:
             # SECURITY: after an uncertain write the tree may hold entries that the file does not.
             self._verify_usable()
-            size = self._tree.size if size is None else size
-            return self._signer(self.state).sign_checkpoint(size, self._tree.root(size))
+            return self._note(self._tree.size if size is None else size)
 
     def root(self, size: int) -> bytes:
         """The root of the log as it was with `size` entries; IndexError if it never had so many."""
@@ -272,8 +275,19 @@ class Journal(Generic[StateT]):
         with self._lock, store_errors():
             self._verify_usable()
             ((entry,),) = self.db.execute("select entry from entries where sequence = ?", [index])
-            note = self._signer(self.state).sign_checkpoint(index + 1, self._tree.root(index + 1))
-            return Checkpointed(note, index, self._tree.inclusion_proof(index, index + 1), bytes(entry))
+            return Checkpointed(
+                self._note(index + 1), index, self._tree.inclusion_proof(index, index + 1), bytes(entry)
+            )
+
+    def _note(self, size: int) -> str:
+        signer, root = self._signer(self.state), self._tree.root(size)
+        # One answer asks for the note of its charge several times.
+        signed, notes = self._notes
+        if signed != signer or len(notes) > _MOST_NOTES:
+            signed, notes = self._notes = signer, {}
+        if (size, root) not in notes:
+            notes[size, root] = signer.sign_checkpoint(size, root)
+        return notes[size, root]
 
     def now(self) -> int:
         """The clock, but never earlier than the log: what has expired stays expired when the clock is set back."""
@@ -328,7 +342,7 @@ class Journal(Generic[StateT]):
     def _catch_up(self) -> None:
         # Changes whenever another connection has written anything, and never for what this one writes. Asked before the
         # rows are read: what is written in between is found the next time.
-        ((version,),) = self.db.execute("PRAGMA data_version")
+        ((version,),) = self.db.conn.execute("PRAGMA data_version")
         if version == self._version:
             return
         rows = self.db.execute(

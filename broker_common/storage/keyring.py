@@ -52,9 +52,9 @@ _NEEDED_LATER = frozenset({Purpose.LOG.value, Purpose.IDENTITY.value})
 
 
 class Keyring:
-    """The private keys of one home, by purpose. Read when they are needed: a new card is obeyed at once.
+    """The private keys of one home, by purpose: read when a card first puts them to use, so that a new card is obeyed at once.
 
-    What the bytes mean is worked out once for as long as they stay the same.
+    A signing key is read once. Of other files, what the bytes mean is worked out once for as long as they stay the same.
     """
 
     def __init__(self, home: Home, references: Mapping[str, str]) -> None:
@@ -62,6 +62,8 @@ class Keyring:
         self._references = references
         # By purpose: the bytes that were read last, and the keys in them; for TLS those that belong to a certificate.
         self._read: dict[str, tuple[bytes, Any]] = {}
+        # Every signing key that was ever read, by its public half, which a card has to name before it serves.
+        self._signing: dict[object, SigningKey] = {}
 
     # --- using keys ------------------------------------------------------------------------------------------------
 
@@ -95,10 +97,13 @@ class Keyring:
 
     def _private(self, public: object, purpose: Purpose) -> SigningKey:
         reference = self._references[purpose.value]
-        for key in self._keys(purpose.value, lambda text: SigningKey.parse_text(text, purpose)):
-            if key.verify_key == public:
-                return key
-        raise self._home.not_that_key(reference)
+        if public not in self._signing:
+            keys = self._keys(purpose.value, lambda text: SigningKey.parse_text(text, purpose))
+            self._signing |= {key.verify_key: key for key in keys}
+        try:
+            return self._signing[public]
+        except KeyError:
+            raise self._home.not_that_key(reference) from None
 
     def _keys(self, purpose: str, parse: Callable[[str], KeyT]) -> list[KeyT]:
         """Every key that is in the file for a purpose now."""

@@ -9,7 +9,8 @@ import os
 import re
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +45,8 @@ _MOST_CARDS = 20
 # Within so long.
 _CARDS_WITHIN_MS = 86_400_000
 _log = structlog.get_logger()
+# No key ends so late.
+_NEVER_MS = 2**63
 # As in a C2SP note.
 LogName = Annotated[str, Meta(min_length=1, max_length=MAX_ORIGIN_CHARACTERS, pattern=r"\A[^\s+]+\Z")]
 
@@ -229,12 +232,44 @@ class CardExchange:
             return True
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Recognised:
+    """Whom a node recognises by which keys, until its log or an end of a key changes that."""
+
+    membership: Membership
+    changes: int
+    since_ms: int
+    until_ms: int
+    certificates: tuple[PeerCertificate, ...]
+    researchers: Mapping[str, Researcher]
+
+    @classmethod
+    def at(cls, membership: Membership, now_ms: int) -> _Recognised:
+        ends = (key.until_ms for peer in membership.everybody() for key in peer.card.card.keys)
+        return cls(
+            membership,
+            membership.changes,
+            now_ms,
+            min((end_ms for end_ms in ends if end_ms > now_ms), default=_NEVER_MS),
+            tuple(membership.certificates(now_ms)),
+            {
+                name: Researcher(name, tuple(peer.card.verify_keys(Purpose.TICKET, now_ms)), frozenset(peer.projects))
+                for name, peer in membership.peers("researcher").items()
+            },
+        )
+
+    def holds(self, membership: Membership, now_ms: int) -> bool:
+        unchanged = membership is self.membership and membership.changes == self.changes
+        return unchanged and self.since_ms <= now_ms < self.until_ms
+
+
 class KnownPeers:
     """A node's live view of the peers that its log names: asked at every call, so that an entry is obeyed at once."""
 
     def __init__(self, journal: Journal[StateT], clock: Clock) -> None:
         self._journal = journal
         self._clock = clock
+        self._last: _Recognised | None = None
 
     def own(self) -> VerifiedCard:
         with self._journal.reading() as state:
@@ -253,10 +288,9 @@ class KnownPeers:
         """What checks a peer's cosignatures. Raises NOT_REGISTERED."""
         return witness_of(self.card(role, name), self._clock())
 
-    def certificates(self) -> list[PeerCertificate]:
-        """Every certificate that is recognised now."""
-        with self._journal.reading() as state:
-            return state.membership.certificates(self._clock())
+    def certificates(self) -> tuple[PeerCertificate, ...]:
+        """Every certificate that is recognised now; the same tuple for as long as they are the same."""
+        return self._recognised().certificates
 
     def card(self, role: Role, name: str) -> VerifiedCard:
         """A peer's card. Raises NOT_REGISTERED."""
@@ -268,14 +302,16 @@ class KnownPeers:
         with self._journal.reading() as state:
             return {name: peer.card for name, peer in state.membership.peers(role).items()}
 
-    def researchers(self) -> dict[str, Researcher]:
+    def researchers(self) -> Mapping[str, Researcher]:
         """The registered researchers with the keys that are honoured now."""
-        now_ms = self._clock()
+        return self._recognised().researchers
+
+    def _recognised(self) -> _Recognised:
         with self._journal.reading() as state:
-            return {
-                name: Researcher(name, tuple(peer.card.verify_keys(Purpose.TICKET, now_ms)), frozenset(peer.projects))
-                for name, peer in state.membership.peers("researcher").items()
-            }
+            membership, now_ms, last = state.membership, self._clock(), self._last
+            if last is None or not last.holds(membership, now_ms):
+                last = self._last = _Recognised.at(membership, now_ms)
+            return last
 
     def inboxes(self) -> dict[str, Registration]:
         with self._journal.reading() as state:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -235,6 +236,7 @@ def verify_own_log(journal: Journal[StoreStateT], seen: Checkpoint, witness: str
         raise InternalError("ROLLED_BACK", witness=witness, problem=problem)
 
 
+@lru_cache(maxsize=16)
 def _holds(note: str, witness: CosignatureVerifier) -> bool:
     try:
         witness.verify(note)

@@ -61,6 +61,8 @@ class Membership:
         self._peers: dict[tuple[str, str], Registration] = {}
         # Whose log has a name, of everybody who was ever registered.
         self._owners: dict[str, tuple[str, str]] = {}
+        # How often the peers have changed.
+        self.changes = 0
 
     @classmethod
     def copy_of(cls, other: Membership) -> Membership:
@@ -108,6 +110,7 @@ class Membership:
         _verify_subjects(card, [peer.card for name, peer in self._peers.items() if name != key])
         self._verify_log_name(card, key, origin)
         self._peers[key] = Registration(card, event.projects, event.inbox)
+        self.changes += 1
         if card.card.origin:
             self._owners[card.card.origin] = key
 
@@ -129,6 +132,7 @@ class Membership:
         """
         if self._peers.pop((event.role, event.name), None) is None:
             raise InvalidRequestError("NOT_REGISTERED", party=f"{event.role} {event.name[:64]}")
+        self.changes += 1
 
     def peer(self, role: Role, name: str) -> Registration | None:
         return self._peers.get((role, name))

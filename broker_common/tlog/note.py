@@ -17,6 +17,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
@@ -143,7 +144,8 @@ def claimed_by(
     ]
 
 
-def parse_note(note: str) -> tuple[Checkpoint, list[Signature]]:
+@lru_cache(maxsize=256)
+def parse_note(note: str) -> tuple[Checkpoint, tuple[Signature, ...]]:
     """The checkpoint of a note and its signatures, none of them verified.
 
     Raises:
@@ -168,7 +170,7 @@ def join_note(text: str, signatures: Iterable[Signature]) -> str:
     return f"{text}\n{''.join(lines)}"
 
 
-def _split(note: str) -> tuple[str, list[Signature]]:
+def _split(note: str) -> tuple[str, tuple[Signature, ...]]:
     if len(note.encode()) > MAX_NOTE_BYTES:
         raise ValueError("the note is too long")
     if _CONTROL.search(note):
@@ -176,7 +178,7 @@ def _split(note: str) -> tuple[str, list[Signature]]:
     text, separator, tail = note.rpartition("\n\n")
     if not separator or not tail.endswith("\n"):
         raise ValueError("there is no signature block")
-    return text + "\n", [_parse_signature_line(line) for line in tail[:-1].split("\n")]
+    return text + "\n", tuple(_parse_signature_line(line) for line in tail[:-1].split("\n"))
 
 
 def _parse_signature_line(line: str) -> Signature:

@@ -166,7 +166,7 @@ class Passes:
         if self.homes_in_block % _OCTET:
             raise ValueError("the bits of a block of homes are whole bytes")
         self._memory = [_Memory(people_in_block) for _ in range(_THREADS)]
-        self._pool = ThreadPoolExecutor(_THREADS, "desk")
+        self._pool = ThreadPoolExecutor(_THREADS - 1, "desk")
 
     def __enter__(self) -> Self:
         return self
@@ -247,7 +247,9 @@ class Passes:
             memory = self._memory[thread]
             return [work(memory, block) for block in range(thread, blocks, _THREADS)]
 
-        return [result for results in self._pool.map(share, range(_THREADS)) for result in results]
+        others = [self._pool.submit(share, thread) for thread in range(1, _THREADS)]
+        # The calling thread does a share itself: handing over takes as long as a small block.
+        return [*share(0), *(result for other in others for result in other.result())]
 
 
 class PersonCharges:

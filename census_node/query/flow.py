@@ -152,8 +152,8 @@ async def answer_query(parts: Parts[AttemptT, KeptT], desk: Desk, attempt: Attem
     try:
         claim = await asyncio.to_thread(attempt.verify_claim)
         place = desk.find(claim)
-        if place is None and await asyncio.to_thread(parts.ledger.charge_of, claim) is None:
-            await asyncio.to_thread(attempt.verify_sample)
+        if place is None:
+            await asyncio.to_thread(_verify_uncharged, parts, attempt, claim)
     except Exception as error:  # noqa: BLE001 - raised again at its instant
         # SECURITY: a refusal waits in line like a sample, or when it is told would say how far verifying came.
         refused = error
@@ -216,6 +216,11 @@ async def answer_query(parts: Parts[AttemptT, KeptT], desk: Desk, attempt: Attem
     # CRASH: released in the log; after a start the answer is out at once.
     parts.answers.let_out(charge)
     told.released()
+
+
+def _verify_uncharged(parts: Parts[AttemptT, KeptT], attempt: AttemptT, claim: Claim) -> None:
+    if parts.ledger.charge_of(claim) is None:
+        attempt.verify_sample()
 
 
 def _charged(parts: Parts[AttemptT, KeptT], attempt: AttemptT, kept: KeptT, at_ms: int) -> Charge:

@@ -1,6 +1,6 @@
 """Questions asked through the researcher's own session, one after the other, with everything timed that can be seen.
 
-From outside: the quote, all of the preparation (dictionaries, policy, quote, its proof, the ticket), and the time from
+From outside: the quote, all of the preparation (reading the question, quote, its proof, the ticket), and the time from
 Submit to the opened and verified answer. From inside: what both nodes say of their stages to their operators' logs, and what
 the system says of their processors.
 """

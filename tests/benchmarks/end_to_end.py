@@ -26,10 +26,10 @@ from benchmarks.cohorts import Cohort, HealthSource
 from benchmarks.deployments import DEFAULT_TICK_MS, made, set_rules, started_alone
 from benchmarks.floor import Columns, Floor
 from benchmarks.machine import usage_of
-from benchmarks.results import FOLDER, heading, milliseconds, progress, say, store
+from benchmarks.results import FOLDER, heading, milliseconds, progress, say, store, verdict
 from fakes.deployment import Deployment, Up, make, node_pids
 
-__all__ = ["PEOPLE", "SIZES", "Wish", "main", "measure", "table"]
+__all__ = ["MOST_RATIO", "MOST_SPREAD", "PEOPLE", "SIZES", "Wish", "main", "measure", "table", "verdicts"]
 
 PEOPLE: Final = 15_000_000
 # Wanted; nobody, and everybody who can be found.
@@ -40,8 +40,8 @@ _WARM_UP: Final = 3
 # What a question leaves to be done when its answer is out goes on for a while; neither the next floor nor the next one is to meet it.
 _REST_SECONDS: Final = 0.1
 # At most: times the floor; how far medians lie apart; seconds at the default tick; bytes a person; seconds until a node is ready.
-_MOST_RATIO: Final = 2.0
-_MOST_SPREAD: Final = 0.05
+MOST_RATIO: Final = 2.0
+MOST_SPREAD: Final = 0.05
 _MOST_AT_TICK: Final = 2.0
 _MOST_BYTES: Final = 24.0
 _MOST_START: Final = 5.0
@@ -97,6 +97,7 @@ async def _in_turn(
     """Rounds of every sample in turn, at tick 0."""
     rounds: dict[Cohort, list[Timed]] = {cohort: [] for cohort in cohorts}
     floors: dict[Cohort, list[dict[str, float]]] = {cohort: [] for cohort in cohorts}
+    floor_work: dict[Cohort, list[float]] = {cohort: [] for cohort in cohorts}
     first: dict[Cohort, float] = {}
     async with session_at(deployment) as session:
         asker = Asker(session, deployment.directory, up.stderr_file)
@@ -110,6 +111,7 @@ async def _in_turn(
                 first.setdefault(cohort, timed.answer)
                 if number >= _WARM_UP:
                     floors[cohort].append(least)
+                    floor_work[cohort].append(floor.cpu_seconds)
                     rounds[cohort].append(timed)
     return {
         str(cohort.people): {
@@ -117,6 +119,7 @@ async def _in_turn(
             "people": cohort.people,
             # Since the nodes were started, with whatever they leave until somebody asks.
             "first": 1000 * first[cohort],
+            "floor cpu_seconds": sum(floor_work[cohort]) / len(floor_work[cohort]),
             **_beside_floor(floors[cohort], summary(rounds[cohort])),
         }
         for cohort in cohorts
@@ -157,7 +160,7 @@ def _delays(deployment: Deployment) -> dict[str, int]:
 
 def table(result: dict[str, Any]) -> list[str]:
     """The result as lines of Markdown, which are also fit to be printed."""
-    return [*_times(result), "", *_stages(result), "", *_nodes(result), "", *_verdicts(result)]
+    return [*_times(result), "", *_stages(result), "", *_nodes(result)]
 
 
 def _times(result: dict[str, Any]) -> list[str]:
@@ -167,11 +170,9 @@ def _times(result: dict[str, Any]) -> list[str]:
         "p99",
         "floor, median",
         "ratio",
-        "the first one",
         "preparation",
-        "of it quote",
-        "answer at the tick",
-        "p99",
+        "answer at the tick, median",
+        "longest",
     )
     for sample, found in result["samples"].items():
         answer, floor = found["answer"], found["floor"]
@@ -183,8 +184,7 @@ def _times(result: dict[str, Any]) -> list[str]:
         )
         lines.append(
             f"| {found['people']:,} | {answer['median']:.1f} ms | {answer['p99']:.1f} ms | {floor['median']:.1f} ms | "
-            f"{found['ratio']:.1f} | {found['first']:.0f} ms | {found['prepare']['median']:.1f} ms | {found['quote']['median']:.1f} ms | "
-            f"{ticked[0]} | {ticked[1]} |"
+            f"{found['ratio']:.2f} | {found['prepare']['median']:.1f} ms | {ticked[0]} | {ticked[1]} |"
         )
     return lines
 
@@ -204,9 +204,7 @@ def _stages(result: dict[str, Any]) -> list[str]:
             lines.append(f"| {role}: {name} | {times} |")
     for role in ("health", "census", "researcher"):
         times = " | ".join(f"{1000 * found['cpu_seconds'][role]:.0f}" for found in samples.values())
-        lines.append(
-            f"| processor time of the {role} {'node' if role != 'researcher' else 'and this program'} | {times} |"
-        )
+        lines.append(f"| processor time, {role} | {times} |")
     return lines
 
 
@@ -216,27 +214,16 @@ def _nodes(result: dict[str, Any]) -> list[str]:
         "ready after",
         "resident then",
         "after the questions",
-        "of it anonymous",
-        "of files",
-        "peak",
         "with nobody loaded",
-        "bytes a person, held",
-        "at the peak",
+        "bytes a person, at the peak",
     )
     for role in _NODES:
         start, memory, empty = result["start"][role], result["memory"][role], result["empty"][role]
-        sizes = [
-            start["resident"],
-            memory["resident"],
-            memory["anonymous"],
-            memory["of_files"],
-            memory["peak"],
-            empty["resident"],
-        ]
+        sizes = [start["resident"], memory["resident"], empty["resident"]]
         lines.append(
             f"| {role} | {start['seconds']:.1f} s | "
             + " | ".join(f"{size / 2**20:.0f} MiB" for size in sizes)
-            + f" | {_per_person(result, role, 'resident'):.1f} | {_per_person(result, role, 'peak'):.1f} |"
+            + f" | {_per_person(result, role, 'peak'):.1f} |"
         )
     made_in = [f"{phase}: {seconds:.0f} s" for phase, seconds in result["made"].get("seconds", {}).items()]
     if not made_in:
@@ -252,23 +239,24 @@ def _per_person(result: dict[str, Any], role: str, measured: str) -> float:
     return taken / people
 
 
-def _verdicts(result: dict[str, Any]) -> list[str]:
-    lines = []
-    for found in result["samples"].values():
-        lines.append(_verdict(found["ratio"], _MOST_RATIO, f"times the floor for {found['people']:,}"))
-        if found["ratio"] > _MOST_RATIO:
-            lines[-1] += _least(found)
-    lines.append(_verdict(_spread(result["samples"]), _MOST_SPREAD, "of the shortest median between all of them"))
+def verdicts(result: dict[str, Any]) -> list[str]:
+    """Every bar, met or missed, as lines of Markdown."""
+    lines = [
+        verdict(found["ratio"], MOST_RATIO, f"times the floor for {found['people']:,}") + _work(found)
+        for found in result["samples"].values()
+    ]
+    lines.append(verdict(_spread(result["samples"]), MOST_SPREAD, "of the shortest median between all of them"))
     if "tick" in result:
         slowest = max(found["answer"]["median"] for found in result["tick"].values()) / 1000
-        lines.append(_verdict(slowest, _MOST_AT_TICK, "seconds at the tick, the slowest median"))
-        lines.append(_verdict(_spread(result["tick"]), _MOST_SPREAD, "of the shortest median between all at the tick"))
+        lines.append(verdict(slowest, _MOST_AT_TICK, "seconds at the tick, the slowest median"))
+        lines.append(verdict(_spread(result["tick"]), MOST_SPREAD, "of the shortest median between all at the tick"))
     everybody = "bytes a person at the census node, at its peak, with everybody charged"
-    lines.append(_verdict(_per_person(result, "census", "peak"), _MOST_BYTES, everybody))
-    starts = {role: result["start"][role]["seconds"] for role in _NODES}
-    return lines + [
-        _verdict(seconds, _MOST_START, f"seconds until the {role} node is ready") for role, seconds in starts.items()
-    ]
+    lines.append(verdict(_per_person(result, "census", "peak"), _MOST_BYTES, everybody))
+    for role in _NODES:
+        start = result["start"][role]
+        ready = verdict(start["seconds"], _MOST_START, f"seconds until the {role} node is ready")
+        lines.append(f"{ready}; processor time {start['cpu_seconds']:.1f} s")
+    return lines
 
 
 def _spread(samples: dict[str, Any]) -> float:
@@ -278,19 +266,10 @@ def _spread(samples: dict[str, Any]) -> float:
     return spread
 
 
-def _least(found: dict[str, Any]) -> str:
-    """What the nodes' work alone takes on this machine, however well it were spread over its processors."""
-    work = 1000 * sum(found["cpu_seconds"][role] for role in _NODES)
-    cores = os.cpu_count() or 1
-    least = work / cores
-    return (
-        f". The nodes' processor time, {work:.0f} ms, takes {cores} cores {least:.0f} ms at least: "
-        f"{least / found['floor']['median']:.1f} times the floor"
-    )
-
-
-def _verdict(value: float, most: float, what: str) -> str:
-    return f"- {'pass' if value <= most else 'MISS'}: {value:.3g} {what}; at most {most:g}"
+def _work(found: dict[str, Any]) -> str:
+    """The same by processor time, which says less of what else the machine does."""
+    work, least = 1000 * sum(found["cpu_seconds"].values()), 1000 * found["floor cpu_seconds"]
+    return f"; processor time {work:.0f} ms, the floor's {least:.0f} ms: {work / least:.1f} times"
 
 
 def main() -> None:
@@ -313,7 +292,7 @@ def main() -> None:
             wish.directory = Path(folder) / "deployment"
         result = measure(wish)
     path = store(wish.results, "end_to_end", result)
-    say(json.dumps(result) if wish.json else "\n".join(table(result)))
+    say(json.dumps(result) if wish.json else "\n".join([*table(result), "", *verdicts(result)]))
     progress(f"{time.monotonic() - started:.0f} s; kept in {path}")
 
 

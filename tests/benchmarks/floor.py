@@ -120,6 +120,8 @@ class Floor:
         self._key = AESGCM(os.urandom(32))
         self._file = os.open(folder / "floor.bits", os.O_CREAT | os.O_WRONLY, 0o600)
         self._peer = Peer(folder)
+        # Of this process, for the sample that was measured last.
+        self.cpu_seconds = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -137,12 +139,15 @@ class Floor:
     def measure(self, find: Callable[[], object], found: Mask) -> dict[str, float]:
         """Seconds of each part for a sample; `find` is its filter, `found` whom it finds."""
         bits = self._packed(found)
-        return {
+        began = time.process_time()
+        parts = {
             "filter": timed(find)[0],
             "sealing": timed(lambda: self._encrypt_twice(bits))[0],
             "passes": timed(lambda: self._passes.run(bits))[0],
             **self.moving(bits),
         }
+        self.cpu_seconds = time.process_time() - began
+        return parts
 
     def moving(self, bits: Bits) -> dict[str, float]:
         """Seconds that a sample of these bits takes through the socket and to the disk."""

@@ -10,11 +10,13 @@ import argparse
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from benchmarks.end_to_end import MOST_RATIO, MOST_SPREAD
 from benchmarks.extras import extra
 from benchmarks.floor import CELLS, MOST, PRICE, Floor, timed
-from benchmarks.results import say
+from benchmarks.results import FOLDER, heading, progress, say, store, verdict
 from fakes.desk_world import question_of
 
 from broker_common.crypto.sample_bits import Bound, SampleBits
@@ -26,7 +28,7 @@ from census_node.ledger.passes import JOINED, Bits, CardPlaces, Passes, PersonCh
 from health_node.marks import mark_sample
 from health_node.people_store import People, PeopleStore, build_people_store
 
-__all__ = ["main"]
+__all__ = ["main", "table", "verdicts"]
 
 _PEOPLE = 15_000_000
 _ROUNDS = 15
@@ -110,8 +112,30 @@ def _medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {**parts, "all": 1000 * float(np.median([sum(each.values()) for each in rounds]))}
 
 
+def table(result: dict[str, Any]) -> list[str]:
+    """The result as lines of Markdown."""
+    samples = {int(size): pair for size, pair in result["samples"].items()}
+    parts = next(iter(samples.values()))[0]
+    lines = heading("median ms, the product's / the floor's", *(f"{size:,}" for size in samples))
+    for part in parts:
+        pairs = " | ".join(f"{product[part]:.1f} / {floor[part]:.1f}" for floor, product in samples.values())
+        lines.append(f"| {part} | {pairs} |")
+    return lines
+
+
+def verdicts(result: dict[str, Any]) -> list[str]:
+    """Every bar, met or missed, as lines of Markdown."""
+    pairs = [(product["all"], floor["all"]) for floor, product in result["samples"].values()]
+    medians = [median for median, _ in pairs]
+    ratio, spread = max(median / floor for median, floor in pairs), max(medians) / min(medians) - 1
+    return [
+        verdict(ratio, MOST_RATIO, "times the floor for the desk's own work, at the most"),
+        verdict(spread, MOST_SPREAD, "of the shortest median between all of the desk's own"),
+    ]
+
+
 def main() -> None:
-    """Measure, and print."""
+    """Measure, keep, and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--people", type=int, default=_PEOPLE)
     parser.add_argument("--rounds", type=int, default=_ROUNDS)
@@ -119,21 +143,20 @@ def main() -> None:
     matching = dict.fromkeys(min(size, asked.people) for size in (0, 10_000, 1_000_000, asked.people))
     with tempfile.TemporaryDirectory() as folder:
         run = Run(Path(folder), asked.people)
-        say(f"{asked.people:,} people, {run.declared:,} declared places; the floor filters with {run.filtered_by}")
+        progress(f"{asked.people:,} people, {run.declared:,} declared places; the floor filters with {run.filtered_by}")
         rounds: dict[int, list[tuple[dict[str, float], dict[str, float]]]] = {size: [] for size in matching}
         for _ in range(asked.rounds + 1):
             for size in matching:
                 rounds[size].append((run.floor(size), run.product(size)))
         run.close()
-    totals = {}
-    for size, measured in rounds.items():
+    result: dict[str, Any] = {"people": asked.people, "declared": run.declared, "filtered by": run.filtered_by}
+    result["samples"] = {
         # The first round fetches what later ones find.
-        floor, product = (_medians([pair[which] for pair in measured[1:]]) for which in (0, 1))
-        totals[size] = product["all"]
-        say(f"a sample of {size:,}: {product['all'] / floor['all']:.2f} times the floor; ms of product / floor")
-        say("  " + "   ".join(f"{part} {product[part]:.1f} / {floor[part]:.1f}" for part in floor))
-    spread = max(totals.values()) / min(totals.values()) - 1
-    say(f"medians of all samples lie within {spread:.1%} of each other")
+        str(size): [_medians([pair[which] for pair in measured[1:]]) for which in (0, 1)]
+        for size, measured in rounds.items()
+    }
+    say("\n".join([*table(result), "", *verdicts(result)]))
+    progress(f"kept in {store(FOLDER, 'bits', result)}")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,8 @@ def machine() -> dict[str, str]:
         "measured": datetime.fromtimestamp(system_clock() / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "processor": f"{os.cpu_count()} cores, {_processor()}",
         "memory": f"{memory:.0f} GiB",
+        # Of the last minute and of the last quarter of an hour.
+        "load": " and ".join(f"{os.getloadavg()[which]:.1f}" for which in (0, 2)),
         "system": f"{platform.system()} {platform.release()}",
         **versions,
     }

@@ -7,10 +7,11 @@ was not made is said to be missing.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import end_to_end, growth, rivals, timeline
+from benchmarks import end_to_end, floor_bits, growth, rivals, timeline
 from benchmarks.load import verdicts
 from benchmarks.results import FOLDER, heading, load, progress
 from matplotlib.axes import Axes
@@ -21,85 +22,81 @@ __all__ = ["main", "written"]
 _DOCUMENT: Final = Path("BENCHMARKS.md")
 _PICTURES: Final = Path("docs/benchmarks")
 _DPI: Final = 80
-_MISSING: Final = "Not measured yet."
 
 _HEAD: Final = """# How fast, how large, beside what
 
-Measured on {measured}: {processor}; {memory} of memory; {system}; Python {python}, numpy {numpy}, grpcio {grpcio},
-cryptography {cryptography}, duckdb {duckdb}, polars {polars}, openmined-psi {openmined-psi}, opendp {opendp}. Nodes, researcher
-and everything they are compared with share this one machine.
+Measured on {measured}: {processor}; {memory} of memory; load averages {load} in the last minute and quarter of an hour; {system};
+Python {python}, numpy {numpy}, grpcio {grpcio}, cryptography {cryptography}, duckdb {duckdb}, polars {polars}, openmined-psi
+{openmined-psi}, opendp {opendp}. Nodes, researcher and everything they are compared with share this one machine. Figures
+depend on it and on what else it does; ratios and processor time less so. Nothing here is a test.
 
 ```
-make bench            questions beside floor and rivals, and where the time goes: 15 million people, some ten minutes
-make bench-load       many researchers at once
-make bench-growth     how cost grows
-make bench-report     writes this page from what was measured (build/bench/*.json)
-make bench PEOPLE=200000      a quick look; also DIR=deployment, JSON=1
-make bench-growth AXIS=log MOST=10000
+make bench-all        everything below, and this page from it: half an hour on an idle machine
+make bench            questions to 15 million people beside floor and rivals; also PEOPLE=200000 ROUNDS=5 DIR=deployment JSON=1
+make bench-bits       the desk's own work beside the floor, and its instructions counted
+make bench-load       32 researchers at once, on a million people
+make bench-growth     how cost grows along an axis: AXIS=log MOST=10000
+make bench-report     this page from what was measured last (build/bench/*.json; sentences: tests/benchmarks/report.py)
 ```
+"""
 
-Nothing here is a test: figures depend on the machine, ratios less so. This page is written by `make bench-report`; its
-sentences stand in `tests/benchmarks/report.py`.
+_BARS: Final = """## What is asked, and whether it is met
+
+Times miss their bar whenever something else keeps the cores busy; processor time says what an idle machine would have to do.
 """
 
 _END_TO_END: Final = """## A question to {people:,} people
 
-*Answer* is the time from Submit to the opened and verified answer in the researcher's own session, at release tick 0 and
-under `per_person` accounting: both nodes, every durable step, the health agency's cosignature and the researcher's own checks
-included. *Preparation* comes before it: dictionaries, policy, quote, proof of the noise slot, ticket. Of fewer than a hundred
-rounds ({rounds} here), p99 is the longest. *The first one* is the first question about that sample after a start.
+*Answer*: from Submit to the opened and verified answer in the researcher's session, at tick 0, `per_person`: both nodes, every
+durable step, the cosignature and the researcher's checks. *Preparation* comes before: quote, proof of the noise slot, ticket.
+Medians of {rounds} rounds; of fewer than a hundred, p99 is the longest.
 
-The *floor* is what remains if nothing is checked, logged, signed or noised: one filter of the columns in memory by Polars,
-whose finds are bits already; AES-GCM over the bits twice; the bytes once through a raw socket under mutual TLS (open connection, Ed25519
-certificates) to another process; bare passes over everybody by NumPy in two threads (look up, compare, add, count two cells); one
-fsynced write of sample and active bits. A sample has one size whoever is in it, and so has its floor. It is measured just before
-each question, in the same run, a tenth of a second after the answer before it.
+The *floor* is what remains if nothing is checked, logged, signed or noised, at the same fixed size: a Polars filter, AES-GCM over
+the bits twice, a raw socket under mutual TLS, bare NumPy passes over everybody in two threads, one fsynced write. It is
+measured just before each question, in the same run.
 """
 
 _AT_THE_TICK: Final = """
-*At the tick* is the same with {release_tick_ms} ms ticks and a forward delay of {forward_delay_ms} ms, as are usual for this population, so that an
-answer leaves at the same tick whoever is in its sample: {rounds} rounds.
+*At the tick*: the same with {release_tick_ms} ms ticks and a forward delay of {forward_delay_ms} ms, the defaults for this population; {rounds} rounds.
 """
 
 _STAGES: Final = """
-Stages are what the nodes' operators see with `log_stages = true`. They overlap, so they do not add up to *total*, which for
-the health node lasts until it has heard that the answer is out. Processor time comes in steps of 10 ms for each question;
-these are means.
+Stages are what `log_stages = true` shows the nodes' operators; they overlap. Processor time (ms a question) comes in steps of
+10 ms; these are means. *Bytes a person*: the most that was held at once, everybody charged, mapped files included, less what a
+node with nobody loaded holds.
+"""
 
-*Bytes a person* are what a node holds after the questions, all of whose samples were charged, everybody's too, or ever held at
-once (resident memory, mapped files included), less what a node with nobody loaded holds.
+_BITS: Final = """## The desk's own work
+
+Marking, sealing, opening and passes as the product does them, without nodes; socket and flush are the floor's own in both.
 """
 
 _RIVALS: Final = """## Beside what people would pick instead
 
-Same data, same cohorts, same machine, and every count checked against a join of the sources. *DuckDB and gRPC*: one DuckDB
-at each agency, everything in memory, codes as enums; the health agency filters and streams plain ids over mutual TLS, the
-census agency joins and returns the exact count. *openmined-psi*: cardinality alone, in one process, nothing sent. *OpenDP in one
-process*: a DuckDB join of both agencies' data, and Laplace noise on the count.
+Same data, cohorts and machine; every count is checked against a join of the sources. *DuckDB and gRPC*: one DuckDB at each agency, plain
+ids streamed over mutual TLS, an exact count. *openmined-psi*: cardinality, in one process. *OpenDP*: a DuckDB join of
+both agencies' data in one process, and Laplace noise.
 """
 
 _LOAD: Final = """## Many researchers at once
 
-Researchers ask one question after the other, one greedy researcher many at once, at tick 0: tiny samples, a tenth of the people, and
-everybody. Times are those of whoever asked, waiting in line included; *fairness* is the answers of the researcher who got fewest over
-those of the one who got most, the greedy one left out. Researchers and nodes share the machine's cores. Afterwards both logs
-and all receipts are audited. `make bench-load`; ten thousand tiny questions: `python -m benchmarks.load --tiny 10000`.
+One question after the other each, one greedy researcher sixty at once, at tick 0. Times include waiting in line. *Fairness*: answers
+of the researcher who got fewest over those of who got most, the greedy one aside. Afterwards both logs and all receipts are replayed.
 """
 
 _GROWTH: Final = """## How cost grows
 
 One thing grows and everything else stays. Populations are asked for a sample near 10,000; terms are of the
-largest population; the log and the answered questions are those of 100,000 people and a sample near 1,000. The long log
-holds real entries of answered questions (slots, charges, releases, deliveries), appended by the product's own journal under
-strict accounting. Starting reads the whole log again, so that this does grow with it; answering is not to.
+largest population; the log and the answered questions are those of 100,000 people and a sample near 1,000. Starting reads the whole
+log again, so that this grows with it; answering is not to.
 """
 
 _PROFILE: Final = """## Where the time of one large query goes
 
 ![Stages of both nodes on one clock](docs/benchmarks/timeline.png)
 
-The median of {rounds} rounds, {sample:,} people of {people:,}, {answer:.0f} ms from Submit to the answer. Figures at the bars are
-milliseconds; pale bars are whole queries; dotted lines are what the researcher was told. {when}
+The median of {rounds} rounds, {sample:,} people of {people:,}, {answer:.0f} ms from Submit to the answer; dotted lines are what the
+researcher was told. {when}
 
 {what}
 """
@@ -109,24 +106,40 @@ def written(results: Path, root: Path) -> None:
     """Write the page and its pictures under `root`."""
     pictures = root / _PICTURES
     pictures.mkdir(parents=True, exist_ok=True)
-    names = ("end_to_end", "rivals", "load", growth.NAME, "timeline")
-    found = [load(results, name) for name in names]
-    whole, others, under_load, grown, traced = found
-    measured = next((result for result in found if result is not None), None)
-    if measured is None:
+    names = ("end_to_end", "bits", "load", "rivals", growth.NAME, "timeline")
+    found = {name: result for name in names if (result := load(results, name)) is not None}
+    if not found:
         raise SystemExit(f"nothing was measured: {results} holds no results")
-    parts = [_HEAD.format_map(measured["machine"])]
-    parts.append(_MISSING if whole is None else _end_to_end(whole))
-    parts.append(
-        "\n".join([_RIVALS, *([_MISSING] if others is None else [_when(others), *rivals.table(others, whole)])])
-    )
-    if under_load is not None:
-        parts.append("\n".join([_LOAD, _when(under_load), *_load(under_load)]))
-    parts.append("\n".join([_GROWTH, *([_MISSING] if grown is None else [_when(grown), *_growth(grown, pictures)])]))
-    if traced is not None:
+    whole = found.get("end_to_end")
+    parts = [_HEAD.format_map(next(iter(found.values()))["machine"])]
+    missing = [name for name in names if name not in found]
+    if missing:
+        parts.append(f"Not measured in this state: {', '.join(missing)}.")
+    parts.append("\n".join([_BARS, *_bars(found)]))
+    if whole is not None:
+        parts.append(_end_to_end(whole))
+    for name, text, lines in (
+        ("bits", _BITS, floor_bits.table),
+        ("load", _LOAD, _load),
+        ("rivals", _RIVALS, lambda result: rivals.table(result, whole)),
+        (growth.NAME, _GROWTH, lambda result: _growth(result, pictures)),
+    ):
+        if name in found:
+            parts.append("\n".join([text, *lines(found[name]), "", _when(found[name])]))
+    if "timeline" in found:
+        traced = found["timeline"]
         timeline.draw(traced, pictures / "timeline.png")
         parts.append(_PROFILE.format(**traced, when=_when(traced), what=timeline.sentences(traced)))
     (root / _DOCUMENT).write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
+
+
+def _bars(found: dict[str, dict[str, Any]]) -> list[str]:
+    judges: dict[str, Callable[[dict[str, Any]], list[str]]] = {
+        "end_to_end": end_to_end.verdicts,
+        "bits": floor_bits.verdicts,
+        "load": lambda result: verdicts(result["mixed"]) if "mixed" in result else [],
+    }
+    return [line for name, judge in judges.items() if name in found for line in judge(found[name])]
 
 
 def _end_to_end(whole: dict[str, Any]) -> str:
@@ -143,31 +156,29 @@ def _end_to_end(whole: dict[str, Any]) -> str:
 
 def _when(result: dict[str, Any]) -> str:
     """Parts may be measured on different days."""
-    return f"Measured on {result['machine']['measured']}.\n"
+    return f"Measured on {result['machine']['measured']}, load averages {result['machine']['load']}."
 
 
 def _load(under_load: dict[str, Any]) -> list[str]:
-    lines = heading(
-        "people, researchers", "answers", "a second", "sample", "p50", "p99", "p50 of the first fifth", "of the last"
-    )
+    lines = heading("sample", "answers", "p50", "p99", "p50 of the first fifth", "of the last")
     after: list[str] = []
     for report in (under_load[run] for run in ("mixed", "tiny") if run in under_load):
-        name = f"{report['people']:,}, {report['researchers']}"
         for size, took in report["milliseconds"].items():
-            each = [took["answers"], report["answers_per_second"], size]
-            times = [f"{took[key]} ms" for key in ("p50", "p99", "p50_first", "p50_last")]
-            lines.append(f"| {name} | {' | '.join(map(str, [*each, *times]))} |")
-        memory = "; ".join(
-            f"{role} node {seen['start']} MiB at the start, {seen['most']} at most, {seen['end']} at the end"
-            for role, seen in report["memory_mib"].items()
-        )
-        verdict = "verified" if report["replay"]["verified"] else "NOT VERIFIED"
-        after.append(
-            f"- {name}: {report['answers']} answers in {report['seconds']:.0f} s, fairness {report['fairness']}, refused "
-            f"{sum(report['refused'].values())}, told to come back {report['asked_again_when_busy']}; {memory}; replay {verdict}."
-        )
-    bars = verdicts(under_load["mixed"]) if "mixed" in under_load else []
-    return [*lines, "", *after, *bars, ""]
+            times = " | ".join(f"{took[key]:,} ms" for key in ("p50", "p99", "p50_first", "p50_last"))
+            lines.append(f"| {size} | {took['answers']} | {times} |")
+        after.append(_in_all(report))
+    return [*lines, "", *after]
+
+
+def _in_all(report: dict[str, Any]) -> str:
+    memory = "; ".join(
+        f"{role} node {seen['start']} MiB at the start, {seen['most']} at most, {seen['end']} at the end"
+        for role, seen in report["memory_mib"].items()
+    )
+    return (
+        f"- {report['people']:,} people, {report['researchers']} researchers: {report['answers']} answers in {report['seconds']:.0f} s, "
+        f"refused {sum(report['refused'].values())}, told to come back {report['asked_again_when_busy']}; {memory}."
+    )
 
 
 def _growth(grown: dict[str, Any], pictures: Path) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from benchmarks.machine import machine
 
-__all__ = ["FOLDER", "heading", "load", "milliseconds", "progress", "put", "say", "store"]
+__all__ = ["FOLDER", "heading", "load", "milliseconds", "progress", "put", "say", "store", "verdict"]
 
 FOLDER: Final = Path("build/bench")
 
@@ -52,6 +52,11 @@ def milliseconds(times: Sequence[float]) -> dict[str, float]:
 def heading(*names: str) -> list[str]:
     """The first two lines of a table: names, then numbers under all but the first."""
     return [f"| {' | '.join(names)} |", f"|---|{'---:|' * (len(names) - 1)}"]
+
+
+def verdict(value: float, most: float, what: str) -> str:
+    """Whether a bar is met, as a line of Markdown."""
+    return f"- {'pass' if value <= most else 'MISS'}: {value:.4g} {what}; at most {most:g}"
 
 
 def say(text: str) -> None:

@@ -12,7 +12,7 @@ import itertools
 import os
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -301,7 +301,7 @@ class World:
         self.people, self.in_census = (_ascending(key.step(people)) for people in (self.people, self.in_census))
 
     @property
-    def researchers(self) -> dict[str, Researcher]:
+    def researchers(self) -> Mapping[str, Researcher]:
         """Whom the census node knows as researchers."""
         return self.known(self.census.journal).researchers()
 

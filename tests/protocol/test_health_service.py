@@ -936,6 +936,26 @@ async def test_one_question_too_many_is_told_to_come_back(parties: Parties) -> N
     assert await submit(service, third) == STAGES
 
 
+async def test_full_line_answers_before_any_work_is_done(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks again and again while the line is full makes no signature be checked."""
+    first, second, third = (parties.world.order() for _ in range(3))
+    held = Held(parties)
+    service = parties.health(held.link, LimitConfig(max_queries=1, max_waiting_each=1))
+    await first_stage(service, first)
+    await until(lambda: service._line.waiting == 0)
+    await first_stage(service, second)
+
+    def not_now(*_: object) -> NoReturn:
+        raise AssertionError("a question was checked that has no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HealthNode, "verify", not_now)
+        assert (await failure(service, third)).code == "BUSY"
+    for _ in range(3):
+        held.let_through.release()
+    await service.drain()
+
+
 async def test_stop_ends_what_waits_and_the_next_start_answers_it(parties: Parties) -> None:
     """A stop finishes the question whose turn it is; those in line are told at once, are durable, and are answered later."""
     world = parties.world

@@ -204,7 +204,7 @@ def test_a_log_without_a_card_knows_nobody_and_is_nobody(path: Path, clock: Fake
     with opened(path, clock, create=True) as empty:
         known = KnownPeers(empty, clock)
         assert code_of(known.own) == "CARD_MISSING"
-        assert known.certificates() == []
+        assert known.certificates() == ()
         assert (known.researchers(), known.inboxes(), known.agencies("health")) == ({}, {}, {})
         with empty.reading() as state:
             assert code_of(lambda: own_card(state.membership)) == "CARD_MISSING"
