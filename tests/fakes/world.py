@@ -713,9 +713,9 @@ class World:
         """A noise slot, as a quote reserves it; where few are left, the service has committed to more."""
         if self.census.slots.is_low:
             self.census.commit_slots()
-        offer = self.census.offer_slot(researcher, self.policy)
+        offer = self.census.quotes.offer_slot(researcher, self.policy)
         assert offer is not None, "no slot is cosigned"
-        slot = offer[0].slot
+        slot = offer.slot
         self.offered[slot.number] = ticket_pb2.NoiseSlot(
             number=slot.number, commitment=slot.commitment, checkpoint=slot.checkpoint
         )
@@ -902,6 +902,7 @@ class World:
             scale=body.scale,
             fraction_millionths=body.fraction_millionths,
             policy_hash=body.policy_hash.hex(),
+            signed_quote=b"",
             signed_ticket=order.signed.SerializeToString(deterministic=True),
             criteria=order.condition.to_wire().SerializeToString(deterministic=True),
             criteria_nonce=order.nonce,

@@ -86,7 +86,10 @@ class Exporting:
                 answers = ResearcherHome(simulation.parties[party].folder).open_answers()
                 kept = answers.receipts()
                 answers.close()
-                shown = [ReceiptFile.of(one.query, one.state, one.signed_ticket, one.signed_receipt) for one in kept]
+                shown = [
+                    ReceiptFile.of(one.query, one.state, one.signed_quote, one.signed_ticket, one.signed_receipt)
+                    for one in kept
+                ]
                 files |= {one.name: one.to_bytes() for one in shown}
         return files
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from fakes.quotes import Offer
 from fakes.randomness import SeededRandomness
 from fakes.world import FRENCH, HEALTH, PROJECT, RELEASE, RESEARCHER, make_policy, make_pseudonyms
 from fuzz.logs import key_hash
@@ -578,9 +579,9 @@ def _slots(**changes: Any) -> bytes:
     return encode_entry(Entry(sequence=2, time_ms=NOW_MS, policy=POLICY.hash.hex(), event=event))
 
 
-def _quote() -> census_service_pb2.QuoteResponse:
+def _offer() -> Offer:
     note, proof = _proved(_slots())
-    return census_service_pb2.QuoteResponse(
+    return Offer(
         noise_slot=ticket_pb2.NoiseSlot(
             number=7, commitment=(7).to_bytes(32, "big"), checkpoint=_WITNESS.cosign(note, NOW_MS // 1000)
         ),
@@ -593,7 +594,7 @@ def _quote() -> census_service_pb2.QuoteResponse:
 def _parse_slot(data: bytes) -> ticket_pb2.NoiseSlot:
     """The slot of a quote, one part of which is `data`."""
     part, rest = data[:1], data[1:]
-    quote = _quote()
+    quote = _offer()
     if part == b"e":
         note, proof = _proved(rest)
         quote.slot_entry, quote.slot_proof[:] = rest, proof
@@ -601,8 +602,10 @@ def _parse_slot(data: bytes) -> ticket_pb2.NoiseSlot:
     if part == b"k":
         quote.noise_slot.checkpoint = rest.decode("utf-8", "replace")
     if part == b"q":
-        quote = parse_message(census_service_pb2.QuoteResponse, rest)
-    return verify_slot(quote, CensusLog(_NOTES.verifier, _WITNESS.verifier))
+        shown = parse_message(census_service_pb2.QuoteResponse, rest)
+        quote = Offer(quote.noise_slot, shown.slot_entry, shown.slot_index, list(shown.slot_proof))
+    verify_slot(quote.noise_slot, quote.shown, CensusLog(_NOTES.verifier, _WITNESS.verifier))
+    return quote.noise_slot
 
 
 def _check_slot(slot: ticket_pb2.NoiseSlot, data: bytes) -> None:
@@ -613,7 +616,7 @@ def _check_slot(slot: ticket_pb2.NoiseSlot, data: bytes) -> None:
 
 def _slot_seeds() -> dict[str, bytes]:
     return {
-        "quote": b"q" + _quote().SerializeToString(),
+        "quote": b"q" + _offer().shown.SerializeToString(),
         "entry": b"e" + _slots(),
         "bad other slots": b"e" + _slots(first=8, void_below=8),
         "bad void": b"e" + _slots(void_below=8),
@@ -649,6 +652,7 @@ def _receive(data: bytes) -> AskedQuestion:
             scale=_SCALE,
             fraction_millionths=1_000_000,
             policy_hash=POLICY.hash.hex(),
+            signed_quote=b"",
             signed_ticket=_honest_ticket().SerializeToString(deterministic=True),
             criteria=b"",
             criteria_nonce=_NONCE,

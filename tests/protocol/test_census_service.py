@@ -13,6 +13,7 @@ import pytest
 from fakes.desk_time import in_desk_time, working
 from fakes.links import NO_CONTEXT, at_work, count, stream
 from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS
+from fakes.quotes import quote_of
 from fakes.timed_loop import LoopClock, TimedLoop
 from fakes.virtual_time import in_virtual_time
 from fakes.world import (
@@ -26,7 +27,7 @@ from fakes.world import (
     make_policy,
 )
 from google.protobuf.message import Message
-from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sample_pb2, ticket_pb2
+from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, quote_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.certificates import Identity
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
@@ -102,11 +103,11 @@ async def collect(
     )
 
 
-async def quote(service: CensusService, *, text: str = FRENCH, scale: int = 30) -> census_service_pb2.QuoteResponse:
+async def quote(service: CensusService, *, text: str = FRENCH, scale: int = 30) -> quote_pb2.Quote:
     """Quote as the first researcher."""
     set_caller(Identity("university", "researcher", RESEARCHER))
     question = parse_question(text, CENSUS_DICTIONARY).to_wire()
-    return await service.Quote(census_service_pb2.QuoteRequest(question=question, scale=scale), NO_CONTEXT)
+    return quote_of(await service.Quote(census_service_pb2.QuoteRequest(question=question, scale=scale), NO_CONTEXT))
 
 
 async def test_honest_sample_is_charged_then_released(world: World, service: CensusService) -> None:
@@ -743,9 +744,11 @@ SAID_TO_RESEARCHERS = {
     health_service_pb2.SubmitResponse: ["stage"],
     census_service_pb2.CollectResponse: ["answer"],
     answer_pb2.SealedAnswer: ["query_id", "sealed"],
-    census_service_pb2.QuoteResponse: [
-        *("scale", "charged", "margin_95", "remaining", "policy_hash", "census_release", "noise_slot", "expires_ms"),
-        *("slot_entry", "slot_index", "slot_proof", "quota", "quota_left"),
+    census_service_pb2.QuoteResponse: ["quote", "slot_entry", "slot_index", "slot_proof"],
+    quote_pb2.SignedQuote: ["quote", "signature", "key_id"],
+    quote_pb2.Quote: [
+        *("researcher_id", "question", "census_release", "scale", "charged", "margin_95", "remaining", "quota"),
+        *("quota_left", "policy_hash", "noise_slot", "told_ms", "expires_ms"),
     ],
     answer_pb2.SignedAnswer: ["receipt", "answer_salt", "noisy_counts"],
     answer_pb2.SignedReceipt: ["receipt", "signature", "key_id"],
