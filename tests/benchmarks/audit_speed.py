@@ -95,7 +95,7 @@ def make_exports(directory: Path, queries: int, report: Callable[[int], None]) -
     history.begin()
     for done in range(queries):
         asked = history.answer(scale=_SCALE)
-        file = ReceiptFile.of(asked.query, asked.state, asked.signed.SerializeToString(), asked.receipt)
+        file = ReceiptFile.of(asked.query, asked.state, asked.quote, asked.signed.SerializeToString(), asked.receipt)
         (receipts / f"{asked.query}.json").write_bytes(file.to_bytes())
         history.asked[-1] = None  # type: ignore[call-overload]  # counted, and not needed any more
         if done % _REPORT_EVERY == 0:

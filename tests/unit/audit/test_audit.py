@@ -327,6 +327,8 @@ def test_what_is_under_way_is_pending_and_no_problem(home: AuditorHome) -> None:
 def test_samples_that_were_never_charged_are_counted(home: AuditorHome) -> None:
     """A census node that throws questions away leaves this: by researcher and code, and no problem by itself."""
     history = honest()
+    history.commit_slots()
+    history.cosign()
     report = report_json(replayed(history.exports(), home))
     assert (report["uncharged_samples"], report["refusals"], report["unanswered"]) == (0, [], [])
     waiting, *refused, strange, unsent = (history.order() for _ in range(5))
@@ -548,7 +550,7 @@ def test_ticks_that_become_shorter_hold_nothing_back(home: AuditorHome) -> None:
     history = honest(1)
     held_back(history)
     history.answer()
-    history.write_census(logs.adopted(logs.policy(quote_lifetime_ms=50_000)))
+    history.adopt(logs.policy(quote_lifetime_ms=50_000))
     for _ in range(4):
         history.commit_slots()
         history.cosign()
