@@ -34,7 +34,7 @@ CODES: Final[Mapping[str, str]] = {
     "FILE_MISSING": "a file of the export is not there",
     "FILE_UNUSABLE": "what stands where a file should be cannot be read",
     "FILE_TOO_LARGE": "a file is longer than it can be",
-    "DOCUMENT_MALFORMED": "a receipt's file or opened criteria are not in canonical form",
+    "DOCUMENT_MALFORMED": "a receipt or opened criteria are not in canonical form",
     # --- one log ---------------------------------------------------------------------------------------------------
     "CHECKPOINT_MALFORMED": "a checkpoint is not in canonical form",
     "BUNDLE_MALFORMED": "a bundle does not hold the entries that it should",
