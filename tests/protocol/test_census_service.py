@@ -21,6 +21,7 @@ from fakes.world import (
     HEALTH,
     OTHER_HEALTH,
     OTHER_RESEARCHER,
+    RELEASE,
     RESEARCHER,
     Order,
     World,
@@ -35,6 +36,7 @@ from broker_common.privacy.accounting import answers_left, price
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.answer import SEALED_ANSWER_BYTES
 from broker_common.query.question import REST, Cell, Question, parse_question
+from broker_common.query.quote import verify_quote
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
@@ -598,6 +600,21 @@ async def test_quote_charges_nothing_and_reserves_a_slot_each(world: World, serv
     assert len({quoted.noise_slot.number for quoted in quotes}) == 5
     assert {quoted.remaining for quoted in quotes} == {41}
     assert {quoted.charged for quoted in quotes} == {price(30)}
+
+
+async def test_quote_is_signed_for_its_researcher_and_says_when_it_was_told(
+    world: World, service: CensusService
+) -> None:
+    """With the answer key, over everything that is quoted: whoever is shown it can hold the census agency to it."""
+    set_caller(Identity("university", "researcher", RESEARCHER))
+    question = parse_question(FRENCH, CENSUS_DICTIONARY).to_wire()
+    before_ms = world.census.journal.now()
+    shown = await service.Quote(census_service_pb2.QuoteRequest(question=question, scale=30), NO_CONTEXT)
+    body = verify_quote(shown.quote, census_keys=[world.secrets.answer.verify_key]).body
+    assert (body.researcher_id, body.question, body.scale) == (RESEARCHER, question, 30)
+    assert (body.policy_hash, body.census_release) == (world.policy.hash, RELEASE)
+    assert before_ms <= body.told_ms <= world.census.journal.now()
+    assert body.expires_ms == body.told_ms + world.policy.quote_lifetime_ms
 
 
 @pytest.mark.parametrize("scale", [0, 51, 2**32 - 1])
