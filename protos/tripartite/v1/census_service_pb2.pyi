@@ -127,24 +127,24 @@ Global___QuoteRequest: _TypeAlias = QuoteRequest  # noqa: Y015
 class QuoteResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    QUOTE_FIELD_NUMBER: _builtins.int
-    SLOT_ENTRY_FIELD_NUMBER: _builtins.int
     SLOT_INDEX_FIELD_NUMBER: _builtins.int
+    SLOT_ENTRY_FIELD_NUMBER: _builtins.int
     SLOT_PROOF_FIELD_NUMBER: _builtins.int
-    slot_entry: _builtins.bytes
-    """The log entry that commits to the slot, its place, and its RFC 6962 inclusion proof in the slot's checkpoint."""
+    QUOTE_FIELD_NUMBER: _builtins.int
     slot_index: _builtins.int
-    @_builtins.property
-    def quote(self) -> _quote_pb2.SignedQuote: ...
+    """Place of the log entry that commits to the slot, the entry, and its RFC 6962 inclusion proof in the slot's checkpoint."""
+    slot_entry: _builtins.bytes
     @_builtins.property
     def slot_proof(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    @_builtins.property
+    def quote(self) -> _quote_pb2.SignedQuote: ...
     def __init__(
         self,
         *,
-        quote: _quote_pb2.SignedQuote | None = ...,
-        slot_entry: _builtins.bytes = ...,
         slot_index: _builtins.int = ...,
+        slot_entry: _builtins.bytes = ...,
         slot_proof: _abc.Iterable[_builtins.bytes] | None = ...,
+        quote: _quote_pb2.SignedQuote | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["quote", b"quote"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
