@@ -29,8 +29,6 @@ from broker_common.query.question import spelled_question
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Entry, Loaded, Released, Relinked, Slots
 
-__all__ = ["QuotedLog"]
-
 ValueT = TypeVar("ValueT")
 
 

@@ -18,8 +18,6 @@ from broker_common.query.question import spelled_question
 from broker_common.query.ticket import MAX_TICKET_BYTES
 from broker_common.values import HASH_BYTES
 
-__all__ = ["VerifiedQuote", "sign_quote", "verify_quote"]
-
 # The year 10000, which no date can name.
 _END_OF_TIME_MS = 253_402_300_800_000
 

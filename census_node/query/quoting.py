@@ -27,8 +27,6 @@ from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.release.publication import Publication
 from census_node.release.slots import OfferedSlot, SlotBook
 
-__all__ = ["Quotes"]
-
 
 class Quotes:
     """The quotes of one journal. Blocking methods."""
