@@ -25,7 +25,7 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     log: str = "file:keys/log.key"
     # Cosigns the other agency's checkpoints.
     witness: str = "file:keys/witness.key"
-    # Signs answers before they are sealed.
+    # Signs quotes, and answers before they are sealed.
     answer: str = "file:keys/answer.key"
     # Opens the frame keys of samples (HPKE).
     sample: str = "file:keys/sample.key"

@@ -16,13 +16,11 @@ from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import SigningKey, VerifyKey
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import price
-from broker_common.privacy.policy import Policy
 from broker_common.query.ticket import Researcher, VerifiedTicket
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import LoadFolder, verify_dictionary
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Slots, encode_entry
-from broker_common.tlog.note import parse_note
 from broker_common.values import Clock, Randomness, parse_base64
 from census_node.ledger.book import LedgerBook
 from census_node.ledger.passes import Passes
@@ -31,10 +29,11 @@ from census_node.ledger.snapshots import SnapshotFolder
 from census_node.ledger.steps import LedgerSteps
 from census_node.query.admission import Arrived, Gate, Recovered, SampleAttempt
 from census_node.query.answering import Answers
-from census_node.query.budget import Unfinished, quota_left, verify_affordable, verify_open, verify_quota
+from census_node.query.budget import InForce, Unfinished, in_force, verify_affordable, verify_open, verify_quota
 from census_node.query.charging import Charging, Keeping, Kept
 from census_node.query.flow import Charge, Claim, Parts
 from census_node.query.publishing import Publishing
+from census_node.query.quoting import Quotes
 from census_node.query.reservations import Reservations
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.registry import OpenRegistries
@@ -45,7 +44,7 @@ from census_node.release.oversight import Oversight
 from census_node.release.publication import Publication
 from census_node.release.released import ReleasedAnswers
 from census_node.release.slot_secrets import SLOT_SECRET_BYTES, SlotSecrets
-from census_node.release.slots import BATCH, OfferedSlot, Slot, SlotBatch, SlotBook
+from census_node.release.slots import BATCH, Slot, SlotBatch, SlotBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +59,6 @@ class Keys:
     researchers: Callable[[], Mapping[str, Researcher]]
     # The name that a registered health agency cosigns under, by organisation.
     witnesses: Callable[[], Mapping[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class InForce:
-    """The rules that new questions are asked under."""
-
-    policy: Policy
-    census_release: str
 
 
 class CensusNode:
@@ -136,6 +127,14 @@ class CensusNode:
         self.released = ReleasedAnswers(journal, lambda: self.answers.held_back)
         self._reservations = Reservations()
         self._reserving = threading.Lock()
+        self.quotes = Quotes(
+            journal,
+            publication=publication,
+            slots=self.slots,
+            reservations=self._reservations,
+            unfinished=lambda: self.unfinished,
+            key=keys.answer,
+        )
 
     def parts(self) -> Parts[SampleAttempt, Kept]:
         return Parts(
@@ -173,12 +172,7 @@ class CensusNode:
             RefusedError: NOTHING_LOADED.
         """
         with self.journal.reading() as state:
-            policy, release = state.policy, state.release
-        if policy is None:
-            raise RefusedError("NOTHING_LOADED", what="policy", role="census")
-        if not release:
-            raise RefusedError("NOTHING_LOADED", what="registry", role="census")
-        return InForce(policy, release)
+            return in_force(state)
 
     def verify_dictionary(self) -> None:
         """Return only if the registry in force was loaded under the dictionary that questions are read with.
@@ -280,37 +274,6 @@ class CensusNode:
                 self.slots.start_over()
             self.slots.add(SlotBatch(first, commitments, entry.sequence, encode_entry(entry)))
         self.publication.publish(entry.sequence + 1)
-
-    def offer_slot(self, researcher: str, policy: Policy) -> tuple[OfferedSlot, int] | None:
-        """Reserve a slot for a quote, with the instant at which the quote expires; None while none is cosigned.
-
-        Commits to no further slots: that is done beside quotes, when `slots.is_low`.
-        """
-        index = self.slots.next_index
-        note = None if index is None else self.publication.cosigned_by_most(index)
-        size = 0 if note is None else parse_note(note)[0].size
-        now_ms = self.journal.now()
-        expires_ms = now_ms + policy.quote_lifetime_ms
-        offered = self.slots.reserve(
-            researcher,
-            now_ms=now_ms,
-            expires_ms=expires_ms,
-            limit=policy.open_quotes,
-            in_hand=self._reservations.tickets,
-            # The next slot may be another one by now, of a later batch.
-            covering=lambda index: note if size > index else None,
-        )
-        return None if offered is None else (offered, expires_ms)
-
-    def quota_left(self, researcher: str) -> int | None:
-        """How many further answers of a researcher may count now; None without a quota.
-
-        Raises:
-            RefusedError: QUOTA_REACHED.
-        """
-        with self.journal.reading() as state:
-            reserved = self._reservations.reserved(researcher, charged=state.tickets)
-            return quota_left(state, researcher, self.journal.now(), reserved=reserved)
 
     def let_go(self, ticket_hash: str) -> None:
         """An attempt that was admitted is over, however it ended."""

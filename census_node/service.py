@@ -14,35 +14,29 @@ from typing import Any, ParamSpec, TypeVar
 
 import structlog
 from grpc.aio import ServicerContext
-from tripartite.v1 import answer_pb2, census_service_pb2, census_service_pb2_grpc, sample_pb2, ticket_pb2
+from tripartite.v1 import answer_pb2, census_service_pb2, census_service_pb2_grpc, sample_pb2
 
 from broker_common.crypto.sample_bits import PART_BYTES, SealedSample, part_count
-from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
+from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError
 from broker_common.monitoring import Monitor
-from broker_common.privacy.accounting import price
 from broker_common.privacy.delays import desk_batch
-from broker_common.privacy.discrete_laplace import margin
-from broker_common.privacy.policy import Policy, scales_text
+from broker_common.privacy.policy import Policy
 from broker_common.query.messages import parse_message
-from broker_common.query.question import question_from_wire, verify_served
 from broker_common.rpc.callers import caller
 from broker_common.rpc.channel import PROCEED
 from broker_common.rpc.news import News, NewsOf
 from broker_common.rpc.server import StopSignal, log_unforeseen
 from broker_common.stages import Report, recording
 from broker_common.storage.journal import Checkpointed
-from broker_common.tlog.note import parse_note
 from census_node.config import LimitConfig
 from census_node.node import CensusNode
 from census_node.query.admission import Arrived, BrokenOff, Recovered, SampleAttempt
-from census_node.query.budget import quotable_answers
 from census_node.query.desk import Desk
 from census_node.query.flow import answer_query
 from census_node.query.schedule import Schedule, schedule_of
 from census_node.query.streams import Streams
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.release.quote_rate import QuoteRate
-from census_node.release.slots import OfferedSlot
 from census_node.roster_rounds import RosterRounds
 
 _log = structlog.get_logger()
@@ -182,17 +176,7 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         del context
         # Before anything is looked up: whoever asks too often makes no work.
         self._quote_rate.take(caller().name)
-        policy, response = await self._glance(self._price, request, caller().name)
-        # Last, so that nothing that is refused reserves a slot.
-        offered, response.expires_ms = await self._offered_slot(caller().name, policy)
-        slot, batch = offered.slot, offered.batch
-        response.noise_slot.MergeFrom(
-            ticket_pb2.NoiseSlot(number=slot.number, commitment=slot.commitment, checkpoint=slot.checkpoint)
-        )
-        response.slot_entry, response.slot_index = batch.entry, batch.index
-        size = parse_note(slot.checkpoint)[0].size
-        response.slot_proof.extend(await self._glance(self._node.journal.inclusion_proof, batch.index, size))
-        return response
+        return await self._quoted(request, caller().name)
 
     async def _glance(
         self, look: Callable[ParametersT, ResultT], /, *args: ParametersT.args, **kwargs: ParametersT.kwargs
@@ -200,20 +184,22 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
         """A glance for a quote, which waits for the journal among quotes alone."""
         return await self._node.journal.glance_in(self._quoters, look, *args, **kwargs)
 
-    async def _offered_slot(self, researcher: str, policy: Policy) -> tuple[OfferedSlot, int]:
-        """A slot for a quote, as soon as one is cosigned.
+    async def _quoted(
+        self, request: census_service_pb2.QuoteRequest, researcher: str
+    ) -> census_service_pb2.QuoteResponse:
+        """A quote, as soon as there is a cosigned slot for it.
 
         Raises:
             PeerUnavailableError: NOT_WITNESSED, none was within the time that a quote may wait.
-            BrokerError: no further slots can be committed to.
+            BrokerError: what may not be asked, or no further slots can be committed to.
         """
         deadline = self._loop.time() + self._limits.quote_wait_ms / 1000
         while True:
             news = self._cosigned.next()
-            offered = await self._glance(self._node.offer_slot, researcher, policy)
+            quote = await self._glance(self._node.quotes.quote, request.question, request.scale, researcher)
             batch = self._next_batch()
-            if offered is not None:
-                return offered
+            if quote is not None:
+                return quote
             left = deadline - self._loop.time()
             if left <= 0 or self._stop.is_set:
                 raise PeerUnavailableError("NOT_WITNESSED")
@@ -238,34 +224,6 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
             self._stop.stop(error)
         elif error is not None and not isinstance(error, BrokerError):
             log_unforeseen(error)
-
-    def _price(
-        self, request: census_service_pb2.QuoteRequest, researcher: str
-    ) -> tuple[Policy, census_service_pb2.QuoteResponse]:
-        """What an answer would cost, without a slot for it."""
-        now = self._node.in_force()
-        with self._node.journal.reading() as state:
-            # Said before anything is said of the question: nothing will be answered any more.
-            quotable_answers(state, now.policy, now.policy.scales[-1], unfinished=self._node.unfinished)
-        self._node.verify_dictionary()
-        question = question_from_wire(request.question, CENSUS_DICTIONARY)
-        verify_served(question)
-        policy, scale = now.policy, request.scale
-        if scale not in policy.scales:
-            raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(policy.scales))
-        with self._node.journal.reading() as state:
-            remaining = quotable_answers(state, policy, scale, unfinished=self._node.unfinished)
-        quota_left = self._node.quota_left(researcher)
-        return policy, census_service_pb2.QuoteResponse(
-            scale=scale,
-            charged=price(scale, cells=len(question.cells)),
-            margin_95=margin(scale),
-            remaining=remaining,
-            quota=policy.quota or None,
-            quota_left=quota_left,
-            policy_hash=policy.hash,
-            census_release=now.census_release,
-        )
 
     # --- one sample in, one charge out -----------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from types import ModuleType
 import click
 import tomli_w
 from click.testing import CliRunner
-from tripartite.v1 import answer_pb2, ticket_pb2
+from tripartite.v1 import answer_pb2, quote_pb2, ticket_pb2
 
 import broker_common.audit.home
 import broker_common.dashboard.config
@@ -36,9 +36,11 @@ from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import REASONS, exit_code_of
 from broker_common.privacy.accounting import price
 from broker_common.privacy.delays import DECLARED_STEP
+from broker_common.privacy.discrete_laplace import margin
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.criteria import parse_condition
 from broker_common.query.question import EVERYONE
+from broker_common.query.quote import sign_quote
 from broker_common.query.ticket import sign_ticket
 from broker_common.rpc.callers import ALLOWED_ROLES
 from broker_common.rpc.status import STATUS_OF_REASON
@@ -248,7 +250,7 @@ def _example_order() -> str:
 
 def _example_key_ids() -> str:
     """The same private key, for every purpose that names its keys so."""
-    named = [purpose for purpose in Purpose if purpose not in {Purpose.LOG, Purpose.WITNESS}]
+    named = [purpose for purpose in Purpose if purpose.key is purpose and purpose not in {Purpose.LOG, Purpose.WITNESS}]
     lines = [f"{purpose.value:<8} {SigningKey(purpose, b'*' * 32).key_id}" for purpose in named]
     public = SigningKey(Purpose.TICKET, b"*" * 32).verify_key.raw.hex()
     return "\n".join(["```", f"public   {public}", *lines, "```", ""])
@@ -273,6 +275,23 @@ def _example_ticket() -> ticket_pb2.SignedTicket:
     return sign_ticket(body, SigningKey(Purpose.TICKET, b"*" * 32))
 
 
+def _example_quote(ticket: ticket_pb2.Ticket) -> bytes:
+    body = quote_pb2.Quote(
+        researcher_id=ticket.researcher_id,
+        question=ticket.question,
+        census_release=ticket.census_release,
+        scale=ticket.scale,
+        charged=price(ticket.scale),
+        margin_95=margin(ticket.scale),
+        remaining=41,
+        policy_hash=ticket.policy_hash,
+        noise_slot=ticket.noise_slot,
+        told_ms=1_763_458_236_000,
+        expires_ms=ticket.expires_ms,
+    )
+    return sign_quote(body, SigningKey(Purpose.ANSWER, b"*" * 32)).SerializeToString(deterministic=True)
+
+
 def _example_criteria() -> bytes:
     return canonical_bytes(parse_condition("age >= 65", HEALTH_DICTIONARY))
 
@@ -286,7 +305,11 @@ def _example_receipt() -> str:
     key = SigningKey(Purpose.ANSWER, b"*" * 32)
     signed = answer_pb2.SignedReceipt(receipt=receipt, signature=key.sign(receipt), key_id=key.key_id)
     file = ReceiptFile.of(
-        bytes(range(16)).hex(), "answered", ticket.SerializeToString(), signed.SerializeToString(deterministic=True)
+        bytes(range(16)).hex(),
+        "answered",
+        _example_quote(ticket_pb2.Ticket.FromString(ticket.ticket)),
+        ticket.SerializeToString(),
+        signed.SerializeToString(deterministic=True),
     )
     text = re.sub(r"([A-Za-z0-9+/]{40})[A-Za-z0-9+/]*=*", r"\1...", file.to_bytes().decode())
     return f"```\n{file.name}\n\n{text}```\n\n```\n{hashed.hex()}\n```\n"

@@ -54,6 +54,7 @@ _COLUMNS: dict[str, type] = {
     "scale": int,
     "fraction_millionths": int,
     "policy_hash": str,
+    "signed_quote": bytes,
     "signed_ticket": bytes,
     "criteria": bytes,
     "criteria_nonce": bytes,
@@ -75,7 +76,7 @@ _COLUMNS: dict[str, type] = {
 _ANSWERED = frozenset({"noisy_counts", "charged", "signed_receipt", "answer_salt", "answered_ms"})
 # Counts that are NULL have not come; none is read.
 _RECEIPTS = (
-    "select query, refused, signed_ticket, signed_receipt, noisy_counts is not null as answered, expired "
+    "select query, refused, signed_quote, signed_ticket, signed_receipt, noisy_counts is not null as answered, expired "
     "from questions order by asked_ms, rowid"
 )
 
@@ -107,6 +108,8 @@ class AskedQuestion:
     scale: int
     fraction_millionths: int
     policy_hash: str
+    # As it was quoted, before the ticket was signed.
+    signed_quote: bytes
     signed_ticket: bytes
     criteria: bytes
     criteria_nonce: bytes
@@ -173,7 +176,7 @@ class AskedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class KeptReceipt:
-    """What may be shown of a question to an auditor: the signed ticket, and the signed receipt once there is an answer.
+    """What may be shown of a question to an auditor: signed quote and ticket, and the signed receipt once there is an answer.
 
     The ticket commits to the criteria and does not tell them; the receipt commits to the noisy count, and what opens it, the
     salt, stays here.
@@ -184,7 +187,8 @@ class KeptReceipt:
     state: str
     # Code of the refusal, empty if there was none.
     refused: str
-    # Serialised SignedTicket and SignedReceipt, as they were signed; no receipt is empty.
+    # Serialised SignedQuote, SignedTicket and SignedReceipt, as they were signed; no receipt is empty.
+    signed_quote: bytes
     signed_ticket: bytes
     signed_receipt: bytes
 
@@ -244,6 +248,7 @@ class Answers:
             "scale": asked.scale,
             "fraction_millionths": asked.fraction_millionths,
             "policy_hash": asked.policy_hash,
+            "signed_quote": asked.signed_quote,
             "signed_ticket": asked.signed_ticket,
             "criteria": asked.criteria,
             "criteria_nonce": asked.criteria_nonce,
@@ -319,6 +324,7 @@ class Answers:
                 query=row["query"],
                 state=_state(answered=bool(row["answered"]), expired=bool(row["expired"]), refused=row["refused"]),
                 refused=row["refused"],
+                signed_quote=row["signed_quote"],
                 signed_ticket=row["signed_ticket"],
                 signed_receipt=row["signed_receipt"] or b"",
             )
@@ -416,6 +422,7 @@ def _asked(row: dict[str, Any]) -> AskedQuestion:
         scale=row["scale"],
         fraction_millionths=row["fraction_millionths"],
         policy_hash=row["policy_hash"],
+        signed_quote=row["signed_quote"],
         signed_ticket=row["signed_ticket"],
         criteria=row["criteria"],
         criteria_nonce=row["criteria_nonce"],

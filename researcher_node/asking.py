@@ -1,6 +1,6 @@
 """One question from a researcher's text to a verified answer.
 
-    parse -> quote -> verify the noise slot -> sign a ticket -> submit to the health node -> wait for the census node's sealed answer
+    parse -> quote -> verify quote and noise slot -> sign a ticket -> submit to the health node -> wait for the census node's sealed answer
 
 The text of the criteria stays on this machine: a typed tree travels, to the health node only. The census node sees a
 hiding commitment to it.
@@ -30,6 +30,7 @@ from tripartite.v1 import (
     health_service_pb2_grpc,
     log_service_pb2,
     log_service_pb2_grpc,
+    quote_pb2,
     ticket_pb2,
 )
 
@@ -40,6 +41,7 @@ from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
+from broker_common.privacy.accounting import price
 from broker_common.privacy.discrete_laplace import largest_scale_within, margin
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes, describe
@@ -47,6 +49,7 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, parse_question
+from broker_common.query.quote import VerifiedQuote, verify_quote
 from broker_common.query.ticket import sign_ticket
 from broker_common.rpc.cards import fetch_card, policy_from_wire
 from broker_common.rpc.channel import Peer, open_channel
@@ -77,8 +80,6 @@ _STAGES = (
     health_service_pb2.STAGE_RELEASED,
 )
 _PLAIN_NUMBER = re.compile(r"[0-9]{0,9}\.?[0-9]{1,18}")
-# The year 10000, which no date can name.
-_END_OF_TIME_MS = 253_402_300_800_000
 
 ResultT = TypeVar("ResultT")
 StageHandler = Callable[[health_service_pb2.Stage.ValueType], None]
@@ -135,10 +136,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """The census node's offer for one question."""
+    """The census node's signed offer for one question, and what is to prove its noise slot."""
 
     question: Question
-    response: census_service_pb2.QuoteResponse
+    offer: VerifiedQuote
+    shown: census_service_pb2.QuoteResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,15 +291,31 @@ class Session(AbstractAsyncContextManager["Session"]):
             ) from error
 
     async def quote(self, count: str, precision: Precision) -> Quoted:
-        """What an answer would cost and how far its noise reaches. Charges nothing."""
+        """What an answer would cost and how far its noise reaches, signed by the census agency. Charges nothing.
+
+        Raises:
+            PeerUnavailableError: PEER_MISBEHAVED, the quote is not signed, or not of what was asked.
+        """
         question = await self._read("census", lambda dictionary: parse_question(count, dictionary))
         scale = precision.choose(await self.policy()) if precision.scale is None else precision.scale
         request = census_service_pb2.QuoteRequest(question=question.to_wire(), scale=scale)
         response = await calling("census", (await self._census()).Quote(request, timeout=_CALL_SECONDS))
-        # What is signed and kept is what was asked for, and can be shown again.
-        if response.scale != scale or not 0 <= response.expires_ms < _END_OF_TIME_MS:
-            raise PeerUnavailableError("PEER_MISBEHAVED", peer="census", problem="a quote for something else")
-        return Quoted(question, response)
+        return Quoted(question, self._verified(response.quote, question, scale), response)
+
+    def _verified(self, signed: quote_pb2.SignedQuote, question: Question, scale: int) -> VerifiedQuote:
+        """SECURITY: a ticket repeats what is quoted, and is compared with it by the auditor: nothing else is signed for."""
+        try:
+            keys = self._trust.card("census").verify_keys(Purpose.ANSWER, self._clock())
+            offer = verify_quote(signed, census_keys=keys)
+        except InvalidRequestError as error:
+            raise _lie("a quote that its agency did not sign") from error
+        body = offer.body
+        asked = (self._researcher_id, question.to_wire(), scale)
+        if asked != (body.researcher_id, body.question, body.scale):
+            raise _lie("a quote for something else")
+        if (body.charged, body.margin_95) != (price(scale, cells=len(question.cells)), margin(scale)):
+            raise _lie("a quote with another price or margin than its scale has")
+        return offer
 
     # --- a question ------------------------------------------------------------------------------------------------
 
@@ -322,22 +340,23 @@ class Session(AbstractAsyncContextManager["Session"]):
         deadline = asyncio.get_running_loop().time() + wait_seconds
         pauses = _Pauses(on_busy, passing=frozenset({"TOO_MANY_QUOTES"}))
         quoted = await _patiently(lambda: self.quote(wanted.count, wanted.precision), deadline, pauses)
-        slot = verify_slot(quoted.response, self.census_log())
+        offered = quoted.offer.body
+        verify_slot(offered.noise_slot, quoted.shown, self.census_log())
         nonce = self._randomness(SALT_BYTES)
         opening_key = OpeningKey.generate(self._randomness)
         body = ticket_pb2.Ticket(
             query_id=self._randomness(QUERY_ID_BYTES),
             researcher_id=self._researcher_id,
             project_id=wanted.project,
-            question=quoted.question.to_wire(),
-            census_release=quoted.response.census_release,
-            scale=quoted.response.scale,
+            question=offered.question,
+            census_release=offered.census_release,
+            scale=offered.scale,
             fraction_millionths=wanted.fraction_millionths,
             criteria_commitment=commit_criteria(nonce, canonical_bytes(condition)),
             answer_key=opening_key.sealing_key.raw,
-            policy_hash=quoted.response.policy_hash,
-            noise_slot=slot,
-            expires_ms=quoted.response.expires_ms,
+            policy_hash=offered.policy_hash,
+            noise_slot=offered.noise_slot,
+            expires_ms=offered.expires_ms,
         )
         asked = AskedQuestion(
             query=body.query_id.hex(),
@@ -347,6 +366,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             scale=body.scale,
             fraction_millionths=body.fraction_millionths,
             policy_hash=body.policy_hash.hex(),
+            signed_quote=quoted.offer.signed.SerializeToString(deterministic=True),
             signed_ticket=sign_ticket(body, self._ticket_key()).SerializeToString(deterministic=True),
             criteria=condition.to_wire().SerializeToString(deterministic=True),
             criteria_nonce=nonce,
@@ -604,6 +624,10 @@ async def _patiently(call: Callable[[], Awaitable[ResultT]], deadline: float, pa
                 raise
             pauses.tell(error, pause)
         await asyncio.sleep(pause)
+
+
+def _lie(problem: str) -> PeerUnavailableError:
+    return PeerUnavailableError("PEER_MISBEHAVED", peer="census", problem=problem)
 
 
 def _busy_seconds(error: BrokerError) -> float:

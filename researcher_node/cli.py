@@ -120,29 +120,27 @@ def quote(home: Path, as_json: bool, count: str, scale: int | None, wanted_margi
             async with opened.session(store) as session:
                 return await session.quote(count, precision)
 
-    response = asyncio.run(fetch(ResearcherHome(home))).response
-    remaining = response.remaining if response.HasField("remaining") else None
-    quota_left = response.quota_left if response.HasField("quota_left") else None
-    expires = instant(response.expires_ms)
+    body = asyncio.run(fetch(ResearcherHome(home))).offer.body
+    remaining = body.remaining if body.HasField("remaining") else None
+    quota_left = body.quota_left if body.HasField("quota_left") else None
+    expires = instant(body.expires_ms)
     result = {
-        "scale": response.scale,
-        "epsilon": epsilon_text(response.scale),
-        "margin_95": response.margin_95,
-        "charged": response.charged,
+        "scale": body.scale,
+        "epsilon": epsilon_text(body.scale),
+        "margin_95": body.margin_95,
+        "charged": body.charged,
         "remaining": remaining,
-        "policy_hash": response.policy_hash.hex(),
+        "policy_hash": body.policy_hash.hex(),
         "expires": expires,
     }
     text = said(
         texts.QUOTE,
-        scale=response.scale,
+        scale=body.scale,
         epsilon=result["epsilon"],
-        margin=response.margin_95,
-        charged=response.charged,
+        margin=body.margin_95,
+        charged=body.charged,
         remaining=said(texts.REMAINING_UNTOLD) if remaining is None else said(texts.REMAINING_COUNT, count=remaining),
-        quota=said(texts.QUOTA_NONE)
-        if quota_left is None
-        else said(texts.QUOTA, left=quota_left, quota=response.quota),
+        quota=said(texts.QUOTA_NONE) if quota_left is None else said(texts.QUOTA, left=quota_left, quota=body.quota),
         policy=result["policy_hash"],
         expires=expires,
     )

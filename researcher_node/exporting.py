@@ -1,4 +1,4 @@
-"""What a researcher hands to an auditor: every ticket, and the receipt of every answer; never a count, a salt or criteria."""
+"""What a researcher hands to an auditor: every quote and ticket, and every answer's receipt; never a count, a salt or criteria."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def export(home: Path, folder: ExportFolder, report: Report) -> ExportReport:
         answers.close()
     for done, one in enumerate(kept):
         report(done, len(kept))
-        shown = ReceiptFile.of(one.query, one.state, one.signed_ticket, one.signed_receipt)
+        shown = ReceiptFile.of(one.query, one.state, one.signed_quote, one.signed_ticket, one.signed_receipt)
         folder.put(shown.name, shown.to_bytes())
     folder.flush()
     report(1, 1)

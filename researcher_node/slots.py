@@ -18,8 +18,8 @@ from broker_common.tlog.note import Checkpoint
 from researcher_node.census_log import CensusLog
 
 
-def verify_slot(quote: census_service_pb2.QuoteResponse, log: CensusLog) -> ticket_pb2.NoiseSlot:
-    """The quoted slot, if what the census node shows proves that it is committed to.
+def verify_slot(slot: ticket_pb2.NoiseSlot, shown: census_service_pb2.QuoteResponse, log: CensusLog) -> None:
+    """Return only if what the census node shows beside its quote proves that the quoted slot is committed to.
 
     1. its checkpoint is signed by the census log, 2. and cosigned by the health agency, 3. the entry that is shown is in
     that checkpoint, 4. at its own place, 5. and commits to slots, 6. this one among them, 7. as open, 8. with this commitment.
@@ -28,9 +28,8 @@ def verify_slot(quote: census_service_pb2.QuoteResponse, log: CensusLog) -> tick
         PeerUnavailableError: PEER_MISBEHAVED, naming what does not hold.
     """
     # SECURITY: without this the census node could choose the noise of an answer after it has seen the question.
-    slot = quote.noise_slot
     checkpoint = log.verify_cosigned(slot.checkpoint)  # 1, 2
-    entry = _proved_entry(quote, checkpoint)  # 3, 4
+    entry = _proved_entry(shown, checkpoint)  # 3, 4
     event = entry.event
     if not isinstance(event, Slots):  # 5
         raise _lie("a noise slot whose entry in the log commits to no slots")
@@ -40,21 +39,20 @@ def verify_slot(quote: census_service_pb2.QuoteResponse, log: CensusLog) -> tick
         raise _lie("a noise slot that is void from the start")
     if bytes.fromhex(event.commitments[slot.number - event.first]) != slot.commitment:  # 8
         raise _lie("a noise slot with another commitment than the log has")
-    return slot
 
 
-def _proved_entry(quote: census_service_pb2.QuoteResponse, checkpoint: Checkpoint) -> Entry:
+def _proved_entry(shown: census_service_pb2.QuoteResponse, checkpoint: Checkpoint) -> Entry:
     try:
-        root = root_from_inclusion(quote.slot_entry, quote.slot_index, checkpoint.size, quote.slot_proof)
+        root = root_from_inclusion(shown.slot_entry, shown.slot_index, checkpoint.size, shown.slot_proof)
     except ValueError as error:
         raise _lie(f"a noise slot that is not in its log: {error}") from error
     if root != checkpoint.root:
         raise _lie("a noise slot that is not in its log: the proof leads to another root")
     try:
-        entry = parse_entry(quote.slot_entry)
+        entry = parse_entry(shown.slot_entry)
     except ValueError as error:
         raise _lie("a noise slot whose entry in the log is none") from error
-    if entry.sequence != quote.slot_index:
+    if entry.sequence != shown.slot_index:
         raise _lie("a noise slot whose entry stands at another place than it says")
     return entry
 

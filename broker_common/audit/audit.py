@@ -28,6 +28,7 @@ from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.audit.notes import CheckedNote, NoteError
 from broker_common.audit.on_site.visit import AuditedLog, OnSite, SiteCheck
 from broker_common.audit.openings import OpenedOnSite, check_criteria, check_openings, is_criteria
+from broker_common.audit.quoted import QuotedLog
 from broker_common.audit.receipts import ReceiptForms, Receipts
 from broker_common.audit.reconciling import Reconciling
 from broker_common.audit.spilled import Spill, SpilledMapping
@@ -142,8 +143,12 @@ def _replay(
     )
     census = CensusLog(census_audit, released_at, delivered_at, findings)
     stack.callback(census.close)
+    quoted = QuotedLog(census_audit)
+    stack.callback(quoted.close)
     histories = {"census": History(), "health": History()}
-    census_audit.read(report, take=_each(census.take, partial(histories["census"].take, census_audit.state)))
+    census_audit.read(
+        report, take=_each(census.take, quoted.take, partial(histories["census"].take, census_audit.state))
+    )
     census_audit.verify_signed(home)
     logs: dict[str, LogAudit[Any]] = {"census": census_audit}
     steps = Steps(census, submitted_at, sent_at)
@@ -175,7 +180,7 @@ def _replay(
     # 4
     witnessed_size = seen["health"].checkpoint.size if "health" in seen else 0
     quotes = Quotes(home.agency("health"), steps, witnessed_size)
-    receipts = Receipts(census, health, spill.mapping(str.encode, bytes.decode), quotes, findings)
+    receipts = Receipts(census, health, spill.mapping(str.encode, bytes.decode), quotes, quoted, findings)
     if "researcher" in parts:
         receipts.read(parts["researcher"], report(texts.READING_RECEIPTS))
         receipts.finish()

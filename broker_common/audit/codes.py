@@ -69,6 +69,10 @@ CODES: Final[Mapping[str, str]] = {
     "TICKET_DIFFERS": "a charge is not what its ticket orders",
     "SLOT_WRONG": "a ticket names another commitment for its noise slot than the log",
     "SLOT_LATE": "a noise slot was not committed to when its ticket was made",
+    "QUOTE_UNSIGNED": "a quote is not signed by an answer key of the census agency",
+    "QUOTE_DIFFERS": "a ticket is not what its quote offers",
+    "QUOTE_WRONG": "a quote says something else than what follows from question, scale, and the census log at the instant at which it was told",
+    "QUOTE_BUDGET": "a quote says that more or fewer answers are left than the census log allows at the instant at which it was told",
     "RECEIPT_UNSIGNED": "a receipt is not signed by an answer key of the census agency",
     "RECEIPT_DIFFERS": "a receipt is not of its ticket and its charge",
     "RECEIPT_NOT_INCLUDED": "a receipt does not prove that its charge is in the log",
@@ -98,6 +102,7 @@ PENDING: Final[Mapping[str, str]] = {
     "ROSTER_UNSEEN": "rosters in force that are newer than what the health agency has handed in",
     "UNSETTLED": "answers that the health agency calls out and that are newer than what the census agency has handed in",
     "OPENING": "openings of no charge that was handed in",
+    "QUOTED": "quotes of uncharged tickets that are newer than what the census agency has handed in",
     "UNCONFIRMED": "deliveries that are newer than what the researcher has handed in",
 }
 """What is under way and no problem: code and sentence."""

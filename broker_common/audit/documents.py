@@ -1,6 +1,6 @@
 """The files of an export that are no log: a researcher's receipts, and criteria that a health agency has opened.
 
-    receipts/<query id>.json       {"format":2,"query","receipt","state","ticket"}
+    receipts/<query id>.json       {"format":2,"query","quote","receipt","state","ticket"}
     criteria/<ticket hash>.json    {"criteria","format":1,"nonce","ticket"}
 
 Canonical JSON as in the log, with a newline at the end; bytes in canonical base64. The messages inside are serialised as
@@ -14,7 +14,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from google.protobuf.message import Message
 from msgspec import Meta, Struct
-from tripartite.v1 import answer_pb2, ticket_pb2
+from tripartite.v1 import answer_pb2, quote_pb2, ticket_pb2
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.messages import parse_message
@@ -23,7 +23,7 @@ from broker_common.values import base64_text, parse_base64
 
 RECEIPTS = "receipts"
 CRITERIA = "criteria"
-# A ticket and a receipt that holds a whole entry and two notes, in base64.
+# A quote, a ticket, and a receipt that holds a whole entry and two notes, in base64.
 MAX_DOCUMENT_BYTES = 4 * MAX_TICKET_BYTES
 _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _Query = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
@@ -33,10 +33,11 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 
 class ReceiptFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One question of a researcher: the signed ticket, and the signed receipt once there is an answer."""
+    """One question of a researcher: the signed quote and ticket, and the signed receipt once there is an answer."""
 
     format: Annotated[int, Meta(ge=2, le=2)] = 2
     query: _Query
+    quote: Annotated[_Text, Meta(min_length=1)]
     ticket: Annotated[_Text, Meta(min_length=1)]
     # Empty as long as there is no answer.
     receipt: _Text
@@ -51,6 +52,11 @@ class ReceiptFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return _encoded(self)
 
     @property
+    def signed_quote(self) -> quote_pb2.SignedQuote:
+        """The quote as it travelled. InvalidRequestError MALFORMED_MESSAGE."""
+        return canonical_message(quote_pb2.SignedQuote, self.quote)
+
+    @property
     def signed_ticket(self) -> ticket_pb2.SignedTicket:
         """The ticket as it travelled. InvalidRequestError MALFORMED_MESSAGE."""
         return canonical_message(ticket_pb2.SignedTicket, self.ticket)
@@ -61,12 +67,16 @@ class ReceiptFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return canonical_message(answer_pb2.SignedReceipt, self.receipt)
 
     @classmethod
-    def of(cls, query: str, state: str, signed_ticket: bytes, signed_receipt: bytes) -> ReceiptFile:
+    def of(
+        cls, query: str, state: str, signed_quote: bytes, signed_ticket: bytes, signed_receipt: bytes
+    ) -> ReceiptFile:
         """The file of a question, of the messages as they were kept."""
+        quote = parse_message(quote_pb2.SignedQuote, signed_quote)
         ticket = parse_message(ticket_pb2.SignedTicket, signed_ticket)
         receipt = parse_message(answer_pb2.SignedReceipt, signed_receipt)
         made = {
             "query": query,
+            "quote": base64_text(quote.SerializeToString(deterministic=True)),
             "ticket": base64_text(ticket.SerializeToString(deterministic=True)),
             "receipt": base64_text(receipt.SerializeToString(deterministic=True)),
             "state": state,

@@ -1,10 +1,11 @@
-"""What a researcher hands in: tickets and receipts, each verified and held against both logs.
+"""What a researcher hands in: quotes, tickets and receipts, each verified and held against both logs.
 
 1. the file is canonical and named as its query, 2. the ticket is signed by a researcher who was registered for its project at
-the charge; one that came to nothing may name what was not registered, 3. the receipt is signed by the census agency, is of
-this ticket, and proves that a charge is in the log; then, on replay: 4. the charge is what the ticket orders, 5. its noise
-slot was committed to before, under a checkpoint that a health agency had cosigned, 6. the health agency accepted the same
-criteria, 7. the receipt is of this charge, which was released.
+the charge; one that came to nothing may name what was not registered, 3. the quote is signed by the census agency, and the ticket
+is what it offers, 4. the receipt is signed by the census agency, is of this ticket, and proves that a charge is in the log; then,
+on replay: 5. the charge is what the ticket orders, 6. its noise slot was committed to before, under a checkpoint that a health
+agency had cosigned, 7. the quote is what follows from the log at its instant (`quoted`), 8. the health agency accepted the same
+criteria, 9. the receipt is of this charge, which was released.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 
-from tripartite.v1 import ticket_pb2
+from tripartite.v1 import quote_pb2, ticket_pb2
 
 from broker_common.audit import texts
 from broker_common.audit.census_log import CensusLog
@@ -22,14 +23,16 @@ from broker_common.audit.handed_in import Part, UnreadableError
 from broker_common.audit.health_log import HealthLog
 from broker_common.audit.implied import Quotes
 from broker_common.audit.log_audit import ANYBODY, LogAudit
-from broker_common.audit.notes import NoteError
+from broker_common.audit.notes import CheckedNote, NoteError
 from broker_common.audit.parties import KnownResearcher
+from broker_common.audit.quoted import QuotedLog
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError
 from broker_common.query.answer import VerifiedReceipt, verify_receipt
 from broker_common.query.messages import parse_message
 from broker_common.query.question import spelled_question
+from broker_common.query.quote import VerifiedQuote, verify_quote
 from broker_common.query.ticket import Researcher, VerifiedTicket, verify_ticket
 from broker_common.tlog.census_state import CensusState, ChargedTicket
 from broker_common.tlog.merkle import root_from_inclusion
@@ -44,7 +47,7 @@ _REFUSED_FOR = frozenset({"UNKNOWN_KEY", "UNKNOWN_PROJECT"})
 
 
 class ReceiptForms:
-    """Steps 1 to 3: what follows from a file and the census log's keys and tree alone."""
+    """Steps 1 to 4: what follows from a file and the census log's keys and tree alone."""
 
     def __init__(self, census: LogAudit[LogState] | LogAudit[CensusState], findings: Findings) -> None:
         self._log = census
@@ -94,8 +97,10 @@ class ReceiptForms:
         if ticket is None:
             return
         # 3
+        quote = self._verify_quote(shown, ticket)
+        # 4
         receipt = self._verify_receipt(shown, ticket) if shown.receipt else None
-        self._reconcile(shown, ticket, receipt)
+        self._reconcile(shown, ticket, quote, receipt)
 
     def _verify_ticket(
         self, shown: ReceiptFile, signed: ticket_pb2.SignedTicket, body: ticket_pb2.Ticket
@@ -134,6 +139,36 @@ class ReceiptForms:
         del ticket
         return False
 
+    def _verify_quote(self, shown: ReceiptFile, ticket: VerifiedTicket) -> VerifiedQuote | None:
+        """The quote, if the census agency signed it for this ticket."""
+        log = self._log
+        try:
+            quote = verify_quote(shown.signed_quote, census_keys=log.parties.own.keys(Purpose.ANSWER))
+        except BrokerError as error:
+            if error.code == "UNKNOWN_KEY" and not log.is_complete:
+                self._findings.skip(texts.UNKNOWN_ANSWER_KEYS)
+                return None
+            if error.code == "UNKNOWN_KEY" and self._is_newer(shown, ticket):
+                self._findings.wait("QUOTED", _LOG)
+                return None
+            code = "DOCUMENT_MALFORMED" if error.code == "MALFORMED_MESSAGE" else "QUOTE_UNSIGNED"
+            self._findings.problem(code, _LOG, None, f"{shown.query}, {error.text}")
+            return None
+        differing = quote.differing(ticket.body)
+        if differing:
+            self._findings.problem("QUOTE_DIFFERS", _LOG, None, f"{shown.query}, {', '.join(differing)}")
+            return None
+        return quote
+
+    def _is_newer(self, shown: ReceiptFile, ticket: VerifiedTicket) -> bool:
+        """Whether a quote says that it was told after all that the census log says: it may name a key of later."""
+        try:
+            told_ms = parse_message(quote_pb2.Quote, shown.signed_quote.quote).told_ms
+        except BrokerError:
+            return False
+        times = self._log.times
+        return not self._is_charged(ticket.signed_bytes) and (not len(times) or times[len(times) - 1] < told_ms)
+
     def _verify_receipt(self, shown: ReceiptFile, ticket: VerifiedTicket) -> VerifiedReceipt | None:
         log = self._log
         try:
@@ -162,8 +197,14 @@ class ReceiptForms:
             return None
         return receipt
 
-    def _reconcile(self, shown: ReceiptFile, ticket: VerifiedTicket, receipt: VerifiedReceipt | None) -> None:
-        """Nothing: what it says is for replay."""
+    def _reconcile(
+        self,
+        shown: ReceiptFile,
+        ticket: VerifiedTicket,
+        quote: VerifiedQuote | None,
+        receipt: VerifiedReceipt | None,
+    ) -> None:
+        """Nothing: what they say is for replay."""
 
 
 @dataclass(slots=True)
@@ -177,7 +218,7 @@ class _Researcher:
 
 
 class Receipts(ReceiptForms):
-    """Steps 1 to 7."""
+    """Steps 1 to 9."""
 
     def __init__(
         self,
@@ -185,10 +226,12 @@ class Receipts(ReceiptForms):
         health: HealthLog | None,
         answers: MutableMapping[str, str],
         quotes: Quotes,
+        quoted: QuotedLog,
         findings: Findings,
     ) -> None:
         super().__init__(census.audit, findings)
         self._quotes = quotes
+        self._quoted = quoted
         # Charged tickets that were handed in.
         self.charged = 0
         # By ticket: the answer hash of its receipt.
@@ -229,20 +272,30 @@ class Receipts(ReceiptForms):
     def _charged(self, ticket: bytes) -> ChargedTicket | None:
         return self._census.audit.state.tickets.get(hash_bytes(ticket).hex())
 
-    def _reconcile(self, shown: ReceiptFile, ticket: VerifiedTicket, receipt: VerifiedReceipt | None) -> None:
+    def _reconcile(
+        self,
+        shown: ReceiptFile,
+        ticket: VerifiedTicket,
+        quote: VerifiedQuote | None,
+        receipt: VerifiedReceipt | None,
+    ) -> None:
         charged = self._charged(ticket.signed_bytes)
         if charged is None:
-            self._take_uncharged(ticket)
+            checked = self._take_uncharged(ticket)
+            if quote is not None and checked is not None:
+                self._judge(quote, checked, ticket, None)
             if receipt is not None and self._census.audit.is_complete:
                 self._findings.problem("ANSWER_NOT_CHARGED", _LOG, None, shown.query)
             return
         self.charged += 1
-        self._compare_charge(ticket, charged)  # 4
-        self._compare_slot(ticket, charged)  # 5
-        self._compare_criteria(ticket)  # 6
+        self._compare_charge(ticket, charged)  # 5
+        checked = self._compare_slot(ticket, charged)  # 6
+        if quote is not None and checked is not None:
+            self._judge(quote, checked, ticket, charged.index)  # 7
+        self._compare_criteria(ticket)  # 8
         researcher = self._researchers.setdefault(ticket.body.researcher_id, _Researcher())
         if receipt is not None:
-            self._compare_receipt(receipt, charged)  # 7
+            self._compare_receipt(receipt, charged)  # 9
             self.answers[ticket.hash.hex()] = receipt.body.answer_hash.hex()
             researcher.seen_size = max(researcher.seen_size, receipt.body.log_index + 1)
         elif charged.delivered and not shown.receipt and len(researcher.unconfirmed) < _MOST_UNCONFIRMED:
@@ -266,30 +319,49 @@ class Receipts(ReceiptForms):
         if differing:
             self._findings.problem("TICKET_DIFFERS", "census", charged.index, ", ".join(differing))
 
-    def _compare_slot(self, ticket: VerifiedTicket, charged: ChargedTicket) -> None:
+    def _compare_slot(self, ticket: VerifiedTicket, charged: ChargedTicket) -> CheckedNote | None:
+        """The checkpoint that the ticket names, if its slot was committed to as it should."""
         slot = ticket.body.noise_slot
         committed = self._census.slot(slot.number)
         if committed is None or committed[1] != slot.commitment.hex():
             self._findings.problem("SLOT_WRONG", "census", charged.index)
-            return
+            return None
         try:
             checked = self._census.audit.verify_past(slot.checkpoint, cosigned_by=ANYBODY)
         except NoteError as error:
             self._census.audit.report(error, "census", charged.index, "in the ticket")
-            return
+            return None
         self._quotes.take(checked, ticket.hash.hex(), is_charged=True)
         if not committed[0] < checked.checkpoint.size <= charged.index:
             self._findings.problem("SLOT_LATE", "census", charged.index)
+            return None
+        return checked
 
-    def _take_uncharged(self, ticket: VerifiedTicket) -> None:
+    def _judge(
+        self, quote: VerifiedQuote, checked: CheckedNote, ticket: VerifiedTicket, charged_at: int | None
+    ) -> None:
+        found = self._quoted.problems(quote.body, covered=checked.checkpoint.size, charged_at=charged_at)
+        if found is None:
+            self._findings.wait("QUOTED", _LOG)
+            return
+        slot = quote.body.noise_slot
+        committed = self._census.slot(slot.number)
+        if committed is None or committed[1] != slot.commitment.hex() or committed[0] >= checked.checkpoint.size:
+            found.append(("QUOTE_WRONG", "slot"))
+        for code, what in found:
+            self._findings.problem(code, "census", charged_at, f"query {ticket.query_id.hex()}: {what}")
+
+    def _take_uncharged(self, ticket: VerifiedTicket) -> CheckedNote | None:
+        """The checkpoint that the ticket names, if it is one that says something."""
         try:
             checked = self._census.audit.verify_past(ticket.body.noise_slot.checkpoint, cosigned_by=ANYBODY)
         except NoteError as error:
             if error.code in {"LOG_BEHIND", "SPLIT_VIEW"}:
                 self._census.audit.report(error, _LOG, None, f"query {ticket.query_id.hex()}")
             # Anything else that a ticket names proves nothing: it was refused for it.
-            return
+            return None
         self._quotes.take(checked, ticket.hash.hex(), is_charged=False)
+        return checked
 
     def _compare_criteria(self, ticket: VerifiedTicket) -> None:
         accepted = None if self._health is None else self._health.audit.state.tickets.get(ticket.hash.hex())

@@ -38,6 +38,13 @@ class Purpose(Enum):
     WITNESS = "witness"
     # Signs the card that introduces all the other keys of a party.
     IDENTITY = "identity"
+    # Signed with the answer key, under a prefix of its own.
+    QUOTE = "quote"
+
+    @property
+    def key(self) -> Purpose:
+        """The purpose of the key that signs it: no card lists a key for quotes."""
+        return Purpose.ANSWER if self is Purpose.QUOTE else self
 
     @property
     def prefix(self) -> bytes:
@@ -65,17 +72,18 @@ class VerifyKey:
             b"tripartite/verify-key/v1\0" + self.purpose.value.encode() + b"\0" + self.raw
         ).hexdigest()[:16]
 
-    def verify_signature(self, message: bytes, signature: bytes) -> None:
-        """Return only if `signature` is this key's signature of `message` for this key's purpose.
+    def verify_signature(self, message: bytes, signature: bytes, *, purpose: Purpose | None = None) -> None:
+        """Return only if `signature` is this key's signature of `message` for its own purpose, or another that it serves.
 
         Raises:
             InvalidRequestError: BAD_SIGNATURE.
         """
+        purpose = _served(self.purpose, purpose)
         verify = _verify_once if len(message) <= _LONGEST_REMEMBERED_BYTES else _verify
         try:
-            verify(self.raw, self.purpose.prefix + message, signature)
+            verify(self.raw, purpose.prefix + message, signature)
         except (InvalidSignature, ValueError) as error:
-            raise InvalidRequestError("BAD_SIGNATURE", subject=self.purpose.value) from error
+            raise InvalidRequestError("BAD_SIGNATURE", subject=purpose.value) from error
 
     def verify_text(self, message: bytes, signature: str) -> None:
         """The same for a signature as `sign_text` writes it; another spelling of the same bytes does not hold.
@@ -96,6 +104,15 @@ class VerifyKey:
     def parse_text(cls, text: str, purpose: Purpose) -> VerifyKey:
         """Read a public key file's text; ValueError when it is not a key for this purpose."""
         return cls(purpose, _parse_key_line(text, "ed25519-public", purpose))
+
+
+def _served(own: Purpose, asked: Purpose | None) -> Purpose:
+    """SECURITY: a key signs for its own purpose and for those that name it, and for no other."""
+    if asked is None or asked is own:
+        return own
+    if asked.key is not own:
+        raise ValueError(f"a key for {own.value} signs nothing for {asked.value}")
+    return asked
 
 
 def _verify(key: bytes, message: bytes, signature: bytes) -> None:
@@ -136,9 +153,9 @@ class SigningKey(Secret):
     def key_id(self) -> str:
         return self.verify_key.key_id
 
-    def sign(self, message: bytes) -> bytes:
-        """The 64-byte signature of `message` under this key's purpose."""
-        return self._private.sign(self.purpose.prefix + message)
+    def sign(self, message: bytes, *, purpose: Purpose | None = None) -> bytes:
+        """The 64-byte signature of `message` under this key's own purpose, or another that it serves."""
+        return self._private.sign(_served(self.purpose, purpose).prefix + message)
 
     def sign_text(self, message: bytes) -> str:
         return base64_text(self.sign(message))

@@ -62,8 +62,6 @@ class Keyring:
         self._references = references
         # By purpose: the bytes that were read last, and the keys in them; for TLS those that belong to a certificate.
         self._read: dict[str, tuple[bytes, Any]] = {}
-        # Every signing key that was ever read, by its public half, which a card has to name before it serves.
-        self._signing: dict[object, SigningKey] = {}
 
     # --- using keys ------------------------------------------------------------------------------------------------
 
@@ -97,13 +95,10 @@ class Keyring:
 
     def _private(self, public: object, purpose: Purpose) -> SigningKey:
         reference = self._references[purpose.value]
-        if public not in self._signing:
-            keys = self._keys(purpose.value, lambda text: SigningKey.parse_text(text, purpose))
-            self._signing |= {key.verify_key: key for key in keys}
-        try:
-            return self._signing[public]
-        except KeyError:
-            raise self._home.not_that_key(reference) from None
+        for key in self._keys(purpose.value, lambda text: SigningKey.parse_text(text, purpose)):
+            if key.verify_key == public:
+                return key
+        raise self._home.not_that_key(reference)
 
     def _keys(self, purpose: str, parse: Callable[[str], KeyT]) -> list[KeyT]:
         """Every key that is in the file for a purpose now."""

@@ -127,8 +127,6 @@ class CensusState(StoreState):
         # Of all answers together, and of those that everybody was charged for, which strict accounting does.
         self.charged_units = 0
         self.common_units = 0
-        # Of the charges whose answers are out: what may be told to researchers at any instant.
-        self.released_units = 0
         self.shut_down = False
         # While it is shut down: `budget` or `operator`; otherwise empty.
         self.shutdown_reason = ""
@@ -356,7 +354,6 @@ class CensusState(StoreState):
         kept_until_ms = entry.time_ms + self.policy.answer_retention_ms
         self.tickets[event.ticket] = replace(ticket, answer=event.answer, kept_until_ms=kept_until_ms)
         del self.unreleased[event.ticket]
-        self.released_units += ticket.charge.units
         self.undelivered[event.ticket] = None
         self.quota.release(event.ticket, entry.time_ms)
 

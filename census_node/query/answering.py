@@ -138,8 +138,6 @@ class Answers:
     # --- let out ---------------------------------------------------------------------------------------------------
 
     def release(self, charge: Charge, cosigned: str, *, at_ms: int) -> None:
-        with self._holding:
-            self._held_back.add(charge.ticket_hash)
         self._patiently(lambda: self._release(charge.ticket_hash, cosigned, at_ms))
 
     def _release(self, ticket_hash: str, cosigned: str, at_ms: int) -> None:
@@ -151,6 +149,9 @@ class Answers:
             if waiting is None:
                 raise InternalError("INTEGRITY", problem="an answer to release is missing")
             answer = hash_bytes(waiting.sealed).hex()
+            # Before anybody can read it in the log; and never again for an answer that is out, whose ticket comes back.
+            with self._holding:
+                self._held_back.add(ticket_hash)
             transaction.append(Released(ticket=ticket_hash, answer=answer, checkpoint=cosigned), at_ms=at_ms)
             outbox.start_retention(waiting.query, transaction.state.tickets[ticket_hash].kept_until_ms)
 

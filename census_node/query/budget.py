@@ -26,6 +26,27 @@ class Unfinished:
 NOTHING_UNFINISHED = Unfinished()
 
 
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The rules that new questions are asked under."""
+
+    policy: Policy
+    census_release: str
+
+
+def in_force(state: CensusState) -> InForce:
+    """Policy and census release as the log has them now.
+
+    Raises:
+        RefusedError: NOTHING_LOADED.
+    """
+    if state.policy is None:
+        raise RefusedError("NOTHING_LOADED", what="policy", role="census")
+    if not state.release:
+        raise RefusedError("NOTHING_LOADED", what="registry", role="census")
+    return InForce(state.policy, state.release)
+
+
 def verify_affordable(
     state: CensusState,
     scale: int,
@@ -107,11 +128,10 @@ def quotable_answers(
         RefusedError: SERVICE_SHUT_DOWN or BUDGET_EXHAUSTED.
     """
     verify_open(state, unfinished=unfinished)
-    # Charges whose answers can never be made will never be out; they are spent all the same.
-    out = state.answers - len(state.unreleased) + len(unfinished.lost) - len(unfinished.held_back)
-    left = policy.max_answers - out if policy.max_answers else None
+    untold = _untold(state, unfinished)
+    left = policy.max_answers - (state.answers - len(untold)) if policy.max_answers else None
     if policy.accounting == "strict":
-        spent = state.released_units + _units(state, unfinished.lost) - _units(state, unfinished.held_back)
+        spent = state.charged_units - sum(state.tickets[ticket_hash].charge.units for ticket_hash in untold)
         fitting = answers_left(policy.cap, spent, scale)
         left = fitting if left is None else min(left, fitting)
     elif not fits(policy.cap, _told_to_everybody(state, unfinished), scale):
@@ -122,14 +142,14 @@ def quotable_answers(
     return left if policy.accounting == "strict" else None
 
 
-def _units(state: CensusState, tickets: Collection[str]) -> int:
-    return sum(state.tickets[ticket_hash].charge.units for ticket_hash in tickets)
+def _untold(state: CensusState, unfinished: Unfinished) -> set[str]:
+    """Charged tickets whose answers are not out. One that can never be made is spent all the same."""
+    return {*state.unreleased, *unfinished.held_back} - set(unfinished.lost)
 
 
 def _told_to_everybody(state: CensusState, unfinished: Unfinished) -> int:
     """What strict accounting has charged, less what is still to be told of it."""
-    untold = {*state.unreleased, *unfinished.held_back} - set(unfinished.lost)
-    charges = (state.tickets[ticket_hash].charge for ticket_hash in untold)
+    charges = (state.tickets[ticket_hash].charge for ticket_hash in _untold(state, unfinished))
     return state.common_units - sum(charge.units for charge in charges if not charge.ledger)
 
 
@@ -141,6 +161,5 @@ def verify_open(state: CensusState, *, unfinished: Unfinished = NOTHING_UNFINISH
     Raises:
         RefusedError: SERVICE_SHUT_DOWN.
     """
-    untold = {*state.unreleased, *unfinished.held_back} - set(unfinished.lost)
-    if state.shutdown_reason == "operator" or (state.shut_down and not untold):
+    if state.shutdown_reason == "operator" or (state.shut_down and not _untold(state, unfinished)):
         raise RefusedError("SERVICE_SHUT_DOWN")

@@ -23,6 +23,7 @@ from tripartite.v1 import (
     condition_pb2,
     health_service_pb2,
     health_service_pb2_grpc,
+    quote_pb2,
 )
 
 from broker_common.crypto.certificates import Role
@@ -97,7 +98,7 @@ class Spy:
                 # It follows from this spy's own calls.
                 await asyncio.sleep(float(refusal.details["retry_seconds"]))
             else:
-                return [_quoted(said)]
+                return [_quoted(parse_message(quote_pb2.Quote, said.quote.quote))]
 
     async def submit(self, asked: AskedQuestion) -> Seen:
         """Submit a ticket, for the first time or again, follow it to its end, and fetch its answer."""
@@ -199,7 +200,7 @@ def differences(one: Iterable[str], other: Iterable[str]) -> list[str]:
     return found
 
 
-def _quoted(said: census_service_pb2.QuoteResponse) -> str:
+def _quoted(said: quote_pb2.Quote) -> str:
     remaining = said.remaining if said.HasField("remaining") else None
     # What is left of the quota is how many questions this spy has asked itself.
     price = (

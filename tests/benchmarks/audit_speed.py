@@ -95,7 +95,7 @@ def make_exports(directory: Path, queries: int, report: Callable[[int], None]) -
     history.begin()
     for done in range(queries):
         asked = history.answer(scale=_SCALE)
-        file = ReceiptFile.of(asked.query, asked.state, asked.signed.SerializeToString(), asked.receipt)
+        file = ReceiptFile.of(asked.query, asked.state, asked.quote, asked.signed.SerializeToString(), asked.receipt)
         (receipts / f"{asked.query}.json").write_bytes(file.to_bytes())
         history.asked[-1] = None  # type: ignore[call-overload]  # counted, and not needed any more
         if done % _REPORT_EVERY == 0:
@@ -120,10 +120,10 @@ def _measure(directory: Path, home: Path) -> dict[str, float]:
     checks = 0
     verify = VerifyKey.verify_signature
 
-    def counted(key: VerifyKey, message: bytes, signature: bytes) -> None:
+    def counted(key: VerifyKey, message: bytes, signature: bytes, **purpose: Any) -> None:
         nonlocal checks
         checks += 1
-        verify(key, message, signature)
+        verify(key, message, signature, **purpose)
 
     VerifyKey.verify_signature = counted  # type: ignore[method-assign,assignment]
     parts: dict[str, Part] = {role: FolderPart(directory / role) for role in ("researcher", "health", "census")}

@@ -14,13 +14,16 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from fakes import logs
 from fakes.cards import Party
-from fakes.history import Asked, Exports, History, SignedLog
+from fakes.history import START_MS, Asked, Exports, History, SignedLog
 from fakes.randomness import SeededRandomness
-from tripartite.v1 import answer_pb2
+from tripartite.v1 import answer_pb2, quote_pb2
 
 from broker_common.audit.documents import MAX_DOCUMENT_BYTES, ReceiptFile, parse_receipt_file
 from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.crypto.signing import Purpose, SigningKey
+from broker_common.privacy.accounting import price
+from broker_common.privacy.discrete_laplace import margin
+from broker_common.query.quote import sign_quote
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Delivered, Refused, Shutdown
 from broker_common.tlog.merkle import leaf_hash
@@ -1403,3 +1406,148 @@ def _() -> Exports:
     thief = SigningKey(Purpose.ANSWER, bytes(range(5, 37)))
     forged = answer_pb2.SignedReceipt(receipt=signed.receipt, signature=thief.sign(signed.receipt), key_id=thief.key_id)
     return with_receipt(exports, receipt=base64_text(forged.SerializeToString(deterministic=True)))
+
+
+# --- quotes ----------------------------------------------------------------------------------------------------------
+
+
+def with_quote(exports: Exports, signed: quote_pb2.SignedQuote) -> Exports:
+    """The first question with another quote."""
+    return with_receipt(exports, quote=base64_text(signed.SerializeToString(deterministic=True)))
+
+
+@damage("bit_flip_in_quote", ("QUOTE_UNSIGNED", "researcher", None))
+def _() -> Exports:
+    exports = honest().exports()
+    signed = receipt_of(exports)[1].signed_quote
+    signed.quote = flipped(signed.quote, 60)
+    return with_quote(exports, signed)
+
+
+@damage("quote_signed_with_another_key", ("QUOTE_UNSIGNED", "researcher", None))
+def _() -> Exports:
+    exports = honest().exports()
+    body = quote_pb2.Quote.FromString(receipt_of(exports)[1].signed_quote.quote)
+    return with_quote(exports, sign_quote(body, SigningKey(Purpose.ANSWER, bytes(range(5, 37)))))
+
+
+@damage("quote_signed_as_an_answer", ("QUOTE_UNSIGNED", "researcher", None))
+def _() -> Exports:
+    history = honest()
+    exports = history.exports()
+    signed = receipt_of(exports)[1].signed_quote
+    signed.signature = history.census_party.signing(Purpose.ANSWER).sign(signed.quote)
+    return with_quote(exports, signed)
+
+
+@damage("quote_in_other_base64", ("DOCUMENT_MALFORMED", "researcher", None))
+def _() -> Exports:
+    exports = honest().exports()
+    return with_receipt(exports, quote="A" + receipt_of(exports)[1].quote)
+
+
+@damage("quote_of_another_question", ("QUOTE_DIFFERS", "researcher", None))
+def _() -> Exports:
+    exports = honest(2).exports()
+    return with_receipt(exports, 0, quote=receipt_of(exports, 1)[1].quote)
+
+
+@damage("ticket_that_outlives_its_quote", ("QUOTE_DIFFERS", "researcher", None))
+def _() -> Exports:
+    history = honest()
+    history.answer(expires_ms=history.now_ms + 60_001, quoted={"expires_ms": history.now_ms + 60_000})
+    return history.exports()
+
+
+def quoting(*, rules: dict[str, Any] | None = None, **quoted: Any) -> Callable[[], Exports]:
+    """The second question of a history has this in its quote."""
+
+    def make() -> Exports:
+        history = honest(**rules or {})
+        history.answer(quoted=quoted)
+        return history.exports()
+
+    return make
+
+
+for _name, _maker in {
+    "quote_too_cheap": quoting(charged=price(30) - 1),
+    "quote_of_a_smaller_margin": quoting(margin_95=89),
+    "quote_of_a_quota_that_is_none": quoting(quota=7, quota_left=7),
+    "quote_that_hides_its_quota": quoting(
+        rules={"researcher_answers": 7, "accounting": "per_person"}, quota=None, quota_left=None
+    ),
+    "quote_of_more_than_the_quota": quoting(
+        rules={"researcher_answers": 7, "accounting": "per_person"}, quota=7, quota_left=8
+    ),
+    "quote_that_hides_what_is_left": quoting(remaining=None),
+    "quote_that_tells_what_persons_have_left": quoting(rules={"accounting": "per_person"}, remaining=40),
+    "quote_told_before_its_slot_was_cosigned": quoting(told_ms=START_MS),
+}.items():
+    damage(_name, ("QUOTE_WRONG", "census", 11))(_maker)
+
+for _name, _remaining in {
+    "quote_of_an_answer_too_many": 42,
+    "quote_of_an_answer_too_few": 39,
+    "quote_of_no_answer": 0,
+}.items():
+    damage(_name, ("QUOTE_BUDGET", "census", 11))(quoting(remaining=_remaining))
+
+
+@damage("quote_that_lives_too_long", ("QUOTE_WRONG", "census", 11))
+def _() -> Exports:
+    history = honest()
+    history.answer(expires_ms=history.now_ms + history.rules.quote_lifetime_ms + 1)
+    return history.exports()
+
+
+@damage("quote_that_counts_answers_nobody_can_count", ("QUOTE_BUDGET", "census", 17))
+def _() -> Exports:
+    history = honest(3)
+    history.answer(quoted={"remaining": 41})
+    return history.exports()
+
+
+@damage("quote_that_counts_a_charge_before_its_answer_is_out", ("QUOTE_BUDGET", "census", None))
+def _() -> Exports:
+    history, asked = begun()
+    history.charge(asked)
+    history.order(quoted={"remaining": 39})
+    history.release(asked, checkpoint=history.cosign())
+    return history.exports()
+
+
+@damage("quote_under_a_policy_of_before", ("QUOTE_WRONG", "census", None))
+def _() -> Exports:
+    history = honest()
+    before = bytes.fromhex(history.census.policy)
+    history.adopt(logs.policy(quote_lifetime_ms=61_000))
+    history.commit_slots()
+    history.cosign()
+    history.order(slot=5, policy_hash=before, expires_ms=history.now_ms + 60_000)
+    history.commit_slots()
+    return history.exports()
+
+
+@damage("quote_of_another_release", ("QUOTE_WRONG", "census", None))
+def _() -> Exports:
+    history = honest()
+    history.order(census_release="2016")
+    history.commit_slots()
+    return history.exports()
+
+
+@damage("quote_of_a_slot_without_commitment", ("QUOTE_WRONG", "census", None))
+def _() -> Exports:
+    history = honest()
+    history.order(commitment=bytes(32))
+    history.commit_slots()
+    return history.exports()
+
+
+@damage("quote_of_a_scale_that_is_not_admitted", ("QUOTE_WRONG", "census", None))
+def _() -> Exports:
+    history = honest()
+    history.order(scale=51, quoted={"charged": price(51), "margin_95": margin(51)})
+    history.commit_slots()
+    return history.exports()

@@ -17,7 +17,7 @@ import msgspec
 from fakes import logs
 from fakes.cards import Party
 from fakes.randomness import SeededRandomness
-from tripartite.v1 import answer_pb2, ticket_pb2
+from tripartite.v1 import answer_pb2, quote_pb2, ticket_pb2
 
 from broker_common.audit.documents import OpenedCriteria, ReceiptFile
 from broker_common.audit.handed_in import UnreadableError
@@ -25,10 +25,12 @@ from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.crypto.commitments import SlotSecret, commit_criteria, commit_slot, hash_bytes
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
-from broker_common.privacy.accounting import price
+from broker_common.privacy.accounting import answers_left, price
+from broker_common.privacy.discrete_laplace import margin
 from broker_common.privacy.opening import OPENING_SUFFIX, Opening, make_opening, seal_opening
 from broker_common.privacy.policy import Policy
 from broker_common.query.question import EVERYONE
+from broker_common.query.quote import sign_quote
 from broker_common.query.ticket import sign_ticket
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import (
@@ -49,7 +51,18 @@ from broker_common.tlog.note import NoteSigner
 from broker_common.tlog.tiles import CHECKPOINT_PATH, entry_bundles, hash_tiles
 from broker_common.values import ExactCounts, base64_text
 
-__all__ = ["RELEASE", "Asked", "Exports", "History", "MemoryPart", "SignedLog", "auditor", "slot_secret", "write"]
+__all__ = [
+    "RELEASE",
+    "START_MS",
+    "Asked",
+    "Exports",
+    "History",
+    "MemoryPart",
+    "SignedLog",
+    "auditor",
+    "slot_secret",
+    "write",
+]
 
 Exports: TypeAlias = dict[str, dict[str, bytes]]
 START_MS = 1_800_000_000_000
@@ -136,6 +149,8 @@ class Asked:
     number: int
     ticket: ticket_pb2.Ticket
     signed: ticket_pb2.SignedTicket
+    # Serialised SignedQuote.
+    quote: bytes
     charge: Charged | None = None
     index: int = -1
     receipt: bytes = b""
@@ -168,6 +183,8 @@ class History:
         self.now_ms = START_MS
         self.census, self.health = SignedLog(self.census_party), SignedLog(self.health_party)
         self.total = 0
+        # Of the answers that are out.
+        self.out_units = self.out = 0
         self.next_slot = 0
         self.roster_in_force = 0
         self.asked: list[Asked] = []
@@ -255,13 +272,38 @@ class History:
                 commitment=changes.pop("commitment", self._commitments.get(slot, bytes(32))),
                 checkpoint=changes.pop("checkpoint", self.cosigned["census"]),
             ),
-            "expires_ms": self.now_ms + 600_000,
+            "expires_ms": self.now_ms + self.rules.quote_lifetime_ms,
         }
+        quoted = changes.pop("quoted", {})
         body = ticket_pb2.Ticket(**fields | changes)
-        asked = Asked(number, body, sign_ticket(body, self.researcher.signing(Purpose.TICKET)))
+        signed = sign_ticket(body, self.researcher.signing(Purpose.TICKET))
+        asked = Asked(number, body, signed, self.quote(body, **quoted).SerializeToString(deterministic=True))
         asked.criteria, asked.nonce = criteria, nonce
         self.asked.append(asked)
         return asked
+
+    def quote(self, ticket: ticket_pb2.Ticket, **changes: Any) -> quote_pb2.SignedQuote:
+        """What the census agency quotes for a ticket that is made now."""
+        rules, scale = self.rules, ticket.scale
+        left = answers_left(rules.cap, self.out_units, scale)
+        if rules.max_answers:
+            left = min(left, rules.max_answers - self.out)
+        fields: dict[str, Any] = {
+            "researcher_id": ticket.researcher_id,
+            "question": ticket.question,
+            "census_release": ticket.census_release,
+            "scale": scale,
+            "charged": price(scale),
+            "margin_95": margin(scale),
+            "remaining": max(1, left) if rules.accounting == "strict" else None,
+            "quota": rules.quota or None,
+            "quota_left": rules.quota or None,
+            "policy_hash": ticket.policy_hash,
+            "noise_slot": ticket.noise_slot,
+            "told_ms": self.now_ms,
+            "expires_ms": ticket.expires_ms,
+        }
+        return sign_quote(quote_pb2.Quote(**fields | changes), self.census_party.signing(Purpose.ANSWER))
 
     def submit(self, asked: Asked, **changes: Any) -> int:
         fields: dict[str, Any] = {
@@ -326,6 +368,7 @@ class History:
 
     def release(self, asked: Asked, *, checkpoint: str | None = None, **changes: Any) -> int:
         self.pass_time()
+        self.out, self.out_units = self.out + 1, self.out_units + price(asked.ticket.scale)
         fields = {
             "ticket": asked.hash,
             "answer": hash_bytes(asked.signed.ticket + b"answer").hex(),
@@ -401,7 +444,9 @@ class History:
                 health[opened.name] = opened.to_bytes()
         shown = {}
         for asked in self.asked:
-            file = ReceiptFile.of(asked.query, asked.state, asked.signed.SerializeToString(), asked.receipt)
+            file = ReceiptFile.of(
+                asked.query, asked.state, asked.quote, asked.signed.SerializeToString(), asked.receipt
+            )
             shown[file.name] = file.to_bytes()
         return {"census": census, "health": health, "researcher": shown}
 

@@ -12,14 +12,15 @@ from typing import Any
 
 from fakes.cards import Party
 from fakes.clock import FakeClock
+from fakes.quotes import Offer
 from fakes.world import CENSUS, CENSUS_ORIGIN, FRENCH, HEALTH, HEALTH_ORIGIN, OWNER, PROJECT, RESEARCHER
 from grpc import aio
 from tripartite.v1 import (
     answer_pb2,
     card_service_pb2_grpc,
-    census_service_pb2,
     log_service_pb2,
     log_service_pb2_grpc,
+    quote_pb2,
     ticket_pb2,
 )
 
@@ -28,8 +29,10 @@ from broker_common.crypto.sealing import OpeningKey, SealingKey, answer_info
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError
 from broker_common.privacy.accounting import price
+from broker_common.privacy.discrete_laplace import margin
 from broker_common.query.answer import pad_answer
-from broker_common.query.question import read_question
+from broker_common.query.question import Question, read_question
+from broker_common.query.quote import sign_quote
 from broker_common.query.ticket import sign_ticket
 from broker_common.rpc.cards import CardService
 from broker_common.storage.clock import system_clock
@@ -78,6 +81,7 @@ class Asked:
             scale=SCALE,
             fraction_millionths=1_000_000,
             policy_hash=POLICY_HASH.hex(),
+            signed_quote=b"",
             signed_ticket=self.signed.SerializeToString(deterministic=True),
             criteria=b"criteria",
             criteria_nonce=b"n" * 32,
@@ -154,10 +158,9 @@ class ShownLog:
         """What the log says of a slot."""
         return commit_slot(self.slot_secrets[slot], slot)
 
-    def quote(self, index: int, slot: int, *, size: int | None = None) -> census_service_pb2.QuoteResponse:
+    def quote(self, index: int, slot: int, *, size: int | None = None) -> Offer:
         """An offer with this slot, which the entry at `index` commits to."""
-        return census_service_pb2.QuoteResponse(
-            scale=SCALE,
+        return Offer(
             noise_slot=ticket_pb2.NoiseSlot(
                 number=slot, commitment=self.commitment(slot), checkpoint=self.cosigned(size)
             ),
@@ -165,6 +168,21 @@ class ShownLog:
             slot_index=index,
             slot_proof=self.tree.inclusion_proof(index, size),
         )
+
+    def signed_quote(self, offer: Offer, question: Question) -> quote_pb2.SignedQuote:
+        """A quote for a question with this slot, as an honest census node signs it."""
+        body = quote_pb2.Quote(
+            researcher_id=RESEARCHER,
+            question=question.to_wire(),
+            scale=SCALE,
+            charged=price(SCALE),
+            margin_95=margin(SCALE),
+            policy_hash=POLICY_HASH,
+            noise_slot=offer.noise_slot,
+            told_ms=self.clock(),
+            expires_ms=self.clock() + 60_000,
+        )
+        return sign_quote(body, self.census.signing(Purpose.ANSWER))
 
     # --- answers -----------------------------------------------------------------------------------------------------
 

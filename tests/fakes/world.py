@@ -27,7 +27,15 @@ from fakes.registries import made_registry, write_registry
 from fakes.samples import sample_of
 from msgspec import structs
 from sqlite_utils import Database
-from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, roster_pb2, sample_pb2, ticket_pb2
+from tripartite.v1 import (
+    answer_pb2,
+    census_service_pb2,
+    health_service_pb2,
+    quote_pb2,
+    roster_pb2,
+    sample_pb2,
+    ticket_pb2,
+)
 
 from broker_common.crypto.cards import SAMPLE, SAMPLING
 from broker_common.crypto.certificates import Identity
@@ -41,12 +49,14 @@ from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import BrokerError, PeerUnavailableError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief, price
 from broker_common.privacy.delays import DECLARED_STEP
+from broker_common.privacy.discrete_laplace import margin
 from broker_common.privacy.policy import Policy, parse_policy
 from broker_common.query.answer import open_answer
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.question import parse_question
+from broker_common.query.quote import sign_quote
 from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket
 from broker_common.storage.clock import system_clock
 from broker_common.storage.home import Home
@@ -73,6 +83,7 @@ from census_node.ledger.steps import LedgerSteps
 from census_node.ledger.subjects import Carry, Known
 from census_node.node import CensusNode, Keys
 from census_node.query.admission import Arrived, SampleAttempt
+from census_node.query.budget import quotable_answers
 from census_node.query.flow import Charge
 from census_node.registry import Registry
 from census_node.registry import registry as census_loads
@@ -713,9 +724,9 @@ class World:
         """A noise slot, as a quote reserves it; where few are left, the service has committed to more."""
         if self.census.slots.is_low:
             self.census.commit_slots()
-        offer = self.census.offer_slot(researcher, self.policy)
+        offer = self.census.quotes.offer_slot(researcher, self.policy)
         assert offer is not None, "no slot is cosigned"
-        slot = offer[0].slot
+        slot = offer.slot
         self.offered[slot.number] = ticket_pb2.NoiseSlot(
             number=slot.number, commitment=slot.commitment, checkpoint=slot.checkpoint
         )
@@ -902,12 +913,35 @@ class World:
             scale=body.scale,
             fraction_millionths=body.fraction_millionths,
             policy_hash=body.policy_hash.hex(),
+            signed_quote=self.quoted(body).SerializeToString(deterministic=True),
             signed_ticket=order.signed.SerializeToString(deterministic=True),
             criteria=order.condition.to_wire().SerializeToString(deterministic=True),
             criteria_nonce=order.nonce,
         )
         answers.put(asked, order.opening_key)
         return asked.query
+
+    def quoted(self, ticket: ticket_pb2.Ticket) -> quote_pb2.SignedQuote:
+        """What an honest census node has just quoted for a ticket."""
+        policy = self.policy
+        with self.census.journal.reading() as state:
+            left = quotable_answers(state, policy, ticket.scale, unfinished=self.census.unfinished)
+        body = quote_pb2.Quote(
+            researcher_id=ticket.researcher_id,
+            question=ticket.question,
+            census_release=ticket.census_release,
+            scale=ticket.scale,
+            charged=price(ticket.scale),
+            margin_95=margin(ticket.scale),
+            remaining=left,
+            quota=policy.quota or None,
+            quota_left=self.census.quotes.quota_left(ticket.researcher_id),
+            policy_hash=ticket.policy_hash,
+            noise_slot=ticket.noise_slot,
+            told_ms=ticket.expires_ms - policy.quote_lifetime_ms,
+            expires_ms=ticket.expires_ms,
+        )
+        return sign_quote(body, self.parties[CENSUS].signing(Purpose.ANSWER))
 
     # --- what is proved --------------------------------------------------------------------------------------------
 

@@ -14,12 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from fakes.quotes import Offer
 from fakes.randomness import SeededRandomness
 from fakes.world import FRENCH, HEALTH, PROJECT, RELEASE, RESEARCHER, make_policy, make_pseudonyms
 from fuzz.logs import key_hash
 from fuzz.target import Cut, Target, fresh_path, joined, require
 from fuzz.texts import QUESTION_CODES
-from tripartite.v1 import answer_pb2, census_service_pb2, roster_pb2, sample_pb2, ticket_pb2
+from tripartite.v1 import answer_pb2, census_service_pb2, quote_pb2, roster_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.commitments import (
     SALT_BYTES,
@@ -45,12 +46,13 @@ from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.answer import VerifiedAnswer, open_answer, pad_answer, verify_receipt
 from broker_common.query.messages import parse_message
 from broker_common.query.question import parse_question, question_from_wire
+from broker_common.query.quote import VerifiedQuote, sign_quote, verify_quote
 from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket, verify_ticket
 from broker_common.tlog.cosignature import CosignatureVerifier, Cosigner
 from broker_common.tlog.entries import Charged, Entry, Slots, encode_entry, parse_entry
 from broker_common.tlog.merkle import MerkleTree, root_from_inclusion
 from broker_common.tlog.note import NoteSigner, NoteVerifier, parse_note
-from broker_common.values import QUERY_ID_BYTES, NoisyCounts
+from broker_common.values import HASH_BYTES, QUERY_ID_BYTES, NoisyCounts
 from census_node.ledger.passes import JOINED, CardPlaces
 from census_node.query.admission import AdmittedSample, Arrived, Gate, SampleAttempt
 from census_node.registry.dictionary import CENSUS_DICTIONARY
@@ -578,9 +580,9 @@ def _slots(**changes: Any) -> bytes:
     return encode_entry(Entry(sequence=2, time_ms=NOW_MS, policy=POLICY.hash.hex(), event=event))
 
 
-def _quote() -> census_service_pb2.QuoteResponse:
+def _offer() -> Offer:
     note, proof = _proved(_slots())
-    return census_service_pb2.QuoteResponse(
+    return Offer(
         noise_slot=ticket_pb2.NoiseSlot(
             number=7, commitment=(7).to_bytes(32, "big"), checkpoint=_WITNESS.cosign(note, NOW_MS // 1000)
         ),
@@ -593,7 +595,7 @@ def _quote() -> census_service_pb2.QuoteResponse:
 def _parse_slot(data: bytes) -> ticket_pb2.NoiseSlot:
     """The slot of a quote, one part of which is `data`."""
     part, rest = data[:1], data[1:]
-    quote = _quote()
+    quote = _offer()
     if part == b"e":
         note, proof = _proved(rest)
         quote.slot_entry, quote.slot_proof[:] = rest, proof
@@ -601,8 +603,10 @@ def _parse_slot(data: bytes) -> ticket_pb2.NoiseSlot:
     if part == b"k":
         quote.noise_slot.checkpoint = rest.decode("utf-8", "replace")
     if part == b"q":
-        quote = parse_message(census_service_pb2.QuoteResponse, rest)
-    return verify_slot(quote, CensusLog(_NOTES.verifier, _WITNESS.verifier))
+        shown = parse_message(census_service_pb2.QuoteResponse, rest)
+        quote = Offer(quote.noise_slot, shown.slot_entry, shown.slot_index, list(shown.slot_proof))
+    verify_slot(quote.noise_slot, quote.shown, CensusLog(_NOTES.verifier, _WITNESS.verifier))
+    return quote.noise_slot
 
 
 def _check_slot(slot: ticket_pb2.NoiseSlot, data: bytes) -> None:
@@ -613,12 +617,71 @@ def _check_slot(slot: ticket_pb2.NoiseSlot, data: bytes) -> None:
 
 def _slot_seeds() -> dict[str, bytes]:
     return {
-        "quote": b"q" + _quote().SerializeToString(),
+        "quote": b"q" + _offer().shown.SerializeToString(),
         "entry": b"e" + _slots(),
         "bad other slots": b"e" + _slots(first=8, void_below=8),
         "bad void": b"e" + _slots(void_below=8),
         "bad event": b"e" + _charge(),
         "bad checkpoint": b"k" + _proved(_slots())[0].encode(),
+    }
+
+
+def _quote_body(**changes: Any) -> quote_pb2.Quote:
+    """What an honest census node quotes."""
+    fields: dict[str, Any] = {
+        "researcher_id": "alice",
+        "question": parse_question(FRENCH, CENSUS_DICTIONARY).to_wire(),
+        "scale": _SCALE,
+        "charged": price(_SCALE),
+        "remaining": 41,
+        "policy_hash": POLICY.hash,
+        "noise_slot": _offer().noise_slot,
+        "told_ms": NOW_MS,
+        "expires_ms": NOW_MS + 60_000,
+    }
+    return quote_pb2.Quote(**fields | changes)
+
+
+def _parse_quote(data: bytes) -> VerifiedQuote:
+    """A signed quote, or with `b` in front the body of one that the census agency signs whatever it is."""
+    signed = quote_pb2.SignedQuote()
+    if data[:1] == b"b":
+        signature = _ANSWER.sign(data[1:], purpose=Purpose.QUOTE)
+        signed = quote_pb2.SignedQuote(quote=data[1:], signature=signature, key_id=_ANSWER.key_id)
+    else:
+        signed = parse_message(quote_pb2.SignedQuote, data[1:])
+    return verify_quote(signed, census_keys=[_ANSWER.verify_key])
+
+
+def _check_quote(quote: VerifiedQuote, data: bytes) -> None:
+    del data
+    body = quote.body
+    require(body.scale >= 1 and len(body.policy_hash) == HASH_BYTES, "its figures can be recomputed")
+    require(0 <= body.told_ms < body.expires_ms < 253_402_300_800_000, "its instants can be shown")
+    ticket = ticket_pb2.Ticket(
+        researcher_id=body.researcher_id,
+        question=body.question,
+        census_release=body.census_release,
+        scale=body.scale,
+        policy_hash=body.policy_hash,
+        noise_slot=body.noise_slot,
+        expires_ms=body.expires_ms,
+    )
+    require(quote.differing(ticket) == [], "a ticket can be what it offers")
+
+
+def _quote_seeds() -> dict[str, bytes]:
+    return {
+        "body": b"b" + _quote_body().SerializeToString(),
+        "signed": b"s" + sign_quote(_quote_body(), _ANSWER).SerializeToString(),
+        "bad instant": b"b" + _quote_body(told_ms=NOW_MS + 60_000).SerializeToString(),
+        "bad end": b"b" + _quote_body(expires_ms=2**62).SerializeToString(),
+        "bad policy": b"b" + _quote_body(policy_hash=b"").SerializeToString(),
+        "bad scale": b"b" + _quote_body(scale=0).SerializeToString(),
+        "bad question": b"b" + _quote_body(question=ticket_pb2.Question()).SerializeToString(),
+        "bad slot": b"b" + _quote_body(noise_slot=None).SerializeToString(),
+        "bad length": b"b" + _quote_body(census_release="x" * 65_536).SerializeToString(),
+        "bad key": b"s" + quote_pb2.SignedQuote(quote=b"x", key_id="x").SerializeToString(),
     }
 
 
@@ -649,6 +712,7 @@ def _receive(data: bytes) -> AskedQuestion:
             scale=_SCALE,
             fraction_millionths=1_000_000,
             policy_hash=POLICY.hash.hex(),
+            signed_quote=b"",
             signed_ticket=_honest_ticket().SerializeToString(deterministic=True),
             criteria=b"",
             criteria_nonce=_NONCE,
@@ -758,6 +822,14 @@ TARGETS: Mapping[str, Target[Any]] = {
         covers=(open_answer, verify_receipt),
         seeds=_answer_seeds,
         codes=frozenset({"SEALED_WRONGLY", "MALFORMED_MESSAGE", "UNKNOWN_KEY", "BAD_SIGNATURE", "COMMITMENT_MISMATCH"}),
+        mutations=200,
+    ),
+    "quote": Target(
+        parse=_parse_quote,
+        check=_check_quote,
+        covers=(verify_quote,),
+        seeds=_quote_seeds,
+        codes=frozenset({"MALFORMED_MESSAGE", "UNKNOWN_KEY", "BAD_SIGNATURE"}),
         mutations=200,
     ),
     "slot": Target(

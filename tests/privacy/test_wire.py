@@ -46,6 +46,7 @@ LENGTHS: dict[str, tuple[int, ...]] = {
     "Ticket.answer_key": (1_216,),
     "Ticket.policy_hash": (32,),
     "SubmitRequest.criteria_nonce": (32,),
+    "SignedQuote.signature": (64,),
     "SignedTicket.signature": (64,),
     "SignedManifest.signature": (64,),
     "SubmitResponse": (2,),

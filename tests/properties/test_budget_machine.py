@@ -356,8 +356,9 @@ class Overspending(RuleBasedStateMachine):
     def what_is_out_is_part_of_what_was_charged(self) -> None:
         """What researchers are told of follows from the answers that are out, and from nothing else."""
         out = [ticket.charge.units for ticket in self.state.tickets.values() if ticket.answer]
-        assert self.state.released_units == sum(out) <= self.state.charged_units
-        assert len(out) + len(self.state.unreleased) == len(self.state.tickets)
+        waiting = [self.state.tickets[ticket].charge.units for ticket in self.state.unreleased]
+        assert sum(out) + sum(waiting) == self.state.charged_units
+        assert len(out) + len(waiting) == len(self.state.tickets)
 
     @invariant()
     def nothing_is_charged_while_shut(self) -> None:

@@ -13,6 +13,7 @@ import pytest
 from fakes.desk_time import in_desk_time, working
 from fakes.links import NO_CONTEXT, at_work, count, stream
 from fakes.patience import NEVER_SECONDS, PATIENCE_SECONDS
+from fakes.quotes import quote_of
 from fakes.timed_loop import LoopClock, TimedLoop
 from fakes.virtual_time import in_virtual_time
 from fakes.world import (
@@ -20,13 +21,14 @@ from fakes.world import (
     HEALTH,
     OTHER_HEALTH,
     OTHER_RESEARCHER,
+    RELEASE,
     RESEARCHER,
     Order,
     World,
     make_policy,
 )
 from google.protobuf.message import Message
-from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, sample_pb2, ticket_pb2
+from tripartite.v1 import answer_pb2, census_service_pb2, health_service_pb2, quote_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.certificates import Identity
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
@@ -34,6 +36,7 @@ from broker_common.privacy.accounting import answers_left, price
 from broker_common.privacy.delays import DECLARED_STEP
 from broker_common.query.answer import SEALED_ANSWER_BYTES
 from broker_common.query.question import REST, Cell, Question, parse_question
+from broker_common.query.quote import verify_quote
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
@@ -102,11 +105,11 @@ async def collect(
     )
 
 
-async def quote(service: CensusService, *, text: str = FRENCH, scale: int = 30) -> census_service_pb2.QuoteResponse:
+async def quote(service: CensusService, *, text: str = FRENCH, scale: int = 30) -> quote_pb2.Quote:
     """Quote as the first researcher."""
     set_caller(Identity("university", "researcher", RESEARCHER))
     question = parse_question(text, CENSUS_DICTIONARY).to_wire()
-    return await service.Quote(census_service_pb2.QuoteRequest(question=question, scale=scale), NO_CONTEXT)
+    return quote_of(await service.Quote(census_service_pb2.QuoteRequest(question=question, scale=scale), NO_CONTEXT))
 
 
 async def test_honest_sample_is_charged_then_released(world: World, service: CensusService) -> None:
@@ -599,6 +602,21 @@ async def test_quote_charges_nothing_and_reserves_a_slot_each(world: World, serv
     assert {quoted.charged for quoted in quotes} == {price(30)}
 
 
+async def test_quote_is_signed_for_its_researcher_and_says_when_it_was_told(
+    world: World, service: CensusService
+) -> None:
+    """With the answer key, over everything that is quoted: whoever is shown it can hold the census agency to it."""
+    set_caller(Identity("university", "researcher", RESEARCHER))
+    question = parse_question(FRENCH, CENSUS_DICTIONARY).to_wire()
+    before_ms = world.census.journal.now()
+    shown = await service.Quote(census_service_pb2.QuoteRequest(question=question, scale=30), NO_CONTEXT)
+    body = verify_quote(shown.quote, census_keys=[world.secrets.answer.verify_key]).body
+    assert (body.researcher_id, body.question, body.scale) == (RESEARCHER, question, 30)
+    assert (body.policy_hash, body.census_release) == (world.policy.hash, RELEASE)
+    assert before_ms <= body.told_ms <= world.census.journal.now()
+    assert body.expires_ms == body.told_ms + world.policy.quote_lifetime_ms
+
+
 @pytest.mark.parametrize("scale", [0, 51, 2**32 - 1])
 async def test_quote_at_a_scale_outside_the_policy_is_refused(world: World, service: CensusService, scale: int) -> None:
     """What cannot be asked is not quoted, and no slot is reserved for it."""
@@ -743,9 +761,11 @@ SAID_TO_RESEARCHERS = {
     health_service_pb2.SubmitResponse: ["stage"],
     census_service_pb2.CollectResponse: ["answer"],
     answer_pb2.SealedAnswer: ["query_id", "sealed"],
-    census_service_pb2.QuoteResponse: [
-        *("scale", "charged", "margin_95", "remaining", "policy_hash", "census_release", "noise_slot", "expires_ms"),
-        *("slot_entry", "slot_index", "slot_proof", "quota", "quota_left"),
+    census_service_pb2.QuoteResponse: ["quote", "slot_entry", "slot_index", "slot_proof"],
+    quote_pb2.SignedQuote: ["quote", "signature", "key_id"],
+    quote_pb2.Quote: [
+        *("researcher_id", "question", "census_release", "scale", "charged", "margin_95", "remaining", "quota"),
+        *("quota_left", "policy_hash", "noise_slot", "told_ms", "expires_ms"),
     ],
     answer_pb2.SignedAnswer: ["receipt", "answer_salt", "noisy_counts"],
     answer_pb2.SignedReceipt: ["receipt", "signature", "key_id"],

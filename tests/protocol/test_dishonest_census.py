@@ -15,6 +15,7 @@ from fakes.dishonest import LogSession, charged_otherwise, known_census_log, rel
 from fakes.links import NO_CONTEXT, census_witness, log_service
 from fakes.pair import STAGES
 from fakes.patience import PATIENCE_SECONDS, until
+from fakes.quotes import Offer
 from fakes.witnessed import WitnessedPair
 from fakes.world import CENSUS, CENSUS_ORIGIN, FRENCH, HEALTH, RESEARCHER, World, charge_and_answer, release
 from msgspec import structs
@@ -127,32 +128,32 @@ def test_redrawing_noise_with_a_slot_that_nobody_may_use(
 # --- committing to noise when it is known what for -------------------------------------------------------------------
 
 
-async def quote(world: World) -> census_service_pb2.QuoteResponse:
+async def quote(world: World) -> Offer:
     """An honest quote."""
     service = CensusService(world.census, LIMITS, StopSignal(), people=world.places)
     set_caller(Identity("university", "researcher", RESEARCHER))
     question = parse_question(FRENCH, CENSUS_DICTIONARY).to_wire()
-    return await service.Quote(census_service_pb2.QuoteRequest(question=question, scale=30), NO_CONTEXT)
+    return Offer.of(await service.Quote(census_service_pb2.QuoteRequest(question=question, scale=30), NO_CONTEXT))
 
 
 async def test_honest_quote_is_believed(world: World) -> None:
     """The lies below differ from this in one place each."""
     quoted = await quote(world)
-    assert verify_slot(quoted, known_census_log(world)) == quoted.noise_slot
+    verify_slot(quoted.noise_slot, quoted.shown, known_census_log(world))
 
 
-def _fresh_commitment(_: World, quoted: census_service_pb2.QuoteResponse) -> None:
+def _fresh_commitment(_: World, quoted: Offer) -> None:
     quoted.noise_slot.commitment = commit_slot(SlotSecret(os.urandom(32)), quoted.noise_slot.number)
 
 
-def _fresh_entry(_: World, quoted: census_service_pb2.QuoteResponse) -> None:
+def _fresh_entry(_: World, quoted: Offer) -> None:
     entry = parse_entry(quoted.slot_entry)
     _fresh_commitment(_, quoted)
     event = Slots(first=quoted.noise_slot.number, void_below=0, commitments=(quoted.noise_slot.commitment.hex(),))
     quoted.slot_entry = encode_entry(structs.replace(entry, event=event))
 
 
-def _fresh_batch(world: World, quoted: census_service_pb2.QuoteResponse, *, cosigned_by: Identity | None) -> None:
+def _fresh_batch(world: World, quoted: Offer, *, cosigned_by: Identity | None) -> None:
     """Everything as it should be, in the log itself; but nobody has seen the log like that before the quote."""
     world.cosigning = False
     world.census.commit_slots(afresh=True)
@@ -168,13 +169,13 @@ def _fresh_batch(world: World, quoted: census_service_pb2.QuoteResponse, *, cosi
     quoted.slot_proof[:] = journal.inclusion_proof(entry.sequence, entry.sequence + 1)
 
 
-def _fresh_batch_under_the_cosigned_checkpoint(world: World, quoted: census_service_pb2.QuoteResponse) -> None:
+def _fresh_batch_under_the_cosigned_checkpoint(world: World, quoted: Offer) -> None:
     cosigned = quoted.noise_slot.checkpoint
     _fresh_batch(world, quoted, cosigned_by=None)
     quoted.noise_slot.checkpoint = cosigned
 
 
-def _void_slot(world: World, quoted: census_service_pb2.QuoteResponse) -> None:
+def _void_slot(world: World, quoted: Offer) -> None:
     world.census.commit_slots(afresh=True)
     entry = world.entries()[-1]
     quoted.slot_entry, quoted.slot_index = encode_entry(entry), entry.sequence
@@ -184,7 +185,7 @@ def _void_slot(world: World, quoted: census_service_pb2.QuoteResponse) -> None:
     quoted.slot_proof[:] = world.census.journal.inclusion_proof(entry.sequence, cosigned.size)
 
 
-LATE: dict[str, Callable[[World, census_service_pb2.QuoteResponse], None]] = {
+LATE: dict[str, Callable[[World, Offer], None]] = {
     "another commitment than the log's": _fresh_commitment,
     "an entry that is not in the log": _fresh_entry,
     "a checkpoint that nobody has cosigned": lambda world, quoted: _fresh_batch(world, quoted, cosigned_by=None),
@@ -205,7 +206,7 @@ async def test_late_commitment_to_noise(world: World, what: str) -> None:
     quoted = await quote(world)
     LATE[what](world, quoted)
     with pytest.raises(PeerUnavailableError, match="PEER_MISBEHAVED"):
-        verify_slot(quoted, known_census_log(world))
+        verify_slot(quoted.noise_slot, quoted.shown, known_census_log(world))
 
 
 @pytest.mark.parametrize("change", ["commitment", "checkpoint"])

@@ -121,9 +121,9 @@ async def test_withheld_cosignature_of_quotes(world: World, service: LogService)
     del service
     restarted = world.crash_census()
     restarted.recover()
-    assert restarted.offer_slot(RESEARCHER, world.policy) is None
+    assert restarted.quotes.offer_slot(RESEARCHER, world.policy) is None
     world.cosign()
-    assert restarted.offer_slot(RESEARCHER, world.policy) is not None
+    assert restarted.quotes.offer_slot(RESEARCHER, world.policy) is not None
 
 
 async def test_cosignature_of_another_health_agency(world: World, service: LogService) -> None:

@@ -63,7 +63,10 @@ def audited(pair: Pair, answers: Answers, key: OpeningKey) -> tuple[dict[str, ob
     handed_in = {role: world.directory / "handed in" / role for role in ("health", "census")}
     export_log(pair.node.journal, ExportFolder(handed_in["health"]), lambda _done, _total: None)
     export_log(world.census.journal, ExportFolder(handed_in["census"]), lambda _done, _total: None)
-    kept = [ReceiptFile.of(one.query, one.state, one.signed_ticket, one.signed_receipt) for one in answers.receipts()]
+    kept = [
+        ReceiptFile.of(one.query, one.state, one.signed_quote, one.signed_ticket, one.signed_receipt)
+        for one in answers.receipts()
+    ]
     audit = replay_parts(
         {role: FolderPart(path) for role, path in handed_in.items()}
         | {"researcher": MemoryPart({one.name: one.to_bytes() for one in kept})},

@@ -60,7 +60,7 @@ def everybody_else_is_served(world: World, out: Order) -> None:
     census = world.census
 
     def calls() -> None:
-        assert census.offer_slot(RESEARCHER, world.policy) is not None
+        assert census.quotes.offer_slot(RESEARCHER, world.policy) is not None
         census.in_force()
         census.signed_policy()
         world.admit(world.messages(world.sample(world.order(scale=50))))

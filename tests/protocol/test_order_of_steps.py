@@ -297,6 +297,10 @@ def test_release_that_stands_in_the_log_is_told_at_its_instant(world: World) -> 
     world.census.answers.let_out(charge)
     assert world.census.released.released_answer(query, RESEARCHER) is not None
     assert world.census.released.undelivered([RESEARCHER]) == {RESEARCHER: [query]}
+    # The agency brings the ticket again: what is out stays out, and what is left does not grow back for a tick.
+    world.census.answers.release(charge, cosigned, at_ms=world.clock())
+    assert world.census.released.released_answer(query, RESEARCHER) is not None
+    assert world.census.answers.held_back == frozenset()
 
 
 def test_sample_of_a_roster_that_was_replaced_since_is_not_charged(world: World) -> None:

@@ -18,9 +18,10 @@ import pytest
 from fakes.links import NO_CONTEXT, count
 from fakes.pair import census_at_work
 from fakes.patience import until
+from fakes.quotes import quote_of
 from fakes.timed_loop import LoopClock, TimedLoop
 from fakes.world import FRENCH, HEALTH, OTHER, OTHER_RESEARCHER, OWNER, World, make_policy
-from tripartite.v1 import census_service_pb2
+from tripartite.v1 import census_service_pb2, quote_pb2
 
 import census_node.node
 import census_node.release.slot_secrets
@@ -48,11 +49,11 @@ FLOOD_SECONDS, FLOOD_A_SECOND = 6, 500
 BATCH_MS = 350
 
 
-async def quote(service: CensusService, who: Identity) -> census_service_pb2.QuoteResponse:
+async def quote(service: CensusService, who: Identity) -> quote_pb2.Quote:
     """One quote."""
     set_caller(who)
     question = parse_question(FRENCH, CENSUS_DICTIONARY).to_wire()
-    return await service.Quote(census_service_pb2.QuoteRequest(question=question, scale=30), NO_CONTEXT)
+    return quote_of(await service.Quote(census_service_pb2.QuoteRequest(question=question, scale=30), NO_CONTEXT))
 
 
 class Scene:

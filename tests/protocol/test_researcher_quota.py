@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from fakes.links import NO_CONTEXT, arrived
+from fakes.quotes import quote_of
 from fakes.world import (
     FRENCH,
     HEALTH,
@@ -22,7 +23,7 @@ from fakes.world import (
     charge_and_answer,
     make_policy,
 )
-from tripartite.v1 import census_service_pb2
+from tripartite.v1 import census_service_pb2, quote_pb2
 
 from broker_common.errors import RefusedError
 from broker_common.privacy.delays import DECLARED_STEP
@@ -58,7 +59,7 @@ def admitted(world: World, order: Order) -> SampleAttempt:
 def left(world: World) -> int | None:
     """What a quote says that is left of the quota; 0 where it is refused."""
     try:
-        return world.census.quota_left(RESEARCHER)
+        return world.census.quotes.quota_left(RESEARCHER)
     except RefusedError as error:
         return 0 if error.code == "QUOTA_REACHED" else None
 
@@ -68,12 +69,12 @@ def kept(world: World) -> KeptSamples:
     return SampleFolder(world.census_folder / "samples").kept()
 
 
-async def quote(world: World) -> census_service_pb2.QuoteResponse:
+async def quote(world: World) -> quote_pb2.Quote:
     """A quote as the service makes it."""
     set_caller(OWNER)
     service = CensusService(world.census, LimitConfig(), StopSignal(), people=DECLARED_STEP)
     question = parse_question(FRENCH, CENSUS_DICTIONARY).to_wire()
-    return await service.Quote(census_service_pb2.QuoteRequest(question=question, scale=30), NO_CONTEXT)
+    return quote_of(await service.Quote(census_service_pb2.QuoteRequest(question=question, scale=30), NO_CONTEXT))
 
 
 def test_one_researcher_does_not_fill_the_census_disk(world: World) -> None:
@@ -185,7 +186,7 @@ def test_quota_of_one_researcher_refuses_nobody_else(world: World) -> None:
     for _ in range(QUOTA):
         world.answer(world.order())
     assert left(world) == 0
-    assert world.census.quota_left(OTHER_RESEARCHER) == QUOTA
+    assert world.census.quotes.quota_left(OTHER_RESEARCHER) == QUOTA
     world.answer(world.order(OTHER_RESEARCHER))
 
 

@@ -31,6 +31,7 @@ from fakes.clock import FakeClock
 from fakes.links import NO_CONTEXT, count
 from fakes.loopback import Loopback
 from fakes.patience import PATIENCE_SECONDS
+from fakes.quotes import quote_of
 from fakes.timed_loop import LoopClock, TimedLoop
 from fakes.world import (
     FRENCH,
@@ -254,11 +255,12 @@ async def quote_all_the_time(watch: Watch, service: CensusService) -> None:
     for instant_ms in range(3, END_MS, 41):
         await at(watch.loop, instant_ms)
         quoted = await service.Quote(census_service_pb2.QuoteRequest(question=question, scale=30), NO_CONTEXT)
-        remaining = quoted.remaining if quoted.HasField("remaining") else None
-        size = quoted.noise_slot.checkpoint.splitlines()[1]
+        body = quote_of(quoted)
+        remaining = body.remaining if body.HasField("remaining") else None
+        size = body.noise_slot.checkpoint.splitlines()[1]
         watch.see("quote", (instant_ms, remaining, quoted.slot_index, size, len(quoted.slot_proof)))
         # What a quote tells the researcher whose questions are under way.
-        left = await service._node.journal.glance(service._node.quota_left, RESEARCHER)
+        left = await service._node.journal.glance(service._node.quotes.quota_left, RESEARCHER)
         watch.see("quota", (instant_ms, left))
 
 

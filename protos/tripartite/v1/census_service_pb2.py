@@ -25,42 +25,43 @@ _sym_db = _symbol_database.Default()
 from tripartite.v1 import answer_pb2 as tripartite_dot_v1_dot_answer__pb2
 from tripartite.v1 import dictionary_pb2 as tripartite_dot_v1_dot_dictionary__pb2
 from tripartite.v1 import policy_pb2 as tripartite_dot_v1_dot_policy__pb2
+from tripartite.v1 import quote_pb2 as tripartite_dot_v1_dot_quote__pb2
 from tripartite.v1 import roster_pb2 as tripartite_dot_v1_dot_roster__pb2
 from tripartite.v1 import sample_pb2 as tripartite_dot_v1_dot_sample__pb2
 from tripartite.v1 import ticket_pb2 as tripartite_dot_v1_dot_ticket__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tripartite/v1/census_service.proto\x12\rtripartite.v1\x1a\x1atripartite/v1/answer.proto\x1a\x1etripartite/v1/dictionary.proto\x1a\x1atripartite/v1/policy.proto\x1a\x1atripartite/v1/roster.proto\x1a\x1atripartite/v1/sample.proto\x1a\x1atripartite/v1/ticket.proto\"\x12\n\x10GetPolicyRequest\"@\n\x11GetPolicyResponse\x12+\n\x06policy\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.SignedPolicy\"#\n!CensusServiceGetDictionaryRequest\"k\n\"CensusServiceGetDictionaryResponse\x12-\n\ndictionary\x18\x01 \x01(\x0b\x32\x19.tripartite.v1.Dictionary\x12\x16\n\x0e\x63\x65nsus_release\x18\x02 \x01(\t\"H\n\x0cQuoteRequest\x12)\n\x08question\x18\x01 \x01(\x0b\x32\x17.tripartite.v1.Question\x12\r\n\x05scale\x18\x02 \x01(\r\"\xd9\x02\n\rQuoteResponse\x12\r\n\x05scale\x18\x01 \x01(\r\x12\x0f\n\x07\x63harged\x18\x02 \x01(\r\x12\x11\n\tmargin_95\x18\x03 \x01(\r\x12\x16\n\tremaining\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x13\n\x0bpolicy_hash\x18\x05 \x01(\x0c\x12\x16\n\x0e\x63\x65nsus_release\x18\x06 \x01(\t\x12,\n\nnoise_slot\x18\x07 \x01(\x0b\x32\x18.tripartite.v1.NoiseSlot\x12\x12\n\nexpires_ms\x18\x08 \x01(\x03\x12\x12\n\nslot_entry\x18\t \x01(\x0c\x12\x12\n\nslot_index\x18\n \x01(\x04\x12\x12\n\nslot_proof\x18\x0b \x03(\x0c\x12\x12\n\x05quota\x18\x0c \x01(\rH\x01\x88\x01\x01\x12\x17\n\nquota_left\x18\r \x01(\rH\x02\x88\x01\x01\x42\x0c\n\n_remainingB\x08\n\x06_quotaB\r\n\x0b_quota_left\"Q\n\x0c\x43ountRequest\x12)\n\x04head\x18\x01 \x01(\x0b\x32\x19.tripartite.v1.SampleHeadH\x00\x12\x0e\n\x04\x62its\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"p\n\rCountResponse\x12)\n\x07\x63harged\x18\x01 \x01(\x0b\x32\x16.tripartite.v1.ChargedH\x00\x12+\n\x08released\x18\x02 \x01(\x0b\x32\x17.tripartite.v1.ReleasedH\x00\x42\x07\n\x05\x65vent\"w\n\x11SendRosterRequest\x12-\n\x06header\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.RosterHeaderH\x00\x12+\n\x05\x66rame\x18\x02 \x01(\x0b\x32\x1a.tripartite.v1.RosterFrameH\x00\x42\x06\n\x04part\"\x14\n\x12SendRosterResponse\"3\n\x0e\x43ollectRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07wait_ms\x18\x02 \x01(\r\">\n\x0f\x43ollectResponse\x12+\n\x06\x61nswer\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.SealedAnswer2\x80\x04\n\rCensusService\x12N\n\tGetPolicy\x12\x1f.tripartite.v1.GetPolicyRequest\x1a .tripartite.v1.GetPolicyResponse\x12t\n\rGetDictionary\x12\x30.tripartite.v1.CensusServiceGetDictionaryRequest\x1a\x31.tripartite.v1.CensusServiceGetDictionaryResponse\x12\x42\n\x05Quote\x12\x1b.tripartite.v1.QuoteRequest\x1a\x1c.tripartite.v1.QuoteResponse\x12\x46\n\x05\x43ount\x12\x1b.tripartite.v1.CountRequest\x1a\x1c.tripartite.v1.CountResponse(\x01\x30\x01\x12S\n\nSendRoster\x12 .tripartite.v1.SendRosterRequest\x1a!.tripartite.v1.SendRosterResponse(\x01\x12H\n\x07\x43ollect\x12\x1d.tripartite.v1.CollectRequest\x1a\x1e.tripartite.v1.CollectResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tripartite/v1/census_service.proto\x12\rtripartite.v1\x1a\x1atripartite/v1/answer.proto\x1a\x1etripartite/v1/dictionary.proto\x1a\x1atripartite/v1/policy.proto\x1a\x19tripartite/v1/quote.proto\x1a\x1atripartite/v1/roster.proto\x1a\x1atripartite/v1/sample.proto\x1a\x1atripartite/v1/ticket.proto\"\x12\n\x10GetPolicyRequest\"@\n\x11GetPolicyResponse\x12+\n\x06policy\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.SignedPolicy\"#\n!CensusServiceGetDictionaryRequest\"k\n\"CensusServiceGetDictionaryResponse\x12-\n\ndictionary\x18\x01 \x01(\x0b\x32\x19.tripartite.v1.Dictionary\x12\x16\n\x0e\x63\x65nsus_release\x18\x02 \x01(\t\"H\n\x0cQuoteRequest\x12)\n\x08question\x18\x01 \x01(\x0b\x32\x17.tripartite.v1.Question\x12\r\n\x05scale\x18\x02 \x01(\r\"v\n\rQuoteResponse\x12\x12\n\nslot_index\x18\x01 \x01(\x04\x12\x12\n\nslot_entry\x18\x02 \x01(\x0c\x12\x12\n\nslot_proof\x18\x03 \x03(\x0c\x12)\n\x05quote\x18\x04 \x01(\x0b\x32\x1a.tripartite.v1.SignedQuote\"Q\n\x0c\x43ountRequest\x12)\n\x04head\x18\x01 \x01(\x0b\x32\x19.tripartite.v1.SampleHeadH\x00\x12\x0e\n\x04\x62its\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"p\n\rCountResponse\x12)\n\x07\x63harged\x18\x01 \x01(\x0b\x32\x16.tripartite.v1.ChargedH\x00\x12+\n\x08released\x18\x02 \x01(\x0b\x32\x17.tripartite.v1.ReleasedH\x00\x42\x07\n\x05\x65vent\"w\n\x11SendRosterRequest\x12-\n\x06header\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.RosterHeaderH\x00\x12+\n\x05\x66rame\x18\x02 \x01(\x0b\x32\x1a.tripartite.v1.RosterFrameH\x00\x42\x06\n\x04part\"\x14\n\x12SendRosterResponse\"3\n\x0e\x43ollectRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07wait_ms\x18\x02 \x01(\r\">\n\x0f\x43ollectResponse\x12+\n\x06\x61nswer\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.SealedAnswer2\x80\x04\n\rCensusService\x12N\n\tGetPolicy\x12\x1f.tripartite.v1.GetPolicyRequest\x1a .tripartite.v1.GetPolicyResponse\x12t\n\rGetDictionary\x12\x30.tripartite.v1.CensusServiceGetDictionaryRequest\x1a\x31.tripartite.v1.CensusServiceGetDictionaryResponse\x12\x42\n\x05Quote\x12\x1b.tripartite.v1.QuoteRequest\x1a\x1c.tripartite.v1.QuoteResponse\x12\x46\n\x05\x43ount\x12\x1b.tripartite.v1.CountRequest\x1a\x1c.tripartite.v1.CountResponse(\x01\x30\x01\x12S\n\nSendRoster\x12 .tripartite.v1.SendRosterRequest\x1a!.tripartite.v1.SendRosterResponse(\x01\x12H\n\x07\x43ollect\x12\x1d.tripartite.v1.CollectRequest\x1a\x1e.tripartite.v1.CollectResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tripartite.v1.census_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GETPOLICYREQUEST']._serialized_start=225
-  _globals['_GETPOLICYREQUEST']._serialized_end=243
-  _globals['_GETPOLICYRESPONSE']._serialized_start=245
-  _globals['_GETPOLICYRESPONSE']._serialized_end=309
-  _globals['_CENSUSSERVICEGETDICTIONARYREQUEST']._serialized_start=311
-  _globals['_CENSUSSERVICEGETDICTIONARYREQUEST']._serialized_end=346
-  _globals['_CENSUSSERVICEGETDICTIONARYRESPONSE']._serialized_start=348
-  _globals['_CENSUSSERVICEGETDICTIONARYRESPONSE']._serialized_end=455
-  _globals['_QUOTEREQUEST']._serialized_start=457
-  _globals['_QUOTEREQUEST']._serialized_end=529
-  _globals['_QUOTERESPONSE']._serialized_start=532
-  _globals['_QUOTERESPONSE']._serialized_end=877
-  _globals['_COUNTREQUEST']._serialized_start=879
-  _globals['_COUNTREQUEST']._serialized_end=960
-  _globals['_COUNTRESPONSE']._serialized_start=962
-  _globals['_COUNTRESPONSE']._serialized_end=1074
-  _globals['_SENDROSTERREQUEST']._serialized_start=1076
-  _globals['_SENDROSTERREQUEST']._serialized_end=1195
-  _globals['_SENDROSTERRESPONSE']._serialized_start=1197
-  _globals['_SENDROSTERRESPONSE']._serialized_end=1217
-  _globals['_COLLECTREQUEST']._serialized_start=1219
-  _globals['_COLLECTREQUEST']._serialized_end=1270
-  _globals['_COLLECTRESPONSE']._serialized_start=1272
-  _globals['_COLLECTRESPONSE']._serialized_end=1334
-  _globals['_CENSUSSERVICE']._serialized_start=1337
-  _globals['_CENSUSSERVICE']._serialized_end=1849
+  _globals['_GETPOLICYREQUEST']._serialized_start=252
+  _globals['_GETPOLICYREQUEST']._serialized_end=270
+  _globals['_GETPOLICYRESPONSE']._serialized_start=272
+  _globals['_GETPOLICYRESPONSE']._serialized_end=336
+  _globals['_CENSUSSERVICEGETDICTIONARYREQUEST']._serialized_start=338
+  _globals['_CENSUSSERVICEGETDICTIONARYREQUEST']._serialized_end=373
+  _globals['_CENSUSSERVICEGETDICTIONARYRESPONSE']._serialized_start=375
+  _globals['_CENSUSSERVICEGETDICTIONARYRESPONSE']._serialized_end=482
+  _globals['_QUOTEREQUEST']._serialized_start=484
+  _globals['_QUOTEREQUEST']._serialized_end=556
+  _globals['_QUOTERESPONSE']._serialized_start=558
+  _globals['_QUOTERESPONSE']._serialized_end=676
+  _globals['_COUNTREQUEST']._serialized_start=678
+  _globals['_COUNTREQUEST']._serialized_end=759
+  _globals['_COUNTRESPONSE']._serialized_start=761
+  _globals['_COUNTRESPONSE']._serialized_end=873
+  _globals['_SENDROSTERREQUEST']._serialized_start=875
+  _globals['_SENDROSTERREQUEST']._serialized_end=994
+  _globals['_SENDROSTERRESPONSE']._serialized_start=996
+  _globals['_SENDROSTERRESPONSE']._serialized_end=1016
+  _globals['_COLLECTREQUEST']._serialized_start=1018
+  _globals['_COLLECTREQUEST']._serialized_end=1069
+  _globals['_COLLECTRESPONSE']._serialized_start=1071
+  _globals['_COLLECTRESPONSE']._serialized_end=1133
+  _globals['_CENSUSSERVICE']._serialized_start=1136
+  _globals['_CENSUSSERVICE']._serialized_end=1648
 # @@protoc_insertion_point(module_scope)

@@ -10,6 +10,7 @@ from google.protobuf.internal import containers as _containers
 from tripartite.v1 import answer_pb2 as _answer_pb2
 from tripartite.v1 import dictionary_pb2 as _dictionary_pb2
 from tripartite.v1 import policy_pb2 as _policy_pb2
+from tripartite.v1 import quote_pb2 as _quote_pb2
 from tripartite.v1 import roster_pb2 as _roster_pb2
 from tripartite.v1 import sample_pb2 as _sample_pb2
 from tripartite.v1 import ticket_pb2 as _ticket_pb2
@@ -126,79 +127,30 @@ Global___QuoteRequest: _TypeAlias = QuoteRequest  # noqa: Y015
 class QuoteResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    SCALE_FIELD_NUMBER: _builtins.int
-    CHARGED_FIELD_NUMBER: _builtins.int
-    MARGIN_95_FIELD_NUMBER: _builtins.int
-    REMAINING_FIELD_NUMBER: _builtins.int
-    POLICY_HASH_FIELD_NUMBER: _builtins.int
-    CENSUS_RELEASE_FIELD_NUMBER: _builtins.int
-    NOISE_SLOT_FIELD_NUMBER: _builtins.int
-    EXPIRES_MS_FIELD_NUMBER: _builtins.int
-    SLOT_ENTRY_FIELD_NUMBER: _builtins.int
     SLOT_INDEX_FIELD_NUMBER: _builtins.int
+    SLOT_ENTRY_FIELD_NUMBER: _builtins.int
     SLOT_PROOF_FIELD_NUMBER: _builtins.int
-    QUOTA_FIELD_NUMBER: _builtins.int
-    QUOTA_LEFT_FIELD_NUMBER: _builtins.int
-    scale: _builtins.int
-    """The scale that was asked for."""
-    charged: _builtins.int
-    """Price of one answer, in units of 2^-24 nat."""
-    margin_95: _builtins.int
-    """Smallest m with P(|noise| <= m) >= 0.95."""
-    remaining: _builtins.int
-    """How many such answers the budget still pays for, in strict accounting; absent in per_person, where telling leaks."""
-    policy_hash: _builtins.bytes
-    """SHA-256 of the policy in force."""
-    census_release: _builtins.str
-    """The census release that is loaded."""
-    expires_ms: _builtins.int
-    """Milliseconds since 1970 UTC; the ticket must not expire later."""
-    slot_entry: _builtins.bytes
-    """The log entry that commits to the slot, its place, and its RFC 6962 inclusion proof in the slot's checkpoint."""
+    QUOTE_FIELD_NUMBER: _builtins.int
     slot_index: _builtins.int
-    quota: _builtins.int
-    """The policy's quota: how many answers of one researcher may count at the same time; absent without one."""
-    quota_left: _builtins.int
-    """How many further answers of the caller may count now; absent without a quota."""
-    @_builtins.property
-    def noise_slot(self) -> _ticket_pb2.NoiseSlot:
-        """Reserved for the caller until the quote expires."""
-
+    """Place of the log entry that commits to the slot, the entry, and its RFC 6962 inclusion proof in the slot's checkpoint."""
+    slot_entry: _builtins.bytes
     @_builtins.property
     def slot_proof(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    @_builtins.property
+    def quote(self) -> _quote_pb2.SignedQuote: ...
     def __init__(
         self,
         *,
-        scale: _builtins.int = ...,
-        charged: _builtins.int = ...,
-        margin_95: _builtins.int = ...,
-        remaining: _builtins.int | None = ...,
-        policy_hash: _builtins.bytes = ...,
-        census_release: _builtins.str = ...,
-        noise_slot: _ticket_pb2.NoiseSlot | None = ...,
-        expires_ms: _builtins.int = ...,
-        slot_entry: _builtins.bytes = ...,
         slot_index: _builtins.int = ...,
+        slot_entry: _builtins.bytes = ...,
         slot_proof: _abc.Iterable[_builtins.bytes] | None = ...,
-        quota: _builtins.int | None = ...,
-        quota_left: _builtins.int | None = ...,
+        quote: _quote_pb2.SignedQuote | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_quota", b"_quota", "_quota_left", b"_quota_left", "_remaining", b"_remaining", "noise_slot", b"noise_slot", "quota", b"quota", "quota_left", b"quota_left", "remaining", b"remaining"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["quote", b"quote"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_quota", b"_quota", "_quota_left", b"_quota_left", "_remaining", b"_remaining", "census_release", b"census_release", "charged", b"charged", "expires_ms", b"expires_ms", "margin_95", b"margin_95", "noise_slot", b"noise_slot", "policy_hash", b"policy_hash", "quota", b"quota", "quota_left", b"quota_left", "remaining", b"remaining", "scale", b"scale", "slot_entry", b"slot_entry", "slot_index", b"slot_index", "slot_proof", b"slot_proof"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["quote", b"quote", "slot_entry", b"slot_entry", "slot_index", b"slot_index", "slot_proof", b"slot_proof"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__quota: _TypeAlias = _typing.Literal["quota"]  # noqa: Y015
-    _WhichOneofArgType__quota: _TypeAlias = _typing.Literal["_quota", b"_quota"]  # noqa: Y015
-    _WhichOneofReturnType__quota_left: _TypeAlias = _typing.Literal["quota_left"]  # noqa: Y015
-    _WhichOneofArgType__quota_left: _TypeAlias = _typing.Literal["_quota_left", b"_quota_left"]  # noqa: Y015
-    _WhichOneofReturnType__remaining: _TypeAlias = _typing.Literal["remaining"]  # noqa: Y015
-    _WhichOneofArgType__remaining: _TypeAlias = _typing.Literal["_remaining", b"_remaining"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__quota) -> _WhichOneofReturnType__quota | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__quota_left) -> _WhichOneofReturnType__quota_left | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__remaining) -> _WhichOneofReturnType__remaining | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QuoteResponse: _TypeAlias = QuoteResponse  # noqa: Y015
 

@@ -84,7 +84,7 @@ class CensusServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Quote(self, request, context):
-        """Price, noise margin and a reserved noise slot for one question. Charges nothing. Callers: researcher.
+        """Price, noise margin and a reserved noise slot for one question, signed. Charges nothing. Callers: researcher.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

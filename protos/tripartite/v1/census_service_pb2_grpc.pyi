@@ -36,7 +36,7 @@ class CensusServiceStub:
     GetDictionary: _grpc.UnaryUnaryMultiCallable[_census_service_pb2.CensusServiceGetDictionaryRequest, _census_service_pb2.CensusServiceGetDictionaryResponse]
     """The language variables and their published values. Callers: researcher."""
     Quote: _grpc.UnaryUnaryMultiCallable[_census_service_pb2.QuoteRequest, _census_service_pb2.QuoteResponse]
-    """Price, noise margin and a reserved noise slot for one question. Charges nothing. Callers: researcher."""
+    """Price, noise margin and a reserved noise slot for one question, signed. Charges nothing. Callers: researcher."""
     Count: _grpc.StreamStreamMultiCallable[_census_service_pb2.CountRequest, _census_service_pb2.CountResponse]
     """One sample in, one charge out; the answer never passes here. Callers: health."""
     SendRoster: _grpc.StreamUnaryMultiCallable[_census_service_pb2.SendRosterRequest, _census_service_pb2.SendRosterResponse]
@@ -52,7 +52,7 @@ class CensusServiceAsyncStub(CensusServiceStub):
     GetDictionary: _aio.UnaryUnaryMultiCallable[_census_service_pb2.CensusServiceGetDictionaryRequest, _census_service_pb2.CensusServiceGetDictionaryResponse]  # type: ignore[assignment]
     """The language variables and their published values. Callers: researcher."""
     Quote: _aio.UnaryUnaryMultiCallable[_census_service_pb2.QuoteRequest, _census_service_pb2.QuoteResponse]  # type: ignore[assignment]
-    """Price, noise margin and a reserved noise slot for one question. Charges nothing. Callers: researcher."""
+    """Price, noise margin and a reserved noise slot for one question, signed. Charges nothing. Callers: researcher."""
     Count: _aio.StreamStreamMultiCallable[_census_service_pb2.CountRequest, _census_service_pb2.CountResponse]  # type: ignore[assignment]
     """One sample in, one charge out; the answer never passes here. Callers: health."""
     SendRoster: _aio.StreamUnaryMultiCallable[_census_service_pb2.SendRosterRequest, _census_service_pb2.SendRosterResponse]  # type: ignore[assignment]
@@ -83,7 +83,7 @@ class CensusServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _census_service_pb2.QuoteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_census_service_pb2.QuoteResponse, _abc.Awaitable[_census_service_pb2.QuoteResponse]]:
-        """Price, noise margin and a reserved noise slot for one question. Charges nothing. Callers: researcher."""
+        """Price, noise margin and a reserved noise slot for one question, signed. Charges nothing. Callers: researcher."""
 
     @_abc_1.abstractmethod
     def Count(

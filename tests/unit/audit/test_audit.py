@@ -327,6 +327,8 @@ def test_what_is_under_way_is_pending_and_no_problem(home: AuditorHome) -> None:
 def test_samples_that_were_never_charged_are_counted(home: AuditorHome) -> None:
     """A census node that throws questions away leaves this: by researcher and code, and no problem by itself."""
     history = honest()
+    history.commit_slots()
+    history.cosign()
     report = report_json(replayed(history.exports(), home))
     assert (report["uncharged_samples"], report["refusals"], report["unanswered"]) == (0, [], [])
     waiting, *refused, strange, unsent = (history.order() for _ in range(5))
@@ -548,7 +550,7 @@ def test_ticks_that_become_shorter_hold_nothing_back(home: AuditorHome) -> None:
     history = honest(1)
     held_back(history)
     history.answer()
-    history.write_census(logs.adopted(logs.policy(quote_lifetime_ms=50_000)))
+    history.adopt(logs.policy(quote_lifetime_ms=50_000))
     for _ in range(4):
         history.commit_slots()
         history.cosign()
@@ -989,3 +991,66 @@ def test_the_french_report_is_french(home: AuditorHome) -> None:
         assert text not in french
     assert re.search(r"[0-9],[0-9]{2}\u00a0%", french)
     assert not re.search(r"[0-9]\.[0-9]|[0-9] %| :| »|« |\ufffd", french)
+
+
+# --- quotes that honest nodes give -------------------------------------------------------------------------------------
+
+
+def test_quote_before_an_answer_is_let_out(home: AuditorHome) -> None:
+    """Its release stands in the log, and it is told at its tick: until then one answer more is left."""
+    history = honest()
+    history.release(held_back(history))
+    history.order(quoted={"remaining": 40})
+    history.order(quoted={"remaining": 39})
+    history.commit_slots()
+    assert codes(replayed(history.exports(), home)) == []
+
+
+def test_quote_of_a_round_that_takes_many_ticks(home: AuditorHome) -> None:
+    """A machine that stood still for an hour in the middle of a round has let nothing out meanwhile."""
+    history = honest()
+    history.release(held_back(history))
+    history.pass_time(3_600_000)
+    history.commit_slots()
+    history.cosign()
+    history.order(quoted={"remaining": 40})
+    history.commit_slots()
+    assert codes(replayed(history.exports(), home)) == []
+
+
+def test_quote_after_a_start_counts_what_can_never_be_answered(home: AuditorHome) -> None:
+    """A charge whose sample is gone is spent; before that start nobody was told of it."""
+    history = honest()
+    held_back(history)
+    slot = history.next_slot
+    history.commit_slots(starting=True)
+    history.cosign()
+    history.order(slot=slot, quoted={"remaining": 39})
+    history.order(slot=slot + 1, quoted={"remaining": 40})
+    history.commit_slots()
+    assert codes(replayed(history.exports(), home)) == []
+
+
+def test_quote_is_read_beside_a_policy_that_is_adopted_at_that_instant(home: AuditorHome) -> None:
+    """The operator's command and the node have one millisecond, or clocks that differ: the order between them is not known."""
+    history = honest()
+    before, rules = bytes.fromhex(history.census.policy), history.rules
+    history.adopt(logs.policy(quote_lifetime_ms=61_000))
+    history.order(policy_hash=before, expires_ms=history.now_ms + rules.quote_lifetime_ms)
+    history.order()
+    history.commit_slots()
+    assert codes(replayed(history.exports(), home)) == []
+
+
+def test_quote_newer_than_what_the_census_agency_has_handed_in_is_pending(home: AuditorHome) -> None:
+    """Its policy, its release and its key may stand in entries that were not handed in."""
+    history = honest()
+    census = history.exports()["census"]
+    history.adopt(logs.policy(quote_lifetime_ms=61_000))
+    history.order()
+    history.order(census_release="2026")
+    history.census_party.renew(Purpose.ANSWER.value)
+    history.order(policy_hash=bytes(32))
+    audited = replayed(history.exports() | {"census": census}, home)
+    assert codes(audited) == []
+    assert audited.findings.pending["QUOTED", "researcher"] == 3

@@ -267,7 +267,7 @@ def test_a_file_name_that_is_no_text_is_a_problem_and_printable(journal: Journal
 
 def test_documents_have_one_spelling() -> None:
     """What is written is read back to the same bytes; another spelling is refused."""
-    receipt = ReceiptFile(query="0" * 32, ticket="AAAA", receipt="", state="pending")
+    receipt = ReceiptFile(query="0" * 32, quote="AAAA", ticket="AAAA", receipt="", state="pending")
     opened = OpenedCriteria(ticket="0" * 64, criteria="AAAA", nonce="AAAA")
     assert parse_receipt_file(receipt.to_bytes()).to_bytes() == receipt.to_bytes()
     assert parse_criteria_file(opened.to_bytes()).to_bytes() == opened.to_bytes()

@@ -175,3 +175,24 @@ def test_a_private_key_of_another_length_is_refused(size: int) -> None:
     """A truncated key file never makes a weaker key."""
     with pytest.raises(ValueError, match="exactly 32 bytes"):
         SigningKey(Purpose.LOG, bytes(size))
+
+
+def test_answer_key_signs_quotes_under_their_own_prefix() -> None:
+    """Its signature of a quote is no answer's, and its signature of an answer no quote's."""
+    key = SigningKey(Purpose.ANSWER, RAW)
+    quote, answer = key.sign(b"m", purpose=Purpose.QUOTE), key.sign(b"m")
+    key.verify_key.verify_signature(b"m", quote, purpose=Purpose.QUOTE)
+    with pytest.raises(InvalidRequestError, match="BAD_SIGNATURE"):
+        key.verify_key.verify_signature(b"m", answer, purpose=Purpose.QUOTE)
+    with pytest.raises(InvalidRequestError, match="BAD_SIGNATURE"):
+        key.verify_key.verify_signature(b"m", quote)
+
+
+@pytest.mark.parametrize("purpose", [purpose for purpose in Purpose if purpose not in {Purpose.ANSWER, Purpose.QUOTE}])
+def test_no_other_key_signs_quotes(purpose: Purpose) -> None:
+    """A key that serves one purpose more than its card says would lend its signature to whoever asks for the other."""
+    key = SigningKey(purpose, RAW)
+    with pytest.raises(ValueError, match="signs nothing for quote"):
+        key.sign(b"m", purpose=Purpose.QUOTE)
+    with pytest.raises(ValueError, match="signs nothing for quote"):
+        key.verify_key.verify_signature(b"m", bytes(64), purpose=Purpose.QUOTE)

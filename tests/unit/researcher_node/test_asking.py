@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes.cards import Party as Identified
-from fakes.world import CENSUS, OWNER, make_policy
-from tripartite.v1 import census_service_pb2
+from fakes.world import CENSUS, FRENCH, OWNER, make_policy
+from tripartite.v1 import census_service_pb2, quote_pb2, ticket_pb2
 
 from broker_common.crypto.certificates import Identity
+from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError, PeerUnavailableError
+from broker_common.privacy.accounting import price
+from broker_common.privacy.discrete_laplace import margin
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Dictionary
+from broker_common.query.question import parse_question
+from broker_common.query.quote import sign_quote
 from broker_common.storage.clock import system_clock
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from researcher_node import asking
@@ -27,7 +33,9 @@ UNUSED: Any = None
 class Offering(Session):
     """A session with a census node that offers whatever it is told to."""
 
-    def __init__(self, folder: Path, offered: dict[str, int]) -> None:
+    spoil: Callable[[quote_pb2.SignedQuote], object] = id
+
+    def __init__(self, folder: Path, offered: dict[str, Any]) -> None:
         self.own = Identified(OWNER)
         self.known = Trust(folder, system_clock)
         super().__init__(
@@ -42,6 +50,7 @@ class Offering(Session):
             clock=system_clock,
             randomness=os.urandom,
         )
+        self.census = CENSUS_PARTY
         self._offered = offered
 
     async def policy(self) -> Policy:
@@ -60,28 +69,94 @@ class Offering(Session):
     ) -> census_service_pb2.QuoteResponse:
         """The offer: what was asked for, but for what it is told to change."""
         del timeout
-        offered = {"scale": request.scale, "expires_ms": system_clock() + 1000} | self._offered
-        return census_service_pb2.QuoteResponse(scale=offered["scale"], expires_ms=offered["expires_ms"])
+        fields: dict[str, Any] = {
+            "researcher_id": OWNER.name,
+            "question": request.question,
+            "scale": request.scale,
+            "charged": price(request.scale),
+            "margin_95": margin(request.scale),
+            "policy_hash": make_policy().hash,
+            "noise_slot": ticket_pb2.NoiseSlot(number=1),
+            "told_ms": system_clock(),
+            "expires_ms": system_clock() + 1000,
+        }
+        signed = sign_quote(quote_pb2.Quote(**fields | self._offered), self.census.signing(Purpose.ANSWER))
+        self.spoil(signed)
+        return census_service_pb2.QuoteResponse(quote=signed)
 
 
-async def quote(folder: Path, **offered: int) -> Quoted:
+async def quote(folder: Path, spoil: Callable[[quote_pb2.SignedQuote], object] = id, **offered: Any) -> Quoted:
     """Ask for a quote at scale 30."""
-    return await Offering(folder, offered).quote("all", Precision(scale=30))
+    session = Offering(folder, offered)
+    session.known.put(session.census.card)
+    session.spoil = spoil
+    return await session.quote("all", Precision(scale=30))
 
 
 async def test_offer_for_what_was_asked_is_taken(tmp_path: Path) -> None:
-    """The refusals below differ from this in one number."""
-    assert (await quote(tmp_path)).response.scale == 30
+    """The refusals below differ from this in one place."""
+    assert (await quote(tmp_path)).offer.body.scale == 30
 
 
 @pytest.mark.parametrize(
-    "offered", [{"scale": 1}, {"scale": 0}, {"expires_ms": 253_402_300_800_000}, {"expires_ms": -1}], ids=str
+    "offered",
+    [
+        {"scale": 1, "charged": price(1), "margin_95": margin(1)},
+        {"scale": 0},
+        {"charged": price(30) - 1},
+        {"margin_95": 89},
+        {"researcher_id": "somebody-else"},
+        {"question": parse_question(FRENCH, CENSUS_DICTIONARY).to_wire()},
+        {"expires_ms": 253_402_300_800_000},
+        {"expires_ms": -1},
+        {"told_ms": 253_402_300_799_999},
+        {"policy_hash": b""},
+        {"noise_slot": None},
+    ],
+    ids=str,
 )
-async def test_offer_for_something_else_is_the_census_nodes_fault(tmp_path: Path, offered: dict[str, int]) -> None:
+async def test_offer_for_something_else_is_the_census_nodes_fault(tmp_path: Path, offered: dict[str, Any]) -> None:
     """Signed, another scale would cost more than was meant; kept, a year of five digits could never be shown again."""
     with pytest.raises(PeerUnavailableError) as caught:
         await quote(tmp_path, **offered)
     assert caught.value.code == "PEER_MISBEHAVED"
+
+
+def signed_by(key: SigningKey, *, as_key: str | None = None) -> Callable[[quote_pb2.SignedQuote], None]:
+    """Signed again with another key, which may be said to be the one on the card."""
+
+    def spoil(signed: quote_pb2.SignedQuote) -> None:
+        signed.signature = key.sign(signed.quote, purpose=Purpose.QUOTE)
+        signed.key_id = as_key or signed.key_id
+
+    return spoil
+
+
+def signed_as_a_receipt(signed: quote_pb2.SignedQuote) -> None:
+    """The answer key's signature of the same bytes, for what it signs itself."""
+    signed.signature = CENSUS_PARTY.signing(Purpose.ANSWER).sign(signed.quote)
+
+
+THIEF = SigningKey(Purpose.ANSWER, bytes(32))
+CENSUS_PARTY = Identified(CENSUS, "census.example/log")
+UNSIGNED: dict[str, Callable[[quote_pb2.SignedQuote], object]] = {
+    "no signature": lambda signed: signed.ClearField("signature"),
+    "one bit less": lambda signed: setattr(signed, "quote", signed.quote[:-1] + bytes([signed.quote[-1] ^ 1])),
+    "another price": lambda signed: setattr(
+        signed, "quote", signed.quote + quote_pb2.Quote(charged=1).SerializeToString()
+    ),
+    "a stranger's key": signed_by(THIEF),
+    "a stranger's key under its own name": signed_by(THIEF, as_key=THIEF.key_id),
+    "the answer key's signature of an answer": signed_as_a_receipt,
+    "no quote": lambda signed: signed.Clear(),
+}
+
+
+@pytest.mark.parametrize("what", UNSIGNED)
+async def test_no_ticket_follows_a_quote_that_the_census_agency_did_not_sign(tmp_path: Path, what: str) -> None:
+    """Nobody could be held to its price, its slot or what it says is left."""
+    with pytest.raises(PeerUnavailableError, match="PEER_MISBEHAVED"):
+        await quote(tmp_path, UNSIGNED[what])
 
 
 @pytest.mark.parametrize("other", [CENSUS, Identity("another-agency", "census", "node")], ids=["newer", "another"])

@@ -27,6 +27,7 @@ def question(number: int = 1, *, expires_ms: int = LATER_MS, project: str = "stu
         "scale": 30,
         "fraction_millionths": 1_000_000,
         "policy_hash": "ab" * 32,
+        "signed_quote": b"",
         "signed_ticket": ticket_pb2.SignedTicket(ticket=ticket).SerializeToString(),
         "criteria": b"",
         "criteria_nonce": b"",

@@ -130,6 +130,13 @@ def test_a_release_shows_when_its_answer_is_let_out_and_not_before() -> None:
     assert quotable_answers(state, RULES, 30) == 40
 
 
+def test_a_release_that_is_about_to_be_logged_is_held_back_once() -> None:
+    """It is held back before its entry stands: nothing is told of it, and nothing is told to be left that is not."""
+    state = take(ready(), charge(0), release(0), charge(1))
+    (ticket,) = state.unreleased
+    assert quotable_answers(state, RULES, 30, unfinished=Unfinished(held_back={ticket})) == 40
+
+
 def test_the_end_of_the_service_shows_when_its_last_answer_is_let_out() -> None:
     """Not when its release is logged."""
     state = ready()

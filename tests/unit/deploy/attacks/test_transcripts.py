@@ -15,7 +15,7 @@ QUERY, TICKET = "ab" * 16, "cd" * 32
 def asked(query: str = QUERY) -> AskedQuestion:
     """A question of which only the query id matters here."""
     ticket = ticket_pb2.SignedTicket().SerializeToString()
-    return AskedQuestion(query, 0, "", "", 1, 1_000_000, "", ticket, b"", b"")
+    return AskedQuestion(query, 0, "", "", 1, 1_000_000, "", b"", ticket, b"", b"")
 
 
 def entries(ledger: str = "ef" * 32, slot: int = 5) -> list[Entry]:
