@@ -83,6 +83,7 @@ _USUAL: Final = {
     "log": _Times(0, 400 * _DAY_MS),
     "witness": _Times(7 * _DAY_MS, 400 * _DAY_MS),
     "answer": _Times(7 * _DAY_MS, 400 * _DAY_MS),
+    "refusal": _Times(7 * _DAY_MS, 30 * _DAY_MS),
     SAMPLE: _Times(7 * _DAY_MS, 30 * _DAY_MS),
     "policy": _Times(0, 30 * _DAY_MS),
     "operator": _Times(0, 0),

@@ -46,6 +46,8 @@ class BrokerError(Exception):
         if not isinstance(self, reason.family):
             raise TypeError(f"{code} belongs to {reason.family.__name__}, not {type(self).__name__}")
         self.code = code
+        # A serialised SignedRefusal, where a census node refuses a sample.
+        self.signed_refusal = b""
         self.exit_code = exit_code_of(code)
         self.details: dict[str, str] = {
             # A phrase stays one: it can be said in another language.

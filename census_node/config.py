@@ -27,6 +27,8 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     witness: str = "file:keys/witness.key"
     # Signs quotes, and answers before they are sealed.
     answer: str = "file:keys/answer.key"
+    # Signs refusals of samples.
+    refusal: str = "file:keys/refusal.key"
     # Opens the frame keys of samples (HPKE).
     sample: str = "file:keys/sample.key"
     # Signs policies. Needed to propose one, never to serve.
@@ -49,6 +51,7 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             "log": self.log,
             "witness": self.witness,
             "answer": self.answer,
+            "refusal": self.refusal,
             "sample": self.sample,
             "policy": self.policy,
             "operator": self.operator,

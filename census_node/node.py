@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tripartite.v1 import policy_pb2
+from tripartite.v1 import policy_pb2, sample_pb2
 
 from broker_common.crypto.commitments import SlotSecret, commit_slot
 from broker_common.crypto.sealing import OpeningKey
@@ -34,6 +34,7 @@ from census_node.query.charging import Charging, Keeping, Kept
 from census_node.query.flow import Charge, Claim, Parts
 from census_node.query.publishing import Publishing
 from census_node.query.quoting import Quotes
+from census_node.query.refusals import Refusing
 from census_node.query.reservations import Reservations
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.registry import OpenRegistries
@@ -52,6 +53,7 @@ class Keys:
     """What a serving census node holds and knows, asked for at every use: a new card is obeyed at once."""
 
     answer: Callable[[], SigningKey]
+    refusal: Callable[[], SigningKey]
     # Every key that samples may be sealed to.
     sample: Callable[[], Sequence[OpeningKey]]
     # Of every registered health agency, by organisation.
@@ -279,9 +281,13 @@ class CensusNode:
         """An attempt that was admitted is over, however it ended."""
         self._reservations.let_go(ticket_hash)
 
-    def attempt(self, agency: str, arrived: Arrived) -> SampleAttempt:
+    def refusing(self, agency: str, head: sample_pb2.SampleHead) -> Refusing:
+        """How an agency's sample would be refused whose head has come just now."""
+        return Refusing(head, agency, self.journal, key=self._keys.refusal, shown_size=self.publication.size)
+
+    def attempt(self, agency: str, arrived: Arrived, refusing: Refusing | None = None) -> SampleAttempt:
         """An agency's sample that has come whole."""
-        return SampleAttempt(agency, arrived, self.gate, self.let_go)
+        return SampleAttempt(agency, arrived, self.gate, self.let_go, refusing)
 
     # --- at a start --------------------------------------------------------------------------------------------------
 

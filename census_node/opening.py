@@ -267,6 +267,7 @@ class CensusHome(AgencyHome[CensusState]):
         own = self._card_without_ended_keys(journal)
         # Said here, once: with one of these missing every question would fail.
         self.keyring.signing(own, Purpose.ANSWER, self._clock())
+        self.keyring.signing(own, Purpose.REFUSAL, self._clock())
         self.keyring.opening(own, self._clock())
         stop = StopSignal()
         node = self._node(journal)
@@ -361,6 +362,7 @@ class CensusHome(AgencyHome[CensusState]):
             journal,
             keys=Keys(
                 answer=lambda: self.keyring.signing(known.own(), Purpose.ANSWER, self._clock()),
+                refusal=lambda: self.keyring.signing(known.own(), Purpose.REFUSAL, self._clock()),
                 sample=lambda: self.keyring.opening(known.own(), self._clock()),
                 manifest=manifest_keys,
                 researchers=known.researchers,

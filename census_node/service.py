@@ -289,16 +289,19 @@ class CensusService(census_service_pb2_grpc.CensusServiceServicer):
 
     async def _received(self, requests: AsyncIterator[census_service_pb2.CountRequest], agency: str) -> SampleAttempt:
         """A sample that has come whole; or why it has not, which is told when anything else would be."""
+        refusing = None
         try:
             head = await self._read_head(requests)
+            refusing = self._node.refusing(agency, head)
             manifest = parse_message(sample_pb2.Manifest, head.manifest.manifest)
             declared = await self._node.journal.glance(self._node.rosters.declared, agency, manifest.roster)
             size = part_count(declared) * PART_BYTES
             bits = memoryview(await self._streams.received(_parts(requests), size=size, part_size=PART_BYTES))
         except Exception as error:  # noqa: BLE001 - raised again at its instant
-            return BrokenOff(agency, error)
+            return BrokenOff(agency, error, refusing)
         parts = [bits[start : start + PART_BYTES] for start in range(0, size, PART_BYTES)]
-        return self._node.attempt(agency, Arrived(head.ticket, head.manifest, SealedSample(head.sealed_head, parts)))
+        arrived = Arrived(head.ticket, head.manifest, SealedSample(head.sealed_head, parts))
+        return self._node.attempt(agency, arrived, refusing)
 
     async def _read_head(self, requests: AsyncIterator[census_service_pb2.CountRequest]) -> sample_pb2.SampleHead:
         try:

@@ -48,6 +48,7 @@ class CensusNow:
     # What samples are sealed to.
     sealing_key: SealingKey
     policy_keys: list[VerifyKey]
+    refusal_keys: list[VerifyKey]
     # What checks the checkpoints of its log.
     log: NoteVerifier
 
@@ -96,6 +97,7 @@ class CensusLink:
             logs=log_service_pb2_grpc.LogServiceStub(channel),
             sealing_key=card.sealing_key(now_ms),
             policy_keys=card.verify_keys(Purpose.POLICY, now_ms),
+            refusal_keys=card.verify_keys(Purpose.REFUSAL, now_ms),
             log=NoteVerifier(card.card.origin, tuple(card.verify_keys(Purpose.LOG, now_ms))),
         )
 

@@ -6,7 +6,7 @@ None of them knows a socket.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -15,9 +15,11 @@ from tripartite.v1 import census_service_pb2, sample_pb2, ticket_pb2
 
 from broker_common.crypto.sample_bits import Bound, SampleBits
 from broker_common.crypto.sealing import SealingKey
-from broker_common.crypto.signing import SigningKey
+from broker_common.crypto.signing import SigningKey, VerifyKey, key_named
 from broker_common.errors import BrokerError, PeerUnavailableError
 from broker_common.privacy.accounting import price
+from broker_common.query.messages import parse_message
+from broker_common.query.refusal import parse_refusal, refusal_of
 from broker_common.query.ticket import VerifiedTicket
 from broker_common.stages import stage
 from broker_common.tlog.cosignature import only_lines_of
@@ -125,6 +127,45 @@ def verify_charged(
     if event.slot != ticket.body.noise_slot.number:
         raise _misbehaved("a charge for another noise slot than the ticket's")
     return VerifiedCharge(charged.log_index, only_lines_of(charged.checkpoint, census_log))
+
+
+def verify_refused(
+    error: BrokerError,
+    ticket: VerifiedTicket,
+    signed_manifest: sample_pb2.SignedManifest,
+    *,
+    organisation: str,
+    census_log: str,
+    census_keys: Sequence[VerifyKey],
+) -> None:
+    """Return only if the census node signed that it refuses exactly this sample with this code, or refuses nothing for good.
+
+    SECURITY: without its signature nothing ends a ticket. An auditor asks the census agency for every refusal that our log has.
+
+    Raises:
+        PeerUnavailableError: PEER_MISBEHAVED.
+    """
+    if not (error.ends_ticket or error.signed_refusal):
+        # Between the agencies, or at the door: the ticket stays as good as it is.
+        return
+    try:
+        signed = parse_message(sample_pb2.SignedRefusal, error.signed_refusal)
+        key_named(census_keys, signed.key_id, subject="refusal").verify_signature(signed.document, signed.signature)
+        said = parse_refusal(signed.document)
+        expected = refusal_of(
+            ticket.signed_bytes,
+            signed_manifest.manifest,
+            code=error.code,
+            health=organisation,
+            log=census_log,
+            roster=parse_message(sample_pb2.Manifest, signed_manifest.manifest).roster,
+            size=said.size,
+            time_ms=said.time_ms,
+        )
+    except (BrokerError, ValueError) as problem:
+        raise _misbehaved("a refusal that its agency did not sign") from problem
+    if said != expected:
+        raise _misbehaved("the refusal of another ticket or sample")
 
 
 def _misbehaved(problem: str) -> PeerUnavailableError:

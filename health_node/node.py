@@ -24,7 +24,14 @@ from broker_common.crypto.commitments import SALT_BYTES, commit_criteria, hash_b
 from broker_common.crypto.sample_bits import Bound, SampleBits
 from broker_common.crypto.sampling import SamplingKey
 from broker_common.crypto.signing import SigningKey
-from broker_common.errors import InternalError, InvalidRequestError, RefusedError, error_for
+from broker_common.errors import (
+    BrokerError,
+    InternalError,
+    InvalidRequestError,
+    PeerUnavailableError,
+    RefusedError,
+    error_for,
+)
 from broker_common.privacy.delays import too_short
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes
@@ -37,7 +44,7 @@ from broker_common.storage.open_loads import OpenLoads
 from broker_common.storage.registration import own_card
 from broker_common.tlog.entries import Forwarded, Refused, ReportedCharge, Settled, Submitted
 from broker_common.tlog.health_state import AcceptedTicket, HealthState
-from broker_common.values import Clock, Randomness
+from broker_common.values import Clock, Randomness, base64_text
 from health_node.cohort_figures import CohortBands
 from health_node.dictionary import HEALTH_DICTIONARY
 from health_node.forwarding import HandedOver, Sample, VerifiedCharge, sign_manifest
@@ -333,15 +340,37 @@ class HealthNode:
         with self.journal.transaction() as transaction:
             transaction.append(Settled(ticket=ticket_hash))
 
-    def log_refused(self, ticket_hash: str, code: str) -> None:
-        """Log that the ticket is refused, by the census node or for its roster; one that is charged cannot be any more."""
+    def log_refused(self, ticket_hash: str, error: BrokerError) -> None:
+        """Log that the ticket is refused, by the census node or for its roster; one that is charged cannot be any more.
+
+        Raises:
+            PeerUnavailableError: PEER_MISBEHAVED, the sample was handed over and nobody signed that it is refused.
+        """
+        code = error.code
+        signed = sample_pb2.SignedRefusal.FromString(error.signed_refusal)
         with self.journal.transaction() as transaction:
             ticket = transaction.state.tickets[ticket_hash]
             if code == "ROSTER_NOT_IN_FORCE":
                 # Or every question after this one would be refused as well, instead of waiting until the roster is there.
                 RosterBook(transaction.db).forget_acknowledgement(ticket.submission.load)
             if ticket.is_open and not ticket.charged:
-                transaction.append(Refused(ticket=ticket_hash, code=code))
+                if ticket.manifest and not error.signed_refusal:
+                    raise PeerUnavailableError(
+                        "PEER_MISBEHAVED", peer="census", problem="a refusal that it did not sign"
+                    )
+                transaction.append(
+                    _refused(ticket_hash, code, signed) if ticket.manifest else Refused(ticket=ticket_hash, code=code)
+                )
+
+
+def _refused(ticket_hash: str, code: str, signed: sample_pb2.SignedRefusal) -> Refused:
+    return Refused(
+        ticket=ticket_hash,
+        code=code,
+        refusal=signed.document.decode(),
+        signature=base64_text(signed.signature),
+        key_id=signed.key_id,
+    )
 
 
 def _verify_not_refused(known: AcceptedTicket, ticket: VerifiedTicket) -> None:

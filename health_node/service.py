@@ -33,7 +33,7 @@ from health_node import texts
 from health_node.census_link import CensusLink, CensusNow, fetch_policy
 from health_node.config import LimitConfig
 from health_node.dictionary import HEALTH_DICTIONARY
-from health_node.forwarding import Sample, make_manifest, seal_attempt, verify_charged
+from health_node.forwarding import Sample, make_manifest, seal_attempt, verify_charged, verify_refused
 from health_node.line import Line, Spot
 from health_node.node import Accepted, HealthNode
 
@@ -282,7 +282,7 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
             await self._retrying(lambda: self._knowing_cards(lambda: self._attempt(question, ready)))
         except BrokerError as error:
             if error.ends_ticket:
-                await asyncio.to_thread(self._node.log_refused, question.accepted.ticket.hash.hex(), error.code)
+                await asyncio.to_thread(self._node.log_refused, question.accepted.ticket.hash.hex(), error)
             if error.code == "ROSTER_NOT_IN_FORCE":
                 self._offer_roster()
             raise _for_researcher(error) from error
@@ -370,9 +370,29 @@ class HealthService(health_service_pb2_grpc.HealthServiceServicer):
         return await attempt()
 
     async def _attempt(self, question: _Question, ready: _Ready) -> None:
-        """One attempt: the sample sealed anew, charge, release."""
+        """One attempt: the sample sealed anew, charge, release.
+
+        Raises:
+            BrokerError: what the census node said, its refusals signed.
+        """
         await question.walk.reach(health_service_pb2.STAGE_FORWARDED)
         census = await self._census.now()
+        try:
+            await self._hand_over(question, ready, census)
+        except BrokerError as error:
+            ticket = question.accepted.ticket
+            handed_over = await self._node.journal.glance(self._node.handed_over, ticket.hash.hex())
+            verify_refused(
+                error,
+                ticket,
+                ready.signed_manifest,
+                organisation=handed_over.organisation,
+                census_log=census.log.name,
+                census_keys=census.refusal_keys,
+            )
+            raise
+
+    async def _hand_over(self, question: _Question, ready: _Ready, census: CensusNow) -> None:
         parts = await asyncio.to_thread(
             seal_attempt, question.accepted.signed_ticket, ready.signed_manifest, ready.sample, census.sealing_key
         )

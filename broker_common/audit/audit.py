@@ -188,6 +188,8 @@ def _replay(
     criteria = 0 if health is None else check_criteria(parts["health"], health.audit.state, findings)
     noise = None if opened is None else check_openings(opened, census, receipts.answers, findings)
     # 6
+    if health is not None and census_audit.is_complete and not health.refusals.is_empty:
+        _judge_refusals(health, census_audit, home, spill, witnessed_size, findings)
     Reconciling(
         census,
         health,
@@ -204,12 +206,7 @@ def _replay(
         findings, charged=len(charged), tickets=receipts.charged, criteria=criteria, noise=noise, on_site=on_site
     )
     # 8
-    leakage = leakage_of(census_audit.state, census.ceiling)
-    if leakage is not None and on_site is not None and on_site.worst_charged is not None:
-        is_claimed = leakage.claimed and not on_site.is_proved
-        leakage = replace(leakage, worst_units=on_site.worst_charged, claimed=is_claimed)
-    elif leakage is not None and leakage.claimed:
-        findings.skip(texts.LEDGERS_NOT_CHECKED)
+    leakage = _leakage(census, on_site, findings)
     return Audited(
         findings,
         {role: log.state.size for role, log in logs.items()},
@@ -223,6 +220,39 @@ def _replay(
     )
 
 
+def _leakage(census: CensusLog, on_site: OnSite | None, findings: Findings) -> Leakage | None:
+    """What the log says can have leaked; what was counted on site takes the place of a claim."""
+    leakage = leakage_of(census.audit.state, census.ceiling)
+    if leakage is None:
+        return None
+    if on_site is not None and on_site.worst_charged is not None:
+        is_claimed = leakage.claimed and not on_site.is_proved
+        return replace(leakage, worst_units=on_site.worst_charged, claimed=is_claimed)
+    if leakage.claimed:
+        findings.skip(texts.LEDGERS_NOT_CHECKED)
+    return leakage
+
+
+def _judge_refusals(
+    health: HealthLog,
+    census: LogAudit[CensusState],
+    home: AuditorHome,
+    spill: Spill,
+    witnessed_size: int,
+    findings: Findings,
+) -> None:
+    """Every refusal of a sample, held against the census log, which is folded once more."""
+    again = CensusState(
+        home.root("census"),
+        tickets=spill.mapping(msgspec.msgpack.encode, _decoder(ChargedTicket)),
+        ticket_of_query=spill.mapping(str.encode, bytes.decode),
+    )
+    entries = _entries(census, findings)
+    health.judged = health.refusals.judge(entries, census.times.__getitem__, again, witnessed_size)
+    for code, count in sorted(health.judged.untold.items()):
+        findings.skip(texts.REFUSAL_NOT_RECOMPUTED, count=count, code=code)
+
+
 def _check_site(
     site: tuple[SiteCheck, int],
     census: LogAudit[CensusState],
@@ -230,21 +260,22 @@ def _check_site(
     findings: Findings,
     report: Callable[[str], Report],
 ) -> OnSite:
-    def entries() -> Iterator[Entry]:
-        # Read anew: what was folded in has been parsed before.
-        for index in range(census.state.size):
-            data = census.files.entry(index)
-            if not data:
-                # It could be read a moment ago.
-                findings.problem("ENTRY_DAMAGED", census.role, index)
-                return
-            yield parse_entry(data)
-
     def is_opened_count(ticket: str, exact: ExactCounts) -> bool | None:
         return None if opened is None else opened.states(ticket, exact)
 
     check, now_ms = site
-    return check(AuditedLog(entries, is_opened_count, now_ms), findings, report)
+    return check(AuditedLog(lambda: _entries(census, findings), is_opened_count, now_ms), findings, report)
+
+
+def _entries(log: LogAudit[CensusState], findings: Findings) -> Iterator[Entry]:
+    """What was folded in, read anew."""
+    for index in range(log.state.size):
+        data = log.files.entry(index)
+        if not data:
+            # It could be read a moment ago.
+            findings.problem("ENTRY_DAMAGED", log.role, index)
+            return
+        yield parse_entry(data)
 
 
 def _require(parts: Mapping[str, Part], findings: Findings) -> None:

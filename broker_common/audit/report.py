@@ -43,7 +43,13 @@ def report_json(audited: Audited) -> dict[str, Any]:
         "refusals": None
         if uncharged is None
         else [
-            {"researcher": researcher, "code": code, "count": count}
+            {
+                "researcher": researcher,
+                "code": code,
+                "count": count,
+                "follows": uncharged.follows.get((researcher, code), 0),
+                "without_reason": uncharged.without_reason.get((researcher, code), 0),
+            }
             for (researcher, code), count in sorted(uncharged.refused.items())
         ],
         "unanswered": None
@@ -102,7 +108,14 @@ def _uncharged_text(uncharged: Uncharged) -> list[str]:
     refused, unanswered = sum(uncharged.refused.values()), sum(uncharged.unanswered.values())
     lines = [said(texts.SAMPLES, count=uncharged.count, refused=refused, unanswered=unanswered)]
     lines += [
-        said(texts.REFUSALS, count=count, researcher=researcher, code=code)
+        said(
+            texts.REFUSALS,
+            count=count,
+            researcher=researcher,
+            code=code,
+            follows=uncharged.follows.get((researcher, code), 0),
+            without_reason=uncharged.without_reason.get((researcher, code), 0),
+        )
         for (researcher, code), count in sorted(uncharged.refused.items())
     ]
     lines += [

@@ -66,6 +66,7 @@ LEDGERS_NOT_CHECKED = (
 )
 PERSONS_NOT_CHECKED = "Samples, linkage and counts: they are never handed in, and are looked at on site."
 TICKETS_NOT_CHECKED = "Tickets and receipts of {count} of {all} charged questions: they were not handed in."
+REFUSAL_NOT_RECOMPUTED = "why {count} samples were refused with {code}: nothing in the two logs says whether the census agency had this reason"
 CRITERIA_NOT_CHECKED = "Criteria of {count} of {all} charged questions: their commitments were not opened."
 # --- on site -------------------------------------------------------------------------------------------------------
 CHECKING_ON_SITE = "Checking the ledger of persons"
@@ -112,7 +113,7 @@ LEAKAGE_CLAIMED = (
     "({max_belief} allowed), as the census agency claims"
 )
 SAMPLES = "  samples    {count} handed over and never charged: {refused} refused, {unanswered} without a word of the census node"
-REFUSALS = "             {count} of {researcher} refused with {code}"
+REFUSALS = "             {count} of {researcher} refused with {code}: {follows} for a reason in the census log, {without_reason} without one"
 UNANSWERED = "             {count} of {researcher} without a word"
 NOISE = "  noise      of {noise} answers computed again from what the log had committed to, and the same"
 ON_SITE = (

@@ -35,7 +35,7 @@ SAMPLING: Final = "sampling"
 
 _IDENTITY: Final = Purpose.IDENTITY.value
 PURPOSES: Final[Mapping[Role, tuple[str, ...]]] = {
-    "census": (_IDENTITY, TLS, "log", "witness", "answer", SAMPLE, "policy", "operator"),
+    "census": (_IDENTITY, TLS, "log", "witness", "answer", "refusal", SAMPLE, "policy", "operator"),
     "health": (_IDENTITY, TLS, "log", "witness", "manifest", SAMPLING),
     "researcher": (_IDENTITY, TLS, "ticket"),
 }

@@ -31,6 +31,8 @@ class Purpose(Enum):
     TICKET = "ticket"
     MANIFEST = "manifest"
     ANSWER = "answer"
+    # Says why a sample is not charged.
+    REFUSAL = "refusal"
     POLICY = "policy"
     OPERATOR = "operator"
     LOG = "log"

@@ -11,10 +11,11 @@ from typing import TypeVar
 
 import grpc
 from google.protobuf import any_pb2
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc.aio import AioRpcError
 from grpc_status import rpc_status
+from tripartite.v1 import sample_pb2
 
 from broker_common.errors import (
     REASONS,
@@ -88,6 +89,8 @@ def trailing_metadata(error: BrokerError) -> tuple[grpc.StatusCode, str, tuple[t
         field = error.details.get("column") or error.details.get("variable") or error.details.get("subject") or ""
         violation = error_details_pb2.BadRequest.FieldViolation(field=field, description=error.text, reason=error.code)
         details.append(_pack(error_details_pb2.BadRequest(field_violations=[violation])))
+    if error.signed_refusal:
+        details.append(_pack(sample_pb2.SignedRefusal.FromString(error.signed_refusal)))
     number: int = code.value[0]
     status = status_pb2.Status(code=number, message=error.text, details=details)
     return code, error.text, ((_DETAILS_KEY, status.SerializeToString()),)
@@ -96,23 +99,29 @@ def trailing_metadata(error: BrokerError) -> tuple[grpc.StatusCode, str, tuple[t
 def broker_error(error: AioRpcError, peer: str) -> BrokerError:
     """The domain error that a failed call to `peer` stands for."""
     try:
-        info = _error_info(error)
+        info, signed_refusal = _error_info(error)
     except (ValueError, DecodeError):
         return PeerUnavailableError("PEER_MISBEHAVED", peer=peer, problem="an error that contradicts itself")
     if info is not None:
-        return _from_peer(error_for(info.reason, dict(info.metadata)), peer)
+        found = _from_peer(error_for(info.reason, dict(info.metadata)), peer)
+        found.signed_refusal = signed_refusal
+        return found
     if error.code() in _NOBODY_THERE:
         return PeerUnavailableError("PEER_UNAVAILABLE", peer=peer)
     return PeerUnavailableError("PEER_MISBEHAVED", peer=peer, problem=f"status {error.code().name}")
 
 
-def _error_info(error: AioRpcError) -> error_details_pb2.ErrorInfo | None:
+def _error_info(error: AioRpcError) -> tuple[error_details_pb2.ErrorInfo | None, bytes]:
+    """Code and details, and what the peer has signed of them."""
     status = rpc_status.from_call(error)  # type: ignore[arg-type]  # it calls three methods, which aio errors have
+    found, signed_refusal = None, b""
     for detail in status.details if status is not None else ():
         info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info) and info.domain == _DOMAIN:
-            return info
-    return None
+        if found is None and detail.Unpack(info) and info.domain == _DOMAIN:
+            found = info
+        elif detail.Is(sample_pb2.SignedRefusal.DESCRIPTOR):
+            signed_refusal = detail.value
+    return found, signed_refusal
 
 
 def _from_peer(error: BrokerError, peer: str) -> BrokerError:
@@ -134,7 +143,7 @@ async def calling(peer: str, call: Awaitable[ResultT]) -> ResultT:
         raise broker_error(error, peer) from error
 
 
-def _pack(message: error_details_pb2.ErrorInfo | error_details_pb2.BadRequest) -> any_pb2.Any:
+def _pack(message: Message) -> any_pb2.Any:
     packed = any_pb2.Any()
     packed.Pack(message)
     return packed

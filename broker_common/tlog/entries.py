@@ -237,10 +237,16 @@ class ReportedCharge(Struct, tag="reported_charge", frozen=True, forbid_unknown_
 
 
 class Refused(Struct, tag="refused", frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Health: the census node refused the ticket with this code."""
+    """Health: the ticket is refused with this code, by the census node or, as long as nothing was handed over, by us.
+
+    `refusal` is what the census agency signed when it refused the sample; empty if none was handed over.
+    """
 
     ticket: _Hash
     code: _Text
+    refusal: _TextOrNone = ""
+    signature: _TextOrNone = ""
+    key_id: _TextOrNone = ""
 
 
 class Settled(Struct, tag="settled", frozen=True, forbid_unknown_fields=True, kw_only=True):

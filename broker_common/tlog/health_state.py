@@ -10,6 +10,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 
 from broker_common.crypto.signing import VerifyKey
+from broker_common.query.refusal import parse_refusal
 from broker_common.tlog.entries import (
     Entry,
     Event,
@@ -101,9 +102,31 @@ class HealthState(StoreState):
             case Refused():
                 ticket = self._open_ticket(entry, event.ticket)
                 self._require(entry, not ticket.charged, "REFUSED_AFTER_CHARGE")
+                self._verify_refusal(entry, event, ticket)
                 self._close(replace(ticket, refused=event.code))
             case _:
                 self._refuse(entry, "OTHER_LOG")
+
+    def _verify_refusal(self, entry: Entry, event: Refused, ticket: AcceptedTicket) -> None:
+        """A sample that was handed over is refused by a signed document about it. Whoever has the census log checks who signed."""
+        is_unsigned = event.refusal == event.signature == event.key_id == ""
+        self._require(entry, is_unsigned == (ticket.manifest == ""), "REFUSAL_UNSIGNED")
+        if not ticket.manifest:
+            return
+        try:
+            refusal = parse_refusal(event.refusal.encode())
+        except ValueError as error:
+            self._refuse(entry, "REFUSAL_DIFFERS", str(error))
+        own, submission = self.membership.own, ticket.submission
+        agency = "" if own is None else own.card.organisation
+        self._require(
+            entry,
+            (refusal.ticket, refusal.code, refusal.manifest, refusal.roster)
+            == (event.ticket, event.code, ticket.manifest, ticket.roster)
+            and (refusal.researcher, refusal.project, refusal.health)
+            == (submission.researcher, submission.project, agency),
+            "REFUSAL_DIFFERS",
+        )
 
     def _close(self, ticket: AcceptedTicket) -> None:
         self.tickets[ticket.submission.ticket] = ticket

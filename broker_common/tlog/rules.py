@@ -73,6 +73,8 @@ RULES: Final[Mapping[str, str]] = {
     "CHARGE_WITHOUT_SAMPLE": "a charge is reported for a ticket without a sample",
     "SETTLED_WITHOUT_CHARGE": "a ticket is settled before it is charged",
     "REFUSED_AFTER_CHARGE": "a charged ticket is refused",
+    "REFUSAL_UNSIGNED": "a sample that was handed over is refused without the census agency's signature, or one that was not with it",
+    "REFUSAL_DIFFERS": "a signed refusal is none of its ticket, its code and its sample",
     "UNKNOWN_TICKET": "something happens to a ticket that was never accepted",
     "TICKET_CLOSED": "something happens to a ticket that is settled or refused",
 }

@@ -19,13 +19,14 @@ from broker_common.crypto.commitments import hash_bytes, verify_commitment
 from broker_common.crypto.sample_bits import Bound, SampleBits, SealedSample
 from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import VerifyKey, key_named
-from broker_common.errors import InvalidRequestError, RefusedError
+from broker_common.errors import BrokerError, InvalidRequestError, RefusedError
 from broker_common.privacy.policy import Policy, scales_text
 from broker_common.query.messages import parse_message
 from broker_common.query.question import Question, question_from_wire, verify_served
 from broker_common.query.ticket import Researcher, VerifiedTicket, ticket_verified_before, verify_ticket
 from broker_common.stages import stage
 from census_node.query.flow import Claim
+from census_node.query.refusals import Refusing
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.joining import JoinedRoster
 
@@ -80,13 +81,19 @@ class SampleAttempt:
     """One attempt of an agency to have a ticket answered."""
 
     def __init__(
-        self, agency: str, arrived: Arrived, gate: Callable[[], Gate], let_go: Callable[[str], object]
+        self,
+        agency: str,
+        arrived: Arrived,
+        gate: Callable[[], Gate],
+        let_go: Callable[[str], object],
+        refusing: Refusing | None = None,
     ) -> None:
-        """`let_go` ends what `gate().reserve` began, by the ticket's hash."""
+        """`let_go` ends what `gate().reserve` began, by the ticket's hash; `refusing` signs."""
         self.agency = agency
         self._arrived: Arrived | None = arrived
         self._gate = gate
         self._let_go = let_go
+        self._refusing = refusing
         self._ticket: VerifiedTicket | None = None
         self._manifest: sample_pb2.Manifest | None = None
         self._sample: AdmittedSample | None = None
@@ -98,6 +105,8 @@ class SampleAttempt:
         return self._sample
 
     def verify_claim(self) -> Claim:
+        if self._refusing is not None:
+            self._refusing.prepare()
         gate, arrived = self._gate(), self._here
         # 1
         if gate.is_charged(hash_bytes(arrived.ticket.ticket).hex()):
@@ -151,6 +160,9 @@ class SampleAttempt:
             self._let_go(self._sample.ticket.hash.hex())
             self._sample = None
 
+    def signed(self, refusal: BrokerError, left_ms: int) -> BrokerError:
+        return refusal if self._refusing is None else self._refusing.sign(refusal, left_ms)
+
     @property
     def _here(self) -> Arrived:
         assert self._arrived is not None, "the attempt is over"  # noqa: S101 - the flow lets go last
@@ -160,11 +172,15 @@ class SampleAttempt:
 class BrokenOff(SampleAttempt):
     """An attempt whose sample did not come whole."""
 
-    def __init__(self, agency: str, error: Exception) -> None:
+    def __init__(self, agency: str, error: Exception, refusing: Refusing | None = None) -> None:
+        """`refusing` is there if its head has come."""
         self.agency = agency
         self._error = error
+        self._refusing = refusing
 
     def verify_claim(self) -> Claim:
+        if self._refusing is not None:
+            self._refusing.prepare()
         raise self._error
 
     def let_go(self) -> None:
@@ -177,6 +193,7 @@ class Recovered(SampleAttempt):
     def __init__(self, claim: Claim) -> None:
         self.agency = claim.agency
         self._claim = claim
+        self._refusing = None
 
     def verify_claim(self) -> Claim:
         return self._claim

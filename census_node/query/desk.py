@@ -130,7 +130,7 @@ class Desk:
         self._free_ms = await schedule.leave(now)
         for place in done:
             del self._places[place.key]
-            place.tell()
+            place.tell(self._free_ms)
 
 
 def _do_all(now: Round, taken: Sequence[Place[Any]]) -> list[Place[Any]]:

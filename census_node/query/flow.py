@@ -12,7 +12,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from broker_common.errors import BrokerError
+from broker_common.errors import BrokerError, InvalidRequestError, RefusedError
 from broker_common.storage.journal import Checkpointed
 from census_node.query.desk import Desk
 from census_node.query.line import Place
@@ -52,6 +52,9 @@ class Attempt(Protocol):
 
     def let_go(self) -> None:
         """Hold slot and price no longer, and the sample neither; nothing happens if nothing is held."""
+
+    def signed(self, refusal: BrokerError, left_ms: int) -> BrokerError:
+        """The refusal as it is told at this instant: with our signature, if enough of the attempt has come to name it."""
 
 
 AttemptT = TypeVar("AttemptT", bound=Attempt)
@@ -187,6 +190,9 @@ async def answer_query(parts: Parts[AttemptT, KeptT], desk: Desk, attempt: Attem
         # Nobody joins a refusal.
         place = place or desk.put(attempt.agency, charge_and_answer, key=None if refused else claim)
         charge, proof = await place.outcome()
+    except (InvalidRequestError, RefusedError) as error:
+        # CRASH: refused, and nobody was told; the agency asks again.
+        raise attempt.signed(error, 0 if place is None else place.left_ms) from error
     finally:
         attempt.let_go()
 

@@ -37,6 +37,8 @@ class Place(Generic[ResultT]):
         # Nobody may be waiting any more.
         self._told.add_done_callback(lambda told: told.cancelled() or told.exception())
         self._leave: Callable[[], object] | None = None
+        # When its outcome left.
+        self.left_ms = 0
         # What went wrong with the work.
         self.error: Exception | None = None
 
@@ -52,8 +54,9 @@ class Place(Generic[ResultT]):
             self.error = error
             self._leave = partial(self._told.set_exception, error)
 
-    def tell(self) -> None:
-        """The outcome of the work leaves."""
+    def tell(self, left_ms: int) -> None:
+        """The outcome of the work leaves, at this instant."""
+        self.left_ms = left_ms
         if self._leave is not None:
             self._leave()
 

@@ -79,6 +79,11 @@ class Publication:
             self._size = size
             self.announce()
 
+    @property
+    def size(self) -> int:
+        """How much of the log is shown."""
+        return self._size
+
     def newer_than(self, size: int) -> tuple[int, str] | None:
         """Size and note of what is shown, if it is more than `size` entries; signed with the keys of now."""
         shown = self._size

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -146,10 +147,10 @@ def _one_process(
             ).fetchall()
             return int(row[0])
 
-        return {
-            size: (count(cohort), _timed(lambda cohort=cohort: noise(count(cohort)), rounds))
-            for size, cohort in cohorts.items()
-        }
+        def noisy(cohort: Cohort) -> object:
+            return noise(count(cohort))
+
+        return {size: (count(cohort), _timed(partial(noisy, cohort), rounds)) for size, cohort in cohorts.items()}
 
 
 # --- DuckDB at both agencies, plain ids over gRPC ------------------------------------------------------------------------
@@ -170,10 +171,7 @@ def _joined_over_grpc(
                 found = connection.execute(f"select id from health where {cohort.where}").fetchnumpy()  # noqa: S608 - our own
                 return int(count(_messages(np.asarray(found["id"], np.int64))))
 
-            return {
-                size: (ask(cohort), _timed(lambda cohort=cohort: ask(cohort), rounds))
-                for size, cohort in cohorts.items()
-            }
+            return {size: (ask(cohort), _timed(partial(ask, cohort), rounds)) for size, cohort in cohorts.items()}
 
 
 def _messages(ids: npt.NDArray[np.int64]) -> Iterator[bytes]:
@@ -294,6 +292,10 @@ def _read(connection: duckdb.DuckDBPyConnection, name: str, source: Path, column
     connection.execute("drop table read")
 
 
+def _median(sizes: dict[str, Any], rival: str, size: str) -> float | None:
+    return sizes[size][rival]["median"] if rival in sizes[size] else None
+
+
 def _timed(step: Callable[[], object], rounds: int) -> dict[str, float]:
     times = []
     for number in range(_WARM_UP + rounds):
@@ -321,7 +323,7 @@ def table(result: dict[str, Any], ours: dict[str, Any] | None) -> list[str]:
 
     row("this broker, without preparation", broker.get)
     for name, key in (("DuckDB and gRPC", "duckdb"), ("OpenDP in one process", "opendp")):
-        row(name, lambda size, key=key: sizes[size][key]["median"] if key in sizes[size] else None)
+        row(name, partial(_median, sizes, key))
     psi = result["psi"]
     if psi is None:
         lines.append("\nopenmined-psi was not measured.")

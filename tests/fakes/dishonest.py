@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from fakes.links import NO_CONTEXT, CountScript, on_the_wire
 from fakes.world import CENSUS_ORIGIN, HEALTH, Order, World
@@ -16,8 +17,10 @@ from tripartite.v1 import census_service_pb2, log_service_pb2, sample_pb2, ticke
 
 from broker_common.crypto.commitments import commit_sample, hash_bytes, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
-from broker_common.errors import BrokerError, InvalidRequestError
+from broker_common.crypto.signing import SigningKey
+from broker_common.errors import BrokerError, error_for
 from broker_common.privacy.discrete_laplace import add_noise
+from broker_common.query.refusal import refusal_of
 from broker_common.tlog.entries import Charged, Released
 from broker_common.tlog.note import NoteVerifier
 from broker_common.values import ExactCounts
@@ -29,7 +32,15 @@ from census_node.release.slot_secrets import SlotSecrets
 from researcher_node.asking import Session
 from researcher_node.census_log import CensusLog
 
-__all__ = ["ForeseeingCensus", "LogSession", "charged_otherwise", "known_census_log", "release_anyway"]
+__all__ = [
+    "ForeseeingCensus",
+    "LogSession",
+    "charged_otherwise",
+    "known_census_log",
+    "refusing",
+    "release_anyway",
+    "signed_refusal",
+]
 
 
 def known_census_log(world: World) -> CensusLog:
@@ -87,8 +98,8 @@ class ForeseeingCensus:
         patch.setattr(SampleAttempt, "verify_sample", remembering)
         patch.setattr(answering, "noise_seed", noting)
 
-    def foreseeing(self, script: CountScript, *, refusals: int = 0) -> CountScript:
-        """The script, with a look at the head first; so many samples are refused, for a slot that was said to serve."""
+    def foreseeing(self, script: CountScript, *, refusals: int = 0, code: str = "SLOT_UNUSABLE") -> CountScript:
+        """The script, with a look at the head first; so many samples are refused, for whatever reason."""
 
         async def follow(
             requests: AsyncIterator[census_service_pb2.CountRequest],
@@ -97,7 +108,7 @@ class ForeseeingCensus:
             noise = self._foresee(first.head)
             if len(self.refused) < refusals:
                 self.refused.append(noise)
-                raise on_the_wire(InvalidRequestError("SLOT_UNUSABLE"))
+                raise on_the_wire(signed_refusal(self._world, first.head, code))
 
             async def whole() -> AsyncIterator[census_service_pb2.CountRequest]:
                 yield first
@@ -134,6 +145,47 @@ class ForeseeingCensus:
         self.foreseen = [seed(guess) for guess in guesses]
         committed = sample_pb2.Manifest.FromString(head.manifest.manifest).set_commitment
         return add_noise(ExactCounts([0]), body.scale, NoiseStream(seed(committed))).values[0]
+
+
+def signed_refusal(
+    world: World, head: sample_pb2.SampleHead, refused: str, *, key: SigningKey | None = None, **said: object
+) -> BrokerError:
+    """The refusal of a sample as the census node would sign it, for whatever reason; `said` is what it says otherwise."""
+    refusal = refusal_of(
+        head.ticket.ticket,
+        head.manifest.manifest,
+        code=refused,
+        health=HEALTH.organisation,
+        log=CENSUS_ORIGIN,
+        roster=sample_pb2.Manifest.FromString(head.manifest.manifest).roster,
+        size=world.census.publication.size,
+        time_ms=world.census.journal.now(),
+    )
+    document = msgspec.structs.replace(refusal, **said).document
+    key = world.secrets.refusal if key is None else key
+    error = error_for(refused, {"scale": "30"} if refused in {"BUDGET_EXHAUSTED", "SCALE_REFUSED"} else {})
+    error.signed_refusal = sample_pb2.SignedRefusal(
+        document=document, signature=key.sign(document), key_id=key.key_id
+    ).SerializeToString(deterministic=True)
+    return error
+
+
+def refusing(
+    world: World, refused: str, *, when_whole: bool = True, key: SigningKey | None = None, **said: object
+) -> CountScript:
+    """A script: refuses every sample, when it is whole or when its head has come."""
+
+    async def refuse(
+        requests: AsyncIterator[census_service_pb2.CountRequest],
+    ) -> AsyncIterator[census_service_pb2.CountResponse]:
+        head = (await anext(requests)).head
+        if when_whole:
+            async for _ in requests:
+                pass
+        raise on_the_wire(signed_refusal(world, head, refused, key=key, **said))
+        yield census_service_pb2.CountResponse()
+
+    return refuse
 
 
 def charged_otherwise(**changes: object) -> Any:

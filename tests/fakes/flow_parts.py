@@ -168,6 +168,8 @@ class Sent:
     ticket: str
     agency: str = "a"
     sample: bytes = b"sample"
+    # When its refusals left.
+    signed_at: list[int] = field(default_factory=list)
 
     @property
     def claim(self) -> Claim:
@@ -181,6 +183,10 @@ class Sent:
         self.node.fail("verify sample")
         self.node.held.append(self.ticket)
         self.node.step("verify")
+
+    def signed(self, refusal: BrokerError, left_ms: int) -> BrokerError:
+        self.signed_at.append(left_ms)
+        return refusal
 
     def let_go(self) -> None:
         if self.ticket in self.node.held:

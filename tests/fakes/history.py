@@ -31,6 +31,7 @@ from broker_common.privacy.opening import OPENING_SUFFIX, Opening, make_opening,
 from broker_common.privacy.policy import Policy
 from broker_common.query.question import EVERYONE
 from broker_common.query.quote import sign_quote
+from broker_common.query.refusal import refusal_of
 from broker_common.query.ticket import sign_ticket
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import (
@@ -40,6 +41,7 @@ from broker_common.tlog.entries import (
     Entry,
     Event,
     Forwarded,
+    Refused,
     Released,
     ReportedCharge,
     Settled,
@@ -365,6 +367,34 @@ class History:
             "checkpoint": self.census.note(asked.index + 1),
         }
         return self.write_health(ReportedCharge(**fields | changes))
+
+    def refuse(
+        self, asked: Asked, code: str, *, key: SigningKey | None = None, key_id: str = "", **changes: Any
+    ) -> int:
+        """The census agency refuses the sample, as of now and the log as it is, and the health agency logs it."""
+        self.pass_time()
+        manifest = b"manifest %d" % asked.number
+        refusal = refusal_of(
+            asked.signed.ticket,
+            manifest,
+            code=code,
+            health="health-on",
+            log=logs.ORIGIN,
+            roster=self.roster_in_force,
+            size=self.census.size,
+            time_ms=self.now_ms,
+        )
+        refusal = msgspec.structs.replace(refusal, **{"manifest": logs.hash_of(asked.number)} | changes)
+        key = self.census_party.signing(Purpose.REFUSAL) if key is None else key
+        return self.write_health(
+            Refused(
+                ticket=asked.hash,
+                code=code,
+                refusal=refusal.document.decode(),
+                signature=key.sign_text(refusal.document),
+                key_id=key_id or key.key_id,
+            )
+        )
 
     def release(self, asked: Asked, *, checkpoint: str | None = None, **changes: Any) -> int:
         self.pass_time()

@@ -14,6 +14,7 @@ from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.privacy.accounting import price
 from broker_common.privacy.policy import Policy
 from broker_common.query.dictionary import Column, ColumnType, Dictionary
+from broker_common.query.refusal import Refusal
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import (
@@ -21,8 +22,10 @@ from broker_common.tlog.entries import (
     Announced,
     Charged,
     Event,
+    Forwarded,
     Loaded,
     Opened,
+    Refused,
     Registered,
     Released,
     Relinked,
@@ -184,6 +187,37 @@ def adopted(rules: Policy | None = None, key: SigningKey = POLICY_KEY, **changes
         "key_id": key.key_id,
     }
     return Adopted(**fields | changes)
+
+
+def signed_refusal(forwarded: Forwarded, code: str, *, key: SigningKey | None = None, **changes: Any) -> Refused:
+    """The census agency refuses Alice's sample that was handed over so, as of a log of five entries."""
+    fields: dict[str, Any] = {
+        "code": code,
+        "commitment": hash_of(40),
+        "expires_ms": 0,
+        "health": "health-on",
+        "log": ORIGIN,
+        "manifest": forwarded.manifest,
+        "policy": hash_of(41),
+        "project": "study",
+        "release": hash_of(42),
+        "researcher": "alice",
+        "roster": forwarded.roster,
+        "scale": 30,
+        "size": 5,
+        "slot": 0,
+        "ticket": forwarded.ticket,
+        "time_ms": 0,
+    }
+    document = Refusal(**fields | changes).document
+    key = CENSUS.signing(Purpose.REFUSAL) if key is None else key
+    return Refused(
+        ticket=forwarded.ticket,
+        code=code,
+        refusal=document.decode(),
+        signature=key.sign_text(document),
+        key_id=key.key_id,
+    )
 
 
 def confirmed(state: CensusState, rules: Policy, note: str = "a drill", key: SigningKey = OPERATOR_KEY) -> Adopted:

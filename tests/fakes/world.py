@@ -219,6 +219,7 @@ class Secrets:
     policy: SigningKey = field(default_factory=lambda: _signing(Purpose.POLICY))
     operator: SigningKey = field(default_factory=lambda: _signing(Purpose.OPERATOR))
     answer: SigningKey = field(default_factory=lambda: _signing(Purpose.ANSWER))
+    refusal: SigningKey = field(default_factory=lambda: _signing(Purpose.REFUSAL))
     manifest: SigningKey = field(default_factory=lambda: _signing(Purpose.MANIFEST))
     other_manifest: SigningKey = field(default_factory=lambda: _signing(Purpose.MANIFEST))
     health_log: SigningKey = field(default_factory=lambda: _signing(Purpose.LOG))
@@ -235,6 +236,7 @@ class Secrets:
             return {"ticket": self.ticket[identity.name]}
         if identity.role == "census":
             keys: dict[str, PrivateKey] = {"log": self.log, "answer": self.answer, SAMPLE: self.sample}
+            keys |= {"refusal": self.refusal}
             return keys | {"policy": self.policy, "operator": self.operator}
         if identity == OTHER_HEALTH:
             return {"manifest": self.other_manifest}
@@ -519,8 +521,8 @@ class World:
         if self.witness_store is not None:
             verify_witnessed(journal, self.witness_store)
 
-        def answer() -> SigningKey:
-            key = known.own().in_use("answer", self.census_clock())
+        def signing(purpose: Purpose) -> SigningKey:
+            key = known.own().in_use(purpose.value, self.census_clock())
             assert isinstance(key, VerifyKey)
             return party.private(key.to_text(), SigningKey)
 
@@ -541,7 +543,12 @@ class World:
         self.census = census = CensusNode(
             journal,
             keys=Keys(
-                answer=answer, sample=sample, manifest=manifest, researchers=known.researchers, witnesses=witnesses
+                answer=lambda: signing(Purpose.ANSWER),
+                refusal=lambda: signing(Purpose.REFUSAL),
+                sample=sample,
+                manifest=manifest,
+                researchers=known.researchers,
+                witnesses=witnesses,
             ),
             loads=LoadFolder(self.census_folder / "registries", ".npz"),
             samples=SampleFolder(self.census_folder / "samples"),

@@ -39,7 +39,6 @@ from broker_common.tlog.entries import (
     Event,
     Expired,
     Forwarded,
-    Refused,
     Registered,
     Released,
     Reopened,
@@ -420,7 +419,10 @@ def _health_log_seeds() -> dict[str, bytes]:
         _line(5, ReportedCharge(ticket=ticket, log_index=3, checkpoint="note")),
         _line(6, Settled(ticket=ticket)),
     ]
-    refused = [*lines[:5], _line(5, Refused(ticket=ticket, code="BUDGET_EXHAUSTED"))]
+    refused = [
+        *lines[:5],
+        _line(5, logs.signed_refusal(Forwarded(ticket=ticket, roster=1, manifest=logs.hash_of(2)), "BUDGET_EXHAUSTED")),
+    ]
     return {
         "settled": b"\n".join(lines),
         "refused": b"\n".join(refused),

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from fakes.quotes import Offer
@@ -47,6 +48,7 @@ from broker_common.query.answer import VerifiedAnswer, open_answer, pad_answer, 
 from broker_common.query.messages import parse_message
 from broker_common.query.question import parse_question, question_from_wire
 from broker_common.query.quote import VerifiedQuote, sign_quote, verify_quote
+from broker_common.query.refusal import parse_refusal, refusal_of
 from broker_common.query.ticket import Researcher, VerifiedTicket, sign_ticket, verify_ticket
 from broker_common.tlog.cosignature import CosignatureVerifier, Cosigner
 from broker_common.tlog.entries import Charged, Entry, Slots, encode_entry, parse_entry
@@ -58,7 +60,7 @@ from census_node.query.admission import AdmittedSample, Arrived, Gate, SampleAtt
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from census_node.registry.joining import JoinedRoster
 from census_node.registry.reception import AdmittedRoster, RosterGate, admit
-from health_node.forwarding import HandedOver, VerifiedCharge, sign_manifest, verify_charged
+from health_node.forwarding import HandedOver, VerifiedCharge, sign_manifest, verify_charged, verify_refused
 from health_node.rosters import sign_roster
 from researcher_node.answers import Answers, AskedQuestion, CensusKeys
 from researcher_node.census_log import CensusLog
@@ -73,6 +75,7 @@ _draw = SeededRandomness("fuzz")
 _TICKET, _MANIFEST, _ANSWER, _LOG = (
     SigningKey.generate(purpose, _draw) for purpose in (Purpose.TICKET, Purpose.MANIFEST, Purpose.ANSWER, Purpose.LOG)
 )
+_REFUSAL = SigningKey.generate(Purpose.REFUSAL, SeededRandomness("refusal"))
 _SAMPLE_KEY, _ANSWER_KEY = OpeningKey.generate(_draw), OpeningKey.generate(_draw)
 _NOTES = NoteSigner("census.example/fuzz", (_LOG,))
 _WITNESS = Cosigner("health.example/fuzz", SigningKey.generate(Purpose.WITNESS, SeededRandomness("witness")))
@@ -484,6 +487,64 @@ def _charge_seeds() -> dict[str, bytes]:
     }
 
 
+def _refusal(**changes: Any) -> bytes:
+    refusal = refusal_of(
+        _honest_ticket().ticket,
+        _honest_manifest(),
+        code="SLOT_UNUSABLE",
+        health=HEALTH.organisation,
+        log="census.example/fuzz",
+        roster=3,
+        size=5,
+        time_ms=NOW_MS,
+    )
+    return msgspec.structs.replace(refusal, **changes).document
+
+
+def _honest_manifest() -> bytes:
+    ticket_hash = hash_bytes(_honest_ticket().ticket)
+    return sample_pb2.Manifest(ticket_hash=ticket_hash, set_commitment=_set_commitment(), roster=3).SerializeToString(
+        deterministic=True
+    )
+
+
+def _parse_refused(data: bytes) -> bytes:
+    """`d` and a document that the census agency signs whatever it says, or `s` and a signed one."""
+    kind, rest = data[:1], data[1:]
+    signed = sample_pb2.SignedRefusal(document=rest, signature=_REFUSAL.sign(rest), key_id=_REFUSAL.key_id)
+    error = InvalidRequestError("SLOT_UNUSABLE")
+    error.signed_refusal = rest if kind == b"s" else signed.SerializeToString()
+    verify_refused(
+        error,
+        VerifiedTicket(_body(), _honest_ticket().ticket),
+        sample_pb2.SignedManifest(manifest=_honest_manifest()),
+        organisation=HEALTH.organisation,
+        census_log="census.example/fuzz",
+        census_keys=[_REFUSAL.verify_key],
+    )
+    return sample_pb2.SignedRefusal.FromString(error.signed_refusal).document
+
+
+def _check_refused(document: bytes, data: bytes) -> None:
+    del data
+    refusal = parse_refusal(document)
+    require(refusal.document == document, "a refusal has one spelling")
+    require(_refusal(size=refusal.size, time_ms=refusal.time_ms) == document, "it is that of the ticket and the sample")
+
+
+def _refused_seeds() -> dict[str, bytes]:
+    document = _refusal()
+    whole = sample_pb2.SignedRefusal(document=document, signature=_REFUSAL.sign(document), key_id=_REFUSAL.key_id)
+    return {
+        "document": b"d" + document,
+        "signed": b"s" + whole.SerializeToString(),
+        "bad nothing": b"s",
+        "bad code": b"d" + _refusal(code="POLICY_MISMATCH"),
+        "bad slot": b"d" + _refusal(slot=9),
+        "bad log": b"d" + _refusal(log="census.example/other"),
+    }
+
+
 def _receipt() -> answer_pb2.Receipt:
     note, proof = _proved(_charge())
     ticket_hash = hash_bytes(_honest_ticket().ticket)
@@ -814,6 +875,15 @@ TARGETS: Mapping[str, Target[Any]] = {
         seeds=_charge_seeds,
         codes=frozenset({"PEER_MISBEHAVED", "MALFORMED_MESSAGE"}),
         words=(b'"type":"charged"', b'{"a":', b"[[[[", b"1e400", b'"\\u0000"', b"9007199254740992"),
+        mutations=200,
+    ),
+    "refused": Target(
+        parse=_parse_refused,
+        check=_check_refused,
+        covers=(verify_refused, parse_refusal),
+        seeds=_refused_seeds,
+        codes=frozenset({"PEER_MISBEHAVED"}),
+        words=(b'"size":', b'"time_ms":', b"[[[[", b"1e400", b'"\\u0000"', b"9007199254740992"),
         mutations=200,
     ),
     "answer": Target(

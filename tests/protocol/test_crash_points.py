@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fakes.dishonest import signed_refusal
 from fakes.world import RESEARCHER, Order, OrderedSample, World, charge_and_answer, make_policy, release
+from tripartite.v1 import sample_pb2
 
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.errors import InvalidRequestError
@@ -216,10 +218,10 @@ def hand_over(world: World, order: Order, sample: Sample) -> VerifiedCharge:
     return VerifiedCharge(proved.index, proved.note)
 
 
-def forward(world: World, health: HealthNode, accepted: Accepted) -> None:
-    """Log what precedes an attempt."""
+def forward(world: World, health: HealthNode, accepted: Accepted) -> sample_pb2.SignedManifest:
+    """Log what precedes an attempt; gives the signed manifest."""
     manifest = make_manifest(health.sample(accepted))
-    health.log_forwarded(manifest, world.secrets.manifest, people=1)
+    return health.log_forwarded(manifest, world.secrets.manifest, people=1)
 
 
 @pytest.mark.parametrize("died_after", ["accepted", "forwarded", "charged", "reported"])
@@ -299,8 +301,9 @@ def test_refused_ticket_stays_refused(world: World) -> None:
     """What the census node refused is closed; the same ticket again is not forwarded and hears the same refusal."""
     health, order = world.open_health(), world.order()
     accepted = accept(world, health, order)
-    forward(world, health, accepted)
-    health.log_refused(order.hash.hex(), "SLOT_UNUSABLE")
+    signed = forward(world, health, accepted)
+    head = sample_pb2.SampleHead(ticket=accepted.signed_ticket, manifest=signed)
+    health.log_refused(order.hash.hex(), signed_refusal(world, head, "SLOT_UNUSABLE"))
     health = world.crash_health()
     assert health.unfinished() == []
     with pytest.raises(InvalidRequestError, match="SLOT_UNUSABLE"):
@@ -314,5 +317,5 @@ def test_charged_ticket_is_never_logged_as_refused(world: World) -> None:
     accepted = accept(world, health, order)
     forward(world, health, accepted)
     health.log_charge(order.hash.hex(), hand_over(world, order, health.sample(accepted)))
-    health.log_refused(order.hash.hex(), "POLICY_MISMATCH")
+    health.log_refused(order.hash.hex(), InvalidRequestError("POLICY_MISMATCH"))
     assert world.crash_health().unfinished() == [order.hash.hex()]

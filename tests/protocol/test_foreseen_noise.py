@@ -113,10 +113,49 @@ async def test_refusing_samples_until_the_noise_is_liked(
     report, text = audited(pair, answers, oversight)
     assert (report["verified"], report["noise_proved"], report["answers"]) == (True, 2, 2)
     assert report["uncharged_samples"] == REFUSALS
-    assert report["refusals"] == [{"researcher": RESEARCHER, "code": "SLOT_UNUSABLE", "count": REFUSALS}]
+    # Whom the slots were quoted to stands in no log.
+    assert report["refusals"] == [
+        {"researcher": RESEARCHER, "code": "SLOT_UNUSABLE", "count": REFUSALS, "follows": 0, "without_reason": 0}
+    ]
+    assert f"why {REFUSALS} samples were refused with SLOT_UNUSABLE" in text
     assert report["unanswered"] == []
     assert f"{REFUSALS} handed over and never charged" in text
     assert f"{REFUSALS} of {RESEARCHER} refused with SLOT_UNUSABLE" in text
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "POLICY_MISMATCH",
+        "RELEASE_MISMATCH",
+        "SCALE_REFUSED",
+        "SERVICE_SHUT_DOWN",
+        "TICKET_EXPIRED",
+        "UNKNOWN_PROJECT",
+        "UNKNOWN_RESEARCHER",
+    ],
+)
+async def test_refusing_for_a_reason_that_the_log_contradicts(
+    world: World, monkeypatch: pytest.MonkeyPatch, oversight: OpeningKey, code: str
+) -> None:
+    """Caught by the audit: the census agency has signed a reason that never was one."""
+    pair, attacker, answers = (
+        WitnessedPair(world, witness_wait_ms=50),
+        ForeseeingCensus(world, monkeypatch),
+        world.open_answers(),
+    )
+    async with pair.witnessing():
+        await until(pair.is_cosigned)
+        pair.link.scripts[:] = [attacker.foreseeing(pair.watched, refusals=1, code=code)]
+        assert await ask(pair, answers, world.order()) == code
+        assert await ask(pair, answers, world.order()) == STAGES
+        await pair.rounds(2)
+    report, text = audited(pair, answers, oversight)
+    assert [problem["code"] for problem in report["problems"]] == ["REFUSED_WITHOUT_REASON"]  # type: ignore[attr-defined]
+    assert report["refusals"] == [
+        {"researcher": RESEARCHER, "code": code, "count": 1, "follows": 0, "without_reason": 1}
+    ]
+    assert f"1 of {RESEARCHER} refused with {code}: 0 for a reason in the census log, 1 without one" in text
 
 
 async def taking_all(

@@ -7,10 +7,12 @@ import contextlib
 import os
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from fakes.dishonest import refusing, signed_refusal
 from fakes.links import (
     NO_CONTEXT,
     CountScript,
@@ -32,6 +34,7 @@ from tripartite.v1 import census_service_pb2, health_service_pb2, policy_pb2, sa
 from broker_common.crypto.certificates import Identity
 from broker_common.crypto.commitments import hash_bytes
 from broker_common.crypto.linkage import LinkageKey
+from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import (
     BrokerError,
     InternalError,
@@ -40,14 +43,16 @@ from broker_common.errors import (
     RefusedError,
     StateUnknownError,
 )
+from broker_common.query.refusal import parse_refusal
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
 from broker_common.storage.clock import system_clock
 from broker_common.storage.loads import LoadFolder
 from broker_common.storage.registration import revoke
-from broker_common.tlog.entries import Forwarded
+from broker_common.tlog.entries import Forwarded, Refused
 from census_node.config import LimitConfig as CensusLimits
 from census_node.ledger.samples import SampleFolder
+from census_node.operator import operating
 from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node.config import LimitConfig
 from health_node.forwarding import Sample
@@ -537,36 +542,78 @@ async def test_refusal_reaches_the_researcher_and_closes_the_ticket(parties: Par
     assert await submit(service, world.order()) == STAGES
 
 
-async def refuse_at_once(requests: Requests) -> Responses:
-    """Refuses before a word was said to it."""
-    del requests
-    raise on_the_wire(InvalidRequestError("SLOT_UNUSABLE"))
-    yield CountResponse()
+@pytest.mark.parametrize("when_whole", [False, True], ids=["in the middle", "at the end"])
+async def test_refusal_is_heard_whenever_it_is_said(parties: Parties, when_whole: bool) -> None:
+    """Also while the health node is writing: a refusal is final and not taken for a line that broke."""
+    order = parties.world.order()
+    link = parties.lying(refusing(parties.world, "SLOT_UNUSABLE", when_whole=when_whole))
+    service = parties.health(link, LimitConfig())
+    assert (await failure(service, order)).code == "SLOT_UNUSABLE"
+    assert link.attempts == 1
+    assert parties.world.verify_health_log().tickets[order.hash.hex()].refused == "SLOT_UNUSABLE"
 
 
-async def refuse_in_the_middle(requests: Requests) -> Responses:
-    """Refuses the sample while it comes."""
-    await anext(requests)
-    raise on_the_wire(InvalidRequestError("SLOT_UNUSABLE"))
-    yield CountResponse()
+async def test_refusal_is_logged_with_its_signature(parties: Parties) -> None:
+    """The real census node's: what it refused, why, and between which instants, under a key of its card."""
+    world = parties.world
+    order, shown = world.order(), world.census.publication.size
+    operating.shut_down(world.census.journal, "a drill", world.secrets.operator)
+    assert (await failure(parties.health(), order)).code == "SERVICE_SHUT_DOWN"
+    (event,) = [entry.event for entry in world.health_entries() if isinstance(entry.event, Refused)]
+    world.secrets.refusal.verify_key.verify_text(event.refusal.encode(), event.signature)
+    refusal = parse_refusal(event.refusal.encode())
+    assert (refusal.ticket, refusal.code, refusal.size) == (order.hash.hex(), "SERVICE_SHUT_DOWN", shown)
+    assert refusal.manifest == world.verify_health_log().tickets[order.hash.hex()].manifest
 
 
-async def refuse_at_the_end(requests: Requests) -> Responses:
-    """Takes the sample and refuses it."""
+async def refuse_unsigned(requests: Requests) -> Responses:
+    """Says that it refuses and signs nothing."""
     async for _ in requests:
         pass
     raise on_the_wire(InvalidRequestError("SLOT_UNUSABLE"))
     yield CountResponse()
 
 
-@pytest.mark.parametrize("refuse", [refuse_at_once, refuse_in_the_middle, refuse_at_the_end])
-async def test_refusal_is_heard_whenever_it_is_said(parties: Parties, refuse: CountScript) -> None:
-    """Also while the health node is writing: a refusal is final and not taken for a line that broke."""
-    order, link = parties.world.order(), parties.lying(refuse)
-    service = parties.health(link, LimitConfig())
-    assert (await failure(service, order)).code == "SLOT_UNUSABLE"
-    assert link.attempts == 1
-    assert parties.world.verify_health_log().tickets[order.hash.hex()].refused == "SLOT_UNUSABLE"
+# Refusals that the census agency could deny, or that say something else than its answer.
+DENIABLE: dict[str, Callable[[World], CountScript]] = {
+    "unsigned": lambda _: refuse_unsigned,
+    "another key": lambda world: refusing(world, "SLOT_UNUSABLE", key=SigningKey.generate(Purpose.REFUSAL, os.urandom)),
+    "a key for answers": lambda world: refusing(
+        world, "SLOT_UNUSABLE", key=SigningKey(Purpose.REFUSAL, world.secrets.answer.expose())
+    ),
+    **{
+        f"another {name}": partial(lambda world, said: refusing(world, "SLOT_UNUSABLE", **said), said={name: other})
+        for name, other in (
+            ("code", "POLICY_MISMATCH"),
+            ("commitment", "0" * 64),
+            ("expires_ms", 1),
+            ("health", "other"),
+            ("log", "census.test/other"),
+            ("manifest", "0" * 64),
+            ("policy", "0" * 64),
+            ("project", "other"),
+            ("release", "0" * 64),
+            ("researcher", "other"),
+            ("roster", 9),
+            ("scale", 1),
+            ("slot", 1000),
+            ("ticket", "0" * 64),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("lie", DENIABLE)
+async def test_refusal_that_is_not_signed_as_said_is_the_census_nodes_fault(parties: Parties, lie: str) -> None:
+    """It ends no ticket and stands in no log; the same sample is answered when it is handed over again."""
+    order = parties.world.order()
+    link = parties.lying(DENIABLE[lie](parties.world))
+    service = parties.health(link)
+    error = await failure(service, order)
+    assert (error.code, error.details["peer"]) == ("PEER_MISBEHAVED", "census")
+    assert parties.world.verify_health_log().tickets[order.hash.hex()].is_open
+    link.scripts[:] = [link.honestly]
+    assert await submit(service, order) == STAGES
 
 
 async def gone(requests: Requests) -> Responses:
@@ -1020,7 +1067,7 @@ async def test_cohorts_are_drawn_one_at_a_time(parties: Parties, monkeypatch: py
     "error",
     [
         InvalidRequestError("SLOT_UNUSABLE"),
-        RefusedError("BUDGET_EXHAUSTED", scale=30),
+        RefusedError("BUDGET_EXHAUSTED", scale="30"),
         PeerUnavailableError("PEER_UNAVAILABLE", peer="census"),
     ],
 )
@@ -1029,12 +1076,13 @@ async def test_failure_is_said_to_everybody_who_watches(parties: Parties, error:
     go_on = asyncio.Event()
 
     async def fail(requests: Requests) -> Responses:
-        del requests
+        head = (await anext(requests)).head
         await go_on.wait()
-        raise on_the_wire(error)
+        raise on_the_wire(signed_refusal(parties.world, head, error.code) if error.ends_ticket else error)
         yield CountResponse()
 
-    service, order = parties.health(parties.lying(fail)), parties.world.order()
+    order = parties.world.order()
+    service = parties.health(parties.lying(fail))
     watching = [asyncio.create_task(failure(service, order)) for _ in range(4)]
     await asyncio.sleep(0)
     go_on.set()

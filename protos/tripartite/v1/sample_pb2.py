@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tripartite.v1 import ticket_pb2 as tripartite_dot_v1_dot_ticket__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atripartite/v1/sample.proto\x12\rtripartite.v1\x1a\x1atripartite/v1/ticket.proto\"\x7f\n\nSampleHead\x12+\n\x06ticket\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.SignedTicket\x12/\n\x08manifest\x18\x02 \x01(\x0b\x32\x1d.tripartite.v1.SignedManifest\x12\x13\n\x0bsealed_head\x18\x03 \x01(\x0c\"x\n\x08Manifest\x12\x13\n\x0bticket_hash\x18\x01 \x01(\x0c\x12\x16\n\x0eset_commitment\x18\x04 \x01(\x0c\x12\x0e\n\x06roster\x18\x05 \x01(\x04J\x04\x08\x02\x10\x03J\x04\x08\x03\x10\x04R\x12\x65ncapsulation_hashR\x0f\x63iphertext_hash\"E\n\x0eSignedManifest\x12\x10\n\x08manifest\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0e\n\x06key_id\x18\x03 \x01(\t\"X\n\x07\x43harged\x12\x12\n\ncheckpoint\x18\x01 \x01(\t\x12\x11\n\tlog_index\x18\x02 \x01(\x04\x12\x17\n\x0finclusion_proof\x18\x03 \x03(\x0c\x12\r\n\x05\x65ntry\x18\x04 \x01(\x0c\"\n\n\x08Releasedb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atripartite/v1/sample.proto\x12\rtripartite.v1\x1a\x1atripartite/v1/ticket.proto\"\x7f\n\nSampleHead\x12+\n\x06ticket\x18\x01 \x01(\x0b\x32\x1b.tripartite.v1.SignedTicket\x12/\n\x08manifest\x18\x02 \x01(\x0b\x32\x1d.tripartite.v1.SignedManifest\x12\x13\n\x0bsealed_head\x18\x03 \x01(\x0c\"x\n\x08Manifest\x12\x13\n\x0bticket_hash\x18\x01 \x01(\x0c\x12\x16\n\x0eset_commitment\x18\x04 \x01(\x0c\x12\x0e\n\x06roster\x18\x05 \x01(\x04J\x04\x08\x02\x10\x03J\x04\x08\x03\x10\x04R\x12\x65ncapsulation_hashR\x0f\x63iphertext_hash\"E\n\x0eSignedManifest\x12\x10\n\x08manifest\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0e\n\x06key_id\x18\x03 \x01(\t\"X\n\x07\x43harged\x12\x12\n\ncheckpoint\x18\x01 \x01(\t\x12\x11\n\tlog_index\x18\x02 \x01(\x04\x12\x17\n\x0finclusion_proof\x18\x03 \x03(\x0c\x12\r\n\x05\x65ntry\x18\x04 \x01(\x0c\"D\n\rSignedRefusal\x12\x10\n\x08\x64ocument\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0e\n\x06key_id\x18\x03 \x01(\t\"\n\n\x08Releasedb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,6 +40,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SIGNEDMANIFEST']._serialized_end=393
   _globals['_CHARGED']._serialized_start=395
   _globals['_CHARGED']._serialized_end=483
-  _globals['_RELEASED']._serialized_start=485
-  _globals['_RELEASED']._serialized_end=495
+  _globals['_SIGNEDREFUSAL']._serialized_start=485
+  _globals['_SIGNEDREFUSAL']._serialized_end=553
+  _globals['_RELEASED']._serialized_start=555
+  _globals['_RELEASED']._serialized_end=565
 # @@protoc_insertion_point(module_scope)

@@ -148,6 +148,36 @@ class Charged(_message.Message):
 Global___Charged: _TypeAlias = Charged  # noqa: Y015
 
 @_typing.final
+class SignedRefusal(_message.Message):
+    """Why a sample is not charged. It travels in the details of the status that ends the call, beside the code."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DOCUMENT_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    document: _builtins.bytes
+    """Canonical JSON (FORMAT.md)."""
+    signature: _builtins.bytes
+    """Ed25519 over the domain prefix for refusals followed by those bytes."""
+    key_id: _builtins.str
+    """Which key of the census agency made it."""
+    def __init__(
+        self,
+        *,
+        document: _builtins.bytes = ...,
+        signature: _builtins.bytes = ...,
+        key_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document", b"document", "key_id", b"key_id", "signature", b"signature"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignedRefusal: _TypeAlias = SignedRefusal  # noqa: Y015
+
+@_typing.final
 class Released(_message.Message):
     """The answer is on its way to the researcher, or waits for them."""
 

@@ -339,16 +339,17 @@ def test_samples_that_were_never_charged_are_counted(home: AuditorHome) -> None:
     report = report_json(replayed(history.exports(), home))
     assert (report["uncharged_samples"], report["refusals"]) == (4, [])
     assert report["unanswered"] == [{"researcher": "alice", "count": 4}]
-    for asked in (*refused, unsent):
-        history.write_health(Refused(ticket=asked.hash, code="SLOT_UNUSABLE"))
-    history.write_health(Refused(ticket=strange.hash, code="x" * 4096))
+    for asked in refused:
+        history.refuse(asked, "SLOT_UNUSABLE")
+    history.write_health(Refused(ticket=unsent.hash, code="ROSTER_NOT_IN_FORCE"))
+    history.refuse(strange, "X" * 64)
     audited = replayed(history.exports(), home)
     assert codes(audited) == []
     report, text = report_json(audited), report_text(audited)
     assert report["uncharged_samples"] == 4
     assert report["refusals"] == [
-        {"researcher": "alice", "code": "SLOT_UNUSABLE", "count": 2},
-        {"researcher": "alice", "code": "UNKNOWN", "count": 1},
+        {"researcher": "alice", "code": "SLOT_UNUSABLE", "count": 2, "follows": 0, "without_reason": 0},
+        {"researcher": "alice", "code": "UNKNOWN", "count": 1, "follows": 0, "without_reason": 0},
     ]
     assert report["unanswered"] == [{"researcher": "alice", "count": 1}]
     assert "4 handed over and never charged: 3 refused, 1 without a word of the census node" in text
@@ -958,10 +959,10 @@ def test_a_code_that_no_node_says_does_not_fill_the_report(home: AuditorHome) ->
     asked = history.order()
     history.submit(asked)
     history.forward(asked)
-    history.write_health(Refused(ticket=asked.hash, code="x" * 4096))
+    history.refuse(asked, "X" * 64)
     history.cosign()
     page = page_of(replayed(history.exports(), home))
-    assert "x" * 100 not in page
+    assert "X" * 64 not in page
     assert "UNKNOWN" in page
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 from fakes.logs import (
     ALICE,
@@ -23,6 +24,7 @@ from fakes.logs import (
     revoked,
     root,
     rostered,
+    signed_refusal,
     slots,
     submitted,
 )
@@ -45,7 +47,18 @@ TICKET = hash_of(1)
 FORWARD = Forwarded(ticket=TICKET, roster=1, manifest=hash_of(8))
 CHARGE = ReportedCharge(ticket=TICKET, log_index=3, checkpoint="a note")
 SETTLED = Settled(ticket=TICKET)
-REFUSED = Refused(ticket=TICKET, code="SERVICE_SHUT_DOWN")
+# By the health agency itself, before anything was handed over; and by the census agency.
+WITHDRAWN = Refused(ticket=TICKET, code="ROSTER_NOT_IN_FORCE")
+REFUSED = signed_refusal(FORWARD, "SERVICE_SHUT_DOWN")
+# What a refusal may say of another ticket or sample.
+OTHERWISE: tuple[dict[str, Any], ...] = (
+    {"ticket": hash_of(2)},
+    {"manifest": hash_of(2)},
+    {"roster": 2},
+    {"researcher": "bob"},
+    {"project": "other"},
+    {"health": "health-x"},
+)
 
 BEGINNING = beginning("health")
 READY: tuple[Event, ...] = (*BEGINNING, loaded())
@@ -87,7 +100,7 @@ class Breach:
     event: Event
 
 
-CLOSINGS: tuple[tuple[Event, ...], ...] = ((*CHARGED, SETTLED), (*FORWARDED, REFUSED), (*ACCEPTED, REFUSED))
+CLOSINGS: tuple[tuple[Event, ...], ...] = ((*CHARGED, SETTLED), (*FORWARDED, REFUSED), (*ACCEPTED, WITHDRAWN))
 BREACHES = [
     Breach("OPENING", (), submitted(1)),
     Breach("OPENING", READY, opened("health")),
@@ -130,7 +143,7 @@ BREACHES = [
     Breach("NOT_REGISTERED", READY, submitted(1, researcher="census-ca")),
     Breach("NOT_REGISTERED", (*READY, revoked(ALICE)), submitted(1)),
     Breach("TICKET_REPEATED", ACCEPTED, submitted(2, ticket=TICKET)),
-    Breach("TICKET_REPEATED", (*ACCEPTED, REFUSED), submitted(2, ticket=TICKET)),
+    Breach("TICKET_REPEATED", (*ACCEPTED, WITHDRAWN), submitted(2, ticket=TICKET)),
     Breach("QUERY_REUSED", ACCEPTED, submitted(2, query=f"{1:032x}")),
     *(Breach("UNKNOWN_TICKET", READY, event) for event in (FORWARD, CHARGE, SETTLED, REFUSED)),
     *(Breach("TICKET_CLOSED", after, event) for after in CLOSINGS for event in (FORWARD, CHARGE, SETTLED, REFUSED)),
@@ -141,6 +154,16 @@ BREACHES = [
     Breach("CHARGE_WITHOUT_SAMPLE", ACCEPTED, CHARGE),
     Breach("SETTLED_WITHOUT_CHARGE", FORWARDED, SETTLED),
     Breach("REFUSED_AFTER_CHARGE", CHARGED, REFUSED),
+    Breach("REFUSAL_UNSIGNED", FORWARDED, WITHDRAWN),
+    Breach("REFUSAL_UNSIGNED", FORWARDED, msgspec.structs.replace(REFUSED, signature="", key_id="", refusal="")),
+    Breach("REFUSAL_UNSIGNED", ACCEPTED, REFUSED),
+    Breach("REFUSAL_DIFFERS", FORWARDED, msgspec.structs.replace(REFUSED, refusal="{}")),
+    Breach("REFUSAL_DIFFERS", FORWARDED, msgspec.structs.replace(REFUSED, refusal=REFUSED.refusal + " ")),
+    Breach("REFUSAL_DIFFERS", FORWARDED, msgspec.structs.replace(REFUSED, code="BUDGET_EXHAUSTED")),
+    *(
+        Breach("REFUSAL_DIFFERS", FORWARDED, signed_refusal(FORWARD, "SERVICE_SHUT_DOWN", **other))
+        for other in OTHERWISE
+    ),
 ]
 
 
@@ -161,7 +184,7 @@ def test_every_rule_has_a_breach() -> None:
         if isinstance(constant, str) and constant.isupper()
     }
     assert codes <= {breach.code for breach in BREACHES}
-    assert len(codes) == 18
+    assert len(codes) == 20
 
 
 def test_a_health_log_names_no_policy() -> None:
@@ -194,12 +217,12 @@ def test_the_life_of_a_ticket() -> None:
     assert not state.open_tickets
 
 
-@pytest.mark.parametrize("before", [ACCEPTED, FORWARDED])
-def test_a_ticket_may_end_without_an_answer(before: Sequence[Event]) -> None:
-    """Refused by the census node, before or after a sample was sent."""
-    state = state_after(*before, REFUSED)
+@pytest.mark.parametrize(("before", "refused"), [(ACCEPTED, WITHDRAWN), (FORWARDED, REFUSED)])
+def test_a_ticket_may_end_without_an_answer(before: Sequence[Event], refused: Refused) -> None:
+    """By the health agency's own word before a sample was sent, by the census agency's signed one after that."""
+    state = state_after(*before, refused)
     ticket = state.tickets[TICKET]
-    assert (ticket.refused, ticket.is_open) == ("SERVICE_SHUT_DOWN", False)
+    assert (ticket.refused, ticket.is_open) == (refused.code, False)
     assert not state.open_tickets
 
 

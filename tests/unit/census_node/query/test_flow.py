@@ -26,6 +26,8 @@ class Walk:
     desk: TimedDesk = field(default_factory=TimedDesk)
     # By ticket: when a query ended that failed.
     failed: dict[str, tuple[Exception, int]] = field(default_factory=dict)
+    # Every attempt, in order.
+    sent: list[Sent] = field(default_factory=list)
 
     def ask(
         self, ticket: str = "t", *, agency: str = "a", sample: bytes = b"sample"
@@ -33,6 +35,7 @@ class Walk:
         """A sample arrives."""
         asked = Asked(lambda: self.desk.now_ms)
         sent = Sent(self.node, ticket, agency, sample)
+        self.sent.append(sent)
         return asked, asyncio.create_task(self._answer(sent, asked))
 
     async def _answer(self, sent: Sent, asked: Asked) -> None:
@@ -105,6 +108,9 @@ async def test_refusals_are_told_at_the_instant_of_a_charge(step: str) -> None:
     await answering
     assert walk.failed == {"t": (REFUSALS[step], 2 * PERIOD_MS)}
     assert (walk.node.disk, walk.node.held, asked.told) == (Disk(), [], [])
+    # A fault of ours is no refusal; the others are signed, with the instant at which they leave.
+    left_ms = walk.desk.clock() - walk.desk.now_ms + 2 * PERIOD_MS
+    assert walk.sent[0].signed_at == ([] if isinstance(REFUSALS[step], InternalError) else [left_ms])
 
 
 @in_desk_time

@@ -102,7 +102,7 @@ async def test_an_outcome_is_told_when_it_leaves_and_not_when_it_is_done() -> No
         await asyncio.sleep(0)
     assert not first.done()
     first.cancel()
-    place.tell()
+    place.tell(0)
     assert await second == "result"
     assert await place.outcome() == "result"
 
@@ -115,6 +115,6 @@ async def test_a_failure_is_an_outcome_and_may_interest_nobody() -> None:
 
     place: Place[None] = Place("a", "key", 1, work)
     place.do(None)  # type: ignore[arg-type]  # this work does not look at its round
-    place.tell()
+    place.tell(0)
     with pytest.raises(LookupError, match="of the work"):
         await place.outcome()
