@@ -147,7 +147,7 @@ def _one_process(
             return int(row[0])
 
         return {
-            size: (count(cohort), _timed(lambda cohort=cohort: noise(count(cohort)), rounds))
+            size: (count(cohort), _timed(lambda cohort=cohort: noise(count(cohort)), rounds))  # type: ignore[misc]
             for size, cohort in cohorts.items()
         }
 
@@ -171,7 +171,7 @@ def _joined_over_grpc(
                 return int(count(_messages(np.asarray(found["id"], np.int64))))
 
             return {
-                size: (ask(cohort), _timed(lambda cohort=cohort: ask(cohort), rounds))
+                size: (ask(cohort), _timed(lambda cohort=cohort: ask(cohort), rounds))  # type: ignore[misc]
                 for size, cohort in cohorts.items()
             }
 
@@ -311,7 +311,8 @@ def table(result: dict[str, Any], ours: dict[str, Any] | None) -> list[str]:
     broker: dict[str, float] = {}
     for size, found in sizes.items() if ours else ():
         # By age alone; all of its questions are alike.
-        nearest = min(ours.values(), key=lambda sample, people=found["people"]: abs(sample["people"] - people))
+        apart = {abs(sample["people"] - found["people"]): sample for sample in ours.values()}
+        nearest = apart[min(apart)]
         broker[size] = nearest["answer"]["median"]
     lines = heading("median ms", *(f"{found['people']:,}" for found in sizes.values()))
 
@@ -321,7 +322,7 @@ def table(result: dict[str, Any], ours: dict[str, Any] | None) -> list[str]:
 
     row("this broker, without preparation", broker.get)
     for name, key in (("DuckDB and gRPC", "duckdb"), ("OpenDP in one process", "opendp")):
-        row(name, lambda size, key=key: sizes[size][key]["median"] if key in sizes[size] else None)
+        row(name, lambda size, key=key: sizes[size][key]["median"] if key in sizes[size] else None)  # type: ignore[misc]
     psi = result["psi"]
     if psi is None:
         lines.append("\nopenmined-psi was not measured.")
