@@ -761,7 +761,7 @@ SAID_TO_RESEARCHERS = {
     health_service_pb2.SubmitResponse: ["stage"],
     census_service_pb2.CollectResponse: ["answer"],
     answer_pb2.SealedAnswer: ["query_id", "sealed"],
-    census_service_pb2.QuoteResponse: ["quote", "slot_entry", "slot_index", "slot_proof"],
+    census_service_pb2.QuoteResponse: ["slot_index", "slot_entry", "slot_proof", "quote"],
     quote_pb2.SignedQuote: ["quote", "signature", "key_id"],
     quote_pb2.Quote: [
         *("researcher_id", "question", "census_release", "scale", "charged", "margin_95", "remaining", "quota"),
