@@ -34,7 +34,6 @@ from tripartite.v1 import ticket_pb2
 
 import broker_common.storage.journal as journal_module
 import census_node.opening
-import health_node.opening
 import researcher_node.opening
 from broker_common.crypto.commitments import commit_active, commit_sample, noise_seed
 from broker_common.crypto.noise_stream import NoiseStream
@@ -42,7 +41,9 @@ from broker_common.errors import BrokerError
 from broker_common.monitoring import Monitor
 from broker_common.privacy.discrete_laplace import add_noise
 from broker_common.query.question import Question, question_from_wire
+from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import SteadyClock, system_clock
+from broker_common.storage.home import Home
 from broker_common.storage.journal import Journal
 from broker_common.tlog.census_state import CensusState
 from broker_common.values import ExactCounts
@@ -66,7 +67,8 @@ AGENCIES = ("census", "health")
 RESEARCHERS = ("researcher-1", "researcher-2")
 PARTIES = (*AGENCIES, *RESEARCHERS)
 _HOMES = {"census": CensusHome, "health": HealthHome, "researcher": ResearcherHome}
-_OPENINGS = {"census": census_node.opening, "health": health_node.opening, "researcher": researcher_node.opening}
+# Where a clock is made that is not the one of `AgencyHome`.
+_CLOCKS = {"census": census_node.opening, "researcher": researcher_node.opening}
 # A node that stopped by itself is started again after this long, as a supervisor does.
 _RESTART_SECONDS = 0.5
 _MINUTE_MS = 60_000
@@ -233,8 +235,15 @@ class Simulation:
     def _replacing(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
             self.network.install(patch)
-            for role, opening in _OPENINGS.items():
+            for role, opening in _CLOCKS.items():
                 patch.setattr(opening, "SteadyClock", partial(self._steady, role))
+            begin = AgencyHome.__init__
+
+            def beginning(home: AgencyHome[Any], opened: Home, *arguments: Any) -> None:
+                begin(home, opened, *arguments)
+                home._clock = self._steady(opened.role)
+
+            patch.setattr(AgencyHome, "__init__", beginning)
             # Nobody else runs while somebody waits for a lock: it is not let go before.
             patch.setattr(journal_module, "_BUSY_TIMEOUT_SECONDS", 0)
             # Every second of simulated time, and nobody reads them.

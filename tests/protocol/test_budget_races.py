@@ -501,7 +501,7 @@ def test_adoption_alone_is_no_log(nearly_spent: World) -> None:
     """Whoever leaves the shutdown out can append nothing more: the rules of the log demand it next."""
     world = nearly_spent
     world.adopt(NOTHING_FITS)
-    with pytest.raises(InternalError, match="a shutdown must follow"):
+    with pytest.raises(InternalError, match="SHUTDOWN_MISSING"):
         release(world.census, world.charges()[0].ticket)
 
 
