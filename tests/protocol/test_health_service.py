@@ -1083,8 +1083,22 @@ async def test_failure_is_said_to_everybody_who_watches(parties: Parties, error:
 
     order = parties.world.order()
     service = parties.health(parties.lying(fail))
-    watching = [asyncio.create_task(failure(service, order)) for _ in range(4)]
-    await asyncio.sleep(0)
+    forwarded = 0
+
+    async def follow() -> None:
+        nonlocal forwarded
+        set_caller(Identity("university", "researcher", RESEARCHER))
+        async for response in service.Submit(order.submission, NO_CONTEXT):
+            forwarded += response.stage == health_service_pb2.STAGE_FORWARDED
+
+    async def watch() -> BrokerError:
+        with pytest.raises(BrokerError) as caught:
+            await follow()
+        return caught.value
+
+    watching = [asyncio.create_task(watch()) for _ in range(4)]
+    # Whoever came after the end would hear what the log says of it.
+    await until(lambda: forwarded == 4)
     go_on.set()
     heard = await asyncio.gather(*watching)
     assert {failed.code for failed in heard} == {error.code}
