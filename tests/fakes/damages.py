@@ -1098,83 +1098,29 @@ def handed_over(history: History, **changes: Any) -> Asked:
     return asked
 
 
-@damage("refused_unsigned", ("REFUSAL_UNSIGNED", "health", 12))
+@damage("refused_with_the_refusal_of_another_sample", ("REFUSAL_DIFFERS", "health", 8))
 def _() -> Exports:
-    history = honest()
-    history.write_health(Refused(ticket=handed_over(history).hash, code="SERVICE_SHUT_DOWN"))
-    history.cosign()
-    return history.exports()
-
-
-@damage("refused_with_the_refusal_of_another_sample", ("REFUSAL_DIFFERS", "health", 12))
-def _() -> Exports:
-    history = honest()
+    history = History().begin()
     history.refuse(handed_over(history), "SERVICE_SHUT_DOWN", manifest=logs.hash_of(99))
     history.cosign()
     return history.exports()
 
 
-@damage("refusal_signed_by_the_health_agency", ("REFUSAL_FORGED", "health", 12))
+@damage("refused_unsigned", ("REFUSAL_UNSIGNED", "health", 8))
 def _() -> Exports:
-    history = honest()
-    key = SigningKey(Purpose.REFUSAL, history.health_party.signing(Purpose.MANIFEST).expose())
-    history.refuse(handed_over(history), "SERVICE_SHUT_DOWN", key=key)
+    history = History().begin()
+    history.write_health(Refused(ticket=handed_over(history).hash, code="SERVICE_SHUT_DOWN"))
     history.cosign()
     return history.exports()
 
 
-@damage("refusal_signed_in_the_census_agencys_name", ("REFUSAL_FORGED", "health", 12))
+@damage("refused_without_reason", ("REFUSAL_FORGED", "health", 8), ("REFUSED_WITHOUT_REASON", "census", None))
 def _() -> Exports:
-    history = honest()
+    history = History().begin()
     key = SigningKey(Purpose.REFUSAL, history.health_party.signing(Purpose.MANIFEST).expose())
     named = history.census_party.signing(Purpose.REFUSAL).key_id
     history.refuse(handed_over(history), "SERVICE_SHUT_DOWN", key=key, key_id=named)
-    history.cosign()
-    return history.exports()
-
-
-@damage("refusal_of_another_log", ("REFUSAL_FORGED", "health", 12))
-def _() -> Exports:
-    history = honest()
-    history.refuse(handed_over(history), "SERVICE_SHUT_DOWN", log="census.test/other")
-    history.cosign()
-    return history.exports()
-
-
-CONTRADICTED: Final = (
-    "BUDGET_EXHAUSTED",
-    "POLICY_MISMATCH",
-    "QUOTA_REACHED",
-    "RELEASE_MISMATCH",
-    "ROSTER_NOT_IN_FORCE",
-    "SCALE_REFUSED",
-    "SERVICE_SHUT_DOWN",
-    "TICKET_EXPIRED",
-    "UNKNOWN_PROJECT",
-    "UNKNOWN_RESEARCHER",
-)
-
-
-@damage("refused_without_reason", *[("REFUSED_WITHOUT_REASON", "census", None)] * len(CONTRADICTED))
-def _() -> Exports:
-    history = honest()
-    for code in CONTRADICTED:
-        history.commit_slots()
-        history.cosign()
-        history.refuse(handed_over(history), code)
-    history.answer()
-    history.cosign()
-    return history.exports()
-
-
-@damage("refused_for_what_comes_later", ("REFUSED_WITHOUT_REASON", "census", None))
-def _() -> Exports:
-    history = honest()
-    # It says that it was decided when the next policy was in force, and that it left much later.
-    history.refuse(handed_over(history), "POLICY_MISMATCH", time_ms=history.now_ms + 3_600_000)
-    history.answer()
-    history.adopt(logs.policy(open_quotes=7))
-    history.answer()
+    history.refuse(handed_over(history), "SERVICE_SHUT_DOWN")
     history.cosign()
     return history.exports()
 

@@ -10,7 +10,8 @@ import pytest
 from fakes.deployment import run_here
 from vectors.damaged_exports import EXPORTS, HOME, NAMES, write_all
 
-MOST_BYTES = 5_300_000
+# Each export holds cards; a further kind of key on a card is 50 KB here.
+MOST_BYTES = 5_400_000
 # What an auditor has to find by the task of this project, and the folders that try it.
 BAD_INPUT = {
     "bit flip in entry": ("bit_flip_in_entry", "bit_flip_in_health_entry"),
