@@ -41,6 +41,7 @@ def _quick_starts() -> Iterator[None]:
 # takes over another one's last ones, which are short then.
 _LONG = (
     "tests/privacy/test_canaries",
+    "tests/privacy/test_wire",
     "tests/statistical/",
     "tests/process/test_watching",
     "tests/process/test_load.py",
