@@ -80,7 +80,7 @@ RETENTION_MS = 60_000
 KEYS = {
     "researcher": ("identity", "ticket", "tls"),
     "health": ("identity", "log", "witness", "manifest", "sampling", "tls"),
-    "census": ("identity", "log", "witness", "answer", "sample", "policy", "operator", "tls"),
+    "census": ("identity", "log", "witness", "answer", "refusal", "sample", "policy", "operator", "tls"),
 }
 _NOW = ("--in", "0s")
 # What was sealed to it before can be opened no more once it is replaced.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import numpy as np
-from fakes.logs import ALICE, CENSUS, HEALTH, POLICY_KEY, SIGNER, party
+from fakes.logs import ALICE, CENSUS, HEALTH, ORIGIN, POLICY_KEY, SIGNER, party
 from fakes.logs import policy as make_policy
 from fakes.samples import whom
 from grpc import aio
@@ -46,6 +46,7 @@ from broker_common.query.canonical import canonical_bytes
 from broker_common.query.criteria import parse_condition
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.query.question import Cell, Question
+from broker_common.query.refusal import refusal_of
 from broker_common.query.ticket import sign_ticket
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.channel import PROCEED
@@ -210,6 +211,21 @@ class SmallCensus:
             entry=text,
         )
 
+    def signed_refusal(self, head: sample_pb2.SampleHead, code: str) -> sample_pb2.SignedRefusal:
+        """The refusal of a sample."""
+        document = refusal_of(
+            head.ticket.ticket,
+            head.manifest.manifest,
+            code=code,
+            health=HEALTH.identity.organisation,
+            log=ORIGIN,
+            roster=sample_pb2.Manifest.FromString(head.manifest.manifest).roster,
+            size=self._tree.size,
+            time_ms=now_ms(),
+        ).document
+        key = CENSUS.signing(Purpose.REFUSAL)
+        return sample_pb2.SignedRefusal(document=document, signature=key.sign(document), key_id=key.key_id)
+
     def keep_roster(self, header: roster_pb2.RosterHeader, frames: list[roster_pb2.RosterFrame]) -> None:
         """A roster that is whole."""
         document = header.manifest.manifest
@@ -228,7 +244,7 @@ class SmallCensus:
         return [row.tobytes() for row in whom(sample.bits, self.rosters[sample.manifest.roster])]
 
 
-def _refused(error: BrokerError) -> AioRpcError:
+def _on_the_wire(error: BrokerError) -> AioRpcError:
     code, text, trailing = trailing_metadata(error)
     return AioRpcError(code, Metadata(), Metadata(*trailing), details=text)
 
@@ -262,16 +278,22 @@ class _CountCall:
         self._told += 1
         if self._told > 1:
             await census.releasing.wait()
-            if census.refusals and (error := census.refusals.pop(0)) is not None:
-                raise _refused(error)
+            self._refuse()
             return census_service_pb2.CountResponse(released=sample_pb2.Released())
-        if census.refusals and (error := census.refusals.pop(0)) is not None:
-            raise _refused(error)
+        self._refuse()
         await census.charging.wait()
         return census_service_pb2.CountResponse(charged=census.charge(sample, self._parts[0].head))
 
     def cancel(self) -> None:
         """Hang up."""
+
+    def _refuse(self) -> None:
+        """Refuse this sample if the next one is to be refused, signed."""
+        census, head = self._census, self._parts[0].head
+        error = census.refusals.pop(0) if census.refusals else None
+        if error is not None:
+            error.signed_refusal = census.signed_refusal(head, error.code).SerializeToString(deterministic=True)
+            raise _on_the_wire(error)
 
 
 class _RosterCall:
@@ -304,7 +326,7 @@ class _RosterCall:
 
     def __await__(self) -> Generator[Any, None, census_service_pb2.SendRosterResponse]:
         if self._error is not None:
-            raise _refused(self._error)
+            raise _on_the_wire(self._error)
         return asyncio.sleep(0, census_service_pb2.SendRosterResponse()).__await__()
 
     def cancel(self) -> None:

@@ -442,7 +442,7 @@ async def test_what_is_wrong_with_a_store_is_not_told_to_strangers(
     loopback: Loopback, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     """A caller hears that the node failed; what does not match is for its operator, in the error that stops it."""
-    monkeypatch.setattr(loopback.world.census, "in_force", failing(code))
+    monkeypatch.setattr(loopback.world.census.quotes, "quote", failing(code))
     async with loopback.channel(OWNER, "census") as channel:
         stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)
         with pytest.raises(AioRpcError) as caught:
@@ -465,7 +465,7 @@ async def test_missing_key_is_named_to_the_operator_alone(loopback: Loopback, mo
     def missing(*_: object) -> None:
         raise InvalidRequestError("SECRET_MISSING", reference="file:keys/secret-7391", problem="No such file")
 
-    monkeypatch.setattr(loopback.world.census, "in_force", missing)
+    monkeypatch.setattr(loopback.world.census.quotes, "quote", missing)
     with capture_logs() as logs:
         async with loopback.channel(OWNER, "census") as channel:
             stub: census_service_pb2_grpc.CensusServiceAsyncStub = census_service_pb2_grpc.CensusServiceStub(channel)

@@ -230,7 +230,7 @@ def test_criteria_have_a_place_in_one_message_only() -> None:
 
 CARD_FIELDS = {"format": int, "serial": int, "role": str, "organisation": str, "name": str, "origin": str, "keys": list}
 NAME = r"[a-z0-9][a-z0-9-]*"
-SIGNED_FOR = ("identity", "log", "witness", "answer", "policy", "operator", "manifest", "ticket")
+SIGNED_FOR = ("identity", "log", "witness", "answer", "refusal", "policy", "operator", "manifest", "ticket")
 SIGNING = {purpose: (rf"ed25519-public {purpose} ([A-Za-z0-9+/=]{{44}})", 32) for purpose in SIGNED_FOR}
 KEY_FORMS = {
     **SIGNING,

@@ -405,7 +405,7 @@ async def test_courier_ends_when_our_own_store_fails(
 
     places.register(RESEARCHER, take)
     answered(world)
-    monkeypatch.setattr(world.census, "delivered", disk_full)
+    monkeypatch.setattr(world.census.released, "delivered", disk_full)
     with pytest.raises(InternalError, match="STORE_FAILED"):
         async with asyncio.timeout(PATIENCE_SECONDS):
             await Courier(world.census, places.inboxes, lambda: OWN, LimitConfig()).run()
