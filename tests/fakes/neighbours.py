@@ -91,7 +91,7 @@ class World:
     # What passed on the researcher's links: per question in order of asking, and what belongs to none; each in the order of
     # its link, since a question is submitted and collected at once.
     links: list[Any] = field(default_factory=list)
-    # Exchanges of cards, link by link: an inbox makes them on its own, whatever else passes at that instant.
+    # Exchanges of cards, link by link, as many alike as one: an inbox makes them on its own, every few minutes.
     cards: list[Any] = field(default_factory=list)
     # Rosters that were sent: on their own, whatever else the health node asks at that instant.
     rosters: list[Any] = field(default_factory=list)
@@ -314,7 +314,11 @@ class _Life:
         rounds = [call for call in calls if call.method == "Witness"]
         self._world.shown = list(_shown_in(rounds))
         exchanges = [call for call in calls if call.method == "Exchange"]
-        self._world.cards = [(link, [call.form for call in exchanges if call.link == link]) for link in LINKS]
+        # How often an inbox exchanges cards follows from how long it runs.
+        self._world.cards = [
+            (link, [form for form, _ in groupby(call.form for call in exchanges if call.link == link)])
+            for link in LINKS
+        ]
         self._world.rosters = [call.form for call in calls if call.method == "SendRoster"]
         self._world.receipts = list(self._receipts())
         self._world.health_events = self._events_by_ticket()
