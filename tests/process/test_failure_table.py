@@ -236,9 +236,13 @@ LIES: dict[str, tuple[Callable[[Liars, AskedQuestion], BrokerError | None], str,
         "sealed to another key",
     ),
     "manifest, wrong key": (from_health(key=another_key(Purpose.MANIFEST)), "UNKNOWN_KEY", "tripartite keys card"),
-    # Row 2. Places at which nobody stands, and places of a roster that is not there.
+    # Row 2. Places at which nobody stands, and places of a roster that is not there, which its head tells.
     "sample, bits behind the last person": (from_health(places=range(10_000, 10_001)), "BAD_SAMPLE", "behind the last"),
-    "sample, another roster": (from_health(roster=4711), "ROSTER_NOT_IN_FORCE", "Nothing was charged"),
+    "sample, another roster": (
+        from_health(lambda parts: parts[:1], roster=4711),
+        "ROSTER_NOT_IN_FORCE",
+        "Nothing was charged",
+    ),
 }
 
 
