@@ -54,7 +54,7 @@ _NEEDED_LATER = frozenset({Purpose.LOG.value, Purpose.IDENTITY.value})
 class Keyring:
     """The private keys of one home, by purpose: read when a card first puts them to use, so that a new card is obeyed at once.
 
-    A signing key is read once. Of other files, what the bytes mean is worked out once for as long as they stay the same.
+    Files are read at every use; what their bytes mean is worked out once for as long as they stay the same.
     """
 
     def __init__(self, home: Home, references: Mapping[str, str]) -> None:
