@@ -45,6 +45,7 @@ from broker_common.privacy.accounting import price
 from broker_common.privacy.discrete_laplace import largest_scale_within, margin
 from broker_common.privacy.policy import Policy
 from broker_common.query.canonical import canonical_bytes, describe
+from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.messages import parse_message
@@ -57,6 +58,7 @@ from broker_common.rpc.status import broker_error, calling
 from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from researcher_node.answers import Answers, AskedQuestion
 from researcher_node.census_log import CensusLog
+from researcher_node.composing import compose_question
 from researcher_node.slots import verify_slot
 from researcher_node.trust import Trust
 
@@ -132,6 +134,39 @@ class Wanted:
     precision: Precision
     fraction_millionths: int
     project: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A question as it is typed at a command: the counts of one or several cells, and whether the rest is one more."""
+
+    where: str
+    counts: tuple[str, ...]
+    of_all: bool
+    precision: Precision
+    fraction_millionths: int
+    project: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A wish that both dictionaries and the policy in force make sense of. Nothing is quoted, signed or charged yet."""
+
+    wish: Wish
+    condition: Condition
+    question: Question
+    scale: int
+    policy: Policy
+
+    @property
+    def wanted(self) -> Wanted:
+        wish = self.wish
+        return Wanted(wish.where, self.question.text, Precision(self.scale), wish.fraction_millionths, wish.project)
+
+    @property
+    def price(self) -> int:
+        """Of the answer, in units."""
+        return price(self.scale, cells=len(self.question.cells))
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +324,22 @@ class Session(AbstractAsyncContextManager["Session"]):
             raise PeerUnavailableError(
                 "PEER_MISBEHAVED", peer="census", problem="a policy that its agency did not sign"
             ) from error
+
+    async def question(self, counts: Sequence[str], *, of_all: bool) -> Question:
+        """The question that these counts ask together, read with the census node's dictionary."""
+        return await self._read("census", lambda dictionary: compose_question(counts, of_all, dictionary))
+
+    async def propose(self, wish: Wish) -> Proposal:
+        """Everything about a question that can be said before it is quoted.
+
+        Raises:
+            InvalidRequestError: what is wrong with the question.
+        """
+        condition = await self._read("health", lambda dictionary: parse_condition(wish.where, dictionary))
+        question = await self.question(wish.counts, of_all=wish.of_all)
+        policy = await self.policy()
+        scale = wish.precision.scale or wish.precision.choose(policy)
+        return Proposal(wish, condition, question, scale, policy)
 
     async def quote(self, count: str, precision: Precision) -> Quoted:
         """What an answer would cost and how far its noise reaches, signed by the census agency. Charges nothing.

@@ -38,7 +38,7 @@ from broker_common.storage.clock import system_clock
 from broker_common.storage.registration import IDENTIFIER, read_card
 from researcher_node import texts
 from researcher_node.answers import Answers, AskedQuestion
-from researcher_node.asking import Dictionaries, Precision, Quoted, Session, Wanted, parse_fraction
+from researcher_node.asking import Dictionaries, Precision, Quoted, Session, Wanted, Wish, parse_fraction
 from researcher_node.checking import Report, check_receipts
 from researcher_node.config import AgencyPeer, ResearcherConfig
 from researcher_node.listing import (
@@ -70,6 +70,7 @@ _WAIT = _Seconds(0, 86_400)
 _SCALE = Whole(1, MAX_SCALE)
 _MARGIN = Whole(0, 1_000_000_000)
 _LAST = Whole(1, 1_000_000_000)
+_OF = click.Choice(["all"])
 # SECURITY: each further quote is another draw of the noise for a census node that refuses what it does not like.
 _MOST_QUOTES_AGAIN = 1
 
@@ -108,17 +109,21 @@ def dictionary(home: Path, as_json: bool) -> None:
 @commands.command()
 @home_option
 @json_option
-@click.option("--count", "count", default="all", show_default=True, help=texts.COUNT_HELP)
+@click.option("--count", "counts", multiple=True, default=("all",), show_default=True, help=texts.COUNT_HELP)
+@click.option("--of", "of", type=_OF, help=texts.OF_HELP)
 @click.option("--scale", type=_SCALE, help=texts.SCALE_HELP)
 @click.option("--margin", "wanted_margin", type=_MARGIN, help=texts.MARGIN_HELP)
-def quote(home: Path, as_json: bool, count: str, scale: int | None, wanted_margin: int | None) -> None:
+def quote(
+    home: Path, as_json: bool, counts: tuple[str, ...], of: str | None, scale: int | None, wanted_margin: int | None
+) -> None:
     """Price, margin of error, and how many such answers are left where that may be told. Charges nothing."""
     precision = _precision(scale, wanted_margin)
 
     async def fetch(opened: ResearcherHome) -> Quoted:
         with closing(opened.open_answers()) as store:
             async with opened.session(store) as session:
-                return await session.quote(count, precision)
+                question = await session.question(counts, of_all=of is not None)
+                return await session.quote(question.text, precision)
 
     body = asyncio.run(fetch(ResearcherHome(home))).offer.body
     remaining = body.remaining if body.HasField("remaining") else None
@@ -151,7 +156,8 @@ def quote(home: Path, as_json: bool, count: str, scale: int | None, wanted_margi
 @home_option
 @json_option
 @click.option("--where", help=texts.WHERE_HELP)
-@click.option("--count", "count", help=texts.COUNT_HELP)
+@click.option("--count", "counts", multiple=True, help=texts.COUNT_HELP)
+@click.option("--of", "of", type=_OF, help=texts.OF_HELP)
 @click.option("--scale", type=_SCALE, help=texts.SCALE_HELP)
 @click.option("--margin", "wanted_margin", type=_MARGIN, help=texts.MARGIN_HELP)
 @click.option("--fraction", default="1", show_default=True, help=texts.FRACTION_HELP)
@@ -162,7 +168,8 @@ def ask(
     home: Path,
     as_json: bool,
     where: str | None,
-    count: str | None,
+    counts: tuple[str, ...],
+    of: str | None,
     scale: int | None,
     wanted_margin: int | None,
     fraction: str,
@@ -172,28 +179,30 @@ def ask(
 ) -> None:
     """Ask one question and wait for its answer. Charges the budget once."""
     precision = _precision(scale, wanted_margin)
-    if (again is None) == (where is None) or (where is None) != (count is None):
+    is_counted = bool(counts) or of is not None
+    if (again is None) == (where is None) or (where is not None) != is_counted:
         raise click.UsageError(texts.WHERE_OR_AGAIN)
     fraction_given = click.get_current_context().get_parameter_source("fraction") is ParameterSource.COMMANDLINE
     if again is not None and (precision != Precision() or project is not None or fraction_given):
         raise click.UsageError(texts.AGAIN_AS_IT_WAS)
     opened = ResearcherHome(home)
-    wanted = None
-    if where is not None and count is not None:
+    wish = None
+    if where is not None:
         study = opened.config.project if project is None else project
         _verify_name("--project", study)
-        wanted = Wanted(where, count, precision, parse_fraction(fraction), study)
+        wish = Wish(where, counts, of is not None, precision, parse_fraction(fraction), study)
     with closing(opened.open_answers()) as store:
-        asked = asyncio.run(_ask(opened, store, wanted, again, wait))
+        asked = asyncio.run(_ask(opened, store, wish, again, wait))
     emit(as_json, answer_json(asked), answer_text(asked))
 
 
 async def _ask(
-    opened: ResearcherHome, store: Answers, wanted: Wanted | None, again: str | None, wait: float
+    opened: ResearcherHome, store: Answers, wish: Wish | None, again: str | None, wait: float
 ) -> AskedQuestion:
     async with opened.session(store) as session:
-        if wanted is None:
+        if wish is None:
             return await _ask_again(session, store.get(again or ""), wait)
+        wanted = (await session.propose(wish)).wanted
         for quoted_again in range(_MOST_QUOTES_AGAIN):
             try:
                 return await _ask_once(session, wanted, wait, quoted_again)

@@ -69,7 +69,11 @@ REMAINING_UNTOLD = "not published: it would show something about who was asked a
 
 SCALE_HELP = "Noise scale b; a larger scale costs less and is less precise. Usually 30."
 MARGIN_HELP = "Instead of --scale: the margin of error you can live with, 19 times out of 20."
-COUNT_HELP = "What to count: mother_tongue = 'French', or a list with in (...), or all (every linked person)."
+COUNT_HELP = (
+    "What to count: mother_tongue = 'French', or a list with in (...); mother_tongue for each of its values; or all (every "
+    "linked person). Several are the cells of one answer, at the price of one."
+)
+OF_HELP = "Add a cell for everybody who is in no other cell, so that the cells are a whole."
 WHERE_HELP = "Who to count among, e.g. age >= 65 and procedure = 'angioplasty'."
 FRACTION_HELP = "Take each matching person with this probability; 1 takes everyone."
 BUSY = "The health node has as many questions in hand as it accepts; trying again in {seconds} s."
@@ -149,3 +153,22 @@ The {role} agency is known by card {serial} of {organisation}, from now on.
 If the fingerprint was not compared with the agency yet, do it now."""
 READY = "researcher inbox ready on {address}"
 SCALE_OR_MARGIN = "Give --scale or --margin, not both."
+
+# --- from counts to one question (composing) ---
+NOTHING_COUNTED = "names nothing to count"
+NOTHING_COUNTED_REMEDY = (
+    "Add --count \"mother_tongue = 'French'\", --count mother_tongue (a cell for each value), or --count all."
+)
+ALL_AMONG_OTHERS = "counts everybody, and cannot stand beside another --count"
+ALL_AMONG_OTHERS_REMEDY = "Write --of all instead: it adds a cell for everybody who is in no other cell."
+REST_OF_ALL = "adds the rest of everybody to other cells, and --count all counts everybody already"
+REST_OF_ALL_REMEDY = "Leave --of all out, or name what to count: --count \"mother_tongue = 'French'\" --of all."
+SEVERAL_VARIABLES = "names several variables ({variables}), and the cells of one question are values of one"
+SEVERAL_VARIABLES_REMEDY = "Ask a question for each variable; each is charged by itself."
+VALUE_TWICE = "names {values} in two cells, so that one person would be counted twice"
+REST_TWICE = "names the rest twice, so that one person would be counted twice"
+TWICE_REMEDY = "Every value may stand in one cell only."
+TOO_MANY_VALUES = "names '{variable}', which has {values} values, and a question has {most} cells at most"
+TOO_MANY_VALUES_REMEDY = 'Group the values, for example: --count "{groups}"'
+QUESTION_TOO_LONG = "makes a question of more than {most} characters"
+FEWER_VALUES = "Name fewer values; --of all counts everybody else in one cell."

@@ -107,6 +107,18 @@ def parse_question(text: str, dictionary: Dictionary) -> Question:
     return _verify_published(_question(tokens), dictionary)
 
 
+def find_variable(name: str, dictionary: Dictionary) -> Column:
+    """The language variable of exactly this name.
+
+    Raises:
+        InvalidRequestError: UNKNOWN_VARIABLE, with the nearest names.
+    """
+    column = dictionary.find(name)
+    if column is None:
+        raise InvalidRequestError("UNKNOWN_VARIABLE", variable=shown(name), nearest=nearest(name, dictionary.names))
+    return column
+
+
 @functools.lru_cache(_REMEMBERED)
 def read_question(text: str) -> Question:
     """The question whose one text this is, as a log has it; whether its names are published is not looked at.
@@ -213,11 +225,7 @@ def _verify_published(question: Question, dictionary: Dictionary) -> Question:
     """The question itself, if its names are published."""
     if question.variable is None:
         return question
-    column = dictionary.find(question.variable)
-    if column is None:
-        raise InvalidRequestError(
-            "UNKNOWN_VARIABLE", variable=shown(question.variable), nearest=nearest(question.variable, dictionary.names)
-        )
+    column = find_variable(question.variable, dictionary)
     for cell in question.cells:
         for value in cell.values:
             _verify_value(column, value)

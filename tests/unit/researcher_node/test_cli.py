@@ -42,6 +42,9 @@ class Asking:
     async def session(self, _store: object) -> AsyncIterator[Asking]:
         yield self
 
+    async def propose(self, _wish: object) -> SimpleNamespace:
+        return SimpleNamespace(wanted=self)
+
     async def prepare(self, _wanted: object, *, quoted_again: int, **_: object) -> int:
         self.prepared.append(quoted_again)
         return quoted_again
