@@ -23,7 +23,7 @@ from broker_common.audit.log_export import ExportFolder, ExportReport
 from broker_common.audit.on_site.visit import SiteCheck
 from broker_common.audit.openings import OpenedOnSite
 from broker_common.audit.report import report_json, report_text, verdict
-from broker_common.cli import Progress, emit, home_option, json_option
+from broker_common.cli import Progress, emit, home_option, home_option_of, json_option
 from broker_common.errors import ExitCode, InvalidRequestError
 from broker_common.language import LANGUAGES, language_of_environment, said
 from broker_common.language import language as language_named
@@ -73,7 +73,7 @@ def export(home: Path, to: Path, criteria: bool, as_json: bool) -> None:
 
 @audit.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@home_option
+@home_option_of("auditor")
 @json_option
 def verify(directory: Path, home: Path, as_json: bool) -> int:
     """Verify files, hashes and signatures of what was handed in.
@@ -86,7 +86,7 @@ def verify(directory: Path, home: Path, as_json: bool) -> int:
 
 @audit.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@home_option
+@home_option_of("auditor")
 @click.option("--openings", type=click.Path(path_type=Path, exists=True, file_okay=False), help=texts.OPENINGS_HELP)
 @click.option("--on-site", type=click.Path(path_type=Path, exists=True, file_okay=False), help=texts.ON_SITE_HELP)
 @json_option
@@ -103,7 +103,7 @@ def replay(directory: Path, home: Path, openings: Path | None, on_site: Path | N
 
 @audit.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@home_option
+@home_option_of("auditor")
 @click.option("--to", type=click.Path(path_type=Path, dir_okay=False), required=True, help=texts.REPORT_TO_HELP)
 @click.option("--language", type=click.Choice(LANGUAGES), help=texts.LANGUAGE_HELP)
 @click.option("--openings", type=click.Path(path_type=Path, exists=True, file_okay=False), help=texts.OPENINGS_HELP)

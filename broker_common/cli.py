@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import importlib.util
 import io
 import json
 import os
@@ -20,25 +21,27 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.abc import InspectLoader
 from importlib.metadata import EntryPoint, entry_points, version
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from broker_common import interrupts
 from broker_common.errors import BrokerError, ExitCode, InternalError, InvalidRequestError
 from broker_common.interrupts import watch_lifeline
 from broker_common.language import phrase, said
 from broker_common.logs import log_as
-from broker_common.storage.linkage_keys import NextKey
+from broker_common.terminal import coloured
 
 _GROUP = "tripartite.commands"
+_SUMMARY_CHARACTERS = 90
 _SHOWN_REJECTIONS = 20
-# A release's name stands in tickets, logs and tables.
-_MAX_RELEASE_CHARACTERS = 64
+_MAX_LINE_CHARACTERS = 64
 # Digits as they stand on a keyboard: `int` also reads those of other scripts, underscores and blanks.
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _SHOWN_CHARACTERS = 40
@@ -90,12 +93,50 @@ class Whole(click.IntRange):
         return super().convert(value, param, ctx)
 
 
-home_option = click.option(
-    "--home",
-    "home",
-    type=click.Path(path_type=Path, file_okay=False),
-    required=True,
-    help="The role's folder: config.toml, keys and data.",
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+def home_option_of(role: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`--home` of a command that works in homes of this role.
+
+    Without a role: of the role that the command's group is named after, or of any role where it is named after none.
+    """
+
+    def found(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path | None:
+        del parameter
+        if given is not None or context.resilient_parsing:
+            return given
+        return usual_home_of(context, role)
+
+    return click.option("--home", "home", type=_FOLDER, callback=found, help=_HOME_HELP)
+
+
+def usual_home_of(context: click.Context, role: str = "") -> Path:
+    """The home that a command works in when it is given none.
+
+    Raises:
+        UsageError: neither TRIPARTITE_HOME nor the current folder is one.
+    """
+    # Imported here, as all that only a running command needs: nobody waits for it who asks for help.
+    from broker_common.storage.home import ROLES, usual_home  # noqa: PLC0415
+
+    groups = context.command_path.split()[1:]
+    wanted = role or next((name for name in groups if name in ROLES), "")
+    found = usual_home(wanted)
+    if found is None:
+        problem = phrase("Give --home: neither TRIPARTITE_HOME nor the current folder is a home.")
+        if wanted:
+            problem = phrase(
+                "Give --home: neither TRIPARTITE_HOME nor the current folder is a {role} home.", role=wanted
+            )
+        raise click.UsageError(problem, context)
+    return found
+
+
+_HOME_HELP = "The role's folder: config.toml, keys and data. If left out: TRIPARTITE_HOME, or the current folder."
+home_option = home_option_of()
+new_home_option = click.option(
+    "--home", "home", type=_FOLDER, required=True, help="The role's folder, which is made: new or empty."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, progress on stderr.")
 
@@ -109,17 +150,15 @@ lifeline_option = click.option(
 )
 
 
-class ReleaseName(click.ParamType[str]):
-    """A name for what is loaded: one printable line, since it stands in logs, tickets and tables."""
+class PrintableLine(click.ParamType[str]):
+    """A name or a label: one short printable line, since it stands in logs, tickets and tables."""
 
     name = "name"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = str(value)
-        if not text.strip() or len(text) > _MAX_RELEASE_CHARACTERS or not text.isprintable():
-            self.fail(
-                f"{text[:_MAX_RELEASE_CHARACTERS]!r} is not 1 to {_MAX_RELEASE_CHARACTERS} characters.", param, ctx
-            )
+        if not text.strip() or len(text) > _MAX_LINE_CHARACTERS or not text.isprintable():
+            self.fail(f"{text[:_MAX_LINE_CHARACTERS]!r} is not 1 to {_MAX_LINE_CHARACTERS} characters.", param, ctx)
         return text
 
 
@@ -146,6 +185,9 @@ def linkage_key_options(command: Callable[..., None]) -> Callable[..., None]:
     def with_source(*, new_key: bool, key_file: Path | None, **others: Any) -> None:
         if new_key and key_file is not None:
             raise click.UsageError(phrase("--new-key and --key-file cannot be combined."), click.get_current_context())
+        # Imported here: it brings the array library along.
+        from broker_common.storage.linkage_keys import NextKey  # noqa: PLC0415
+
         command(source=NextKey(new=new_key, file=key_file), **others)
 
     new = click.option("--new-key", is_flag=True, help="Make the new key here, at one of the two agencies only.")
@@ -234,7 +276,7 @@ class CommandInterrupted(click.Abort):
 
 
 class _Roles(click.Group):
-    """Commands that are loaded when they are called, each from its own package."""
+    """Commands that are loaded when they are called, each from its own package; their list loads none of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -255,22 +297,41 @@ class _Roles(click.Group):
                 return _load(point)
         return None
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        rows = [row for row in self._rows(ctx) if row[0].startswith(incomplete)]
+        return [CompletionItem(name, help=summary) for name, summary in rows] + click.Command.shell_complete(
+            self, ctx, incomplete
+        )
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = []
-        for name in self.list_commands(ctx):
-            try:
-                command = self.get_command(ctx, name)
-            except InvalidRequestError:
-                continue
-            if command is not None:
-                rows.append((name, command.get_short_help_str(limit=90)))
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl(self._rows(ctx))
+
+    def _rows(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """Every command whose package is here, with its summary."""
+        del ctx
+        return [(point.name, summary) for point in sorted(_points()) if (summary := _summary(point))]
 
 
 @functools.cache
 def _points() -> Sequence[EntryPoint]:
     return tuple(entry_points(group=_GROUP))
+
+
+def _summary(point: EntryPoint) -> str:
+    """What a command says of itself in a list: the docstring of the function that it is made of, read without importing it.
+
+    Empty if its package is not here.
+    """
+    try:
+        spec = importlib.util.find_spec(point.module)
+    except ModuleNotFoundError:
+        return ""
+    module = spec.loader.get_code(point.module) if spec and isinstance(spec.loader, InspectLoader) else None
+    for function in module.co_consts if module else ():
+        if isinstance(function, CodeType) and function.co_name == point.attr:
+            return click.Command(point.name, help=str(function.co_consts[0])).get_short_help_str(_SUMMARY_CHARACTERS)
+    return ""
 
 
 def load_installed(point: EntryPoint) -> Any:
@@ -398,7 +459,13 @@ def _say_failure(error: BrokerError, homes: Sequence[str]) -> None:
     text, hint = error.said(said)
     # Whatever raised it does not know whose disk it is.
     hint += "".join(f" {said(_WHOSE_DISK, home=home)}" for home in homes[:1])
-    click.echo(said("Error: {text}\n{hint}  [{code}]", text=text, hint=hint, code=error.code), err=True)
+    _say_error(said("Error: {text}\n{hint}  [{code}]", text=text, hint=hint, code=error.code))
+
+
+def _say_error(text: str) -> None:
+    """Sentence and hint on standard error, the sentence in red where that is a terminal."""
+    sentence, newline, hint = text.partition("\n")
+    say(coloured(sentence, "red", sys.stderr) + newline + hint)
 
 
 def _homes(words: Sequence[str]) -> list[str]:
@@ -446,7 +513,7 @@ def _fail_usage(error: click.UsageError, as_json: bool) -> int:
     elif as_json:
         click.echo(json.dumps({"error": {"code": "USAGE", "text": problem, "hint": hint}}))
     else:
-        click.echo(said("Error: {problem}\n{hint}", problem=said(problem), hint=said(hint)), err=True)
+        _say_error(said("Error: {problem}\n{hint}", problem=said(problem), hint=said(hint)))
     return ExitCode.USAGE
 
 

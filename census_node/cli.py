@@ -11,8 +11,8 @@ import click
 
 from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
+    PrintableLine,
     Progress,
-    ReleaseName,
     emit,
     home_option,
     instant,
@@ -59,7 +59,7 @@ def commands() -> None:
 @home_option
 @json_option
 @max_rejected_option
-@click.option("--release", type=ReleaseName(), help=texts.RELEASE_HELP)
+@click.option("--release", type=PrintableLine(), help=texts.RELEASE_HELP)
 @click.argument("source", required=False, type=click.Path(path_type=Path))
 def load(home: Path, as_json: bool, max_rejected: int | None, release: str | None, source: Path | None) -> None:
     """Load the registry from a CSV or Parquet file.

@@ -10,8 +10,8 @@ import click
 
 from broker_common.card_commands import register_command, revoke_command
 from broker_common.cli import (
+    PrintableLine,
     Progress,
-    ReleaseName,
     emit,
     home_option,
     instant,
@@ -34,6 +34,7 @@ from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.storage.clock import system_clock
 from broker_common.storage.journal import Journal
 from broker_common.storage.linkage_keys import NextKey
+from broker_common.terminal import fitted
 from broker_common.tlog.health_state import HealthState
 from health_node import texts
 from health_node.dictionary import HEALTH_DICTIONARY
@@ -55,7 +56,7 @@ def commands() -> None:
 @home_option
 @json_option
 @max_rejected_option
-@click.option("--release", type=ReleaseName(), help=texts.RELEASE_HELP)
+@click.option("--release", type=PrintableLine(), help=texts.RELEASE_HELP)
 @click.argument("source", required=False, type=click.Path(path_type=Path))
 def load(home: Path, as_json: bool, max_rejected: int | None, release: str | None, source: Path | None) -> None:
     """Load health data from a CSV or Parquet file.
@@ -230,7 +231,7 @@ def _figures_in_force(opened: HealthHome, journal: Journal[HealthState]) -> Figu
 def dictionary(home: Path, as_json: bool) -> None:
     """The published columns and codes: what criteria may speak of."""
     HealthHome(home)
-    emit(as_json, dictionary_json(HEALTH_DICTIONARY), dictionary_text(HEALTH_DICTIONARY))
+    emit(as_json, dictionary_json(HEALTH_DICTIONARY), fitted(dictionary_text(HEALTH_DICTIONARY)))
 
 
 def _dashboard(home: Path) -> Any:

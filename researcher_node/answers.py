@@ -72,6 +72,9 @@ _COLUMNS: dict[str, type] = {
 }
 
 
+# In a table of its own, which a program that does not know it leaves alone: what a row of the others means is as before.
+_LABELS = "create table if not exists labels (query text primary key, label text not null) without rowid"
+_QUESTIONS = "select questions.*, coalesce(label, '') as label from questions left join labels using (query)"
 # What is written when the answer comes.
 _ANSWERED = frozenset({"noisy_counts", "charged", "signed_receipt", "answer_salt", "answered_ms"})
 # Counts that are NULL have not come; none is read.
@@ -126,6 +129,8 @@ class AskedQuestion:
     expired: bool = False
     # Quotes for the same question that the census node refused before this one.
     quoted_again: int = 0
+    # The researcher's own word for it; it never leaves this store.
+    label: str = ""
 
     def __repr__(self) -> str:
         return f"AskedQuestion({self.query})"
@@ -233,6 +238,7 @@ class Answers:
         if found != _FORMAT:
             self._db.close()
             raise InternalError("FORMAT_UNKNOWN", home=str(home), found=found, known=_FORMAT)
+        self._db.execute(_LABELS)
 
     def close(self) -> None:
         with self._lock:
@@ -261,6 +267,13 @@ class Answers:
         }
         with self._lock, _store_errors():
             self._db.execute(_PUT, row)
+        if asked.label:
+            self.label(asked.query, asked.label)
+
+    def label(self, query: str, label: str) -> None:
+        """Give one of our questions a label, in the place of the one that it may have."""
+        with self._lock, _store_errors():
+            self._db.execute("insert or replace into labels values (?, ?)", [query, label])
 
     def accept(self, query: str) -> None:
         """Remember that the health node has taken a question."""
@@ -312,7 +325,7 @@ class Answers:
     def all(self) -> list[AskedQuestion]:
         """Every question, oldest first."""
         with self._lock, _store_errors():
-            rows = list(self._db.query("select * from questions order by asked_ms, rowid"))
+            rows = list(self._db.query(f"{_QUESTIONS} order by asked_ms, questions.rowid"))
         return [_asked(row) for row in rows]
 
     def receipts(self) -> list[KeptReceipt]:
@@ -398,7 +411,7 @@ class Answers:
 
     def _row(self, query: str) -> dict[str, Any]:
         with self._lock, _store_errors():
-            rows = list(self._db.query("select * from questions where query = ?", [query]))
+            rows = list(self._db.query(f"{_QUESTIONS} where query = ?", [query]))
         if not rows:
             # The id is a stranger's, and may be as long as a message.
             raise InvalidRequestError("UNKNOWN_QUERY", query=query[: 2 * QUERY_ID_BYTES])
@@ -434,6 +447,7 @@ def _asked(row: dict[str, Any]) -> AskedQuestion:
         answered_ms=row["answered_ms"],
         expired=bool(row["expired"]),
         quoted_again=row["quoted_again"],
+        label=row["label"],
     )
 
 

@@ -134,6 +134,8 @@ class Wanted:
     precision: Precision
     fraction_millionths: int
     project: str
+    # For the researcher's own store; never sent.
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,8 @@ class Wish:
     precision: Precision
     fraction_millionths: int
     project: str
+    # For the researcher's own store; never sent.
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +165,10 @@ class Proposal:
     @property
     def wanted(self) -> Wanted:
         wish = self.wish
-        return Wanted(wish.where, self.question.text, Precision(self.scale), wish.fraction_millionths, wish.project)
+        precision = Precision(self.scale)
+        return Wanted(
+            wish.where, self.question.text, precision, wish.fraction_millionths, wish.project, label=wish.label
+        )
 
     @property
     def price(self) -> int:
@@ -422,6 +429,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             criteria=condition.to_wire().SerializeToString(deterministic=True),
             criteria_nonce=nonce,
             quoted_again=quoted_again,
+            label=wanted.label,
         )
         self._answers.put(asked, opening_key)
         return asked

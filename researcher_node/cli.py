@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
-from tripartite.v1 import health_service_pb2
 
 from broker_common import card_texts
-from broker_common.card_commands import verify_card_role
 from broker_common.cli import (
     CommandInterrupted,
     HostPort,
+    PrintableLine,
     Whole,
     emit,
     emit_failing,
@@ -25,35 +25,26 @@ from broker_common.cli import (
     instant,
     json_option,
     lifeline_option,
+    new_home_option,
     ready_line,
     say,
 )
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.language import phrase, said
-from broker_common.privacy.accounting import epsilon_text
-from broker_common.privacy.policy import MAX_SCALE
-from broker_common.query.dictionary import dictionary_json, dictionary_text
-from broker_common.rpc.handshake_log import noting_refused_connections
 from broker_common.storage.clock import system_clock
-from broker_common.storage.registration import IDENTIFIER, read_card
+from broker_common.terminal import fitted
 from researcher_node import texts
-from researcher_node.answers import Answers, AskedQuestion
-from researcher_node.asking import Dictionaries, Precision, Quoted, Session, Wanted, Wish, parse_fraction
-from researcher_node.checking import Report, check_receipts
-from researcher_node.config import AgencyPeer, ResearcherConfig
-from researcher_node.listing import (
-    answer_json,
-    answer_text,
-    checked_json,
-    log_json,
-    question_json,
-    questions_text,
-    report_text,
-)
-from researcher_node.opening import ResearcherHome
-from researcher_node.seen import SeenCheckpoint
-from researcher_node.selection import STATES, Selection, parse_since, parse_until
-from researcher_node.trust import AGENCIES
+from researcher_node.selection import FORMATS, STATES, Selection, parse_since, parse_until
+
+if TYPE_CHECKING:
+    # What a command needs is imported when it runs (see PLC0415 in pyproject.toml): --help waits for none of it.
+    from tripartite.v1 import health_service_pb2
+
+    from researcher_node.answers import Answers, AskedQuestion
+    from researcher_node.asking import Dictionaries, Precision, Quoted, Session, Wanted, Wish
+    from researcher_node.checking import Report
+    from researcher_node.opening import ResearcherHome
+    from researcher_node.seen import SeenCheckpoint
 
 
 class _Seconds(click.FloatRange):
@@ -67,7 +58,7 @@ class _Seconds(click.FloatRange):
 
 _DECIMAL = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,9})?")
 _WAIT = _Seconds(0, 86_400)
-_SCALE = Whole(1, MAX_SCALE)
+_SCALE = Whole(1, 1_000_000)
 _MARGIN = Whole(0, 1_000_000_000)
 _LAST = Whole(1, 1_000_000_000)
 _OF = click.Choice(["all"])
@@ -85,6 +76,8 @@ def commands() -> None:
 @json_option
 def dictionary(home: Path, as_json: bool) -> None:
     """What may be asked: health columns, language variables, and their published codes."""
+    from broker_common.query.dictionary import dictionary_json, dictionary_text
+    from researcher_node.opening import ResearcherHome
 
     async def fetch(opened: ResearcherHome) -> Dictionaries:
         with closing(opened.open_answers()) as store:
@@ -103,7 +96,7 @@ def dictionary(home: Path, as_json: bool) -> None:
         release=found.census_release,
         census=dictionary_text(found.census),
     )
-    emit(as_json, result, text)
+    emit(as_json, result, fitted(text))
 
 
 @commands.command()
@@ -117,6 +110,9 @@ def quote(
     home: Path, as_json: bool, counts: tuple[str, ...], of: str | None, scale: int | None, wanted_margin: int | None
 ) -> None:
     """Price, margin of error, and how many such answers are left where that may be told. Charges nothing."""
+    from broker_common.privacy.accounting import epsilon_text
+    from researcher_node.opening import ResearcherHome
+
     precision = _precision(scale, wanted_margin)
 
     async def fetch(opened: ResearcherHome) -> Quoted:
@@ -163,6 +159,7 @@ def quote(
 @click.option("--fraction", default="1", show_default=True, help=texts.FRACTION_HELP)
 @click.option("--wait", type=_WAIT, default=60.0, show_default=True, help=texts.WAIT_HELP)
 @click.option("--project", help=texts.PROJECT_HELP)
+@click.option("--label", type=PrintableLine(), help=texts.LABEL_HELP)
 @click.option("--again", metavar="QUERY_ID", help=texts.AGAIN_HELP)
 def ask(
     home: Path,
@@ -175,9 +172,14 @@ def ask(
     fraction: str,
     wait: float,
     project: str | None,
+    label: str | None,
     again: str | None,
 ) -> None:
     """Ask one question and wait for its answer. Charges the budget once."""
+    from researcher_node.asking import Precision, Wish, parse_fraction
+    from researcher_node.listing import answer_json, answer_text
+    from researcher_node.opening import ResearcherHome
+
     precision = _precision(scale, wanted_margin)
     is_counted = bool(counts) or of is not None
     if (again is None) == (where is None) or (where is not None) != is_counted:
@@ -190,8 +192,10 @@ def ask(
     if where is not None:
         study = opened.config.project if project is None else project
         _verify_name("--project", study)
-        wish = Wish(where, counts, of is not None, precision, parse_fraction(fraction), study)
+        wish = Wish(where, counts, of is not None, precision, parse_fraction(fraction), study, label or "")
     with closing(opened.open_answers()) as store:
+        if again is not None and label is not None:
+            store.label(store.get(again).query, label)
         asked = asyncio.run(_ask(opened, store, wish, again, wait))
     emit(as_json, answer_json(asked), answer_text(asked))
 
@@ -251,33 +255,47 @@ async def _wait_for(session: Session, asked: AskedQuestion, wait: float) -> Aske
 @click.argument("queries", metavar="[QUERY_ID]...", nargs=-1)
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES), help=texts.STATE_HELP)
 @click.option("--project", help=texts.ONLY_PROJECT_HELP)
+@click.option("--label", type=PrintableLine(), help=texts.ONLY_LABEL_HELP)
 @click.option("--since", metavar="TIME", help=texts.SINCE_HELP)
 @click.option("--until", metavar="TIME", help=texts.UNTIL_HELP)
 @click.option("--last", type=_LAST, help=texts.LAST_HELP)
 @click.option("--collect", is_flag=True, help=texts.COLLECT_HELP)
 @click.option("--check", is_flag=True, help=texts.CHECK_HELP)
+@click.option("--format", "form", type=click.Choice(FORMATS), help=texts.FORMAT_HELP)
+@click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help=texts.TO_HELP)
 def answers(
     home: Path,
     as_json: bool,
     queries: tuple[str, ...],
     states: tuple[str, ...],
     project: str | None,
+    label: str | None,
     since: str | None,
     until: str | None,
     last: int | None,
     collect: bool,
     check: bool,
+    form: str | None,
+    to: Path | None,
 ) -> int | None:
     """What you have asked and what came back, oldest first. Reading again costs nothing."""
+    from researcher_node.listing import question_json, questions_text
+    from researcher_node.opening import ResearcherHome
+
     selection = Selection(
         states=states,
         project=project,
+        label=label,
         since_ms=None if since is None else parse_since(since),
         until_ms=None if until is None else parse_until(until),
         last=last,
     )
     if queries and selection != Selection():
         raise click.UsageError(texts.QUERY_OR_FILTER)
+    if (form is not None and (as_json or check)) or (form is None and to is not None):
+        raise click.UsageError(texts.FORMAT_ALONE)
+    if form == "parquet" and to is None and sys.stdout.isatty():
+        raise click.UsageError(texts.PARQUET_TO_FILE)
     opened = ResearcherHome(home)
     with closing(opened.open_answers()) as store:
         if collect:
@@ -294,8 +312,27 @@ def answers(
         text = questions_text(questions, system_clock())
     else:
         text = said(texts.NONE_SUCH) if asked_before else said(texts.NONE_ASKED)
-    emit(as_json, {"answers": [question_json(asked) for asked in questions]}, text)
+    if form is not None:
+        _write(questions, form, to)
+    else:
+        emit(as_json, {"answers": [question_json(asked) for asked in questions]}, text)
     return None
+
+
+def _write(questions: Sequence[AskedQuestion], form: str, to: Path | None) -> None:
+    """The questions in a format for other programs, into a file or to standard output."""
+    from broker_common.storage.durable import replace_file
+    from researcher_node.formats import tabulated
+    from researcher_node.listing import question_json
+
+    data = tabulated([question_json(asked) for asked in questions], form)
+    if to is not None:
+        replace_file(to, data, mode=0o600)
+        say(said(texts.WRITTEN, count=len(questions), file=to))
+    elif form == "parquet":
+        sys.stdout.buffer.write(data)
+    else:
+        click.echo(data.decode(), nl=False)
 
 
 async def _collect(opened: ResearcherHome, store: Answers, queries: Collection[str]) -> None:
@@ -338,6 +375,8 @@ async def _submit_again(session: Session, asked: AskedQuestion) -> None:
 
 async def _check(opened: ResearcherHome, store: Answers, queries: Collection[str]) -> Report:
     """Compare the receipts of these queries with the census log as it is now."""
+    from researcher_node.checking import check_receipts
+
     async with opened.session(store) as session:
         try:
             # A witness key that is new is heard of before its first cosignature is met.
@@ -349,6 +388,8 @@ async def _check(opened: ResearcherHome, store: Answers, queries: Collection[str
 
 
 def _emit_report(as_json: bool, questions: Sequence[AskedQuestion], report: Report, seen: SeenCheckpoint) -> int | None:
+    from researcher_node.listing import checked_json, log_json, report_text
+
     result = {"answers": [checked_json(asked, report) for asked in questions], "log": log_json(report)}
     text = report_text(questions, report, seen.path)
     if report.error is not None:
@@ -358,7 +399,7 @@ def _emit_report(as_json: bool, questions: Sequence[AskedQuestion], report: Repo
 
 
 @commands.command()
-@home_option
+@new_home_option
 @json_option
 @click.option("--id", "researcher_id", required=True, help=texts.ID_HELP)
 @click.option("--organisation", required=True, help=texts.ORGANISATION_HELP)
@@ -380,6 +421,9 @@ def create(
 
     Next: hand its card ('keys card') to both agencies, whose operators register it, and 'register' the cards of both here.
     """
+    from researcher_node.config import AgencyPeer, ResearcherConfig
+    from researcher_node.opening import ResearcherHome
+
     config = ResearcherConfig(
         role="researcher",
         researcher_id=researcher_id,
@@ -407,6 +451,11 @@ def register(home: Path, as_json: bool, card: Path, fingerprint: str | None, rep
 
     Newer cards of an agency are taken by themselves at every contact; this is for the first one, and after a loss of keys.
     """
+    from broker_common.card_commands import verify_card_role
+    from broker_common.storage.registration import read_card
+    from researcher_node.opening import ResearcherHome
+    from researcher_node.trust import AGENCIES
+
     opened = ResearcherHome(home)
     verified = read_card(card, fingerprint=fingerprint)
     verify_card_role(verified, AGENCIES)
@@ -425,18 +474,25 @@ def register(home: Path, as_json: bool, card: Path, fingerprint: str | None, rep
 @lifeline_option
 def serve(home: Path, lifeline: bool) -> None:
     """Run the inbox: sealed answers arrive by themselves. Without it, 'ask' collects them."""
+    from broker_common.rpc.handshake_log import noting_refused_connections
+    from researcher_node.opening import ResearcherHome
+
     opened = ResearcherHome(home)
     with opened.home.serving(), noting_refused_connections("text"):
         asyncio.run(opened.serve(ready_line(texts.READY, lifeline=lifeline)))
 
 
 def _precision(scale: int | None, wanted_margin: int | None) -> Precision:
+    from researcher_node.asking import Precision
+
     if scale is not None and wanted_margin is not None:
         raise click.UsageError(texts.SCALE_OR_MARGIN)
     return Precision(scale, wanted_margin)
 
 
 def _verify_name(option: str, value: str) -> None:
+    from broker_common.storage.registration import IDENTIFIER
+
     if not IDENTIFIER.fullmatch(value):
         raise InvalidRequestError(
             "INVALID_VALUE", name=option, problem=f"is {value[:64]!r}", remedy=card_texts.NAME_RULE

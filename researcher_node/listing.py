@@ -13,12 +13,14 @@ from broker_common.errors import InternalError, error_for
 from broker_common.language import said
 from broker_common.privacy.accounting import epsilon_text
 from broker_common.privacy.discrete_laplace import margin
+from broker_common.terminal import table
 from researcher_node import texts
 from researcher_node.answers import AskedQuestion
 from researcher_node.checking import Outcome, Report
 
 # A table is for finding one's way; the criteria of one question are shown in full when it is the only one.
-_CELL_CHARACTERS = 40
+_MAY_BE_CUT = (3, 4)
+_COLOURS = {"pending": "yellow", "refused": "red", "expired": "red"}
 
 
 def answer_json(asked: AskedQuestion) -> dict[str, Any]:
@@ -34,6 +36,7 @@ def answer_json(asked: AskedQuestion) -> dict[str, Any]:
         "where": asked.where,
         "fraction": _fraction(asked),
         "project": asked.project,
+        "label": asked.label or None,
         "asked": instant(asked.asked_ms),
         "policy_hash": asked.policy_hash,
         "charged": asked.charged,
@@ -53,7 +56,7 @@ def answer_text(asked: AskedQuestion) -> str:
         charged=asked.charged,
         **_described(asked),
     )
-    text += _quoted_again(asked)
+    text += _labelled(asked) + _quoted_again(asked)
     is_negative = asked.noisy is not None and min(asked.noisy.values) < 0
     return f"{text}\n{said(texts.NEGATIVE)}" if is_negative else text
 
@@ -75,6 +78,7 @@ def question_json(asked: AskedQuestion) -> dict[str, Any]:
         "checkpoint": asked.checkpoint or None,
         "refused": asked.refused or None,
         "project": asked.project,
+        "label": asked.label or None,
         "answered": None if asked.answered_ms is None else instant(asked.answered_ms),
         "ticket_expires": instant(asked.ticket_expires_ms),
         "quoted_again": asked.quoted_again,
@@ -91,11 +95,14 @@ def questions_text(questions: Sequence[AskedQuestion], now_ms: int) -> str:
     if len({asked.project for asked in questions}) > 1:
         projects = [said(texts.PROJECT_COLUMN), *(asked.project for asked in questions)]
         rows = _with_column(rows, projects)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    if any(asked.label for asked in questions):
+        rows = _with_column(rows, [said(texts.LABEL_COLUMN), *(asked.label for asked in questions)])
+    head, *others = rows
+    colours = [_COLOURS.get(asked.state, "") for asked in questions]
+    text = table(head, others, may_be_cut=_MAY_BE_CUT, colours=colours)
     if any(_is_overdue(asked, now_ms) for asked in questions):
-        lines.append(f"{texts.OVERDUE_MARK} {said(texts.OVERDUE)}")
-    return "\n".join(lines)
+        text += f"\n{texts.OVERDUE_MARK} {said(texts.OVERDUE)}"
+    return text
 
 
 def checked_json(asked: AskedQuestion, report: Report) -> dict[str, Any]:
@@ -143,7 +150,7 @@ def _paragraph(asked: AskedQuestion, now_ms: int) -> str:
     if asked.state == "answered":
         return answer_text(asked)
     what = asked.refused if asked.state == "refused" else said(asked.state)
-    text = said(texts.UNANSWERED, what=what, **_described(asked)) + _quoted_again(asked)
+    text = said(texts.UNANSWERED, what=what, **_described(asked)) + _labelled(asked) + _quoted_again(asked)
     if asked.state == "refused":
         details = {"scale": str(asked.scale), "project": asked.project, "researcher": asked.researcher}
         sentence, hint = error_for(asked.refused, details).said(said)
@@ -163,8 +170,8 @@ def _row(asked: AskedQuestion, now_ms: int) -> tuple[str, ...]:
         instant(asked.asked_ms),
         f"{said(asked.state)}{mark}",
         outcome,
-        _cut(_question(asked)),
-        _cut(asked.where),
+        _question(asked),
+        asked.where,
         asked.query,
     )
 
@@ -195,6 +202,10 @@ def _quoted_again(asked: AskedQuestion) -> str:
     return f"\n{said(texts.QUOTED_AGAIN, count=asked.quoted_again)}" if asked.quoted_again else ""
 
 
+def _labelled(asked: AskedQuestion) -> str:
+    return f"\n{said(texts.LABELLED, label=asked.label)}" if asked.label else ""
+
+
 def _is_overdue(asked: AskedQuestion, now_ms: int) -> bool:
     return asked.state == "pending" and asked.ticket_expires_ms <= now_ms
 
@@ -217,7 +228,3 @@ def _fraction(asked: AskedQuestion) -> str:
 
 def _question(asked: AskedQuestion) -> str:
     return said(texts.EVERYONE) if asked.question == "all" else asked.question
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _CELL_CHARACTERS else f"{text[: _CELL_CHARACTERS - 1]}…"

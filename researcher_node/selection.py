@@ -1,4 +1,4 @@
-"""Which questions to list: by state, study and the time they were asked. Filters combine; times are UTC."""
+"""Which questions to list: by state, study, label and the time they were asked. Filters combine; times are UTC."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from broker_common.errors import InvalidRequestError
-from researcher_node.answers import AskedQuestion
+
+if TYPE_CHECKING:
+    # The commands name states and filters in their help, which waits for no store.
+    from researcher_node.answers import AskedQuestion
 
 STATES = ("answered", "pending", "refused", "expired")
+# What they may be written as, see `formats`.
+FORMATS = ("csv", "jsonl", "md", "parquet")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,6 +28,7 @@ class Selection:
 
     states: Sequence[str] = ()
     project: str | None = None
+    label: str | None = None
     # Asked at or after the first, and before the second; milliseconds since 1970 UTC.
     since_ms: int | None = None
     until_ms: int | None = None
@@ -37,6 +44,7 @@ class Selection:
         return (
             (not self.states or asked.state in self.states)
             and self.project in {None, asked.project}
+            and self.label in {None, asked.label}
             and (self.since_ms is None or asked.asked_ms >= self.since_ms)
             and (self.until_ms is None or asked.asked_ms < self.until_ms)
         )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tripartite.v1 import health_service_pb2
-
+# By the numbers that the proto gives them: help texts wait for no generated code.
 STAGES = {
-    health_service_pb2.STAGE_ACCEPTED: "The health node has taken the question.",
-    health_service_pb2.STAGE_FORWARDED: "The sample is on its way to the census node, sealed.",
-    health_service_pb2.STAGE_CHARGED: "The privacy budget has been charged.",
-    health_service_pb2.STAGE_RELEASED: "The sealed answer is out.",
+    1: "The health node has taken the question.",
+    2: "The sample is on its way to the census node, sealed.",
+    3: "The privacy budget has been charged.",
+    4: "The sealed answer is out.",
 }
 
 # A sampling fraction of 1.
@@ -37,6 +36,9 @@ COLUMNS = ("asked", "state", "count", "question", "among those with", "query")
 # In front of the last one: where some were asked of a part of those who match, and where not all are of one study.
 FRACTION_COLUMN = "fraction"
 PROJECT_COLUMN = "project"
+# Also in front of the last one: where some have one.
+LABEL_COLUMN = "label"
+LABELLED = "  label     {label}"
 OVERDUE_MARK = "*"
 OVERDUE = "its ticket has expired; if it was charged the answer still comes: 'ask --again' finds out"
 REFUSED = "{text}\n  {hint}"
@@ -80,10 +82,17 @@ BUSY = "The health node has as many questions in hand as it accepts; trying agai
 TOO_MANY_QUOTES = "The census node gives no more quotes at a time; trying again in {seconds} s."
 WAIT_HELP = "Seconds to wait for the answer. It is not lost afterwards: see 'answers --collect'."
 PROJECT_HELP = "The registered study this belongs to; the usual one stands in config.toml."
+LABEL_HELP = "A short name of your own for the answer. It stays in your home and is never sent."
 AGAIN_HELP = "Submit the ticket of an earlier query again: one ticket, one charge, one answer."
 
 STATE_HELP = "Only questions in this state; may be given more than once."
 ONLY_PROJECT_HELP = "Only questions of this study."
+ONLY_LABEL_HELP = "Only questions with this label."
+FORMAT_HELP = "As a file for other programs: a row for each cell, or as JSON lines an object for each question."
+TO_HELP = "With --format: the file to write. Otherwise standard output."
+FORMAT_ALONE = "--format cannot be combined with --json or --check, and --to needs --format."
+PARQUET_TO_FILE = "Parquet is not for a terminal: name a file with --to."
+WRITTEN = "{count} questions written to {file}."
 SINCE_HELP = (
     "Only questions asked on or after this day, or at or after this instant: 2026-03-31, 2026-03-31T09:30:00 (UTC)."
 )

@@ -21,12 +21,14 @@ from broker_common.storage.durable import exclusive, is_held, make_folder, repla
 
 ValueT = TypeVar("ValueT")
 _CONFIG = "config.toml"
+# Names the home that commands work in when none is given.
+_VARIABLE = "TRIPARTITE_HOME"
 _LOAD_REFUSED = "load-refused"
 # Of a key file or another secret; more is not read.
 _MAX_FILE_BYTES = 1024 * 1024
 _LOCK_ATTEMPTS = 5
 _LOCK_PAUSE_SECONDS = 0.1
-_ROLES = ("researcher", "health", "census", "auditor")
+ROLES = ("researcher", "health", "census", "auditor")
 # The library's own errors, text that is no UTF-8, numbers of thousands of digits, brackets in brackets.
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
 
@@ -37,7 +39,7 @@ def no_config(path: Path, role: str) -> InvalidRequestError:
         "Give the folder that holds config.toml. 'tripartite init DIR' makes DIR/researcher, DIR/health, DIR/census and "
         "DIR/auditor."
     )
-    within = [name for name in _ROLES if (path / name / _CONFIG).is_file()]
+    within = [name for name in ROLES if (path / name / _CONFIG).is_file()]
     if within:
         remedy = f"Give one of the homes in it with --home: {', '.join(str(path / name) for name in within)}."
     return InvalidRequestError(
@@ -52,7 +54,25 @@ def _role_of(data: bytes) -> str:
     except _DECODE_ERRORS:
         return ""
     role = config.get("role") if isinstance(config, dict) else ""
-    return role if role in _ROLES else ""
+    return role if role in ROLES else ""
+
+
+def usual_home(role: str) -> Path | None:
+    """The home that a command works in when it is given none; any home where `role` is empty. None if there is none.
+
+    TRIPARTITE_HOME comes before the current folder. Each may be the home itself, or the folder that `init` made it in.
+    """
+    named = os.environ.get(_VARIABLE)
+    folders = [Path(named)] if named else []
+    folders.append(Path.cwd())
+    wanted = {role} if role else set(ROLES)
+    homes = [home for folder in folders for home in ((folder, folder / role) if role else (folder,))]
+    return next((home for home in homes if _is_home(home, wanted)), None)
+
+
+def _is_home(path: Path, roles: set[str]) -> bool:
+    file = path / _CONFIG
+    return file.is_file() and _role_of(file.read_bytes()) in roles
 
 
 def stated_role(path: Path) -> str:

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from broker_common.cli import Whole, emit, home_option, json_option
+from broker_common.cli import Whole, emit, home_option, json_option, usual_home_of
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.language import language_of_environment, phrase, said
 from broker_common.privacy.policy import (
@@ -51,9 +51,7 @@ from census_node.registry.loading import delay_warnings
 def policy(context: click.Context, home: Path | None, as_json: bool) -> None:
     """The rules in force (the same as 'policy show'), and how to change them."""
     if context.invoked_subcommand is None:
-        if home is None:
-            raise click.UsageError("Missing option '--home'.", context)
-        _show_policy(home, as_json)
+        _show_policy(home or usual_home_of(context), as_json)
     elif home is not None or as_json:
         # Given here, they hold for the command that follows, which may say otherwise.
         given = {"home": home, "as_json": as_json}
