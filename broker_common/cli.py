@@ -127,7 +127,7 @@ def usual_home_of(context: click.Context, role: str = "") -> Path:
         problem = phrase("Give --home: neither TRIPARTITE_HOME nor the current folder is a home.")
         if wanted:
             problem = phrase(
-                "Give --home: neither TRIPARTITE_HOME nor the current folder is a {role} home.", role=wanted
+                "Give --home: neither TRIPARTITE_HOME nor the current folder is a home of role {role}.", role=wanted
             )
         raise click.UsageError(problem, context)
     return found

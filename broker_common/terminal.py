@@ -24,10 +24,10 @@ _LEAST_WIDTH = 40
 
 
 def coloured(text: str, colour: str, stream: TextIO | None = None) -> str:
-    """The text in a colour, if the stream, standard output unless another is given, is a terminal that wants one."""
+    """The text in a colour, if one is named and the stream, standard output by default, is a terminal that wants any."""
     stream = sys.stdout if stream is None else stream
     plain = not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return text if plain or not text else click.style(text, fg=colour)
+    return text if plain or not colour else click.style(text, fg=colour)
 
 
 def fitted(text: str) -> str:

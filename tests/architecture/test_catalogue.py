@@ -47,6 +47,7 @@ PRINTERS = {"say", "_say", "emit", "emit_failing", "echo"}
 # Said through a variable: roles, accountings, states, kinds of keys, lengths of time.
 WORDS = {
     *(
+        "auditor",
         "census",
         "health",
         "researcher",

@@ -63,6 +63,7 @@ def test_programs_are_told_everything() -> None:
         "checkpoint": None,
         "refused": None,
         "project": "study",
+        "label": None,
         "answered": None,
         "ticket_expires": "2026-03-31T09:40:00+00:00",
         "quoted_again": 0,

@@ -1,0 +1,116 @@
+"""Help and completion are quick, because they import nothing that only a running command needs. Modules are counted, not time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import click
+import pytest
+from fakes.nursery import PROGRAM
+
+from broker_common.cli import program
+
+# Libraries of work: the wire, keys, stores, arrays, criteria, pages.
+HEAVY = {
+    *("cryptography", "duckdb", "google", "grpc", "jinja2", "matplotlib", "msgspec", "numpy", "pandas"),
+    *("prometheus_client", "sqlglot", "sqlite3", "sqlite_utils", "starlette", "tripartite", "uvicorn"),
+}
+NODES = {"census_node", "deploy", "health_node", "researcher_node"}
+# What the researcher's help is made of.
+RESEARCHERS_WORDS = {"researcher_node.cli", "researcher_node.selection", "researcher_node.texts"}
+# Where every module that was imported is printed when the program ends, with help before it on the same stream.
+_TELLING = """
+import atexit, json, sys
+atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))
+sys.argv = ["tripartite", *sys.argv[1:]]
+from broker_common.__main__ import main
+main()
+"""
+
+
+def imported(*words: str, **environment: str) -> set[str]:
+    """The modules that a command imports."""
+    done = subprocess.run(
+        [sys.executable, "-c", _TELLING, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout, "there was no help"
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(
+    "words", [("--help",), ("researcher", "--help"), ("researcher", "ask", "--help"), ("researcher", "answers", "-h")]
+)
+def test_help_imports_no_library_of_work(words: tuple[str, ...]) -> None:
+    """Whoever looks something up waits for none of them; `tripartite --help` loads no command at all."""
+    found = imported(*words)
+    assert found & HEAVY == set()
+    commands = {name for name in found if name.partition(".")[0] in NODES and "." in name}
+    assert commands == (set() if words == ("--help",) else RESEARCHERS_WORDS)
+
+
+def test_completing_a_command_imports_no_library_of_work() -> None:
+    """It happens at every press of the key."""
+    complete = {"_TRIPARTITE_COMPLETE": "bash_complete", "COMP_WORDS": "tripartite researcher ", "COMP_CWORD": "2"}
+    assert imported(**complete) & HEAVY == set()
+
+
+def test_what_is_counted_would_be_found() -> None:
+    """A command that works imports what the tests above look for."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import researcher_node.opening{_TELLING}", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {"cryptography", "grpc", "numpy", "sqlite3"} <= set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
+    """Summaries are read without importing commands, and are theirs all the same."""
+    context = click.Context(program)
+    listed = dict(program._rows(context))  # type: ignore[attr-defined]
+    points = entry_points(group="tripartite.commands")
+    assert listed == {point.name: point.load().get_short_help_str(90) for point in points}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_installed_by_what_the_documents_say(shell: str) -> None:
+    """The command of docs/using.md prints a script that names the program."""
+    done = subprocess.run(
+        [PROGRAM],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "_TRIPARTITE_COMPLETE": f"{shell}_source"},
+    )
+    assert "_TRIPARTITE_COMPLETE" in done.stdout
+    assert "tripartite" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("tripartite res", "researcher"),
+        ("tripartite researcher an", "answers"),
+        ("tripartite researcher ask --la", "--label"),
+        ("tripartite researcher answers --state an", "answered"),
+    ],
+)
+def test_completion_offers_commands_options_and_choices(words: str, offered: str) -> None:
+    """As a shell asks for them when the key is pressed."""
+    environment = {
+        "_TRIPARTITE_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    done = subprocess.run([PROGRAM], capture_output=True, text=True, check=True, env={**os.environ, **environment})
+    assert offered in [line.partition(",")[2] for line in done.stdout.splitlines()]
