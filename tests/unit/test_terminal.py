@@ -88,10 +88,10 @@ def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -
     """NO_COLOR, a dumb terminal and a stream that is none each get plain text; a table is as wide with colour as without."""
     assert terminal.coloured("no", "red") == "\x1b[31mno\x1b[0m"
     assert terminal.coloured("no", "red", Screen(is_terminal=False)) == "no"
-    assert "\x1b[31m2026-03-31" in terminal.table(HEAD, ROWS, colours=["red", ""])
+    assert "\x1b[31m2026-03-31" in terminal.table(HEAD, ROWS, may_be_cut=[1], colours=["red", ""])
     with monkeypatch.context() as changed:
         changed.setenv("TERM", "dumb")
         assert terminal.coloured("no", "red") == "no"
     monkeypatch.setenv("NO_COLOR", "1")
     assert terminal.coloured("no", "red") == "no"
-    assert "\x1b" not in terminal.table(HEAD, ROWS, colours=["red", ""])
+    assert "\x1b" not in terminal.table(HEAD, ROWS, may_be_cut=[1], colours=["red", ""])
