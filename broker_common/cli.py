@@ -41,6 +41,7 @@ from broker_common.terminal import coloured
 _GROUP = "tripartite.commands"
 _SUMMARY_CHARACTERS = 90
 _SHOWN_REJECTIONS = 20
+# A release stands in tickets, logs and tables; a label in tables.
 _MAX_LINE_CHARACTERS = 64
 # Digits as they stand on a keyboard: `int` also reads those of other scripts, underscores and blanks.
 _WHOLE = re.compile(r"-?[0-9]{1,18}")

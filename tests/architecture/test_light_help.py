@@ -77,7 +77,7 @@ def test_what_is_counted_would_be_found() -> None:
 def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
     """Summaries are read without importing commands, and are theirs all the same."""
     context = click.Context(program)
-    listed = dict(program._rows(context))  # type: ignore[attr-defined]
+    listed = dict(program._rows(context))
     points = entry_points(group="tripartite.commands")
     assert listed == {point.name: point.load().get_short_help_str(90) for point in points}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sqlite3
 import subprocess
@@ -307,6 +308,44 @@ def test_store_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path, f
         assert f"{tmp_path} was made by another version of this program: format {found}, " in caught.value.text
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("select query, noisy_count from questions").fetchall() == [(asked.query, None)]
+
+
+# --- labels --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_store_that_knows_no_labels_is_carried_on_as_it_is(tmp_path: Path) -> None:
+    """One of before has every question still, and takes labels from now on; a program of before reads it as it did."""
+    path = tmp_path / "answers.db"
+    log = ShownLog()
+    with closing(log.open_answers(path)) as answers:
+        asked, other = log.ask(answers), log.ask(answers)
+        answers.receive(log.answer(asked, 17))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("drop table labels")
+        before = db.execute("select * from questions").fetchall()
+    with closing(log.open_answers(path)) as answers:
+        assert [(each.query, each.noisy, each.label) for each in answers.all()] == [
+            (asked.query, NoisyCounts((17,)), ""),
+            (other.query, None, ""),
+        ]
+        answers.label(asked.query, "pilot")
+        answers.label(asked.query, "pilot, women")
+    with closing(log.open_answers(path)) as answers:
+        assert [each.label for each in answers.all()] == ["pilot, women", ""]
+        assert answers.get(asked.query).label == "pilot, women"
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("select * from questions").fetchall() == before
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+def test_a_label_is_kept_with_its_question_and_shown_to_no_auditor(tmp_path: Path) -> None:
+    """From the moment it is asked; receipts, which others see, do not have it."""
+    log = ShownLog()
+    with closing(log.open_answers(tmp_path / "answers.db")) as answers:
+        asked = log.ask(answers)
+        answers.put(dataclasses.replace(asked.row, query="cd" * 16, label="mine alone"), asked.opening_key)
+        assert answers.get("cd" * 16).label == "mine alone"
+        assert "mine alone" not in repr(answers.receipts())
 
 
 # --- several cells ---------------------------------------------------------------------------------------------------

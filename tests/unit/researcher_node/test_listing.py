@@ -124,6 +124,18 @@ def test_one_question_is_told_in_full(changes: dict[str, Any], said: list[str]) 
     assert OVERDUE not in text
 
 
+def test_a_label_is_shown_wherever_its_question_is() -> None:
+    """In full, in a table in which some have one, and to programs."""
+    labelled = question(label="pilot", **ANSWERED)
+    for text in (questions_text([labelled], NOW_MS), questions_text([question(label="pilot")], NOW_MS)):
+        assert "\n  label     pilot" in text
+    table = questions_text([labelled, question(2)], NOW_MS).split("\n")
+    assert table[0].split()[-2:] == ["label", "query"]
+    assert (table[1].split()[-2], table[2].split()[-2]) == ("pilot", "65")
+    assert "label" not in questions_text([question(1), question(2)], NOW_MS)
+    assert question_json(labelled)["label"] == answer_json(labelled)["label"] == "pilot"
+
+
 @pytest.mark.parametrize(("expires_ms", "overdue"), [(NOW_MS, True), (NOW_MS + 1, False)])
 def test_pending_question_whose_ticket_has_expired_says_so(expires_ms: int, overdue: bool) -> None:
     """It is pending all the same; alone or among others it has the remark, and nothing that has ended has it."""

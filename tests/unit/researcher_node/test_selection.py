@@ -42,7 +42,7 @@ QUESTIONS = [
     # Refused when it came again, and answered all the same.
     question(4, refused="TICKET_EXPIRED", noisy=NoisyCounts((-3,)), project="two"),
     question(5, refused="TICKET_EXPIRED", expired=True),
-    question(6, project="two"),
+    question(6, project="two", label="pilot"),
 ]
 
 
@@ -56,6 +56,8 @@ def chosen(**wanted: Any) -> list[int]:
     [
         ({}, [0, 1, 2, 3, 4, 5, 6]),
         ({"states": ("answered",)}, [1, 4]),
+        ({"label": "pilot"}, [6]),
+        ({"label": "another"}, []),
         ({"states": ("pending",)}, [0, 6]),
         ({"states": ("refused",)}, [2]),
         ({"states": ("expired",)}, [3, 5]),
