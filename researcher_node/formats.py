@@ -16,8 +16,8 @@ from typing import Any
 import duckdb
 
 _SEPARATOR = ";"
-# Of one cell alone; every row has those of its cell.
-_OF_ONE_CELL = ("noisy_count", "margin_95")
+# The two figures of one cell are in every row; a signed note is for JSON, where its lines are in nobody's way.
+_NOT_OF_A_ROW = frozenset({"cells", "checkpoint", "noisy_count", "margin_95"})
 # A question may have a label as well.
 _NAMES = {"label": "cell_label", "values": "cell_values"}
 # Also where none has come yet, or a file of pending questions would have another type than one of answers.
@@ -46,7 +46,7 @@ def rows_of(questions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _question(question: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in question.items() if name not in {"cells", *_OF_ONE_CELL}}
+    return {name: value for name, value in question.items() if name not in _NOT_OF_A_ROW}
 
 
 def _plain(value: Any) -> str | int | float | bool | None:

@@ -29,7 +29,7 @@ STATUS_KEYS = [
 ]
 ANSWER_KEYS = [
     *("query_id", "noisy_count", "margin_95", "cells", "scale", "epsilon", "question", "where", "fraction", "project"),
-    "asked",
+    *("label", "asked"),
     *("policy_hash", "charged", "checkpoint", "quoted_again"),
 ]
 AUDIT_KEYS = [
@@ -64,8 +64,8 @@ DOCUMENTED = {
     "census reopen": "--home --json --reason",
     "researcher dictionary": "--home --json",
     "researcher quote": "--home --json --count --scale --margin",
-    "researcher ask": "--home --json --where --count --scale --margin --fraction --wait --again",
-    "researcher answers": "--home --json --collect --state --project --since --until --last",
+    "researcher ask": "--home --json --where --count --scale --margin --fraction --wait --again --label",
+    "researcher answers": "--home --json --collect --state --project --since --until --last --label --format --to",
     "researcher serve": "--home",
 }
 
@@ -243,6 +243,48 @@ def test_asking_again_gives_the_same_answer_and_charges_nothing(served: Deployme
         served.json("researcher", "answers", answer["query_id"])["answers"][0]["noisy_count"] == answer["noisy_count"]
     )
     assert served.charged_status() == before
+
+
+def test_a_label_stays_in_the_researchers_home(served: Deployment, tmp_path: Path) -> None:
+    """Neither agency has it, nor what an auditor is handed; a later one takes the place of the first."""
+    asked = served.ask(SENIORS, "all", "--label", "needle in a haystack").result
+    home = served.home("researcher")
+    assert asked["label"] == "needle in a haystack"
+    assert served.run("audit", "export", "--home", home, "--to", tmp_path / "export", "--json").code == 0
+    kept = [file for folder in (served.directory, tmp_path) for file in folder.rglob("*") if file.is_file()]
+    found = {file for file in kept if b"needle in a haystack" in file.read_bytes()}
+    assert found
+    assert {file.name.partition("-")[0] for file in found} == {"answers.db"}
+    again = served.run("researcher", "ask", "--again", asked["query_id"], "--label", "another", "--json").result
+    assert again == asked | {"label": "another"}
+    assert [row["query_id"] for row in served.json("researcher", "answers", "--label", "another")["answers"]] == [
+        asked["query_id"]
+    ]
+
+
+def test_a_home_is_found_by_the_environment_and_where_one_stands(served: Deployment) -> None:
+    """Without --home, in processes of their own; every role's commands find their own home in what `init` made."""
+    answers = run("researcher", "answers", "--last", "1", "--json", cwd=served.home("researcher")).result
+    assert run("researcher", "answers", "--last", "1", "--json", cwd=served.directory).result == answers
+    for role in ("health", "census"):
+        status = run(role, "status", "--json", env={"TRIPARTITE_HOME": str(served.directory)}).result
+        assert status["policy_hash" if role == "census" else "organisation"]
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "md", "parquet"])
+def test_answers_are_written_as_files_for_other_programs(served: Deployment, form: str, tmp_path: Path) -> None:
+    """To a file for its owner alone, and the same to standard output."""
+    file = tmp_path / f"answers.{form}"
+    written = served.run("researcher", "answers", "--last", "2", "--format", form, "--to", file)
+    assert (written.code, written.stdout) == (0, "")
+    assert written.stderr == f"2 questions written to {file}.\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+    command = [PROGRAM, "researcher", "answers", "--home", served.home("researcher"), "--last", "2", "--format", form]
+    printed = subprocess.run(command, capture_output=True, check=True).stdout
+    assert printed == file.read_bytes()
+    assert len(printed.splitlines()) == {"csv": 3, "jsonl": 2, "md": 4}.get(form, len(printed.splitlines()))
+    wrong = served.run("researcher", "answers", "--format", form, "--json")
+    assert (wrong.code, wrong.error["code"]) == (2, "USAGE")
 
 
 def test_answers_lists_refused_questions_too(served: Deployment) -> None:
