@@ -92,7 +92,7 @@ FORMAT_HELP = "As a file for other programs: a row for each cell, or as JSON lin
 TO_HELP = "With --format: the file to write. Otherwise standard output."
 FORMAT_ALONE = "--format cannot be combined with --json or --check, and --to needs --format."
 PARQUET_TO_FILE = "Parquet is not for a terminal: name a file with --to."
-WRITTEN = "{count} questions written to {file}."
+WRITTEN = "Questions written to {file}: {count}."
 SINCE_HELP = (
     "Only questions asked on or after this day, or at or after this instant: 2026-03-31, 2026-03-31T09:30:00 (UTC)."
 )

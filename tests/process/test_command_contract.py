@@ -275,14 +275,16 @@ def test_a_home_is_found_by_the_environment_and_where_one_stands(served: Deploym
 def test_answers_are_written_as_files_for_other_programs(served: Deployment, form: str, tmp_path: Path) -> None:
     """To a file for its owner alone, and the same to standard output."""
     file = tmp_path / f"answers.{form}"
-    written = served.run("researcher", "answers", "--last", "2", "--format", form, "--to", file)
+    query = served.ask(SENIORS, "all").result["query_id"]
+    written = served.run("researcher", "answers", query, "--format", form, "--to", file)
     assert (written.code, written.stdout) == (0, "")
-    assert written.stderr == f"2 questions written to {file}.\n"
+    assert written.stderr == f"Questions written to {file}: 1.\n"
     assert file.stat().st_mode & 0o777 == 0o600
-    command = [PROGRAM, "researcher", "answers", "--home", served.home("researcher"), "--last", "2", "--format", form]
+    home = str(served.home("researcher"))
+    command = [str(PROGRAM), "researcher", "answers", "--home", home, query, "--format", form]
     printed = subprocess.run(command, capture_output=True, check=True).stdout
     assert printed == file.read_bytes()
-    assert len(printed.splitlines()) == {"csv": 3, "jsonl": 2, "md": 4}.get(form, len(printed.splitlines()))
+    assert len(printed.splitlines()) == {"csv": 2, "jsonl": 1, "md": 3}.get(form, len(printed.splitlines()))
     wrong = served.run("researcher", "answers", "--format", form, "--json")
     assert (wrong.code, wrong.error["code"]) == (2, "USAGE")
 

@@ -27,6 +27,7 @@ def question(**changes: Any) -> dict[str, Any]:
         "label": AWKWARD,
         "where": "age >= 65",
         "charged": 559_241,
+        "checkpoint": "a\nnote",
         "cells": cells,
         **changes,
     }
@@ -63,6 +64,7 @@ def test_a_row_is_one_cell_with_all_that_was_asked() -> None:
         (1, "both", "English;French", 1),
     ]
     assert {row["label"] for row in rows} == {AWKWARD}
+    assert not any("checkpoint" in row for row in rows)
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
