@@ -28,7 +28,7 @@ from broker_common.language import phrase
 from broker_common.query.canonical import literal_text
 from broker_common.query.condition import Condition, Literal, Order, parse_date
 from broker_common.query.dictionary import Column, ColumnType, Dictionary, shown
-from broker_common.query.mistakes import explained, to_type
+from broker_common.query.mistakes import explained
 from broker_common.query.normal_form import (
     all_of,
     any_of,
@@ -42,7 +42,7 @@ from broker_common.query.normal_form import (
     verify_size,
     wrong_type,
 )
-from broker_common.query.remedies import instead_of_decimal
+from broker_common.query.remedies import instead_of_decimal, to_type
 from broker_common.query.scanner import Kind, ScanError, scan
 
 _BOTH_SIDES = frozenset({"this", "expression"})
@@ -213,7 +213,7 @@ def _between(column: Column, low: Literal, high: Literal) -> Condition:
     if low > high:  # type: ignore[operator]
         raise InvalidRequestError(
             "CRITERIA_SYNTAX",
-            problem=phrase("the bounds of between have changed places"),
+            problem=phrase("the first bound of between is above the second, so that nobody would match"),
             instead=to_type(f"{column.name} between {literal_text(high)} and {literal_text(low)}"),
         )
     return condition

@@ -15,7 +15,7 @@ from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.canonical import literal_text
 from broker_common.query.dictionary import Column, ColumnType, Dictionary
-from broker_common.query.remedies import spelled_otherwise
+from broker_common.query.remedies import spelled_otherwise, to_type
 
 # A longer suggestion helps nobody; a row is applied so often to one text.
 _LONGEST_SUGGESTION = 300
@@ -67,6 +67,10 @@ _VALUES = rf"{_VALUE}(?: , {_VALUE})*"
 _NAME = r"[^\W\d]\w*"
 _SIGN = r"(?:=|<>|!=|<=|>=|<|>)"
 _ENDS = r"(?= and\b| or\b| \)|$)"
+
+
+def _written(wrong: str, right: str) -> str:
+    return phrase("{wrong} is written {right}", wrong=f"'{wrong}'", right=f"'{right}'")
 
 
 @dataclass(slots=True)
@@ -141,11 +145,6 @@ def explained(
     return InvalidRequestError(error.code, problem=(*problems, error.details["problem"])[0], instead=instead)
 
 
-def to_type(text: str) -> str:
-    """The hint that says what to type."""
-    return phrase("Type: {text}", text=text)
-
-
 def _is_read(text: str, dictionary: Dictionary, read: Callable[[str, Dictionary], object]) -> bool:
     if len(text) > _LONGEST_SUGGESTION:
         return False
@@ -166,23 +165,21 @@ def _cut(text: str, dictionary: Dictionary) -> _Loose:
             words.append(loose.quote(token[1:-1].replace("''", "'")))
         elif kind == "quoted" and token[1:-1].strip().lower() in dictionary.names:
             words.append(token[1:-1].strip())
-            loose.problems.append(phrase("names stand in no quotes"))
+            loose.problems.append(phrase("names of columns take no quotes"))
         elif kind == "quoted":
             words.append(loose.quote(token[1:-1].strip()))
-            loose.problems.append(phrase("values stand in straight single quotes"))
+            loose.problems.append(phrase("values need straight single quotes, '...'"))
         elif kind == "date":
             year, month, day = token.split("-")
             words.append(loose.quote(f"{year}-{month:0>2}-{day:0>2}"))
-            loose.problems.append(phrase("a date stands in single quotes, like '2011-12-31'"))
+            loose.problems.append(phrase("dates need single quotes, like '2011-12-31'"))
         elif token in _WRITTEN:
             words.append(_WRITTEN[token])
-            loose.problems.append(
-                phrase("{wrong} is written {right}", wrong=f"'{token}'", right=f"'{_WRITTEN[token]}'")
-            )
+            loose.problems.append(_written(token, _WRITTEN[token]))
         elif kind != "space":
             words.append(token)
     if text.rstrip().endswith(";"):
-        loose.problems.append(phrase("no semicolon ends it"))
+        loose.problems.append(phrase("it must not end with a semicolon"))
     loose.text = " ".join(words)
     return loose
 
@@ -252,37 +249,37 @@ _EITHER: Sequence[Mistake] = (
     Mistake(
         rf"(?P<before>(?P<name>{_NAME}) (?:=|<>|!=|is not|is)) (?P<words>{_NO_KEYWORD}{_NAME}(?! \().*)",
         _quoted_code,
-        phrase("codes and values stand in single quotes"),
+        phrase("codes and values need single quotes"),
     ),
     Mistake(
         rf"(?P<before>(?P<name>{_NAME}) (?:not )?in \( )(?P<items>(?=[^()]*{_NAME}){_LIST_ITEM}(?: , {_LIST_ITEM})*)(?P<after> \))",
         _quoted_codes,
-        phrase("codes and values stand in single quotes"),
+        phrase("codes and values need single quotes"),
     ),
-    Mistake(rf"\b(?:contains|includes|equals|has)(?= {_VALUE})", "=", phrase("'contains' and 'has' are written '='")),
+    Mistake(rf"\b(?:contains|includes|equals|has)(?= {_VALUE})", "=", _written("contains", "=")),
     Mistake(rf"\bis not(?= {_VALUE})", "<>", phrase("'is' stands before null only; not equal is written <>")),
     Mistake(rf"\bis(?= {_VALUE})", "=", phrase("'is' stands before null only; equal is written =")),
-    Mistake(r"\bnot =", "<>", phrase("not equal is written <>")),
+    Mistake(r"\bnot =", "<>", _written("not =", "<>")),
     Mistake(
         rf"(?<= )= \( ({_VALUE}(?: , {_VALUE})+) \)",
         r"in ( \1 )",
-        phrase("several values stand after 'in', not after ="),
+        phrase("several values need 'in' and parentheses"),
     ),
     Mistake(
         rf"(?<= )(?:<>|!=) \( ({_VALUE}(?: , {_VALUE})+) \)",
         r"not in ( \1 )",
-        phrase("several values stand after 'not in', not after <>"),
+        phrase("several values need 'in' and parentheses"),
     ),
     Mistake(
         rf"(?<= )= ({_VALUE}(?: , {_VALUE})+){_ENDS}",
         r"in ( \1 )",
-        phrase("several values stand after 'in', not after ="),
+        phrase("several values need 'in' and parentheses"),
     ),
-    Mistake(rf"\bin ({_VALUES})", r"in ( \1 )", phrase("the values after 'in' stand in parentheses")),
+    Mistake(rf"\bin ({_VALUES})", r"in ( \1 )", phrase("several values need 'in' and parentheses")),
     Mistake(
         rf"({_NAME}) ({_SIGN}) ({_VALUE}) (and|or) ({_VALUE}){_ENDS}",
         r"\1 \2 \3 \4 \1 \2 \5",
-        phrase("each comparison names its column"),
+        phrase("the column is repeated in every comparison"),
     ),
 )
 
@@ -295,20 +292,20 @@ CONDITIONS: Sequence[Mistake] = (
     Mistake(
         r"^(?:select .*?)?(?<!\w)where (?P<rest>.+)$",
         r"\g<rest>",
-        phrase("the condition stands alone, without select, from or where"),
+        phrase("only the condition is typed, without select, from or where"),
     ),
-    Mistake(r"^select .*$", None, phrase("the condition stands alone, without select, from or where")),
-    Mistake(r"\bcount \(.*$", None, phrase("counting is asked for with --count")),
+    Mistake(r"^select .*$", None, phrase("only the condition is typed, without select, from or where")),
+    Mistake(r"\bcount \(.*$", None, phrase("what is counted is said with --count")),
     *_EITHER,
     Mistake(
         rf"(?P<quoted>'\d+') (?P<rest>(?:{_SIGN}|in|between|like|is)(?: not)? (?:\(|{_VALUE}|null))",
         _bare_name,
-        phrase("names stand in no quotes"),
+        phrase("names of columns take no quotes"),
     ),
-    Mistake(r"(?<= )= null\b", "is null", phrase("a missing value is asked for with is null")),
-    Mistake(r"(?<= )(?:<>|!=) null\b", "is not null", phrase("any value at all is asked for with is not null")),
-    Mistake(r"(?<!is )\bnot null\b", "is not null", phrase("any value at all is asked for with is not null")),
-    Mistake(r"\bilike\b", "like", phrase("'ilike' is written 'like'")),
+    Mistake(r"(?<= )= null\b", "is null", phrase("a missing value is found with 'is null'")),
+    Mistake(r"(?<= )(?:<>|!=) null\b", "is not null", phrase("any value at all is found with 'is not null'")),
+    Mistake(r"(?<!is )\bnot null\b", "is not null", phrase("any value at all is found with 'is not null'")),
+    Mistake(r"\bilike\b", "like", _written("ilike", "like")),
     Mistake(
         rf"({_VALUE}) (<=?) ({_NAME}) (<=?) ({_VALUE})",
         r"\1 \2 \3 and \3 \4 \5",
@@ -322,12 +319,12 @@ CONDITIONS: Sequence[Mistake] = (
     Mistake(
         rf"\bbetween (?:\( )?({_VALUE}) (?:,|to|and|-) ({_VALUE}) \)",
         r"between \1 and \2",
-        phrase("between has 'and' between its bounds, and no parentheses"),
+        phrase("the bounds of between are joined with 'and', without parentheses"),
     ),
     Mistake(
         rf"\bbetween ({_VALUE}) (?:,|to|-) ({_VALUE})",
         r"between \1 and \2",
-        phrase("between has 'and' between its bounds, and no parentheses"),
+        phrase("the bounds of between are joined with 'and', without parentheses"),
     ),
     Mistake(
         rf"({_VALUE}|null|\)) (?:, )?{_NO_KEYWORD}({_NAME}) (?={_SIGN} |in |between |like |is |not )",
@@ -370,18 +367,22 @@ def _in_list(loose: _Loose, found: re.Match[str], dictionary: Dictionary) -> str
 
 
 QUESTIONS: Sequence[Mistake] = (
-    Mistake(r"^select .*? where (.+)$", r"\1", phrase("the question stands alone, without select, from or where")),
+    Mistake(
+        r"^select .*? where (.+)$", r"\1", phrase("only what is counted is typed, without select, count, from or where")
+    ),
     Mistake(
         r"^(?:select .*|(?:count )?\( ?\* ?\)|count|\*|every(?:one|body)|any(?:one|body)|total|people|persons)$",
         "all",
-        phrase("everyone is asked for with 'all'"),
+        phrase("everyone is counted with 'all'"),
     ),
-    Mistake(r"^count \( (.+) \)$", r"\1", phrase("the question stands alone, without count")),
+    Mistake(
+        r"^count \( (.+) \)$", r"\1", phrase("only what is counted is typed, without select, count, from or where")
+    ),
     *_EITHER,
     Mistake(
         rf"(?P<before>^(?P<name>{_NAME}) by )(?P<items>(?=.*{_NAME}){_LIST_ITEM}(?: , {_LIST_ITEM})*)(?P<after>$)",
         _quoted_codes,
-        phrase("codes and values stand in single quotes"),
+        phrase("codes and values need single quotes"),
     ),
     Mistake(
         rf"^(?P<name>{_NAME}) (?:<>|!=|not in) (?P<values>'\d+'|\( '\d+'(?: , '\d+')* \))$",
@@ -396,7 +397,7 @@ QUESTIONS: Sequence[Mistake] = (
     Mistake(
         rf"^(?P<name>{_NAME}) = '\d+'(?: or (?P=name) = '\d+')+$",
         _in_list,
-        phrase("several values stand after 'in', not after ="),
+        phrase("several values need 'in' and parentheses"),
     ),
     Mistake(
         rf"^({_NAME}) (?:=|in) (?:\( )?({_VALUES}) , rest(?: \))?$",
@@ -406,7 +407,9 @@ QUESTIONS: Sequence[Mistake] = (
     Mistake(
         rf"^(?P<name>{_NAME}) like (?P<pattern>'\d+')$", _beginning_so, phrase("'like' is for health codes, in --where")
     ),
-    Mistake(rf"^(?:'\d+'|(?!all$){_NAME}(?: {_NAME})*)$", _variable_of, phrase("a value needs its variable")),
+    Mistake(
+        rf"^(?:'\d+'|(?!all$){_NAME}(?: {_NAME})*)$", _variable_of, phrase("a value needs the name of its variable")
+    ),
     Mistake(r"\band\b", None, phrase("a question is of one language variable; health goes into --where")),
     *_PARENTHESES,
 )

@@ -21,6 +21,11 @@ _YEAR = re.compile(r"[0-9]{4}")
 _LAST_MONTH = 12
 
 
+def to_type(text: str) -> str:
+    """What to type, where all of it is known."""
+    return phrase("Type: {text}", text=text)
+
+
 def spelled_otherwise(column: Column, value: str) -> str | None:
     """The published code of which `value` is another spelling, or the label; None if there is none, or are several."""
     found = _spellings(column.codes).get(folded(value), ())
@@ -59,7 +64,7 @@ def instead_of_prefix(column: Column, prefix: str) -> str:
 def instead_of_pattern(column: Column, pattern: str) -> str:
     """For `like` with a pattern that is not the beginning of a code."""
     if "%" not in pattern and pattern in column.positions:
-        return phrase("Type: {condition}", condition=f"{column.name} = {literal_text(pattern)}")
+        return to_type(f"{column.name} = {literal_text(pattern)}")
     word = pattern.strip("%")
     found = [code.value for code in column.codes if word and folded(word) in folded(f"{code.value} {code.label}")]
     if not found:

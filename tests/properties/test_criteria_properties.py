@@ -177,6 +177,12 @@ def holds(message: condition_pb2.Condition, person: Person) -> bool:
         return any(holds(part, person) for part in message.any_of.parts)
     if kind == "negation":
         return not holds(message.negation, person)
+    return holds_in_column(message, person)
+
+
+def holds_in_column(message: condition_pb2.Condition, person: Person) -> bool:
+    """The same for what is said of one column."""
+    kind = message.WhichOneof("kind")
     if kind == "membership":
         column, literals = message.membership.column, message.membership.literals
         return any(compared(person[column], "OPERATOR_EQUAL", value_of(literal)) for literal in literals)
@@ -271,8 +277,6 @@ def reworded(message: condition_pb2.Condition) -> condition_pb2.Condition:
         if len(literals) == 1:
             return comparison(column, "OPERATOR_EQUAL", literals[0])
         return Wire(membership=condition_pb2.Membership(column=column, literals=literals))
-    if message.HasField("presence"):
-        return message
     if message.HasField("range"):
         upper = comparison(message.range.column, "OPERATOR_LESS_OR_EQUAL", message.range.high)
         lower = comparison(message.range.column, "OPERATOR_GREATER_OR_EQUAL", message.range.low)
