@@ -17,7 +17,7 @@ looked through for usual mistakes (`mistakes`), so that its error can say what t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import sqlglot
 from sqlglot import exp
@@ -43,7 +43,7 @@ from broker_common.query.normal_form import (
     wrong_type,
 )
 from broker_common.query.remedies import instead_of_decimal, to_type
-from broker_common.query.scanner import Kind, ScanError, scan
+from broker_common.query.scanner import Kind, ScanError, Token, scan
 
 _BOTH_SIDES = frozenset({"this", "expression"})
 # SECURITY: every node type that may occur, and the arguments it may carry; anything else is refused.
@@ -104,14 +104,22 @@ def _read(text: str, dictionary: Dictionary) -> Condition:
     except ScanError as error:
         code = "CRITERIA_TOO_LARGE" if error.too_large else "CRITERIA_SYNTAX"
         raise InvalidRequestError(code, problem=error.problem) from None
-    for token in tokens:
-        if token.kind is Kind.WORD and token.text in _SYNONYMS:
-            raise _no_part(token.text)
+    _verify_one_null(tokens)
     tree = _parsed(text)
     _verify_allowed(tree)
     condition = _condition(tree, dictionary)
     verify_size(condition)
     return condition
+
+
+def _verify_one_null(tokens: Sequence[Token]) -> None:
+    """Only `is null` and `is not null` ask for a missing value, whatever else the parser would take for them."""
+    words = [token.text if token.kind is Kind.WORD else "" for token in tokens]
+    for word, following, last in zip(["", *words], words, [*words[1:], ""], strict=False):
+        if following in _SYNONYMS:
+            raise _no_part(following)
+        if (following, last) == ("not", "null") and word != "is":
+            raise _no_part("not null")
 
 
 def _parsed(text: str) -> exp.Expr:
@@ -232,7 +240,7 @@ def _value(column: Column, node: exp.Expr) -> Literal:
         case exp.Literal() as literal:
             return _number(column, literal.name)
         case exp.Neg(this=exp.Literal(is_string=False) as literal):
-            return -_number(column, literal.name)
+            return _number(column, f"-{literal.name}")
         case exp.Cast(this=exp.Literal(is_string=True) as literal, to=exp.DataType(this=exp.DType.DATE)):
             return _date(column, literal.name)
         case _:
@@ -244,7 +252,7 @@ def _quoted(column: Column, text: str) -> Literal:
 
 
 def _number(column: Column, text: str) -> int:
-    if not text.isdecimal():
+    if not text.removeprefix("-").isdecimal():
         found = phrase("{number}, which is no whole number", number=shown(text))
         raise wrong_type(column, found, instead_of_decimal(text) if column.type is ColumnType.INTEGER else "")
     return int(text)

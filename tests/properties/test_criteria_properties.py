@@ -421,6 +421,12 @@ def outcome(action: Callable[[], _Result]) -> _Result | InvalidRequestError:
         return error
 
 
+def suggestion(error: InvalidRequestError) -> str:
+    """The text that an error of the grammar says to type; empty if it cannot tell one."""
+    told, _, text = error.details.get("instead", "").partition(": ")
+    return text if told == "Type" and error.code.endswith("_SYNTAX") else ""
+
+
 _MORE = settings(max_examples=300)
 
 
@@ -533,9 +539,37 @@ _WORDS = [
         "as",
         "true",
         "interval",
+        "where",
+        "count",
+        "male",
+        "rest",
+        "by",
+        "contains",
     ),
     *("=", "<>", "<", ">=", "==", "(", ")", ",", "-", "+", "*", "/", ";", "--", "/*", "*/", ".", "::", "?", ":a", "$1"),
-    *("1", "-1", "1.5", "1e5", "'male'", "'2010-01-01'", "'", '"', "`", "[", "]", "{{", "}}", "||", "\0", "\u0430"),
+    *(
+        "1",
+        "-1",
+        "1.5",
+        "1e5",
+        "'male'",
+        "'m%'",
+        "2010-01-01",
+        "&&",
+        "=>",
+        "\u201cmale\u201d",
+        "'2010-01-01'",
+        "'",
+        '"',
+        "`",
+        "[",
+        "]",
+        "{{",
+        "}}",
+        "||",
+        "\0",
+        "\u0430",
+    ),
 ]
 hostile_texts = (
     st.text(max_size=60)
@@ -553,6 +587,8 @@ def test_hostile_criteria_end_in_a_typed_error(text: str) -> None:
     condition = outcome(lambda: parse_condition(text, DICTIONARY))
     if not isinstance(condition, InvalidRequestError):
         assert parse_condition(describe(condition), DICTIONARY) == condition
+    elif suggestion(condition):
+        parse_condition(suggestion(condition), DICTIONARY)
 
 
 @settings(max_examples=500)
@@ -562,6 +598,8 @@ def test_hostile_question_ends_in_a_typed_error(text: str) -> None:
     question = outcome(lambda: parse_question(text, CENSUS_DICTIONARY))
     if not isinstance(question, InvalidRequestError):
         assert parse_question(question.text, CENSUS_DICTIONARY) == question
+    elif suggestion(question):
+        parse_question(suggestion(question), CENSUS_DICTIONARY)
 
 
 @settings(max_examples=500)
