@@ -216,7 +216,7 @@ REASONS: Mapping[str, Reason] = {
         "policy's forward delay and the declared size of the health data, not from who matches. Nothing was charged.",
     ),
     "UNKNOWN_COLUMN": Reason(
-        InvalidRequestError, "There is no health column '{column}'.", "Did you mean: {nearest}? " + _CRITERIA_HINT
+        InvalidRequestError, "There is no column '{column}'.", "Did you mean: {nearest}? " + _CRITERIA_HINT
     ),
     "UNKNOWN_CODE": Reason(
         InvalidRequestError,
@@ -231,7 +231,7 @@ REASONS: Mapping[str, Reason] = {
     "WRONG_OPERATOR": Reason(
         InvalidRequestError,
         "Column '{column}' holds {expected}; '{operator}' is not defined for it.",
-        "Codes know =, <>, in and like; numbers and dates =, <>, in, <, <=, >, >= and between; all of them is null.",
+        "Codes know =, <>, in, like and is null; numbers and dates =, <>, in, is null, <, <=, >, >= and between.",
     ),
     "UNKNOWN_VARIABLE": Reason(
         InvalidRequestError,
