@@ -25,7 +25,7 @@ from broker_common.query.canonical import literal_text
 from broker_common.query.dictionary import Column, Dictionary, listed, nearest, shown
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.query.mistakes import QUESTIONS, explained
-from broker_common.query.remedies import instead_of_code
+from broker_common.query.remedies import instead_of_code, instead_of_variable
 from broker_common.query.scanner import MAX_TEXT_CHARACTERS, Kind, ScanError, Token, scan
 from broker_common.values import MOST_CELLS
 
@@ -125,7 +125,12 @@ def find_variable(name: str, dictionary: Dictionary) -> Column:
     """
     column = dictionary.find(name)
     if column is None:
-        raise InvalidRequestError("UNKNOWN_VARIABLE", variable=shown(name), nearest=nearest(name, dictionary.names))
+        raise InvalidRequestError(
+            "UNKNOWN_VARIABLE",
+            variable=shown(name),
+            nearest=nearest(name, dictionary.names),
+            instead=instead_of_variable(name, dictionary),
+        )
     return column
 
 

@@ -13,7 +13,7 @@ from datetime import date
 from broker_common.language import phrase
 from broker_common.query.canonical import literal_text
 from broker_common.query.condition import Literal
-from broker_common.query.dictionary import Code, Column, ColumnType, folded, listed, nearest, shown
+from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, folded, listed, nearest, shown
 
 _YEAR_FIRST = re.compile(r"([0-9]{4})[-/. ]([0-9]{1,2})[-/. ]([0-9]{1,2})|([0-9]{4})([0-9]{2})([0-9]{2})")
 _DAY_FIRST = re.compile(r"([0-9]{1,2})[-/. ]([0-9]{1,2})[-/. ]([0-9]{4})")
@@ -47,6 +47,15 @@ def instead_of_code(column: Column, value: str) -> str:
     if found is None:
         return ""
     return phrase("Type it letter for letter: {code}", code=literal_text(found))
+
+
+def instead_of_variable(name: str, dictionary: Dictionary) -> str:
+    """For a name that is no variable, and may be a value of one."""
+    for column in dictionary.columns:
+        value = spelled_otherwise(column, name)
+        if value is not None:
+            return to_type(f"{column.name} = {literal_text(value)}")
+    return ""
 
 
 def instead_of_prefix(column: Column, prefix: str) -> str:

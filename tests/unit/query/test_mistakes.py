@@ -209,6 +209,12 @@ def test_value_in_another_spelling_is_answered_with_the_published_one() -> None:
     assert (error.code, error.hint) == ("UNKNOWN_VALUE", "Type it letter for letter: 'French'")
 
 
+def test_value_where_a_variable_belongs_is_answered_with_both() -> None:
+    """Somebody who types French means a variable that has it, and sees which one is suggested."""
+    error = of_question("french = 'French'")
+    assert (error.code, error.hint) == ("UNKNOWN_VARIABLE", "Type: mother_tongue = 'French'")
+
+
 def test_help_is_said_in_french_with_what_is_typed_as_it_is() -> None:
     """Sentences are translated, codes and columns never; 'French' is a code here, and a word of the catalogue elsewhere."""
     text, hint = of_question("mother_tongue == French").said(language("fr"))
