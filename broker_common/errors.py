@@ -70,12 +70,17 @@ class BrokerError(Exception):
             if told != self.details[name]:
                 # French has no-break spaces of its own. The rest may still quote a stranger.
                 details[name] = _shown(told, "\u00a0")
-        return translate(reason.text).format_map(details), translate(reason.hint).format_map(details)
+        return translate(reason.text).format_map(details), translate(self._hint).format_map(details)
 
     @property
     def hint(self) -> str:
         """What the reader can do next."""
-        return REASONS[self.code].hint.format_map(_spoken(self.details))
+        return self._hint.format_map(_spoken(self.details))
+
+    @property
+    def _hint(self) -> str:
+        # What to type instead, where somebody could tell, says more than the table.
+        return _INSTEAD if self.details.get("instead") else REASONS[self.code].hint
 
     @property
     def for_operator(self) -> bool:
@@ -157,7 +162,10 @@ class Reason:
 
 
 # Details that are our own words. The others quote somebody, and a quotation is not translated.
-_OUR_WORDS = frozenset({"agency", "peer", "problem", "remedy", "role", "scales", "subject", "what"})
+_OUR_WORDS = frozenset(
+    {"agency", "expected", "found", "instead", "peer", "problem", "remedy", "role", "scales", "subject", "what"}
+)
+_INSTEAD = "{instead}"
 # Of a peer's words for our terminal.
 _MAX_DETAIL_CHARACTERS = 500
 _STOPPING = frozenset({"FORMAT_UNKNOWN", "INTEGRITY", "ROLLED_BACK", "STORE_FAILED", "STATE_UNKNOWN"})
@@ -192,7 +200,8 @@ REASONS: Mapping[str, Reason] = {
     "CRITERIA_SYNTAX": Reason(
         InvalidRequestError,
         "The condition cannot be read: {problem}.",
-        "Write it like: age >= 65 and procedure = 'angioplasty'. Allowed: = <> < <= > >= in, between, and, or, not, ( ).",
+        "Write it like: age >= 65 and procedure = 'angioplasty'. Allowed: = <> < <= > >= in, between, like, is null, and, or, "
+        "not, ( ).",
     ),
     "CRITERIA_TOO_LARGE": Reason(
         InvalidRequestError,
@@ -222,7 +231,7 @@ REASONS: Mapping[str, Reason] = {
     "WRONG_OPERATOR": Reason(
         InvalidRequestError,
         "Column '{column}' holds {expected}; '{operator}' is not defined for it.",
-        "Codes know =, <> and in; numbers and dates also <, <=, >, >= and between.",
+        "Codes know =, <>, in, like and is null; numbers and dates =, <>, in, is null, <, <=, >, >= and between.",
     ),
     "UNKNOWN_VARIABLE": Reason(
         InvalidRequestError,

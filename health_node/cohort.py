@@ -22,7 +22,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Membership, Negation, Order
+from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Membership, Negation, Order, Presence
 from broker_common.query.dictionary import Dictionary
 from health_node.encoding import Encoding, Stored, StoredType
 
@@ -82,6 +82,8 @@ def compile_condition(condition: Condition, dictionary: Dictionary) -> Predicate
             return _negated(_conjunction([_negated(compile_condition(part, dictionary)) for part in parts]))
         case Negation(part):
             return _negated(compile_condition(part, dictionary))
+        case Presence(column):
+            return _presence(Encoding.of(dictionary.column(column)))
         case Comparison():
             return _comparison(condition, Encoding.of(dictionary.column(condition.column)))
         case _:
@@ -195,6 +197,13 @@ def _membership(membership: Membership, encoding: Encoding) -> Predicate:
     if encoding.column.multi_valued:
         return _Sharing(encoding, sum(1 << place for place in places))
     return _Among(encoding, _admitted([(place, place) for place in places], encoding))
+
+
+def _presence(encoding: Encoding) -> Predicate:
+    # 0 is no value; a mask of any other value has a bit in common with the greatest.
+    if encoding.column.multi_valued:
+        return _Sharing(encoding, encoding.top)
+    return _Among(encoding, ((1, encoding.top),))
 
 
 def _admitted(runs: Iterable[Run], encoding: Encoding) -> tuple[Run, ...]:

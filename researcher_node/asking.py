@@ -59,6 +59,7 @@ from broker_common.values import QUERY_ID_BYTES, Clock, Randomness
 from researcher_node.answers import Answers, AskedQuestion
 from researcher_node.census_log import CensusLog
 from researcher_node.composing import compose_question
+from researcher_node.other_side import OTHER, may_be_for_other, pointed
 from researcher_node.slots import verify_slot
 from researcher_node.trust import Trust
 
@@ -305,19 +306,29 @@ class Session(AbstractAsyncContextManager["Session"]):
         response = await calling("census", (await self._census()).GetDictionary(request, timeout=_CALL_SECONDS))
         return Dictionary.from_wire(response.dictionary), response.census_release
 
-    async def _read(self, role: Role, parse: Callable[[Dictionary], ResultT]) -> ResultT:
-        """What `parse` makes with a node's dictionary: the one that this session read with last, or else the present one."""
+    async def _read(self, role: Role, text: str, parse: Callable[[str, Dictionary], ResultT]) -> ResultT:
+        """What `parse` makes of a text with a node's dictionary: the one this session read with last, or else the present one."""
         last = self._read_with.get(role)
         if last is not None:
             # What is an error with the last one may be good by now.
             with suppress(InvalidRequestError):
-                return parse(last)
+                return parse(text, last)
+        present = self._read_with[role] = await self._dictionary(role)
+        try:
+            return parse(text, present)
+        except InvalidRequestError as error:
+            if not may_be_for_other(error):
+                raise
+            try:
+                other = await self._dictionary(OTHER[role])
+            except PeerUnavailableError:
+                raise error from None
+            raise pointed(error, role, text, present, other) from None
+
+    async def _dictionary(self, role: Role) -> Dictionary:
         if role == "health":
-            present = await self._health_dictionary()
-        else:
-            present, _ = await self._census_dictionary()
-        self._read_with[role] = present
-        return parse(present)
+            return await self._health_dictionary()
+        return (await self._census_dictionary())[0]
 
     async def policy(self) -> Policy:
         """The policy in force, signed by the census agency."""
@@ -334,7 +345,9 @@ class Session(AbstractAsyncContextManager["Session"]):
 
     async def question(self, counts: Sequence[str], *, of_all: bool) -> Question:
         """The question that these counts ask together, read with the census node's dictionary."""
-        return await self._read("census", lambda dictionary: compose_question(counts, of_all, dictionary))
+        return await self._read(
+            "census", " and ".join(counts), lambda _, dictionary: compose_question(counts, of_all, dictionary)
+        )
 
     async def propose(self, wish: Wish) -> Proposal:
         """Everything about a question that can be said before it is quoted.
@@ -342,7 +355,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         Raises:
             InvalidRequestError: what is wrong with the question.
         """
-        condition = await self._read("health", lambda dictionary: parse_condition(wish.where, dictionary))
+        condition = await self._read("health", wish.where, parse_condition)
         question = await self.question(wish.counts, of_all=wish.of_all)
         policy = await self.policy()
         scale = wish.precision.scale or wish.precision.choose(policy)
@@ -354,7 +367,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         Raises:
             PeerUnavailableError: PEER_MISBEHAVED, the quote is not signed, or not of what was asked.
         """
-        question = await self._read("census", lambda dictionary: parse_question(count, dictionary))
+        question = await self._read("census", count, parse_question)
         scale = precision.choose(await self.policy()) if precision.scale is None else precision.scale
         request = census_service_pb2.QuoteRequest(question=question.to_wire(), scale=scale)
         response = await calling("census", (await self._census()).Quote(request, timeout=_CALL_SECONDS))
@@ -394,7 +407,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             InvalidRequestError, RefusedError: what is wrong with the question, or with asking it now.
             PeerUnavailableError: PEER_MISBEHAVED, among others a noise slot that nobody has committed to.
         """
-        condition = await self._read("health", lambda dictionary: parse_condition(wanted.where, dictionary))
+        condition = await self._read("health", wanted.where, parse_condition)
         deadline = asyncio.get_running_loop().time() + wait_seconds
         pauses = _Pauses(on_busy, passing=frozenset({"TOO_MANY_QUOTES"}))
         quoted = await _patiently(lambda: self.quote(wanted.count, wanted.precision), deadline, pauses)

@@ -1,12 +1,13 @@
 """The one byte string and the one text of a condition.
 
 `canonical_bytes` is what the criteria commitment covers and what tags the sampling of a cohort. It is versioned,
-deterministic and injective on the normal form: prefix notation, every string and list preceded by its length. Two
-texts have the same bytes when they differ only in
+deterministic and injective on the normal form: prefix notation, every string and list preceded by its length. A new
+kind of predicate gets a new tag, so that what was encoded before it still is the same bytes. Two texts have the same bytes when they differ only in
 - the order, nesting or repetition of parts under `and` and under `or`, redundant parentheses, spaces, letter case of
   column names and keywords;
 - the order or repetition of literals in `in`, and `=` against `in` with one literal;
 - `<>` against `not ... =`, `not in` against `not ... in`, an even number of `not`;
+- `is null` against `not ... is not null`; `like` against `in` with the codes that it matches;
 - `between` against `>=` and `<=`; a literal on the left against the flipped comparison; DATE '...' against '...'.
 
 Nothing else is recognised as equal: not De Morgan's laws, not `age > 64` against `age >= 65`, not `x = 1 or x = 2`
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from broker_common.query.condition import AllOf, AnyOf, Condition, Literal, Membership, Negation, Order
+from broker_common.query.condition import AllOf, AnyOf, Condition, Literal, Membership, Negation, Order, Presence
 
 _VERSION = b"tripartite/criteria/v1\0"
 
@@ -45,10 +46,10 @@ def describe(condition: Condition) -> str:
             return " and ".join(_as_part(part) for part in parts)
         case AnyOf(parts):
             return " or ".join(_as_part(part) for part in parts)
-        case Negation(Membership(column, literals)):
-            return _membership_text(column, literals, one="<>", several="not in")
         case Negation(part):
-            return f"not {_as_part(part)}"
+            return _negation_text(part)
+        case Presence(column):
+            return f"{column} is not null"
         case Membership(column, literals):
             return _membership_text(column, literals, one="=", several="in")
         case _:
@@ -68,6 +69,16 @@ def _as_part(condition: Condition) -> str:
     return f"({text})" if isinstance(condition, AllOf | AnyOf) else text
 
 
+def _negation_text(part: Condition) -> str:
+    match part:
+        case Membership(column, literals):
+            return _membership_text(column, literals, one="<>", several="not in")
+        case Presence(column):
+            return f"{column} is null"
+        case _:
+            return f"not {_as_part(part)}"
+
+
 def _membership_text(column: str, literals: Sequence[Literal], *, one: str, several: str) -> str:
     if len(literals) == 1:
         return f"{column} {one} {literal_text(literals[0])}"
@@ -84,6 +95,8 @@ def _encoded(condition: Condition) -> bytes:
             return b"!" + _encoded(part)
         case Membership(column, literals):
             return b"=" + _string(column) + _length(literals) + b"".join(_literal(literal) for literal in literals)
+        case Presence(column):
+            return b"v" + _string(column)
         case _:
             return _ORDER_TAGS[condition.order] + _string(condition.column) + _literal(condition.literal)
 

@@ -1,11 +1,13 @@
 """Conditions: the typed tree that health criteria become, always in one normal form.
 
 A condition is a total predicate over one person: true or false for every record, never an error. A person without a
-value in a column makes every comparison on it false, and so its negation true.
+value in a column makes every comparison on it false, and so its negation true; `is null` is true of that person alone.
 
 Invariants, kept by the functions of `normal_form`, which are the only ones that build these classes:
 - `=`, `in` and their repetitions are one `Membership` whose literals are ascending and distinct;
-- `between` is the conjunction of `>=` and `<=`; `<>` and `not in` are negations; no negation stands under a negation;
+- `between` is the conjunction of `>=` and `<=`; `<>`, `not in` and `is null` are negations; no negation stands under a
+  negation;
+- `like` is the `Membership` of the published codes that it matches;
 - the parts of `AllOf` and `AnyOf` are two or more, distinct, ascending by canonical bytes, never of their parent's kind.
 
 Equal trees therefore have equal canonical bytes (`canonical`) and equal messages.
@@ -78,6 +80,16 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
+class Presence:
+    """True when the person has a value in the column, or several."""
+
+    column: str
+
+    def to_wire(self) -> condition_pb2.Condition:
+        return condition_pb2.Condition(presence=condition_pb2.Presence(column=self.column))
+
+
+@dataclass(frozen=True, slots=True)
 class Negation:
     """True when the part is false."""
 
@@ -107,7 +119,7 @@ class AnyOf:
         return condition_pb2.Condition(any_of=condition_pb2.AnyOf(parts=[part.to_wire() for part in self.parts]))
 
 
-Condition: TypeAlias = Comparison | Membership | Negation | AllOf | AnyOf
+Condition: TypeAlias = Comparison | Membership | Presence | Negation | AllOf | AnyOf
 
 
 def _literal_to_wire(literal: Literal) -> condition_pb2.Literal:

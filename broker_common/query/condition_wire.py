@@ -13,7 +13,7 @@ from tripartite.v1 import condition_pb2
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.condition import Condition, Literal, Order, parse_date
-from broker_common.query.dictionary import Column, Dictionary, shown
+from broker_common.query.dictionary import Column, Dictionary
 from broker_common.query.messages import refuse_unknown_fields
 from broker_common.query.normal_form import (
     MAX_DEPTH,
@@ -25,8 +25,12 @@ from broker_common.query.normal_form import (
     compare,
     equal,
     negate,
+    not_a_date,
+    present,
+    too_deep,
+    too_many_literals,
+    too_many_terms,
     verify_size,
-    wrong_type,
 )
 
 # Of a group: with one part it would be a second spelling of that part.
@@ -63,7 +67,18 @@ class _Reader:
 
     def condition(self, message: condition_pb2.Condition, *, depth: int) -> Condition:
         if depth > MAX_DEPTH:
-            raise _too_large(f"it is nested more than {MAX_DEPTH} deep")
+            raise too_deep()
+        match message.WhichOneof("kind"):
+            case "all_of":
+                return self._parts(message.all_of.parts, all_of, depth)
+            case "any_of":
+                return self._parts(message.any_of.parts, any_of, depth)
+            case "negation":
+                return negate(self.condition(message.negation, depth=depth + 1))
+            case _:
+                return self._of_column(message)
+
+    def _of_column(self, message: condition_pb2.Condition) -> Condition:
         match message.WhichOneof("kind"):
             case "comparison":
                 return self._comparison(message.comparison)
@@ -71,12 +86,8 @@ class _Reader:
                 return self._membership(message.membership)
             case "range":
                 return self._range(message.range)
-            case "all_of":
-                return self._parts(message.all_of.parts, all_of, depth)
-            case "any_of":
-                return self._parts(message.any_of.parts, any_of, depth)
-            case "negation":
-                return negate(self.condition(message.negation, depth=depth + 1))
+            case "presence":
+                return present(self._column(message.presence.column))
             case _:
                 raise _malformed("a condition is empty")
 
@@ -116,13 +127,13 @@ class _Reader:
     def _column(self, name: str) -> Column:
         self._terms += 1
         if self._terms > MAX_TERMS:
-            raise _too_large(f"it has more than {MAX_TERMS} comparisons")
+            raise too_many_terms()
         return self._dictionary.column(name)
 
     def _literal(self, column: Column, message: condition_pb2.Literal) -> Literal:
         self._literals += 1
         if self._literals > MAX_LITERALS:
-            raise _too_large(f"it names more than {MAX_LITERALS} values")
+            raise too_many_literals()
         match message.WhichOneof("value"):
             case "integer":
                 return message.integer
@@ -132,14 +143,10 @@ class _Reader:
                 try:
                     return parse_date(message.date)
                 except ValueError:
-                    raise wrong_type(column, f"{shown(message.date)}, which is no date") from None
+                    raise not_a_date(column, message.date) from None
             case _:
                 raise _malformed("a comparison has no value")
 
 
 def _malformed(problem: str) -> InvalidRequestError:
     return InvalidRequestError("MALFORMED_MESSAGE", problem=problem)
-
-
-def _too_large(problem: str) -> InvalidRequestError:
-    return InvalidRequestError("CRITERIA_TOO_LARGE", problem=problem)

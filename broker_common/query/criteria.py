@@ -2,29 +2,48 @@
 
     age >= 65 and procedure = 'angioplasty' and not (census_division in ('Ottawa', 'Toronto'))
     last_admission_date between '2010-01-01' and '2010-12-31' or hospital_visits > 3
+    diagnosis like 'type_%' and last_admission_date is null
 
 Column names are taken in any letter case, codes exactly. `=` on a multi-valued column means "has". A person without a
-value makes every comparison false, and its `not` true.
+value makes every comparison false, and its `not` true; `is null` is true of that person, and false of everybody else. `like`
+names all published codes that begin so: only a % at its end stands for anything.
 
 The text goes through three gates. 1. `scanner` admits tokens of a few shapes only, within limits on length, number and
 nesting. 2. sqlglot decides precedence; it parses a condition, never a statement, and nothing it returns is used unless
 every node's type and every argument of the node stands on an allow-list. 3. `normal_form` checks columns, operators,
-types and codes against the dictionary. No SQL text is ever made from the result of the parser.
+types and codes against the dictionary. No SQL text is ever made from the result of the parser. A text that does not pass is
+looked through for usual mistakes (`mistakes`), so that its error can say what to type instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from broker_common.errors import InvalidRequestError
+from broker_common.language import phrase
+from broker_common.query.canonical import literal_text
 from broker_common.query.condition import Condition, Literal, Order, parse_date
 from broker_common.query.dictionary import Column, ColumnType, Dictionary, shown
-from broker_common.query.normal_form import all_of, any_of, between, compare, equal, negate, verify_size, wrong_type
-from broker_common.query.scanner import ScanError, scan
+from broker_common.query.mistakes import explained
+from broker_common.query.normal_form import (
+    all_of,
+    any_of,
+    between,
+    compare,
+    equal,
+    like,
+    negate,
+    not_a_date,
+    present,
+    verify_size,
+    wrong_type,
+)
+from broker_common.query.remedies import instead_of_decimal, to_type
+from broker_common.query.scanner import Kind, ScanError, Token, scan
 
 _BOTH_SIDES = frozenset({"this", "expression"})
 # SECURITY: every node type that may occur, and the arguments it may carry; anything else is refused.
@@ -41,6 +60,9 @@ _ALLOWED: Mapping[type[exp.Expr], frozenset[str]] = {
     exp.GTE: _BOTH_SIDES,
     exp.In: frozenset({"this", "expressions"}),
     exp.Between: frozenset({"this", "low", "high"}),
+    exp.Is: _BOTH_SIDES,
+    exp.Null: frozenset(),
+    exp.Like: _BOTH_SIDES | {"negate"},
     exp.Column: frozenset({"this"}),
     exp.Identifier: frozenset({"this"}),
     exp.Literal: frozenset({"this", "is_string"}),
@@ -49,6 +71,10 @@ _ALLOWED: Mapping[type[exp.Expr], frozenset[str]] = {
     exp.Cast: frozenset({"this", "to"}),
     exp.DataType: frozenset({"this"}),
 }
+
+# What the parser takes for null, or for its test. A code may well be called unknown.
+_SYNONYMS = frozenset({"isnull", "notnull", "unknown"})
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 
 # Each comparison with its order, and the order it has when its sides change places.
 _ORDERS: Mapping[type[exp.Expr], tuple[Order, Order]] = {
@@ -67,10 +93,18 @@ def parse_condition(text: str, dictionary: Dictionary) -> Condition:
             WRONG_OPERATOR. Nothing else escapes.
     """
     try:
-        scan(text)
+        return _read(text, dictionary)
+    except InvalidRequestError as error:
+        raise explained(error, text, dictionary, _read) from None
+
+
+def _read(text: str, dictionary: Dictionary) -> Condition:
+    try:
+        tokens = scan(text)
     except ScanError as error:
         code = "CRITERIA_TOO_LARGE" if error.too_large else "CRITERIA_SYNTAX"
         raise InvalidRequestError(code, problem=error.problem) from None
+    _verify_one_null(tokens)
     tree = _parsed(text)
     _verify_allowed(tree)
     condition = _condition(tree, dictionary)
@@ -78,24 +112,37 @@ def parse_condition(text: str, dictionary: Dictionary) -> Condition:
     return condition
 
 
+def _verify_one_null(tokens: Sequence[Token]) -> None:
+    """Only `is null` and `is not null` ask for a missing value, whatever else the parser would take for them."""
+    words = [token.text if token.kind is Kind.WORD else "" for token in tokens]
+    for word, following, last in zip(["", *words], words, [*words[1:], ""], strict=False):
+        if following in _SYNONYMS:
+            raise _no_part(following)
+        if (following, last) == ("not", "null") and word != "is":
+            raise _no_part("not null")
+
+
 def _parsed(text: str) -> exp.Expr:
     try:
         return sqlglot.parse_one(text, into=exp.Condition)
     except SqlglotError as error:
         places = getattr(error, "errors", None) or [{}]
-        raise _syntax(f"it makes no sense near '{shown(str(places[0].get('highlight', '')))}'") from None
+        place = shown(str(places[0].get("highlight", "")))
+        raise _syntax(phrase("it makes no sense near '{place}'", place=place)) from None
     except RecursionError:
         # The scanner's limits leave a deep enough stack to any sensible caller; a caller near its end gets this.
-        raise InvalidRequestError("CRITERIA_TOO_LARGE", problem="it is nested too deep") from None
+        raise InvalidRequestError("CRITERIA_TOO_LARGE", problem=phrase("it is nested too deep")) from None
 
 
 def _verify_allowed(tree: exp.Expr) -> None:
     for node in tree.walk():
         allowed = _ALLOWED.get(type(node))
+        if isinstance(node, _ARITHMETIC):
+            raise _syntax(phrase("there is no arithmetic"))
         if allowed is None:
-            raise _syntax(f"'{node.key}' is no part of a condition")
+            raise _no_part(node.key)
         if any(value and name not in allowed for name, value in node.args.items()):
-            raise _syntax(f"'{node.key}' is used in a way that is not allowed")
+            raise _syntax(phrase("'{word}' is used in a way that is not allowed", word=node.key))
 
 
 def _condition(node: exp.Expr, dictionary: Dictionary) -> Condition:
@@ -107,16 +154,27 @@ def _condition(node: exp.Expr, dictionary: Dictionary) -> Condition:
             return any_of([_condition(part, dictionary) for part in _parts(node, exp.Or)])
         case exp.Not():
             return negate(_condition(node.this, dictionary))
+        case _:
+            return _of_column(node, dictionary)
+
+
+def _of_column(node: exp.Expr, dictionary: Dictionary) -> Condition:
+    match node:
         case exp.In():
             column = _column(node.this, dictionary)
             return equal(column, _values(column, node.expressions))
         case exp.Between():
             column = _column(node.this, dictionary)
-            return between(column, _value(column, node.args["low"]), _value(column, node.args["high"]))
+            return _between(column, _value(column, node.args["low"]), _value(column, node.args["high"]))
+        case exp.Is(expression=exp.Null()):
+            return negate(present(_column(node.this, dictionary)))
+        case exp.Like():
+            matching = like(_column(node.this, dictionary), _pattern(node.expression))
+            return negate(matching) if node.args.get("negate") else matching
         case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
             return _comparison(node, dictionary)
         case _:
-            raise _syntax("a column or a value stands alone, without a comparison")
+            raise _syntax(phrase("a column or a value stands alone, without a comparison"))
 
 
 def _parts(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
@@ -134,7 +192,7 @@ def _comparison(node: exp.Expr, dictionary: Dictionary) -> Condition:
     left, right = _bare(node.this), _bare(node.args["expression"])
     flipped = isinstance(right, exp.Column)
     if flipped and isinstance(left, exp.Column):
-        raise _syntax("two columns cannot be compared with each other")
+        raise _syntax(phrase("two columns cannot be compared with each other"))
     column = _column(right if flipped else left, dictionary)
     value = _value(column, left if flipped else right)
     if isinstance(node, exp.EQ):
@@ -147,14 +205,32 @@ def _comparison(node: exp.Expr, dictionary: Dictionary) -> Condition:
 def _column(node: exp.Expr, dictionary: Dictionary) -> Column:
     bare = _bare(node)
     if not isinstance(bare, exp.Column):
-        raise _syntax("a comparison needs a column on one side and values on the other")
+        raise _one_sided()
     return dictionary.column(bare.name.lower())
 
 
 def _values(column: Column, nodes: list[exp.Expr]) -> list[Literal]:
     if not nodes:
-        raise _syntax("a list of values is empty")
+        raise _syntax(phrase("a list of values is empty"))
     return [_value(column, node) for node in nodes]
+
+
+def _between(column: Column, low: Literal, high: Literal) -> Condition:
+    condition = between(column, low, high)
+    # Both are of the column's one type by now, so that they can be ordered. Nobody pays for a slip that matches nobody.
+    if low > high:  # type: ignore[operator]
+        raise InvalidRequestError(
+            "CRITERIA_SYNTAX",
+            problem=phrase("the first bound of between is above the second, so that nobody would match"),
+            instead=to_type(f"{column.name} between {literal_text(high)} and {literal_text(low)}"),
+        )
+    return condition
+
+
+def _pattern(node: exp.Expr) -> str:
+    if not (isinstance(node, exp.Literal) and node.is_string):
+        raise _syntax(phrase("like takes the beginning of a code, with one % at its end"))
+    return str(node.name)
 
 
 def _value(column: Column, node: exp.Expr) -> Literal:
@@ -164,11 +240,11 @@ def _value(column: Column, node: exp.Expr) -> Literal:
         case exp.Literal() as literal:
             return _number(column, literal.name)
         case exp.Neg(this=exp.Literal(is_string=False) as literal):
-            return -_number(column, literal.name)
+            return _number(column, f"-{literal.name}")
         case exp.Cast(this=exp.Literal(is_string=True) as literal, to=exp.DataType(this=exp.DType.DATE)):
             return _date(column, literal.name)
         case _:
-            raise _syntax("a comparison needs a column on one side and values on the other")
+            raise _one_sided()
 
 
 def _quoted(column: Column, text: str) -> Literal:
@@ -176,8 +252,9 @@ def _quoted(column: Column, text: str) -> Literal:
 
 
 def _number(column: Column, text: str) -> int:
-    if not text.isdecimal():
-        raise wrong_type(column, f"{shown(text)}, which is no whole number")
+    if not text.removeprefix("-").isdecimal():
+        found = phrase("{number}, which is no whole number", number=shown(text))
+        raise wrong_type(column, found, instead_of_decimal(text) if column.type is ColumnType.INTEGER else "")
     return int(text)
 
 
@@ -185,13 +262,21 @@ def _date(column: Column, text: str) -> Literal:
     try:
         return parse_date(text)
     except ValueError:
-        raise wrong_type(column, f"'{shown(text)}', which is no date") from None
+        raise not_a_date(column, text) from None
 
 
 def _bare(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
+
+
+def _one_sided() -> InvalidRequestError:
+    return _syntax(phrase("a comparison needs a column on one side and values on the other"))
+
+
+def _no_part(word: str) -> InvalidRequestError:
+    return _syntax(phrase("'{word}' is no part of a condition", word=word))
 
 
 def _syntax(problem: str) -> InvalidRequestError:

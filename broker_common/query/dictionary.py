@@ -12,6 +12,7 @@ import difflib
 import hashlib
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -188,6 +189,12 @@ def nearest(word: str, names: Iterable[str], *, quote: bool = False) -> str:
     folded = {name.casefold(): name for name in names}
     close = difflib.get_close_matches(word[: 2 * MAX_SHOWN_CHARACTERS].casefold(), folded, n=NEAREST, cutoff=0.0)
     return listed((folded[name] for name in close), quote=quote)
+
+
+def folded(text: str) -> str:
+    """What two spellings of one word have in common: letter case, accents, and _ or - against a space are left aside."""
+    letters = (each for each in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(each))
+    return " ".join("".join(letters).replace("_", " ").replace("-", " ").split())
 
 
 def listed(names: Iterable[str], *, quote: bool = False) -> str:

@@ -11,9 +11,27 @@ from collections.abc import Iterable
 from datetime import date
 
 from broker_common.errors import InvalidRequestError
+from broker_common.language import phrase
 from broker_common.query.canonical import canonical_bytes, literal_text
-from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Literal, Membership, Negation, Order
+from broker_common.query.condition import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Condition,
+    Literal,
+    Membership,
+    Negation,
+    Order,
+    Presence,
+)
 from broker_common.query.dictionary import Column, ColumnType, listed, nearest, shown
+from broker_common.query.remedies import (
+    instead_of_code,
+    instead_of_date,
+    instead_of_literal,
+    instead_of_pattern,
+    instead_of_prefix,
+)
 
 # Of a condition as it travels and is signed: groups in groups, comparisons in all, values in all. The health node's work
 # for one question is bounded by them, whatever text or client it came from.
@@ -37,6 +55,27 @@ def equal(column: Column, literals: Iterable[Literal]) -> Condition:
     return Membership(column.name, tuple(sorted(distinct)))
 
 
+def like(column: Column, pattern: str) -> Condition:
+    """`column like 'E11%'`: any of the published codes that begin so. Only the last character stands for anything.
+
+    Raises:
+        InvalidRequestError: WRONG_OPERATOR, CRITERIA_SYNTAX, UNKNOWN_CODE.
+    """
+    if column.type is not ColumnType.CODE:
+        raise wrong_operator(column, "like")
+    prefix = pattern[:-1]
+    if not pattern.endswith("%") or "%" in prefix:
+        raise InvalidRequestError(
+            "CRITERIA_SYNTAX",
+            problem=phrase("like takes the beginning of a code, with one % at its end"),
+            instead=instead_of_pattern(column, pattern),
+        )
+    codes = [code for code in column.values if code.startswith(prefix)]
+    if not codes:
+        raise _unknown_code(column, pattern, instead_of_prefix(column, prefix))
+    return equal(column, codes)
+
+
 def compare(column: Column, order: Order, literal: Literal) -> Condition:
     """`column < literal` and its kin.
 
@@ -58,6 +97,11 @@ def between(column: Column, low: Literal, high: Literal) -> Condition:
     """
     _verify_ordered(column, "between")
     return all_of([compare(column, Order.GREATER_OR_EQUAL, low), compare(column, Order.LESS_OR_EQUAL, high)])
+
+
+def present(column: Column) -> Condition:
+    """`column is not null`."""
+    return Presence(column.name)
 
 
 def negate(part: Condition) -> Condition:
@@ -87,11 +131,30 @@ def verify_size(condition: Condition) -> None:
     """
     depth, terms, literals = _measured(condition)
     if depth > MAX_DEPTH:
-        raise InvalidRequestError("CRITERIA_TOO_LARGE", problem=f"it is nested more than {MAX_DEPTH} deep")
+        raise too_deep()
     if terms > MAX_TERMS:
-        raise InvalidRequestError("CRITERIA_TOO_LARGE", problem=f"it has more than {MAX_TERMS} comparisons")
+        raise too_many_terms()
     if literals > MAX_LITERALS:
-        raise InvalidRequestError("CRITERIA_TOO_LARGE", problem=f"it names more than {MAX_LITERALS} values")
+        raise too_many_literals()
+
+
+def too_deep() -> InvalidRequestError:
+    """The error for groups in groups beyond the limit."""
+    return _too_large(phrase("it is nested more than {most} deep", most=MAX_DEPTH))
+
+
+def too_many_terms() -> InvalidRequestError:
+    """The error for comparisons beyond the limit."""
+    return _too_large(phrase("it has more than {most} comparisons", most=MAX_TERMS))
+
+
+def too_many_literals() -> InvalidRequestError:
+    """The error for values beyond the limit."""
+    return _too_large(phrase("it names more than {most} values", most=MAX_LITERALS))
+
+
+def _too_large(problem: str) -> InvalidRequestError:
+    return InvalidRequestError("CRITERIA_TOO_LARGE", problem=problem)
 
 
 def count_terms(condition: Condition) -> int:
@@ -99,9 +162,22 @@ def count_terms(condition: Condition) -> int:
     return _measured(condition)[1]
 
 
-def wrong_type(column: Column, found: str) -> InvalidRequestError:
+def wrong_type(column: Column, found: str, instead: str = "") -> InvalidRequestError:
     """The error for a literal that the column cannot hold; `found` is worded for the sentence."""
-    return InvalidRequestError("WRONG_TYPE", column=column.name, expected=column.type.value, found=found)
+    return InvalidRequestError(
+        "WRONG_TYPE", column=column.name, expected=column.type.value, found=found, instead=instead
+    )
+
+
+def not_a_date(column: Column, text: str) -> InvalidRequestError:
+    """The error for a text where a date is expected."""
+    found = phrase("{text}, which is no date", text=literal_text(shown(text)))
+    return wrong_type(column, found, instead_of_date(text))
+
+
+def wrong_operator(column: Column, operator: str) -> InvalidRequestError:
+    """The error for an operator that is not defined for the column's type."""
+    return InvalidRequestError("WRONG_OPERATOR", column=column.name, expected=column.type.value, operator=operator)
 
 
 def _in_order(parts: Iterable[Condition]) -> tuple[Condition, ...]:
@@ -116,6 +192,8 @@ def _measured(condition: Condition) -> tuple[int, int, int]:
             return 0, 1, 1
         case Membership(_, literals):
             return 0, 1, len(literals)
+        case Presence():
+            return 0, 1, 0
         case Negation(part):
             depth, terms, size = _measured(part)
             return depth + 1, terms, size
@@ -126,7 +204,7 @@ def _measured(condition: Condition) -> tuple[int, int, int]:
 
 def _verify_ordered(column: Column, operator: str) -> None:
     if column.type is ColumnType.CODE:
-        raise InvalidRequestError("WRONG_OPERATOR", column=column.name, expected=column.type.value, operator=operator)
+        raise wrong_operator(column, operator)
 
 
 def _verify_literal(column: Column, literal: Literal) -> None:
@@ -135,22 +213,35 @@ def _verify_literal(column: Column, literal: Literal) -> None:
             _verify_code(column, literal)
         case (ColumnType.DATE, date()) | (ColumnType.INTEGER, int()):
             if isinstance(literal, int) and not _SMALLEST_INTEGER <= literal <= _LARGEST_INTEGER:
-                raise wrong_type(column, f"{shown(str(literal))}, which is too large a number")
+                number = shown(str(literal))
+                raise wrong_type(column, phrase("{number}, which is too large a number", number=number))
         case _:
             raise _mismatch(column, literal)
 
 
 def _mismatch(column: Column, literal: Literal) -> InvalidRequestError:
-    kind = {int: "the number", str: "the text"}.get(type(literal), "the date")
-    return wrong_type(column, f"{kind} {shown(literal_text(literal))}")
+    text = shown(literal_text(literal))
+    match literal:
+        case str():
+            found = phrase("the text {text}", text=text)
+        case date():
+            found = phrase("the date {text}", text=text)
+        case _:
+            found = phrase("the number {text}", text=text)
+    return wrong_type(column, found, instead_of_literal(column, literal))
 
 
 def _verify_code(column: Column, code: str) -> None:
     if code not in column.positions:
-        raise InvalidRequestError(
-            "UNKNOWN_CODE",
-            column=column.name,
-            value=shown(code),
-            nearest=nearest(code, column.values, quote=True),
-            codes=listed(column.values, quote=True),
-        )
+        raise _unknown_code(column, code, instead_of_code(column, code))
+
+
+def _unknown_code(column: Column, value: str, instead: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        "UNKNOWN_CODE",
+        column=column.name,
+        value=shown(value),
+        nearest=nearest(value, column.values, quote=True),
+        codes=listed(column.values, quote=True),
+        instead=instead,
+    )

@@ -20,9 +20,12 @@ from typing import Final
 from tripartite.v1 import ticket_pb2
 
 from broker_common.errors import InvalidRequestError
+from broker_common.language import phrase
 from broker_common.query.canonical import literal_text
 from broker_common.query.dictionary import Column, Dictionary, listed, nearest, shown
 from broker_common.query.messages import refuse_unknown_fields
+from broker_common.query.mistakes import QUESTIONS, explained
+from broker_common.query.remedies import instead_of_code, instead_of_variable
 from broker_common.query.scanner import MAX_TEXT_CHARACTERS, Kind, ScanError, Token, scan
 from broker_common.values import MOST_CELLS
 
@@ -101,6 +104,13 @@ def parse_question(text: str, dictionary: Dictionary) -> Question:
         InvalidRequestError: QUESTION_SYNTAX, UNKNOWN_VARIABLE, UNKNOWN_VALUE. Nothing else escapes.
     """
     try:
+        return _read(text, dictionary)
+    except InvalidRequestError as error:
+        raise explained(error, text, dictionary, _read, QUESTIONS) from None
+
+
+def _read(text: str, dictionary: Dictionary) -> Question:
+    try:
         tokens = scan(text)
     except ScanError as error:
         raise InvalidRequestError("QUESTION_SYNTAX", problem=error.problem) from None
@@ -115,7 +125,12 @@ def find_variable(name: str, dictionary: Dictionary) -> Column:
     """
     column = dictionary.find(name)
     if column is None:
-        raise InvalidRequestError("UNKNOWN_VARIABLE", variable=shown(name), nearest=nearest(name, dictionary.names))
+        raise InvalidRequestError(
+            "UNKNOWN_VARIABLE",
+            variable=shown(name),
+            nearest=nearest(name, dictionary.names),
+            instead=instead_of_variable(name, dictionary),
+        )
     return column
 
 
@@ -178,15 +193,14 @@ def _question(tokens: list[Token]) -> Question:
         case [Token(Kind.WORD, variable), Token(Kind.WORD, "by"), *inner]:
             cells = _cells(inner)
         case _:
-            raise InvalidRequestError(
-                "QUESTION_SYNTAX",
-                problem="it is neither 'all' nor one variable with one value or one list of values",
-            )
+            problem = phrase("it is neither 'all' nor one variable with one value or one list of values")
+            raise InvalidRequestError("QUESTION_SYNTAX", problem=problem)
     try:
         return Question(variable, tuple(cells))
     except ValueError:
         raise InvalidRequestError(
-            "QUESTION_SYNTAX", problem="it has too many cells, a value in two of them, or no cell but the rest"
+            "QUESTION_SYNTAX",
+            problem=phrase("it has too many cells, a value in two of them, or no cell but the rest"),
         ) from None
 
 
@@ -207,7 +221,7 @@ def _cells(tokens: list[Token]) -> list[Cell]:
         if not others:
             return cells
         if others[0] != _COMMA:
-            raise InvalidRequestError("QUESTION_SYNTAX", problem="the cells are not separated by commas")
+            raise InvalidRequestError("QUESTION_SYNTAX", problem=phrase("the cells are not separated by commas"))
         tokens = others[1:]
 
 
@@ -215,9 +229,9 @@ def _cell(tokens: list[Token]) -> Cell:
     values = tokens[::2]
     commas = tokens[1::2]
     if len(values) != len(commas) + 1 or any(token != _COMMA for token in commas):
-        raise InvalidRequestError("QUESTION_SYNTAX", problem="the list of values is not separated by commas")
+        raise InvalidRequestError("QUESTION_SYNTAX", problem=phrase("the list of values is not separated by commas"))
     if any(token.kind is not Kind.STRING for token in values):
-        raise InvalidRequestError("QUESTION_SYNTAX", problem="a value does not stand in single quotes")
+        raise InvalidRequestError("QUESTION_SYNTAX", problem=phrase("a value does not stand in single quotes"))
     return Cell(tuple(sorted({token.text for token in values})))
 
 
@@ -240,6 +254,7 @@ def _verify_value(column: Column, value: str) -> None:
             value=shown(value),
             nearest=nearest(value, column.values, quote=True),
             codes=listed(column.values, quote=True),
+            instead=instead_of_code(column, value),
         )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
+from broker_common.language import phrase
 from broker_common.query.dictionary import shown
 
 # Far more than a person writes; checked before anything of a text is read.
@@ -37,11 +38,11 @@ _TOKEN = re.compile(
 )
 
 _EXPLANATIONS = {
-    "'": "a quote is opened and not closed",
-    '"': 'values stand in single quotes and names in none, so " has no place',
-    "`": "names stand in no quotes, so ` has no place",
-    ";": "there is one condition only, so ; has no place",
-    "-": "- may only stand before a whole number",
+    "'": phrase("a quote is opened and not closed"),
+    '"': phrase('values stand in single quotes and names in none, so " has no place'),
+    "`": phrase("names stand in no quotes, so ` has no place"),
+    ";": phrase("there is one condition only, so ; has no place"),
+    "-": phrase("- may only stand before a whole number"),
 }
 
 
@@ -78,12 +79,12 @@ def scan(text: str) -> list[Token]:
         ScanError: it holds something that no token may be, or it is over a limit.
     """
     if len(text) > MAX_TEXT_CHARACTERS:
-        raise ScanError(f"it is longer than {MAX_TEXT_CHARACTERS} characters", too_large=True)
+        raise ScanError(phrase("it is longer than {most} characters", most=MAX_TEXT_CHARACTERS), too_large=True)
     tokens = _tokens(text)
     if not tokens:
-        raise ScanError("it is empty")
+        raise ScanError(phrase("it is empty"))
     if len(tokens) > MAX_TOKENS:
-        raise ScanError(f"it has more than {MAX_TOKENS} words and signs", too_large=True)
+        raise ScanError(phrase("it has more than {most} words and signs", most=MAX_TOKENS), too_large=True)
     _verify_nesting(tokens)
     _verify_no_calls(tokens)
     return tokens
@@ -109,10 +110,10 @@ def _token(kind: Kind, text: str) -> Token:
         case Kind.STRING:
             content = text[1:-1].replace("''", "'")
             if not content.isprintable():
-                raise ScanError("a quoted value holds a character that cannot be printed")
+                raise ScanError(phrase("a quoted value holds a character that cannot be printed"))
             return Token(kind, content)
         case Kind.SIGN if text not in _COMPARISONS and text not in "(),":
-            raise ScanError(f"{shown(text)} is no comparison")
+            raise ScanError(phrase("{sign} is no comparison", sign=shown(text)))
         case _:
             return Token(kind, text)
 
@@ -120,12 +121,19 @@ def _token(kind: Kind, text: str) -> Token:
 def _strange(text: str, position: int) -> str:
     character = text[position]
     if character in _EXPLANATIONS:
-        return f"{_EXPLANATIONS[character]} (character {position + 1})"
+        return phrase("{problem} (character {place})", problem=_EXPLANATIONS[character], place=position + 1)
     if character.isdecimal() and character.isascii():
-        return f"what begins with {character} is no whole number (character {position + 1})"
+        return phrase(
+            "what begins with {digit} is no whole number (character {place})", digit=character, place=position + 1
+        )
     # Homoglyphs look like what they are not, so they are called by name.
-    name = unicodedata.name(character, f"code {ord(character)}")
-    return f"'{shown(character)}' ({name.lower()}) has no place in it (character {position + 1})"
+    name = unicodedata.name(character, f"code {ord(character)}").lower()
+    return phrase(
+        "'{letter}' ({name}) has no place in it (character {place})",
+        letter=shown(character),
+        name=name,
+        place=position + 1,
+    )
 
 
 def _verify_nesting(tokens: list[Token]) -> None:
@@ -140,21 +148,21 @@ def _verify_nesting(tokens: list[Token]) -> None:
             nots = 0
         elif token == _CLOSE:
             if not open_weights:
-                raise ScanError("a ) has no (")
+                raise ScanError(phrase("a ) has no ("))
             depth -= open_weights.pop()
             nots = 0
         else:
             nots = 0
         if depth + nots > MAX_NESTING:
-            raise ScanError(f"it is nested more than {MAX_NESTING} deep", too_large=True)
+            raise ScanError(phrase("it is nested more than {most} deep", most=MAX_NESTING), too_large=True)
     if open_weights:
-        raise ScanError("a ( is not closed")
+        raise ScanError(phrase("a ( is not closed"))
 
 
 def _verify_no_calls(tokens: list[Token]) -> None:
     for word, following in pairwise(tokens):
         if following == _OPEN and word.kind is Kind.WORD and word.text not in _WORDS_BEFORE_PARENTHESIS:
-            raise ScanError(f"{shown(word.text)}(...) is a function, and there are none")
+            raise ScanError(phrase("{word}(...) is a function, and there are none", word=shown(word.text)))
 
 
 _NOT = Token(Kind.WORD, "not")

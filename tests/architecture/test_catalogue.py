@@ -24,6 +24,7 @@ from broker_common.errors import REASONS
 from broker_common.interrupts import HINT
 from broker_common.language import language
 from broker_common.privacy.policy import Accounting, Subject
+from broker_common.query.dictionary import ColumnType
 from census_node import texts as census_texts
 from deploy import texts as deploy_texts
 from health_node import texts as health_texts
@@ -68,6 +69,7 @@ WORDS = {
     *STATES,
     *LIBRARY_SENTENCES,
     *(outcome.value for outcome in Outcome),
+    *(kind.value for kind in ColumnType),
     *(purpose for purposes in PURPOSES.values() for purpose in purposes),
     *("1 day", "{n} days", "1 hour", "{n} hours", "1 minute", "{n} minutes", "1 second", "{n} seconds"),
 }

@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from fakes.registries import made_names
 from fakes.world import make_policy
-from fuzz.target import Cut, Finding, Target, fresh_path, joined, require
+from fuzz.target import Cut, Finding, Target, ValueT, fresh_path, joined, require
 
 from broker_common.crypto.certificates import (
     Identity,
@@ -40,6 +40,7 @@ from broker_common.query.canonical import canonical_bytes, describe
 from broker_common.query.condition import Condition, parse_date
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.criteria import parse_condition
+from broker_common.query.dictionary import Dictionary
 from broker_common.query.normal_form import count_terms, negate, verify_size
 from broker_common.query.question import Question, parse_question, question_from_wire, read_question
 from broker_common.rpc.callers import by_fingerprint, verify_caller
@@ -116,6 +117,20 @@ def verify_condition(condition: Condition) -> None:
         require(0 <= int(error.details["terms"]) < count_terms(condition), "fewer terms would do")
 
 
+def _read(parse: Callable[[str, Dictionary], ValueT], data: bytes, dictionary: Dictionary) -> ValueT:
+    """What the text says; what an error of the grammar tells somebody to type can be read."""
+    try:
+        return parse(text_of(data), dictionary)
+    except InvalidRequestError as error:
+        told, colon, text = error.details.get("instead", "").partition(": ")
+        if error.code.endswith("_SYNTAX") and told + colon == "Type: ":
+            try:
+                parse(text, dictionary)
+            except InvalidRequestError as other:
+                raise Finding("what to type can be read") from other
+        raise
+
+
 def _check_condition(condition: Condition, data: bytes) -> None:
     del data
     verify_condition(condition)
@@ -142,6 +157,12 @@ def _criteria_seeds() -> dict[str, bytes]:
         "dates": b"last_admission_date between '2010-01-01' and DATE '2010-12-31'",
         "nested": b"not (not (age < 3 or (hospital_visits <> 4 and (5 <= age or emergency_visits != -1))))",
         "quoted": b"census_division = 'Stormont, Dundas and Glengarry'",
+        "missing": b"last_admission_date is null and not (diagnosis is not null)",
+        "beginning": b"diagnosis like 'type_%' or procedure not like 'c%'",
+        "bad beginning": b"diagnosis like 'E11%'",
+        "bad habits": "select count(*) from t where age == 5 && sex = female or sex != \u201cmale\u201d;".encode(),
+        "bad lists": b"sex = 'male' or 'female' and diagnosis = (stroke, 'asthma') and age between (1, 2",
+        "bad sides": b"'age' >= 65 1 <= age <= 2 last_admission_date > 2010-1-1 and sex = null",
         "bad quote": b"census_division = 'it''s'",
         "bad statement": b"age > 1; drop table people",
     }
@@ -155,6 +176,9 @@ def _question_seeds() -> dict[str, bytes]:
         "share": b"mother_tongue by 'French', rest",
         "table": b"Mother_Tongue by 'Other', ('French','English and French'),'English', rest",
         "bad list": b"mother_tongue in ('French' 'English')",
+        "bad habits": b"select count(*) from t where mother_tongue == French or mother_tongue = English",
+        "bad rest": b"not mother_tongue in (French, 'English'",
+        "bad count": b"COUNT(*)",
         "bad cells": b"mother_tongue by 'French', rest, rest",
     }
 
@@ -462,7 +486,7 @@ def _health_source_seeds() -> dict[str, bytes]:
 
 TARGETS: Mapping[str, Target[Any]] = {
     "criteria": Target(
-        parse=lambda data: parse_condition(text_of(data), HEALTH_DICTIONARY),
+        parse=lambda data: _read(parse_condition, data, HEALTH_DICTIONARY),
         check=_check_condition,
         covers=(parse_condition, parse_date, verify_size, condition_from_wire, verify_affordable),
         seeds=_criteria_seeds,
@@ -474,7 +498,13 @@ TARGETS: Mapping[str, Target[Any]] = {
                 b"'2010-02-29'",
                 b"-9223372036854775808",
                 b" is null",
-                b" like ",
+                b" is not null",
+                b" like 'type_%'",
+                b"%'",
+                b"==",
+                b"&&",
+                b" 2010-01-01",
+                "\u201cmale\u201d".encode(),
                 b"'stroke'",
                 b"1e9",
                 b"?",
@@ -484,7 +514,7 @@ TARGETS: Mapping[str, Target[Any]] = {
         ),
     ),
     "question": Target(
-        parse=lambda data: parse_question(text_of(data), CENSUS_DICTIONARY),
+        parse=lambda data: _read(parse_question, data, CENSUS_DICTIONARY),
         check=_check_question,
         covers=(parse_question, question_from_wire),
         seeds=_question_seeds,

@@ -20,7 +20,17 @@ from tripartite.v1 import condition_pb2
 
 from broker_common.errors import InvalidRequestError
 from broker_common.query.canonical import canonical_bytes, describe
-from broker_common.query.condition import AllOf, AnyOf, Comparison, Condition, Literal, Membership, Negation, Order
+from broker_common.query.condition import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Condition,
+    Literal,
+    Membership,
+    Negation,
+    Order,
+    Presence,
+)
 from broker_common.query.condition_wire import condition_from_wire
 from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
@@ -130,6 +140,10 @@ def ranges(draw: st.DrawFn) -> condition_pb2.Condition:
     return Wire(range=condition_pb2.Range(column=column, low=draw(literals), high=draw(literals)))
 
 
+presences = st.sampled_from(sorted(_LITERALS)).map(lambda column: Wire(presence=condition_pb2.Presence(column=column)))
+of_columns = comparisons() | memberships() | ranges() | presences
+
+
 def _larger(parts: st.SearchStrategy[condition_pb2.Condition]) -> st.SearchStrategy[condition_pb2.Condition]:
     lists = st.lists(parts, min_size=2, max_size=4)
     return st.one_of(
@@ -139,9 +153,9 @@ def _larger(parts: st.SearchStrategy[condition_pb2.Condition]) -> st.SearchStrat
     )
 
 
-raw_conditions = st.recursive(comparisons() | memberships() | ranges(), _larger, max_leaves=8)
+raw_conditions = st.recursive(of_columns, _larger, max_leaves=8)
 # Rarely too deep, never too long: what is said of one column in many places is merged.
-long_conditions = st.recursive(comparisons() | memberships() | ranges(), _larger, max_leaves=40)
+long_conditions = st.recursive(of_columns, _larger, max_leaves=40)
 
 
 # --- the reference -------------------------------------------------------------------------------------------------------
@@ -163,6 +177,12 @@ def holds(message: condition_pb2.Condition, person: Person) -> bool:
         return any(holds(part, person) for part in message.any_of.parts)
     if kind == "negation":
         return not holds(message.negation, person)
+    return holds_in_column(message, person)
+
+
+def holds_in_column(message: condition_pb2.Condition, person: Person) -> bool:
+    """The same for what is said of one column."""
+    kind = message.WhichOneof("kind")
     if kind == "membership":
         column, literals = message.membership.column, message.membership.literals
         return any(compared(person[column], "OPERATOR_EQUAL", value_of(literal)) for literal in literals)
@@ -171,6 +191,9 @@ def holds(message: condition_pb2.Condition, person: Person) -> bool:
         value = person[column]
         at_least = compared(value, "OPERATOR_GREATER_OR_EQUAL", value_of(low))
         return at_least and compared(value, "OPERATOR_LESS_OR_EQUAL", value_of(high))
+    if kind == "presence":
+        value = person[message.presence.column]
+        return value is not None and value != frozenset()
     operator = condition_pb2.Operator.Name(message.comparison.operator)
     return compared(person[message.comparison.column], operator, value_of(message.comparison.literal))
 
@@ -205,9 +228,19 @@ def written(message: condition_pb2.Condition) -> str:
         values = ",".join(map(quoted, message.membership.literals))
         return f"{message.membership.column.upper()} in ({values})"
     if kind == "range":
-        return f"{message.range.column} between {quoted(message.range.low)} and {quoted(message.range.high)}"
+        return written_range(message.range)
+    if kind == "presence":
+        return f"{message.presence.column.upper()} is NOT null"
     sign = _COMPARISONS[condition_pb2.Operator.Name(message.comparison.operator)]
     return f"{message.comparison.column}{sign}{quoted(message.comparison.literal)}"
+
+
+def written_range(message: condition_pb2.Range) -> str:
+    """A range as text; with bounds that have changed places it cannot be typed with between."""
+    column, low, high = message.column, value_of(message.low), value_of(message.high)
+    if low <= high:  # type: ignore[operator]
+        return f"{column} between {quoted(message.low)} and {quoted(message.high)}"
+    return f"({column} >= {quoted(message.low)} and {column} <= {quoted(message.high)})"
 
 
 def quoted(literal: condition_pb2.Literal) -> str:
@@ -284,6 +317,8 @@ def _decoded(data: bytes) -> tuple[Condition, bytes]:
             parts.append(part)
         return (AllOf if tag == b"&" else AnyOf)(tuple(parts)), rest
     column, rest = _decoded_string(rest)
+    if tag == b"v":
+        return Presence(column), rest
     if tag == b"=":
         size, rest = int.from_bytes(rest[:4], "big"), rest[4:]
         literals = []
@@ -384,6 +419,12 @@ def outcome(action: Callable[[], _Result]) -> _Result | InvalidRequestError:
         if not (error.text + error.hint).isprintable():
             raise
         return error
+
+
+def suggestion(error: InvalidRequestError) -> str:
+    """The text that an error of the grammar says to type; empty if it cannot tell one."""
+    told, _, text = error.details.get("instead", "").partition(": ")
+    return text if told == "Type" and error.code.endswith("_SYNTAX") else ""
 
 
 _MORE = settings(max_examples=300)
@@ -498,9 +539,37 @@ _WORDS = [
         "as",
         "true",
         "interval",
+        "where",
+        "count",
+        "male",
+        "rest",
+        "by",
+        "contains",
     ),
     *("=", "<>", "<", ">=", "==", "(", ")", ",", "-", "+", "*", "/", ";", "--", "/*", "*/", ".", "::", "?", ":a", "$1"),
-    *("1", "-1", "1.5", "1e5", "'male'", "'2010-01-01'", "'", '"', "`", "[", "]", "{{", "}}", "||", "\0", "\u0430"),
+    *(
+        "1",
+        "-1",
+        "1.5",
+        "1e5",
+        "'male'",
+        "'m%'",
+        "2010-01-01",
+        "&&",
+        "=>",
+        "\u201cmale\u201d",
+        "'2010-01-01'",
+        "'",
+        '"',
+        "`",
+        "[",
+        "]",
+        "{{",
+        "}}",
+        "||",
+        "\0",
+        "\u0430",
+    ),
 ]
 hostile_texts = (
     st.text(max_size=60)
@@ -518,6 +587,8 @@ def test_hostile_criteria_end_in_a_typed_error(text: str) -> None:
     condition = outcome(lambda: parse_condition(text, DICTIONARY))
     if not isinstance(condition, InvalidRequestError):
         assert parse_condition(describe(condition), DICTIONARY) == condition
+    elif suggestion(condition):
+        parse_condition(suggestion(condition), DICTIONARY)
 
 
 @settings(max_examples=500)
@@ -527,6 +598,8 @@ def test_hostile_question_ends_in_a_typed_error(text: str) -> None:
     question = outcome(lambda: parse_question(text, CENSUS_DICTIONARY))
     if not isinstance(question, InvalidRequestError):
         assert parse_question(question.text, CENSUS_DICTIONARY) == question
+    elif suggestion(question):
+        parse_question(suggestion(question), CENSUS_DICTIONARY)
 
 
 @settings(max_examples=500)

@@ -63,6 +63,7 @@ class Condition(_message.Message):
     ALL_OF_FIELD_NUMBER: _builtins.int
     ANY_OF_FIELD_NUMBER: _builtins.int
     NEGATION_FIELD_NUMBER: _builtins.int
+    PRESENCE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def comparison(self) -> Global___Comparison:
         """column <operator> literal"""
@@ -87,6 +88,10 @@ class Condition(_message.Message):
     def negation(self) -> Global___Condition:
         """true when the part is false"""
 
+    @_builtins.property
+    def presence(self) -> Global___Presence:
+        """column is not null"""
+
     def __init__(
         self,
         *,
@@ -96,12 +101,13 @@ class Condition(_message.Message):
         all_of: Global___AllOf | None = ...,
         any_of: Global___AnyOf | None = ...,
         negation: Global___Condition | None = ...,
+        presence: Global___Presence | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["all_of", b"all_of", "any_of", b"any_of", "comparison", b"comparison", "kind", b"kind", "membership", b"membership", "negation", b"negation", "range", b"range"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["all_of", b"all_of", "any_of", b"any_of", "comparison", b"comparison", "kind", b"kind", "membership", b"membership", "negation", b"negation", "presence", b"presence", "range", b"range"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_of", b"all_of", "any_of", b"any_of", "comparison", b"comparison", "kind", b"kind", "membership", b"membership", "negation", b"negation", "range", b"range"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_of", b"all_of", "any_of", b"any_of", "comparison", b"comparison", "kind", b"kind", "membership", b"membership", "negation", b"negation", "presence", b"presence", "range", b"range"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["comparison", "membership", "range", "all_of", "any_of", "negation"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["comparison", "membership", "range", "all_of", "any_of", "negation", "presence"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -225,6 +231,28 @@ class Range(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Range: _TypeAlias = Range  # noqa: Y015
+
+@_typing.final
+class Presence(_message.Message):
+    """True when the person has a value in the column; in a multi-valued column, at least one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COLUMN_FIELD_NUMBER: _builtins.int
+    column: _builtins.str
+    """A column of the health dictionary."""
+    def __init__(
+        self,
+        *,
+        column: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["column", b"column"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Presence: _TypeAlias = Presence  # noqa: Y015
 
 @_typing.final
 class AllOf(_message.Message):

@@ -54,7 +54,10 @@ def everything(name: str) -> Stored:
         ("age >= -3", range(-3, 41)),
         ("age = 40", [40]),
         ("age between 5 and 7", range(5, 8)),
-        ("age between 7 and 5", []),
+        ("age >= 7 and age <= 5", []),
+        ("age is not null", range(-3, 41)),
+        ("age is not null and not age < 5", range(5, 41)),
+        ("not (age is null or age > 5)", range(-3, 6)),
         ("age > 40 or age < -3 or age = -1000000000000", []),
         ("age in (1, 2, 3, 7)", [1, 2, 3, 7]),
         ("age in (1, 3, 5, 7, 9, 11, 13, 15, 40)", [*range(1, 16, 2), 40]),
@@ -100,6 +103,9 @@ def test_many_values_of_a_wide_column_are_compared_one_by_one() -> None:
         ("drug <> 'a' and drug <> 'b'", [True, False, False, False]),
         ("drug <> 'a' or drug <> 'b'", [True, True, True, False]),
         ("not (drug = 'a' and not drug = 'b')", [True, False, True, True]),
+        ("drug is not null", [False, True, True, True]),
+        ("drug is null", [True, False, False, False]),
+        ("drug is null or drug = 'b'", [True, False, True, True]),
     ],
 )
 def test_values_of_one_person_are_looked_at_together(text: str, meant: list[bool]) -> None:

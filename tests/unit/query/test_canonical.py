@@ -27,6 +27,12 @@ def test_encoding_is_fixed() -> None:
     )
 
 
+def test_encoding_of_a_present_value_is_fixed() -> None:
+    """A tag of its own, so that nothing that was encoded before it has other bytes."""
+    assert encoded("sex is not null") == b"tripartite/criteria/v1\0v\0\0\0\x03sex"
+    assert encoded("sex is null") == b"tripartite/criteria/v1\0!v\0\0\0\x03sex"
+
+
 @pytest.mark.parametrize(
     ("left", "right"),
     [
@@ -37,6 +43,9 @@ def test_encoding_is_fixed() -> None:
         ("age in (1)", "age = 1"),
         ("not not age = 1", "age = 1"),
         ("age <> 1", "not age = 1"),
+        ("age is null", "not age is not null"),
+        ("sex like 'm%'", "sex = 'male'"),
+        ("sex not like '%'", "sex not in ('male', 'female')"),
         ("age not in (1, 2)", "not age in (2, 1)"),
         ("age between 1 and 2", "age <= 2 and age >= 1"),
         ("age > 1 and age between 1 and 2", "1 < age and (1 <= age) and 2 >= age"),
@@ -52,6 +61,9 @@ def test_rephrased_criteria_are_equal(left: str, right: str) -> None:
     ("left", "right"),
     [
         ("age = 1", "age = 2"),
+        ("age is null", "age is not null"),
+        ("age is null", "sex is null"),
+        ("sex is not null", "sex like '%'"),
         ("age = 1", "birth_year = 1"),
         ("age < 1", "age <= 1"),
         ("age >= 1", "age > 1"),

@@ -51,6 +51,11 @@ def span(column: str, low: condition_pb2.Literal, high: condition_pb2.Literal) -
     return Wire(range=condition_pb2.Range(column=column, low=low, high=high))
 
 
+def presence(column: str) -> condition_pb2.Condition:
+    """Asks for any value in a column."""
+    return Wire(presence=condition_pb2.Presence(column=column))
+
+
 def all_of(*parts: condition_pb2.Condition) -> condition_pb2.Condition:
     """A conjunction."""
     return Wire(all_of=condition_pb2.AllOf(parts=parts))
@@ -80,6 +85,8 @@ def refusal(message: condition_pb2.Condition) -> InvalidRequestError:
         (comparison("last_admission_date", day("2010-03-31")), "last_admission_date = '2010-03-31'"),
         (membership("procedure", code("dialysis"), code("angioplasty")), "procedure in ('angioplasty', 'dialysis')"),
         (span("age", number(80), number(65)), "age >= 80 and age <= 65"),
+        (presence("sex"), "sex is not null"),
+        (Wire(negation=presence("last_admission_date")), "last_admission_date is null"),
         (Wire(negation=Wire(negation=comparison("age", number(5)))), "age = 5"),
         (
             all_of(comparison("age", number(5)), any_of(comparison("age", number(5)), comparison("age", number(5)))),
@@ -103,6 +110,8 @@ def test_message_means_what_its_text_means(message: condition_pb2.Condition, tex
         (comparison("Age", number(5)), "UNKNOWN_COLUMN"),
         (comparison('age" or 1=1 --', number(5)), "UNKNOWN_COLUMN"),
         (comparison("health_card", code("1234567897")), "UNKNOWN_COLUMN"),
+        (Wire(presence=condition_pb2.Presence()), "UNKNOWN_COLUMN"),
+        (presence("health_card"), "UNKNOWN_COLUMN"),
         (comparison("age", condition_pb2.Literal()), "MALFORMED_MESSAGE"),
         (comparison("age", number(5), "OPERATOR_UNSPECIFIED"), "MALFORMED_MESSAGE"),
         (comparison("sex", code("Male")), "UNKNOWN_CODE"),
@@ -162,6 +171,7 @@ def test_number_of_comparisons_is_limited_while_reading(*, repeated: bool) -> No
     parts = [comparison("age", number(0 if repeated else at)) for at in range(MAX_TERMS)]
     condition_from_wire(any_of(*parts), HEALTH_DICTIONARY)
     assert refusal(any_of(*parts, parts[0])).code == "CRITERIA_TOO_LARGE"
+    assert refusal(any_of(*parts, presence("age"))).code == "CRITERIA_TOO_LARGE"
 
 
 def test_number_of_literals_is_limited_while_reading() -> None:

@@ -1,0 +1,141 @@
+"""What to type instead of a value that a column cannot hold, where it can be told from the value itself.
+
+Each `instead_of_...` gives that detail of an error (`broker_common.errors`); if it is empty, the error has the hint of its row.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from datetime import date
+
+from broker_common.language import phrase
+from broker_common.query.canonical import literal_text
+from broker_common.query.condition import Literal
+from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary, folded, listed, nearest, shown
+
+_YEAR_FIRST = re.compile(r"([0-9]{4})[-/. ]([0-9]{1,2})[-/. ]([0-9]{1,2})|([0-9]{4})([0-9]{2})([0-9]{2})")
+_DAY_FIRST = re.compile(r"([0-9]{1,2})[-/. ]([0-9]{1,2})[-/. ]([0-9]{4})")
+_YEAR = re.compile(r"[0-9]{4}")
+_LAST_MONTH = 12
+
+
+def to_type(text: str) -> str:
+    """What to type, where all of it is known."""
+    return phrase("Type: {text}", text=text)
+
+
+def spelled_otherwise(column: Column, value: str) -> str | None:
+    """The published code of which `value` is another spelling, or the label; None if there is none, or are several."""
+    found = _spellings(column.codes).get(folded(value), ())
+    return found[0] if len(found) == 1 else None
+
+
+@functools.lru_cache(maxsize=8)
+def _spellings(codes: tuple[Code, ...]) -> Mapping[str, list[str]]:
+    spellings: dict[str, list[str]] = {}
+    for code in codes:
+        for spelling in {folded(code.value), folded(code.label)}:
+            spellings.setdefault(spelling, []).append(code.value)
+    return spellings
+
+
+def instead_of_code(column: Column, value: str) -> str:
+    """For a code, or a value of a language variable, that is not published."""
+    found = spelled_otherwise(column, value)
+    if found is None:
+        return ""
+    return phrase("Type it letter for letter: {code}", code=literal_text(found))
+
+
+def instead_of_variable(name: str, dictionary: Dictionary) -> str:
+    """For a name that is no variable, and may be a value of one."""
+    for column in dictionary.columns:
+        value = spelled_otherwise(column, name)
+        if value is not None:
+            return to_type(f"{column.name} = {literal_text(value)}")
+    return ""
+
+
+def instead_of_prefix(column: Column, prefix: str) -> str:
+    """For `like` with a beginning that no published code has."""
+    near = nearest(prefix, column.values, quote=True)
+    return phrase(
+        "No published code of '{column}' begins with {prefix}. The nearest are {nearest}; 'tripartite researcher dictionary "
+        "{column}' lists all.",
+        column=column.name,
+        prefix=literal_text(shown(prefix)),
+        nearest=near,
+    )
+
+
+def instead_of_pattern(column: Column, pattern: str) -> str:
+    """For `like` with a pattern that is not the beginning of a code."""
+    if "%" not in pattern and pattern in column.positions:
+        return to_type(f"{column.name} = {literal_text(pattern)}")
+    word = pattern.strip("%")
+    found = [code.value for code in column.codes if word and folded(word) in folded(f"{code.value} {code.label}")]
+    if not found:
+        return ""
+    return phrase("Name the codes: {codes}", codes=f"{column.name} in ({listed(found, quote=True)})")
+
+
+def instead_of_decimal(text: str) -> str:
+    """For a number with decimals where whole numbers are expected."""
+    whole, _, decimals = text.partition(".")
+    if not whole.removeprefix("-").isdecimal() or len(whole) > len(str(2**63)):
+        return ""
+    low = int(whole) - whole.startswith("-")
+    if not decimals.strip("0"):
+        return phrase("Type it without decimals: {number}", number=str(int(whole)))
+    return phrase(
+        "Type a whole number: above {decimal} is >= {high}, below it is <= {low}.",
+        decimal=shown(text),
+        low=str(low),
+        high=str(low + 1),
+    )
+
+
+def instead_of_literal(column: Column, literal: Literal) -> str:
+    """For a number, a text or a date in a column that holds something else."""
+    match column.type, literal:
+        case ColumnType.INTEGER, str() if re.fullmatch(r"-?[0-9]{1,18}", literal.strip()):
+            return phrase("Whole numbers stand without quotes. Type: {number}", number=literal.strip())
+        case ColumnType.DATE, int():
+            return instead_of_date(str(literal))
+        case ColumnType.CODE, _:
+            return phrase("Type one of its codes: {codes}", codes=listed(column.values, quote=True))
+        case _:
+            return ""
+
+
+def instead_of_date(text: str) -> str:
+    """For what is not written as a date, and may be meant as one."""
+    meant = _meant_date(text.strip())
+    if meant is not None:
+        return phrase("Dates are written year, month, day. Type: {date}", date=f"'{meant.isoformat()}'")
+    if _YEAR.fullmatch(text):
+        return phrase(
+            "Type a whole date, or the year as a range: between {first} and {last}",
+            first=f"'{text}-01-01'",
+            last=f"'{text}-12-31'",
+        )
+    return ""
+
+
+def _meant_date(text: str) -> date | None:
+    """The date that is surely meant; None where day and month may have changed places."""
+    if found := _YEAR_FIRST.fullmatch(text):
+        year, month, day = (int(each) for each in found.groups() if each)
+    elif found := _DAY_FIRST.fullmatch(text):
+        first, second, year = map(int, found.groups())
+        if first <= _LAST_MONTH and second <= _LAST_MONTH and first != second:
+            return None
+        day, month = (first, second) if second <= _LAST_MONTH else (second, first)
+    else:
+        return None
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None
