@@ -184,7 +184,6 @@ _ENDS_TICKET = frozenset(
         "SERVICE_SHUT_DOWN",
         "SLOT_UNUSABLE",
         "TICKET_EXPIRED",
-        "TOO_MANY_CELLS",
         "UNKNOWN_PROJECT",
         "UNKNOWN_RESEARCHER",
         "UNKNOWN_VALUE",

@@ -20,7 +20,7 @@ from broker_common.cli import called
 from broker_common.errors import InvalidRequestError, RefusedError
 from broker_common.language import language_of_environment, phrase, said
 from broker_common.privacy.belief import belief_from_log_odds, belief_of_units, log_likelihood_ratio
-from broker_common.privacy.discrete_laplace import margin
+from broker_common.privacy.table_laplace import margin
 from census_node.opening import CensusHome
 from deploy import texts
 from deploy.audited import audit_deployment

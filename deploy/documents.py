@@ -30,13 +30,14 @@ import researcher_node.config
 from broker_common.audit.codes import CODES
 from broker_common.audit.documents import OpenedCriteria, ReceiptFile
 from broker_common.cli import program
-from broker_common.crypto.commitments import commit_criteria, hash_bytes
+from broker_common.crypto.commitments import SlotSecret, commit_criteria, hash_bytes, noise_seed
+from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.sealing import SEALING_KEY_BYTES
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import REASONS, exit_code_of
 from broker_common.privacy.accounting import price
 from broker_common.privacy.delays import DECLARED_STEP
-from broker_common.privacy.discrete_laplace import margin
+from broker_common.privacy.table_laplace import draw, margin
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.criteria import parse_condition
 from broker_common.query.question import EVERYONE
@@ -234,6 +235,18 @@ def _example_consistency() -> str:
     return f"```\n{roots}\n```\n\n```\n{nodes}\n```\n"
 
 
+def _example_noise() -> str:
+    """The noise of a count and of a table, from what a charge fixes."""
+    lines = []
+    for cells in (1, 3):
+        seed = noise_seed(
+            SlotSecret(b"*" * 32), ticket_hash=b"\xab" * 32, set_commitment=b"\x12" * 32, scale=30, cells=cells
+        )
+        noise = draw(cells, 30, NoiseStream(seed))
+        lines.append(f"{cells} {seed.hex()} {', '.join(map(str, noise))}\n")
+    return f"```\n{''.join(lines)}```\n"
+
+
 def _example_cosigned() -> str:
     """The same checkpoint with a cosignature, and the witness's key: other 32 bytes that anybody can make."""
     cosigner = Cosigner("health.example/tripartite", SigningKey(Purpose.WITNESS, b"+" * 32))
@@ -337,6 +350,7 @@ _BLOCKS: Mapping[str, Callable[[], str]] = {
     "help-propose": lambda: _help("census", "policy", "propose"),
     "callers": _callers,
     "example-log": _example_log,
+    "example-noise": _example_noise,
     "example-order": _example_order,
     "example-export": _example_export,
     "example-consistency": _example_consistency,

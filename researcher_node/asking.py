@@ -42,8 +42,8 @@ from broker_common.crypto.sealing import OpeningKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import BrokerError, InvalidRequestError, PeerUnavailableError, RefusedError
 from broker_common.privacy.accounting import price
-from broker_common.privacy.discrete_laplace import largest_scale_within, margin
 from broker_common.privacy.policy import Policy
+from broker_common.privacy.table_laplace import largest_scale_within, margin
 from broker_common.query.canonical import canonical_bytes, describe
 from broker_common.query.condition import Condition
 from broker_common.query.criteria import parse_condition
@@ -106,17 +106,17 @@ class Precision:
     scale: int | None = None
     margin: int | None = None
 
-    def choose(self, policy: Policy) -> int:
-        """The scale to ask for where none is given.
+    def choose(self, policy: Policy, cells: int) -> int:
+        """The scale to ask for where none is given, of a question with so many cells.
 
         Raises:
             InvalidRequestError: INVALID_VALUE, no admissible scale is as precise as wanted.
         """
         if self.margin is None:
             return policy.usual_scale
-        scale = largest_scale_within(self.margin, policy.scales)
+        scale = largest_scale_within(self.margin, policy.scales, cells)
         if scale is None:
-            smallest = margin(policy.scales[0])
+            smallest = margin(policy.scales[0], cells)
             raise InvalidRequestError(
                 "INVALID_VALUE",
                 name="--margin",
@@ -358,7 +358,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         condition = await self._read("health", wish.where, parse_condition)
         question = await self.question(wish.counts, of_all=wish.of_all)
         policy = await self.policy()
-        scale = wish.precision.scale or wish.precision.choose(policy)
+        scale = wish.precision.scale or wish.precision.choose(policy, len(question.cells))
         return Proposal(wish, condition, question, scale, policy)
 
     async def quote(self, count: str, precision: Precision) -> Quoted:
@@ -368,7 +368,9 @@ class Session(AbstractAsyncContextManager["Session"]):
             PeerUnavailableError: PEER_MISBEHAVED, the quote is not signed, or not of what was asked.
         """
         question = await self._read("census", count, parse_question)
-        scale = precision.choose(await self.policy()) if precision.scale is None else precision.scale
+        scale = (
+            precision.choose(await self.policy(), len(question.cells)) if precision.scale is None else precision.scale
+        )
         request = census_service_pb2.QuoteRequest(question=question.to_wire(), scale=scale)
         response = await calling("census", (await self._census()).Quote(request, timeout=_CALL_SECONDS))
         return Quoted(question, self._verified(response.quote, question, scale), response)
@@ -384,7 +386,8 @@ class Session(AbstractAsyncContextManager["Session"]):
         asked = (self._researcher_id, question.to_wire(), scale)
         if asked != (body.researcher_id, body.question, body.scale):
             raise _lie("a quote for something else")
-        if (body.charged, body.margin_95) != (price(scale, cells=len(question.cells)), margin(scale)):
+        cells = len(question.cells)
+        if (body.charged, body.margin_95) != (price(scale, cells=cells), margin(scale, cells)):
             raise _lie("a quote with another price or margin than its scale has")
         return offer
 

@@ -12,7 +12,7 @@ from broker_common.crypto.sampling import WHOLE_MILLIONTHS
 from broker_common.errors import InternalError, error_for
 from broker_common.language import said
 from broker_common.privacy.accounting import epsilon_text
-from broker_common.privacy.discrete_laplace import margin
+from broker_common.privacy.table_laplace import margin
 from broker_common.terminal import table
 from researcher_node import texts
 from researcher_node.answers import AskedQuestion
@@ -50,7 +50,7 @@ def answer_text(asked: AskedQuestion) -> str:
     text = said(
         texts.ANSWER,
         count=_counts(asked),
-        margin=margin(asked.scale),
+        margin=margin(asked.scale, len(asked.cells)),
         scale=asked.scale,
         epsilon=epsilon_text(asked.scale),
         charged=asked.charged,
@@ -162,7 +162,7 @@ def _paragraph(asked: AskedQuestion, now_ms: int) -> str:
 
 def _row(asked: AskedQuestion, now_ms: int) -> tuple[str, ...]:
     if asked.noisy is not None:
-        outcome = f"{_counts(asked)} ± {margin(asked.scale)}"
+        outcome = f"{_counts(asked)} ± {margin(asked.scale, len(asked.cells))}"
     else:
         outcome = asked.refused if asked.state == "refused" else ""
     mark = texts.OVERDUE_MARK if _is_overdue(asked, now_ms) else ""
@@ -184,7 +184,7 @@ def _cells(asked: AskedQuestion) -> dict[str, Any]:
             "label": asked.question if asked.question == "all" else cell.label,
             "values": list(cell.values) or None,
             "noisy_count": number,
-            "margin_95": margin(asked.scale),
+            "margin_95": margin(asked.scale, len(asked.cells)),
         }
         for cell, number in zip(asked.cells, numbers, strict=True)
     ]

@@ -23,8 +23,8 @@ from tripartite.v1 import quote_pb2
 from broker_common.audit.log_audit import LogAudit
 from broker_common.audit.spilled import SpilledTimes
 from broker_common.privacy.accounting import answers_left, price
-from broker_common.privacy.discrete_laplace import margin
 from broker_common.privacy.policy import Policy
+from broker_common.privacy.table_laplace import margin
 from broker_common.query.question import spelled_question
 from broker_common.tlog.census_state import CensusState
 from broker_common.tlog.entries import Adopted, Entry, Loaded, Released, Relinked, Slots
@@ -140,7 +140,7 @@ class QuotedLog:
         return [
             ("scale", body.scale in policy.scales),
             ("price", body.charged == price(body.scale, cells=cells)),
-            ("margin", body.scale not in policy.scales or body.margin_95 == margin(body.scale)),
+            ("margin", body.scale not in policy.scales or body.margin_95 == margin(body.scale, cells)),
             ("release", body.census_release in releases),
             ("expiry", body.expires_ms == body.told_ms + policy.quote_lifetime_ms),
             ("quota", quota == policy.quota and is_quota_kept),

@@ -109,7 +109,7 @@ def verify_commitment(claimed: bytes, opened: bytes, *, subject: str) -> None:
         raise InvalidRequestError("COMMITMENT_MISMATCH", subject=subject)
 
 
-def noise_seed(slot_secret: SlotSecret, *, ticket_hash: bytes, set_commitment: bytes, scale: int) -> bytes:
+def noise_seed(slot_secret: SlotSecret, *, ticket_hash: bytes, set_commitment: bytes, scale: int, cells: int) -> bytes:
     """The seed of one answer's noise: the slot's secret, and what others than the census agency have fixed.
 
     SECURITY: the census agency can neither choose nor foresee it. The set commitment has a salt of the health agency's that
@@ -122,7 +122,7 @@ def noise_seed(slot_secret: SlotSecret, *, ticket_hash: bytes, set_commitment: b
         ticket_hash,
         set_commitment,
         scale.to_bytes(8, "big"),
-        b"count",
+        b"count" if cells == 1 else b"table",
     )
 
 

@@ -1,4 +1,4 @@
-"""Discrete Laplace: the one mechanism. Integer noise with P(x) proportional to e**(-|x|/scale), drawn exactly.
+"""Discrete Laplace: the noise of one cell. Integers with P(x) proportional to e**(-|x|/scale), drawn exactly.
 
 Why our own: an answer's noise must be replayable from its seed, years later and by somebody else. The method is that
 of Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), algorithms 1 and 2.
@@ -10,26 +10,23 @@ order changes every recorded answer, and the vectors in tests/vectors/discrete_l
     uniform_below(n)       k = bit length of n-1; bits(k) until the value is below n
     bernoulli(a/d)         uniform_below(d) < a
     bernoulli_exp(a/d)     k = 1, 2, ...: bernoulli(a/(d*k)) until it fails; true if it failed at an odd k
-    draw(b)                1. u = uniform_below(b); unless bernoulli_exp(u/b), start again
-                           2. v = how often bernoulli_exp(1/1) is true before it is false
-                           3. negative = bits(1); if negative and u + b*v = 0, start again
-                           result: u + b*v, or -(u + b*v) if negative
+    geometric(b)           u = uniform_below(b); unless bernoulli_exp(u/b), start again
+                           v = how often bernoulli_exp(1/1) is true before it is false
+                           result: u + b*v
+    draw(b)                g = geometric(b); negative = bits(1); if negative and g = 0, start again
+                           result: g, or -g if negative
 
-Left to others: that the bits are uniform, unpredictable and used once, and that the charge is durable before a draw.
+Left to others: several cells, margins and answers (`table_laplace`); that the bits are uniform, unpredictable and used once, and that the charge is durable before a draw.
 How long a draw takes depends on what it draws, so answers must leave at fixed times only.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
 from typing import Protocol
 
-from broker_common.privacy.enclosure import Between, decide, exp_between, ln_between, to_decimal
-from broker_common.values import ExactCounts, NoisyCounts
+from broker_common.privacy.enclosure import exp_between, to_decimal
 
 PROBABILITY_DIGITS = 25
 """Correct digits of `probability`."""
@@ -37,7 +34,6 @@ PROBABILITY_DIGITS = 25
 _WORKING_DIGITS = 60
 # The working digits hold for every scale up to here, which is far beyond any policy's.
 _MAX_TABULATED_SCALE = 10**30
-_USUAL_CONFIDENCE = Fraction(19, 20)
 
 
 class UniformBits(Protocol):
@@ -71,6 +67,18 @@ def bernoulli_exp(numerator: int, denominator: int, stream: UniformBits) -> bool
     return k % 2 == 1
 
 
+def geometric(scale: int, stream: UniformBits) -> int:
+    """K = 0, 1, 2, ... with probability (1-q) * q**k, q = e**(-1/scale). Requires scale >= 1."""
+    while True:
+        remainder = uniform_below(scale, stream)
+        if not bernoulli_exp(remainder, scale, stream):
+            continue
+        quotient = 0
+        while bernoulli_exp(1, 1, stream):
+            quotient += 1
+        return remainder + scale * quotient
+
+
 def draw(scale: int, stream: UniformBits) -> int:
     """One discrete Laplace value: P(x) = (1-q)/(1+q) * q**|x| with q = e**(-1/scale), for every integer x.
 
@@ -80,60 +88,12 @@ def draw(scale: int, stream: UniformBits) -> int:
     if scale < 1:
         raise ValueError("a scale is at least 1")
     while True:
-        remainder = uniform_below(scale, stream)
-        if not bernoulli_exp(remainder, scale, stream):
-            continue
-        quotient = 0
-        while bernoulli_exp(1, 1, stream):
-            quotient += 1
-        magnitude = remainder + scale * quotient
+        magnitude = geometric(scale, stream)
         negative = stream.bits(1)
         # SECURITY: zero has one sign only; accepting both would double its probability and break the ratio.
         if negative and magnitude == 0:
             continue
         return -magnitude if negative else magnitude
-
-
-def add_noise(exact: ExactCounts, scale: int, stream: UniformBits) -> NoisyCounts:
-    """The answer of one cell: the true count plus one draw. It may be negative.
-
-    If two worlds differ by at most 1 in the count, no answer moves their log-odds by more than 1/scale, either way.
-    `ValueError` unless scale >= 1, and for more than one cell.
-    """
-    counts = exact.reveal_to_mechanism()
-    if len(counts) > 1:
-        # SECURITY: a draw for each cell would leak more than the one price of an answer pays for.
-        raise ValueError("this mechanism makes the noise of one cell")
-    return NoisyCounts((counts[0] + draw(scale, stream),))
-
-
-@lru_cache(maxsize=1024)
-def margin(scale: int, confidence: Fraction = _USUAL_CONFIDENCE) -> int:
-    """The smallest m with P(|noise| <= m) >= confidence, exactly: 90 at scale 30 for 19/20.
-
-    With q = e**(-1/scale) the tail P(|noise| > m) is 2 q**(m+1) / (1+q), so m + 1 is the ceiling of
-    scale * ln(2 / ((1-confidence) * (1+q))). That is no integer: q would be a root of a polynomial over the rationals.
-    `ValueError` unless scale >= 1 and 0 < confidence < 1.
-    """
-    if scale < 1 or not 0 < confidence < 1:
-        raise ValueError("a scale is at least 1, a confidence strictly between 0 and 1")
-
-    def first_beyond(digits: int) -> Between:
-        q = exp_between(Fraction(-1, scale), digits)
-        tail = 1 - confidence
-        low = ln_between(2 / (tail * (1 + q.high)), digits).low
-        high = ln_between(2 / (tail * (1 + q.low)), digits).high
-        return Between(scale * low, scale * high)
-
-    return decide(first_beyond, math.ceil) - 1
-
-
-_margin = margin
-
-
-def largest_scale_within(margin: int, scales: Iterable[int]) -> int | None:
-    """The cheapest way to a wanted accuracy: the largest of `scales` whose 95 % margin is at most `margin`, or None."""
-    return max((scale for scale in scales if _margin(scale) <= margin), default=None)
 
 
 def probability(scale: int, x: int) -> Decimal:

@@ -18,7 +18,7 @@ from broker_common.crypto.commitments import SlotSecret, answer_salt, commit_ans
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.sealing import SEALING_OVERHEAD_BYTES, OpeningKey, SealingKey, opening_info
 from broker_common.errors import InvalidRequestError
-from broker_common.privacy.discrete_laplace import add_noise
+from broker_common.privacy.table_laplace import add_noise
 from broker_common.values import MOST_CELLS, ExactCounts
 
 _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -64,7 +64,11 @@ class Opening(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """What the receipt has to say of the answer: the counts, with the noise that follows from the rest and the charge."""
         ticket_hash = bytes.fromhex(self.ticket)
         seed = noise_seed(
-            self._slot_secret, ticket_hash=ticket_hash, set_commitment=bytes.fromhex(submitted), scale=scale
+            self._slot_secret,
+            ticket_hash=ticket_hash,
+            set_commitment=bytes.fromhex(submitted),
+            scale=scale,
+            cells=len(self.counts),
         )
         noisy = add_noise(ExactCounts(self.counts), scale, NoiseStream(seed))
         return commit_answer(answer_salt(self._slot_secret, ticket_hash), ticket_hash, noisy).hex()

@@ -29,9 +29,6 @@ from broker_common.query.remedies import instead_of_code, instead_of_variable
 from broker_common.query.scanner import MAX_TEXT_CHARACTERS, Kind, ScanError, Token, scan
 from broker_common.values import MOST_CELLS
 
-SERVED_CELLS = 1
-"""Cells that a census node answers in one question; formats hold up to 16."""
-
 # Texts of a log that are read once: most of its charges ask the same questions.
 _REMEMBERED = 256
 
@@ -101,7 +98,7 @@ def parse_question(text: str, dictionary: Dictionary) -> Question:
     """The question that a researcher's text asks. Variable names in any letter case, values exactly.
 
     Raises:
-        InvalidRequestError: QUESTION_SYNTAX, UNKNOWN_VARIABLE, UNKNOWN_VALUE. Nothing else escapes.
+        InvalidRequestError: QUESTION_SYNTAX, TOO_MANY_CELLS, UNKNOWN_VARIABLE, UNKNOWN_VALUE. Nothing else escapes.
     """
     try:
         return _read(text, dictionary)
@@ -171,16 +168,6 @@ def spelled_question(message: ticket_pb2.Question) -> Question:
         raise InvalidRequestError("MALFORMED_MESSAGE", problem="its cells are not those of a question") from None
 
 
-def verify_served(question: Question) -> None:
-    """Return only if a census node answers so many cells in one question.
-
-    Raises:
-        InvalidRequestError: TOO_MANY_CELLS.
-    """
-    if len(question.cells) > SERVED_CELLS:
-        raise InvalidRequestError("TOO_MANY_CELLS", cells=len(question.cells), served=SERVED_CELLS)
-
-
 def _question(tokens: list[Token]) -> Question:
     """The question that tokens write, names unchecked."""
     match tokens:
@@ -195,12 +182,13 @@ def _question(tokens: list[Token]) -> Question:
         case _:
             problem = phrase("it is neither 'all' nor one variable with one value or one list of values")
             raise InvalidRequestError("QUESTION_SYNTAX", problem=problem)
+    if len(cells) > MOST_CELLS:
+        raise InvalidRequestError("TOO_MANY_CELLS", cells=len(cells), served=MOST_CELLS)
     try:
         return Question(variable, tuple(cells))
     except ValueError:
         raise InvalidRequestError(
-            "QUESTION_SYNTAX",
-            problem=phrase("it has too many cells, a value in two of them, or no cell but the rest"),
+            "QUESTION_SYNTAX", problem=phrase("it is too long, has a value in two cells, or no cell but the rest")
         ) from None
 
 

@@ -22,7 +22,7 @@ from broker_common.crypto.signing import VerifyKey, key_named
 from broker_common.errors import BrokerError, InvalidRequestError, RefusedError
 from broker_common.privacy.policy import Policy, scales_text
 from broker_common.query.messages import parse_message
-from broker_common.query.question import Question, question_from_wire, verify_served
+from broker_common.query.question import Question, question_from_wire
 from broker_common.query.ticket import Researcher, VerifiedTicket, ticket_verified_before, verify_ticket
 from broker_common.stages import stage
 from census_node.query.flow import Claim
@@ -214,6 +214,5 @@ def _verify_in_force(ticket: VerifiedTicket, gate: Gate) -> Question:
     if scale not in gate.policy.scales:
         raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(gate.policy.scales))
     question = question_from_wire(ticket.body.question, CENSUS_DICTIONARY)
-    verify_served(question)
     gate.verify_slot(ticket)
     return question

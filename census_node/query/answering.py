@@ -23,8 +23,8 @@ from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.sealing import SealingKey, answer_info
 from broker_common.crypto.signing import SigningKey
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
-from broker_common.privacy.discrete_laplace import add_noise
 from broker_common.privacy.opening import make_opening
+from broker_common.privacy.table_laplace import add_noise
 from broker_common.query.answer import pad_answer
 from broker_common.query.messages import parse_message
 from broker_common.query.question import question_from_wire
@@ -203,6 +203,7 @@ def _sealed(
         ticket_hash=ticket_hash,
         set_commitment=bytes.fromhex(charge.submitted),
         scale=charge.scale,
+        cells=len(body.question.cells),
     )
     with stage("noise"):
         noisy = add_noise(exact, charge.scale, NoiseStream(seed))

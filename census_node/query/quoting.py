@@ -13,9 +13,9 @@ from tripartite.v1 import census_service_pb2, quote_pb2, ticket_pb2
 from broker_common.crypto.signing import SigningKey
 from broker_common.errors import RefusedError
 from broker_common.privacy.accounting import price
-from broker_common.privacy.discrete_laplace import margin
 from broker_common.privacy.policy import Policy, scales_text
-from broker_common.query.question import question_from_wire, verify_served
+from broker_common.privacy.table_laplace import margin
+from broker_common.query.question import question_from_wire
 from broker_common.query.quote import sign_quote
 from broker_common.storage.journal import Journal
 from broker_common.storage.loads import verify_dictionary
@@ -63,7 +63,6 @@ class Quotes:
             quotable_answers(state, now.policy, now.policy.scales[-1], unfinished=unfinished)
             verify_dictionary(state, state.load, CENSUS_DICTIONARY)
             question = question_from_wire(asked, CENSUS_DICTIONARY)
-            verify_served(question)
             if scale not in now.policy.scales:
                 raise RefusedError("SCALE_REFUSED", scale=scale, scales=scales_text(now.policy.scales))
             remaining = quotable_answers(state, now.policy, scale, unfinished=unfinished)
@@ -81,7 +80,7 @@ class Quotes:
             census_release=now.census_release,
             scale=scale,
             charged=price(scale, cells=len(question.cells)),
-            margin_95=margin(scale),
+            margin_95=margin(scale, len(question.cells)),
             remaining=remaining,
             quota=now.policy.quota or None,
             quota_left=own_left,

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ARGUMENT = (ROOT / "broker_common" / "privacy" / "ARGUMENT.md").read_text(encoding="utf-8")
 # `module.name` of the first table, and where else they are named: tests/unit/privacy/test_argument.py looks those up.
-_MECHANISM = re.compile(r"(?:accounting|belief|discrete_laplace|enclosure|noise_stream)\.\w+")
+_MECHANISM = re.compile(r"(?:accounting|belief|discrete_laplace|enclosure|noise_stream|table_laplace)\.\w+")
 _ELSEWHERE = "Held elsewhere"
 
 

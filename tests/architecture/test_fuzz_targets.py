@@ -23,7 +23,6 @@ EXEMPT = {
     "broker_common.audit.handed_in:Part.read": "an interface",
     "broker_common.card_commands:verify_card_role": "takes a card that was verified",
     "broker_common.monitoring:read_figures": "a file of the node's own; what cannot be read counts as silence",
-    "broker_common.query.question:verify_served": "takes a question that was read",
     "broker_common.rpc.callers:verify_role": "takes an identity and the name of an RPC",
     "broker_common.storage.loads:verify_dictionary": "takes a state and a dictionary",
     "broker_common.storage.source_values:ColumnReader.read": "texts of a source: reached through both loaders",

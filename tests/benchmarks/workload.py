@@ -37,7 +37,7 @@ from broker_common.privacy.accounting import (
     parse_max_belief,
     price,
 )
-from broker_common.privacy.discrete_laplace import margin
+from broker_common.privacy.table_laplace import margin
 from census_node.ledger.passes import Passes, PersonCharges
 from deploy.synthetic.codes import CENSUS_DIVISIONS, DIAGNOSES, PROCEDURES
 from deploy.synthetic.dice import Dice

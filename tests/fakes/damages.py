@@ -22,7 +22,7 @@ from broker_common.audit.documents import MAX_DOCUMENT_BYTES, ReceiptFile, parse
 from broker_common.audit.log_export import COSIGNED, WITNESSED
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import price
-from broker_common.privacy.discrete_laplace import margin
+from broker_common.privacy.table_laplace import margin
 from broker_common.query.quote import sign_quote
 from broker_common.tlog.cosignature import Cosigner
 from broker_common.tlog.entries import Delivered, Refused, Shutdown

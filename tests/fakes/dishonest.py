@@ -19,7 +19,7 @@ from broker_common.crypto.commitments import commit_sample, hash_bytes, noise_se
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.signing import SigningKey
 from broker_common.errors import BrokerError, error_for
-from broker_common.privacy.discrete_laplace import add_noise
+from broker_common.privacy.table_laplace import add_noise
 from broker_common.query.refusal import refusal_of
 from broker_common.tlog.entries import Charged, Released
 from broker_common.tlog.note import NoteVerifier
@@ -133,7 +133,7 @@ class ForeseeingCensus:
         )
 
         def seed(set_commitment: bytes) -> bytes:
-            return noise_seed(secret, ticket_hash=ticket_hash, set_commitment=set_commitment, scale=body.scale)
+            return noise_seed(secret, ticket_hash=ticket_hash, set_commitment=set_commitment, scale=body.scale, cells=1)
 
         guesses = [bytes(32), ticket_hash, body.criteria_commitment]
         for salt, roster, bits in self._seen:

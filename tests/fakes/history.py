@@ -8,7 +8,7 @@ what an honest node would refuse to write, a liar writes here. `exports` gives t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,9 +26,9 @@ from broker_common.crypto.commitments import SlotSecret, commit_criteria, commit
 from broker_common.crypto.sealing import OpeningKey, SealingKey
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.privacy.accounting import answers_left, price
-from broker_common.privacy.discrete_laplace import margin
 from broker_common.privacy.opening import OPENING_SUFFIX, Opening, make_opening, seal_opening
 from broker_common.privacy.policy import Policy
+from broker_common.privacy.table_laplace import margin
 from broker_common.query.question import EVERYONE
 from broker_common.query.quote import sign_quote
 from broker_common.query.refusal import refusal_of
@@ -296,7 +296,7 @@ class History:
             "census_release": ticket.census_release,
             "scale": scale,
             "charged": price(scale),
-            "margin_95": margin(scale),
+            "margin_95": margin(scale, max(1, len(ticket.question.cells))),
             "remaining": max(1, left) if rules.accounting == "strict" else None,
             "quota": rules.quota or None,
             "quota_left": rules.quota or None,
@@ -326,13 +326,13 @@ class History:
         }
         return self.write_health(Forwarded(**fields | changes))
 
-    def charge(self, asked: Asked, **changes: Any) -> int:
+    def charge(self, asked: Asked, *, counts: Sequence[int] = (), **changes: Any) -> int:
         scale = changes.get("scale", asked.ticket.scale)
         units = changes.get("units", price(scale))
         self.total += units
         slot = asked.ticket.noise_slot.number
         asked.opening = make_opening(
-            ExactCounts([40 + asked.number]),
+            ExactCounts(counts or [40 + asked.number]),
             slot_secret(slot),
             ticket=asked.hash,
             slot=slot,

@@ -29,7 +29,7 @@ from broker_common.crypto.sealing import OpeningKey, SealingKey, answer_info
 from broker_common.crypto.signing import Purpose
 from broker_common.errors import BrokerError
 from broker_common.privacy.accounting import price
-from broker_common.privacy.discrete_laplace import margin
+from broker_common.privacy.table_laplace import margin
 from broker_common.query.answer import pad_answer
 from broker_common.query.question import Question, read_question
 from broker_common.query.quote import sign_quote
@@ -176,7 +176,7 @@ class ShownLog:
             question=question.to_wire(),
             scale=SCALE,
             charged=price(SCALE),
-            margin_95=margin(SCALE),
+            margin_95=margin(SCALE, len(question.cells)),
             policy_hash=POLICY_HASH,
             noise_slot=offer.noise_slot,
             told_ms=self.clock(),

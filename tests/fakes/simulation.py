@@ -39,7 +39,7 @@ from broker_common.crypto.commitments import commit_active, commit_sample, noise
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.errors import BrokerError
 from broker_common.monitoring import Monitor
-from broker_common.privacy.discrete_laplace import add_noise
+from broker_common.privacy.table_laplace import add_noise
 from broker_common.query.question import Question, question_from_wire
 from broker_common.storage.agency import AgencyHome
 from broker_common.storage.clock import SteadyClock, system_clock
@@ -192,7 +192,7 @@ class Simulation:
         # How many entries the census log had when its node was started, each time.
         self.census_starts: list[int] = []
         # By ticket: what the answer must be, as the newest charge of it fixed it.
-        self.expected: dict[str, int] = {}
+        self.expected: dict[str, tuple[int, ...]] = {}
         # By ticket: name and key of the sample that its charge was made of.
         self.references: dict[str, str] = {}
         # What every subject was charged.
@@ -493,9 +493,10 @@ class Simulation:
                 ticket_hash=ticket_hash,
                 set_commitment=submitted,
                 scale=body.scale,
+                cells=len(body.question.cells),
             )
             exact = _counted(registry, active, question_from_wire(body.question, CENSUS_DICTIONARY))
-            self.expected[row["ticket"]] = add_noise(exact, body.scale, NoiseStream(seed)).values[0]
+            self.expected[row["ticket"]] = add_noise(exact, body.scale, NoiseStream(seed)).values
 
     def _active(self, state: CensusState, links: list[Link], scale: int, registry: Registry) -> npt.NDArray[np.bool_]:
         """Who is counted of a sample of these cards that has just been charged under the policy in force, by number."""

@@ -49,8 +49,8 @@ from broker_common.crypto.signing import Purpose, SigningKey, VerifyKey
 from broker_common.errors import BrokerError, PeerUnavailableError
 from broker_common.privacy.accounting import cap_units, default_scales, param_of, parse_max_belief, price
 from broker_common.privacy.delays import DECLARED_STEP
-from broker_common.privacy.discrete_laplace import margin
 from broker_common.privacy.policy import Policy, parse_policy
+from broker_common.privacy.table_laplace import margin
 from broker_common.query.answer import open_answer
 from broker_common.query.canonical import canonical_bytes
 from broker_common.query.condition import Condition
@@ -939,7 +939,7 @@ class World:
             census_release=ticket.census_release,
             scale=ticket.scale,
             charged=price(ticket.scale),
-            margin_95=margin(ticket.scale),
+            margin_95=margin(ticket.scale, len(ticket.question.cells)),
             remaining=left,
             quota=policy.quota or None,
             quota_left=self.census.quotes.quota_left(ticket.researcher_id),

@@ -50,7 +50,7 @@ SAMPLES: dict[str, range] = {
 }
 USUAL = 0.5
 OWN = tuple(str(Path(each.__path__[0])) for each in (broker_common, census_node))
-FOLLOWS_NOISE = ("discrete_laplace.py", "noise_stream.py")
+FOLLOWS_NOISE = ("discrete_laplace.py", "noise_stream.py", "table_laplace.py")
 
 
 class FixedWorld(World):

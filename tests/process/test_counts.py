@@ -9,7 +9,7 @@ from math import sqrt
 import pytest
 from fakes.deployment import FRENCH, Deployment, make, persons
 
-from broker_common.privacy.discrete_laplace import margin
+from broker_common.privacy.table_laplace import margin
 from researcher_node.answers import AskedQuestion
 
 pytestmark = pytest.mark.process
@@ -53,7 +53,7 @@ QUESTIONS: list[tuple[str, Callable[[Person], bool]]] = [
     ),
     ("home_language = 'English'", lambda p: p["home_language"] == "English"),
 ]
-FARTHEST = margin(1, 1 - FALSE_ALARM_RATE / (len(CASES) * len(QUESTIONS) + 8))
+FARTHEST = margin(1, 1, 1 - FALSE_ALARM_RATE / (len(CASES) * len(QUESTIONS) + 8))
 """No noise at scale 1 is farther out, in all the answers of this file together, but once in a million runs."""
 
 

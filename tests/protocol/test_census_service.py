@@ -34,8 +34,9 @@ from broker_common.crypto.certificates import Identity
 from broker_common.errors import BrokerError, InternalError, InvalidRequestError, RefusedError
 from broker_common.privacy.accounting import answers_left, price
 from broker_common.privacy.delays import DECLARED_STEP
+from broker_common.privacy.table_laplace import margin
 from broker_common.query.answer import SEALED_ANSWER_BYTES
-from broker_common.query.question import REST, Cell, Question, parse_question
+from broker_common.query.question import parse_question
 from broker_common.query.quote import verify_quote
 from broker_common.rpc.callers import set_caller
 from broker_common.rpc.server import StopSignal
@@ -640,15 +641,16 @@ async def test_quote_for_an_unknown_question_is_refused(world: World, service: C
         assert caught.value.code == code
 
 
-async def test_quote_for_more_cells_than_are_served_is_refused(world: World, service: CensusService) -> None:
-    """A table is refused before anything is drawn for it, and no slot is reserved; its variable is looked at first."""
-    before = (await quote(service)).noise_slot.number
-    for variable, code in (("mother_tongue", "TOO_MANY_CELLS"), ("religion", "UNKNOWN_VARIABLE")):
-        share = Question(variable, (Cell(("French",)), REST))
-        with world.unchanged(), pytest.raises(InvalidRequestError) as caught:
-            await service.Quote(census_service_pb2.QuoteRequest(question=share.to_wire(), scale=30), NO_CONTEXT)
-        assert caught.value.code == code
-    assert (await quote(service)).noise_slot.number == before + 1
+async def test_quote_for_a_table_has_the_price_of_a_count_and_the_margin_of_its_cells(service: CensusService) -> None:
+    """Sixteen cells cost what one costs; the noise of each reaches farther the more there are."""
+    quoted = {}
+    values = CENSUS_DICTIONARY.column("mother_tongue").values[:16]
+    for cells in (1, 2, len(values)):
+        shown = [f"'{value}'" for value in values[:cells]]
+        body = await quote(service, text=f"mother_tongue by {', '.join(shown)}" if cells > 1 else FRENCH)
+        assert (len(body.question.cells), body.charged) == (cells, price(30))
+        quoted[cells] = body.margin_95
+    assert quoted == {1: 90, 2: 114, len(values): margin(30, len(values))}
 
 
 async def test_what_remains_does_not_show_a_charge_before_its_answer_is_out(

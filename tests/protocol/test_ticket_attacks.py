@@ -221,7 +221,6 @@ MADE_WRONGLY: dict[str, tuple[Change, str]] = {
     "a value in two cells": (ask_for_cells(("English", "French"), ("French",)), "MALFORMED_MESSAGE"),
     "the rest twice": (ask_for_cells(("French",), (), ()), "MALFORMED_MESSAGE"),
     "more cells than there are": (ask_for_cells(*((f"{number:02}",) for number in range(17))), "MALFORMED_MESSAGE"),
-    "more cells than are served": (ask_for_cells(("French",), ()), "TOO_MANY_CELLS"),
     "a cell of unknown values": (ask_for_cells(("French",), ("Klingon",)), "UNKNOWN_VALUE"),
     "unknown field in the slot": (lambda body: with_unknown_field(body.noise_slot), "MALFORMED_MESSAGE"),
 }

@@ -146,20 +146,22 @@ def test_a_lying_opening_is_named_with_what_it_lies_about(
     assert any("1 of 3" in text for text in audit.findings.not_checked)
 
 
-def test_the_opening_of_a_table_proves_nothing_yet_and_ends_no_audit(home: AuditorHome) -> None:
-    """Nobody draws the noise of several cells: whoever charges for a table all the same is named."""
+def test_the_opening_of_a_table_proves_its_noise(home: AuditorHome) -> None:
+    """The auditor draws the noise of all cells again; a count more or less, or two exchanged, is found."""
     history, question = honest(1), Question("mother_tongue", (Cell(("French",)), REST))
     asked = history.order(question=question.to_wire())
     history.submit(asked)
     history.forward(asked)
-    history.charge(asked, question=question.text)
+    history.charge(asked, question=question.text, counts=(42, 7))
     history.report_charge(asked)
     history.cosign()
     history.release(asked)
     history.receive(asked)
-    audit = audited(home, history.exports(), lied(history, counts=(42, 7)))
-    assert found(audit) == [("NOISE_WRONG", "census", CHARGED)]
-    assert audit.noise == 1
+    audit = audited(home, history.exports(), history.openings(KEY.sealing_key))
+    assert (found(audit), audit.noise) == ([], 2)
+    for counts in ((42, 8), (7, 42)):
+        audit = audited(home, history.exports(), lied(history, counts=counts))
+        assert (found(audit), audit.noise) == ([("NOISE_WRONG", "census", CHARGED)], 1)
 
 
 def test_an_answer_with_other_noise_is_found(history: History, home: AuditorHome) -> None:

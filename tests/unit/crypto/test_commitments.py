@@ -36,6 +36,7 @@ SEED: dict[str, Any] = {
     "ticket_hash": b"t" * 32,
     "set_commitment": b"s" * 32,
     "scale": 30,
+    "cells": 1,
 }
 
 
@@ -57,14 +58,10 @@ def test_commitments_are_the_published_formulas() -> None:
         assert commit_answer(SALT, b"t", NoisyCounts((count,))) == by_hand(
             b"tripartite/commit-answer/v2\0", SALT, b"t", written, *[b"0"] * 15
         )
-    assert noise_seed(SECRET, **SEED) == by_hand(
-        b"tripartite/noise/v2\0",
-        SALT,
-        b"t" * 32,
-        b"s" * 32,
-        (30).to_bytes(8, "big"),
-        b"count",
-    )
+    for cells, label in ((1, b"count"), (2, b"table"), (16, b"table")):
+        assert noise_seed(SECRET, **SEED | {"cells": cells}) == by_hand(
+            b"tripartite/noise/v2\0", SALT, b"t" * 32, b"s" * 32, (30).to_bytes(8, "big"), label
+        )
     named = by_hand(b"tripartite/subject/v1\0", SALT, b"person", "é".encode())
     assert hash_subjects(SALT, b"person", ["é"]) == named[:16]
     assert hash_bytes(b"x") == hashlib.sha256(b"x").digest()
@@ -119,6 +116,7 @@ def test_every_part_is_bound() -> None:
         {"ticket_hash": b"T" * 32},
         {"set_commitment": b"S" * 32},
         {"scale": 31},
+        {"cells": 2},
         {"set_commitment": b"t" * 32, "ticket_hash": b"s" * 32},
     ],
 )

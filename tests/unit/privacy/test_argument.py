@@ -9,11 +9,14 @@ from types import ModuleType
 import pytest
 
 from broker_common.crypto import noise_stream
-from broker_common.privacy import accounting, belief, discrete_laplace, enclosure
+from broker_common.privacy import accounting, belief, discrete_laplace, enclosure, table_laplace
 
 ROOT = Path(__file__).parents[3]
 ARGUMENT = (ROOT / "broker_common" / "privacy" / "ARGUMENT.md").read_text(encoding="utf-8")
-MODULES = {module.__name__.rpartition(".")[2]: module for module in (accounting, belief, discrete_laplace, enclosure)}
+MODULES = {
+    module.__name__.rpartition(".")[2]: module
+    for module in (accounting, belief, discrete_laplace, enclosure, table_laplace)
+}
 MODULES["noise_stream"] = noise_stream
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
@@ -24,16 +24,12 @@ from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.privacy import discrete_laplace
 from broker_common.privacy.discrete_laplace import (
     UniformBits,
-    add_noise,
     bernoulli,
     bernoulli_exp,
     draw,
-    largest_scale_within,
-    margin,
     probability,
     uniform_below,
 )
-from broker_common.values import ExactCounts, NoisyCounts
 
 ExpSeries = Callable[[Fraction], tuple[Fraction, Fraction]]
 
@@ -327,77 +323,6 @@ def test_the_reading_order_of_bits_is_the_documented_one(seed: bytes, scale: int
     """For any seed and scale, huge ones included, the draw is that of the method in the docstring."""
     stream, reference = NoiseStream(seed), reference_draws(seed, scale)
     assert [draw(scale, stream) for _ in range(3)] == [next(reference) for _ in range(3)]
-
-
-def test_an_answer_is_the_count_plus_one_draw_and_never_clamped() -> None:
-    """The noise of the seed is added as it is, also where the answer turns negative."""
-    answers = []
-    for index in range(20):
-        seed = index.to_bytes(32, "big")
-        answers.append(add_noise(ExactCounts([3]), 30, NoiseStream(seed)).values[0])
-        assert add_noise(ExactCounts([3]), 30, NoiseStream(seed)) == NoisyCounts((3 + draw(30, NoiseStream(seed)),))
-    assert min(answers) < 0 < max(answers)
-
-
-@pytest.mark.parametrize("cells", [2, 16])
-def test_several_cells_get_no_noise_of_one(cells: int) -> None:
-    """A draw for each cell would cost as many times the price; nothing is drawn for them."""
-    with pytest.raises(ValueError, match="one cell"):
-        add_noise(ExactCounts([3] * cells), 30, NoiseStream(bytes(range(32))))
-
-
-@pytest.mark.parametrize(("scale", "expected"), [(1, 3), (2, 6), (10, 30), (30, 90), (50, 150), (1000, 2996)])
-def test_margins_at_95_percent_are_pinned(scale: int, expected: int) -> None:
-    """The figures that a quote states."""
-    assert margin(scale) == expected
-
-
-@given(
-    scale=st.integers(1, 2000),
-    confidence=st.fractions(min_value=Fraction(1, 1000), max_value=Fraction(999, 1000), max_denominator=1000),
-)
-def test_a_margin_is_the_smallest_that_keeps_the_confidence(
-    exp_series: ExpSeries, scale: int, confidence: Fraction
-) -> None:
-    """The noise stays within m often enough and within m-1 not often enough, by the Taylor witness."""
-    m = margin(scale, confidence)
-    q_low, q_high = exp_series(Fraction(-1, scale))
-    assert 2 * exp_series(Fraction(-(m + 1), scale))[0] / (1 + q_high) <= 1 - confidence
-    assert m == 0 or 2 * exp_series(Fraction(-m, scale))[1] / (1 + q_low) > 1 - confidence
-
-
-@pytest.mark.parametrize("scale", [1, 30, 1000])
-def test_a_confidence_a_hair_from_a_margin_is_decided_rightly(exp_series: ExpSeries, scale: int) -> None:
-    """Just below P(|noise| <= m) the margin is m, just above it is m+1: the precision rises until that is certain."""
-    m = 3 * scale
-    (q_low, q_high), (power_low, power_high) = exp_series(Fraction(-1, scale)), exp_series(Fraction(-(m + 1), scale))
-    assert margin(scale, 1 - 2 * power_high / (1 + q_low)) == m
-    assert margin(scale, 1 - 2 * power_low / (1 + q_high)) == m + 1
-
-
-@pytest.mark.parametrize(
-    ("scale", "confidence"), [(0, Fraction(1, 2)), (-1, Fraction(1, 2)), (30, Fraction(0)), (30, Fraction(1))]
-)
-def test_no_margin_is_given_for_nonsense(scale: int, confidence: Fraction) -> None:
-    """Certainty has no margin: the noise is unbounded."""
-    with pytest.raises(ValueError, match="confidence strictly between"):
-        margin(scale, confidence)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "scales", "expected"),
-    [
-        (90, range(1, 51), 30),
-        (89, range(1, 51), 29),
-        (2, range(1, 51), None),
-        (10**9, (10, 50, 20), 50),
-        (90, (50, 7, 20, 40), 20),
-        (90, (), None),
-    ],
-)
-def test_a_wanted_margin_picks_the_cheapest_scale(wanted: int, scales: Iterable[int], expected: int | None) -> None:
-    """The largest admissible scale within the margin, whatever the order of the list, or none."""
-    assert largest_scale_within(wanted, scales) == expected
 
 
 @given(scale=st.integers(1, 10**30), multiple=st.fractions(min_value=-60, max_value=60))

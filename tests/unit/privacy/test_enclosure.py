@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_common.privacy import accounting, belief, discrete_laplace, enclosure
+from broker_common.privacy import accounting, belief, discrete_laplace, enclosure, table_laplace
 from broker_common.privacy.enclosure import MAX_EXPONENT, Between, decide, exp_between, ln_between, to_decimal
 
 ExpSeries = Callable[[Fraction], tuple[Fraction, Fraction]]
@@ -83,8 +83,8 @@ def test_the_callers_decimal_context_has_no_influence() -> None:
         lambda: accounting.cap_units(Fraction(4)),
         lambda: belief.belief_of_units(12_345_678),
         lambda: belief.belief_after(41, 30),
-        lambda: discrete_laplace.margin(30),
-        lambda: discrete_laplace.probability(30, 17),
+        lambda: table_laplace.margin.__wrapped__(30, 16),
+        lambda: table_laplace.probability(30, (17, -3)),
     ]
     usual = [figure() for figure in figures]
     hostile = decimal.Context(prec=1, rounding=decimal.ROUND_UP, Emin=-2, Emax=2, traps=[decimal.Inexact])
@@ -97,7 +97,7 @@ def test_a_fraction_is_written_to_the_digits_asked_for() -> None:
     assert to_decimal(Fraction(2, 300), 5) == Decimal("0.0066667")
 
 
-@pytest.mark.parametrize("module", [accounting, discrete_laplace, enclosure])
+@pytest.mark.parametrize("module", [accounting, discrete_laplace, enclosure, table_laplace])
 def test_no_float_decides_anything(module: ModuleType) -> None:
     """The modules that decide name no float and hold no float literal."""
     nodes = list(ast.walk(ast.parse(inspect.getsource(module))))

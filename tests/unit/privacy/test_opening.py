@@ -12,9 +12,9 @@ from broker_common.crypto.commitments import SlotSecret, answer_salt, commit_ans
 from broker_common.crypto.noise_stream import NoiseStream
 from broker_common.crypto.sealing import OpeningKey, opening_info
 from broker_common.errors import InvalidRequestError
-from broker_common.privacy.discrete_laplace import add_noise
 from broker_common.privacy.opening import SEALED_OPENING_BYTES, Opening, make_opening, open_opening, seal_opening
-from broker_common.values import ExactCounts, NoisyCounts
+from broker_common.privacy.table_laplace import add_noise
+from broker_common.values import ExactCounts
 
 TICKET, SECRET, LOAD = "ab" * 32, SlotSecret(bytes(range(32))), "6f1d0c7be29a4458"
 # What the charge says of the sample.
@@ -56,8 +56,8 @@ def test_counts_of_several_cells_are_those_of_their_cells() -> None:
 def test_everything_that_was_fixed_before_follows_from_it() -> None:
     """Slot and receipt: computed here a second time, by hand."""
     opening, ticket = make(), bytes.fromhex(TICKET)
-    seed = noise_seed(SECRET, ticket_hash=ticket, set_commitment=bytes.fromhex(SUBMITTED), scale=30)
-    noisy = NoisyCounts((add_noise(ExactCounts([41]), 30, NoiseStream(seed)).values[0],))
+    seed = noise_seed(SECRET, ticket_hash=ticket, set_commitment=bytes.fromhex(SUBMITTED), scale=30, cells=1)
+    noisy = add_noise(ExactCounts([41]), 30, NoiseStream(seed))
     assert opening.slot_commitment == commit_slot(SECRET, 7).hex()
     assert opening.answer_hash(30, SUBMITTED) == commit_answer(answer_salt(SECRET, ticket), ticket, noisy).hex()
 

@@ -16,8 +16,8 @@ from broker_common.crypto.certificates import Identity
 from broker_common.crypto.signing import Purpose, SigningKey
 from broker_common.errors import InvalidRequestError, PeerUnavailableError
 from broker_common.privacy.accounting import price
-from broker_common.privacy.discrete_laplace import margin
 from broker_common.privacy.policy import Policy
+from broker_common.privacy.table_laplace import margin
 from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import parse_question
 from broker_common.query.quote import sign_quote
@@ -74,7 +74,7 @@ class Offering(Session):
             "question": request.question,
             "scale": request.scale,
             "charged": price(request.scale),
-            "margin_95": margin(request.scale),
+            "margin_95": margin(request.scale, len(request.question.cells)),
             "policy_hash": make_policy().hash,
             "noise_slot": ticket_pb2.NoiseSlot(number=1),
             "told_ms": system_clock(),
