@@ -74,9 +74,14 @@ def commands() -> None:
 @commands.command()
 @home_option
 @json_option
-def dictionary(home: Path, as_json: bool) -> None:
-    """What may be asked: health columns, language variables, and their published codes."""
-    from broker_common.query.dictionary import dictionary_json, dictionary_text
+@click.argument("variable", required=False)
+@click.option("--search", "word", metavar="WORD", help=texts.SEARCH_HELP)
+def dictionary(home: Path, as_json: bool, variable: str | None, word: str | None) -> None:
+    """What may be asked: health columns, language variables, and their published codes.
+
+    With VARIABLE one of them, with all its codes.
+    """
+    from researcher_node.lookup import looked_up
     from researcher_node.opening import ResearcherHome
 
     async def fetch(opened: ResearcherHome) -> Dictionaries:
@@ -84,18 +89,7 @@ def dictionary(home: Path, as_json: bool) -> None:
             async with opened.session(store) as session:
                 return await session.dictionaries()
 
-    found = asyncio.run(fetch(ResearcherHome(home)))
-    result = {
-        "health": dictionary_json(found.health),
-        "census": dictionary_json(found.census),
-        "census_release": found.census_release,
-    }
-    text = said(
-        texts.DICTIONARIES,
-        health=dictionary_text(found.health),
-        release=found.census_release,
-        census=dictionary_text(found.census),
-    )
+    result, text = looked_up(asyncio.run(fetch(ResearcherHome(home))), variable, word)
     emit(as_json, result, fitted(text))
 
 

@@ -13,15 +13,15 @@ from broker_common.crypto.certificates import Role
 from broker_common.errors import InvalidRequestError
 from broker_common.language import phrase
 from broker_common.query.criteria import parse_condition
-from broker_common.query.dictionary import ColumnType, Dictionary
+from broker_common.query.dictionary import Dictionary
 from broker_common.query.question import parse_question
+from broker_common.query.remedies import example
 
 OTHER: dict[Role, Role] = {"health": "census", "census": "health"}
 _CODES = frozenset({"CRITERIA_SYNTAX", "QUESTION_SYNTAX", "UNKNOWN_COLUMN", "UNKNOWN_VARIABLE"})
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AND = re.compile(r"\s+and\s+", re.IGNORECASE)
-_EXAMPLES = {ColumnType.INTEGER: "{} >= 1", ColumnType.DATE: "{} >= '2010-01-01'"}
 
 
 def may_be_for_other(error: InvalidRequestError) -> bool:
@@ -56,17 +56,12 @@ def _options(role: Role, name: str, parts: Sequence[str], own: Dictionary, other
     ours = " and ".join(part for part in parts if part not in theirs)
     its = " and ".join(theirs)
     if not read_other(its, other):
-        its, ours = _example(name, other), ""
+        its, ours = example(other.column(name)), ""
     options = {"health": its, "census": ours} if role == "census" else {"health": ours, "census": its}
     if not read(ours, own):
         options[role] = ""
     written = [("--where", options["health"]), ("--count", options["census"])]
     return " ".join(f'{option} "{value}"' for option, value in written if value)
-
-
-def _example(name: str, dictionary: Dictionary) -> str:
-    column = dictionary.column(name)
-    return _EXAMPLES.get(column.type, "{} = '" + "".join(column.values[:1]).replace("'", "''") + "'").format(name)
 
 
 def _is_condition(text: str, dictionary: Dictionary) -> bool:

@@ -55,6 +55,14 @@ DICTIONARIES = """\
 
 {census}"""
 
+# Of one column or variable, or of a word: what is found at either node.
+HEALTH_FOUND = "--where: health columns"
+CENSUS_FOUND = "--count: language variables of census release {release}"
+TYPED_WHERE = 'Type it like: --where "{example}"'
+TYPED_COUNT = 'Type it like: --count "{example}"'
+NOTHING_FOUND = "'{word}' stands in no name, description, code or label of either node."
+SEARCH_HELP = "Only where this word stands, in names, codes and labels; letter case and accents do not matter."
+
 QUOTE = """\
 One answer at scale {scale} (epsilon {epsilon}):
   noise      within {margin} either way, 19 times out of 20

@@ -21,6 +21,13 @@ _YEAR = re.compile(r"[0-9]{4}")
 _LAST_MONTH = 12
 
 
+def example(column: Column) -> str:
+    """A comparison with this column that can be read."""
+    if column.type is ColumnType.CODE:
+        return f"{column.name} = {literal_text(column.values[0])}"
+    return f"{column.name} >= {1 if column.type is ColumnType.INTEGER else literal_text('2010-01-01')}"
+
+
 def to_type(text: str) -> str:
     """What to type, where all of it is known."""
     return phrase("Type: {text}", text=text)

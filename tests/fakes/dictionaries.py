@@ -9,7 +9,7 @@ from typing import Final
 
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 
-__all__ = ["CHANGES", "put_in_place", "relabelled"]
+__all__ = ["CHANGES", "LANGUAGES", "put_in_place", "relabelled"]
 
 
 def _each(change: Callable[[Column], Column]) -> Callable[[Dictionary], Dictionary]:
@@ -54,3 +54,39 @@ def put_in_place(name: str, dictionary: Dictionary, put: Callable[[object, str, 
     for module in list(sys.modules.values()):
         if module.__name__.partition(".")[0] in {"census_node", "fakes", "health_node"} and hasattr(module, name):
             put(module, name, dictionary)
+
+
+def _variable(name: str, description: str, *codes: tuple[str, str]) -> Column:
+    return Column(
+        name=name, type=ColumnType.CODE, description=description, codes=tuple(map(Code, *zip(*codes, strict=True)))
+    )
+
+
+LANGUAGES: Final = Dictionary(
+    (
+        _variable(
+            "mother_tongue",
+            "Language first learned at home.",
+            ("English", "English"),
+            ("French", "French"),
+            ("English and French", "English and French equally"),
+            ("Other", "A non-official language"),
+        ),
+        _variable(
+            "first_official_language",
+            "First official language spoken.",
+            ("English", "English"),
+            ("French", "French"),
+            ("English and French", "English and French equally"),
+            ("Neither", "Neither English nor French"),
+        ),
+        _variable(
+            "home_language",
+            "Language spoken most often at home.",
+            ("English", "English spoken most often at home"),
+            ("French", "French spoken most often at home"),
+            ("Other", "A non-official language spoken most often at home"),
+        ),
+    )
+)
+"""Few language variables with few values, for tests that name all of them."""

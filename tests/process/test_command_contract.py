@@ -62,7 +62,7 @@ DOCUMENTED = {
     "census policy adopt": "--home --json --confirm --reason",
     "census shutdown": "--home --json --reason",
     "census reopen": "--home --json --reason",
-    "researcher dictionary": "--home --json",
+    "researcher dictionary": "--home --json --search",
     "researcher quote": "--home --json --count --scale --margin",
     "researcher ask": "--home --json --where --count --scale --margin --fraction --wait --again --label",
     "researcher answers": "--home --json --collect --state --project --since --until --last --label --format --to",

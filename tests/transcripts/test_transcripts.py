@@ -41,6 +41,7 @@ PLACEHOLDERS = [
     (re.compile(r'(?<="checkpoint": )"[^"]+"'), "<signed note>"),
     (re.compile(r'(?<=The census log has )\d+|(?<="size": )\d+'), "<size>"),
 ]
+MISTAKES = Path(__file__).parents[2] / "docs" / "mistakes.md"
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 
 
@@ -126,6 +127,44 @@ def test_the_dialogue_goes_as_it_is_written(
         return
     difference = list(difflib.unified_diff(written.splitlines(), now.splitlines(), file.name, "now", lineterm=""))
     assert not difference, "\n".join(["the dialogue went otherwise:", *difference])
+
+
+def answered(command: str, directory: Path) -> list[str]:
+    """What a command of the page of mistakes says, each of which is the caller's fault."""
+    words = shlex.split(command.removeprefix("$ tripartite").replace("DIR", str(directory)))
+    outcome = run_here(*words)
+    assert (outcome.code, outcome.stdout) == (3, ""), command
+    return shown(outcome.stderr, directory).splitlines()
+
+
+def test_each_mistake_gets_its_sentence_in_both_languages(
+    deployments: dict[str, Deployment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page says word for word what the program says; in French each line is another one, with the same code."""
+    monkeypatch.setenv("COLUMNS", COLUMNS)
+    directory = deployments["serving"].directory
+    written = MISTAKES.read_text(encoding="utf-8")
+    commands = re.findall(r"(?<=^```\n)\$ .*$", written, flags=re.MULTILINE)
+    said = {command: answered(command, directory) for command in commands}
+    now = re.sub(
+        r"(?<=^```\n)(\$ .*)\n(?:[^`\n].*\n)*",
+        lambda block: "\n".join([block[1], *said[block[1]], ""]),
+        written,
+        flags=re.MULTILINE,
+    )
+    if os.environ.get(REFRESH) == "write":
+        MISTAKES.write_text(now, encoding="utf-8")
+    else:
+        difference = list(difflib.unified_diff(written.splitlines(), now.splitlines(), "page", "now", lineterm=""))
+        assert not difference, "\n".join(difference)
+    assert [int(number) for number in re.findall(r"^\*\*(\d+)\.", now, flags=re.MULTILINE)] == list(range(1, 26))
+    assert len(said) == 25
+    monkeypatch.setenv("TRIPARTITE_LANG", "fr")
+    for command, english in said.items():
+        french = answered(command, directory)
+        assert len(french) == len(english) == 2
+        assert not set(french) & set(english)
+        assert french[1].split("  [")[1] == english[1].split("  [")[1]
 
 
 def test_there_are_dialogues() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fakes.dictionaries import LANGUAGES
 from fakes.processor_time import limited
 
 from broker_common.errors import InvalidRequestError
@@ -11,7 +12,6 @@ from broker_common.query.criteria import parse_condition
 from broker_common.query.dictionary import Code, Column, ColumnType, Dictionary
 from broker_common.query.question import parse_question
 from broker_common.query.scanner import MAX_TEXT_CHARACTERS
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node.dictionary import HEALTH_DICTIONARY
 
 
@@ -25,7 +25,7 @@ def of_condition(text: str) -> InvalidRequestError:
 def of_question(text: str) -> InvalidRequestError:
     """The error of a question."""
     with pytest.raises(InvalidRequestError) as caught:
-        parse_question(text, CENSUS_DICTIONARY)
+        parse_question(text, LANGUAGES)
     return caught.value
 
 
@@ -200,7 +200,7 @@ def test_mistake_in_a_question_is_named_with_what_to_type(text: str, problem: st
     assert problem in error.details["problem"]
     assert (error.hint == f"Type: {to_type}") == (to_type is not None)
     if to_type is not None:
-        parse_question(to_type, CENSUS_DICTIONARY)
+        parse_question(to_type, LANGUAGES)
 
 
 def test_value_in_another_spelling_is_answered_with_the_published_one() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from fakes.dictionaries import LANGUAGES
 
 from broker_common.crypto.certificates import Role
 from broker_common.errors import InvalidRequestError
 from broker_common.query.criteria import parse_condition
 from broker_common.query.question import parse_question
-from census_node.registry.dictionary import CENSUS_DICTIONARY
 from health_node.dictionary import HEALTH_DICTIONARY
 from researcher_node.other_side import may_be_for_other, pointed
 
@@ -19,9 +19,9 @@ AGE = "'age' is a health column and belongs to --where. Type: "
 def error_of(role: Role, text: str) -> InvalidRequestError:
     """What a text in --where (health) or --count (census) ends in."""
     parse, own, other = (
-        (parse_condition, HEALTH_DICTIONARY, CENSUS_DICTIONARY)
+        (parse_condition, HEALTH_DICTIONARY, LANGUAGES)
         if role == "health"
-        else (parse_question, CENSUS_DICTIONARY, HEALTH_DICTIONARY)
+        else (parse_question, LANGUAGES, HEALTH_DICTIONARY)
     )
     with pytest.raises(InvalidRequestError) as caught:
         parse(text, own)
