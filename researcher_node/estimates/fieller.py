@@ -12,7 +12,7 @@ Everything here takes arrays, one element for each repetition: a simulation runs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from researcher_node.estimates.law import CriticalValues, Reals
 
 _BISECTIONS = 48
 _QUARTER = np.pi / 2
+# The line runs from an eighth of a turn before p = 0 to an eighth after p = 1.
+_END = 1.5 * _QUARTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Shares:
     """Sets of shares. `estimate`, `low` and `high` are of the unbounded line, before anything is clipped to 0..1.
 
     `bounded` is False where the set reaches infinity; low and high are then infinite. `unit_low` and `unit_high` are the ends of
-    what lies in 0..1, at most 0 and 1.
+    what lies in 0..1; nan where nothing does.
     """
 
     estimate: Reals
@@ -39,28 +41,61 @@ class Shares:
     unit_high: Reals
 
 
-def shares(noise: CriticalValues, a: Reals, r: Reals, sampling: float) -> Shares:
-    """The sets for counts a and r; `sampling` is the design effect, or 0 for noise only."""
-    angle = np.mod(np.arctan2(a, r), np.pi)
-    below = _reach(noise, a, r, angle, -1.0, sampling)
-    above = _reach(noise, a, r, angle, 1.0, sampling)
-    is_whole = np.isnan(below) | np.isnan(above)
-    low, high = angle - np.where(is_whole, np.pi, below), angle + np.where(is_whole, np.pi, above)
-    # The line runs from an eighth of a turn before p = 0 to an eighth after p = 1.
-    end = 1.5 * _QUARTER
-    turned = angle > end
-    low, high, angle = low - np.pi * turned, high - np.pi * turned, angle - np.pi * turned
-    bounded = (low > end - np.pi) & (high < end) & ~is_whole
-    unit_low, unit_high = _within_unit(low, high)
-    unit_low, unit_high = _not_empty(noise, a, r, sampling, unit_low, unit_high)
-    return Shares(
-        estimate=_share_at(angle),
-        low=np.where(bounded, _share_at(low), -np.inf),
-        high=np.where(bounded, _share_at(high), np.inf),
-        bounded=bounded,
-        unit_low=unit_low,
-        unit_high=unit_high,
-    )
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Noisy counts of a part and of the rest of its whole, with their noise."""
+
+    noise: CriticalValues
+    part: Reals
+    rest: Reals
+    design_effect: float = 1.0
+
+    @property
+    def total(self) -> Reals:
+        return self.part + self.rest
+
+    def nearest(self) -> Tally:
+        """The nearest counts that can be: none is below 0."""
+        return replace(self, part=np.maximum(self.part, 0.0), rest=np.maximum(self.rest, 0.0))
+
+    def shares(self, *, sampled: bool) -> Shares:
+        """The set of shares, for the people counted or for the population that they are sampled from."""
+        angle = np.mod(np.arctan2(self.part, self.rest), np.pi)
+        below = self._reach(angle, -1.0, sampled=sampled)
+        above = self._reach(angle, 1.0, sampled=sampled)
+        is_whole = np.isnan(below) | np.isnan(above)
+        low, high = angle - np.where(is_whole, np.pi, below), angle + np.where(is_whole, np.pi, above)
+        turn = np.where(angle > _END, np.pi, 0.0)
+        angle, low, high = angle - turn, low - turn, high - turn
+        bounded = (low > _END - np.pi) & (high < _END)
+        unit_low, unit_high = _within_unit(low, high)
+        return Shares(
+            estimate=_share_at(angle),
+            low=np.where(bounded, _share_at(low), -np.inf),
+            high=np.where(bounded, _share_at(high), np.inf),
+            bounded=bounded,
+            unit_low=unit_low,
+            unit_high=unit_high,
+        )
+
+    def _reach(self, centre: Reals, sign: float, *, sampled: bool) -> Reals:
+        """How far the arc reaches from its centre on one side; nan if nothing on that side is excluded."""
+        inside, outside = np.zeros_like(centre), np.full_like(centre, _QUARTER)
+        is_whole = self._excess(centre + sign * _QUARTER, sampled=sampled) <= 0
+        for _ in range(_BISECTIONS):
+            middle = (inside + outside) / 2
+            within = self._excess(centre + sign * middle, sampled=sampled) <= 0
+            inside, outside = np.where(within, middle, inside), np.where(within, outside, middle)
+        return np.where(is_whole, np.nan, outside)
+
+    def _excess(self, angle: Reals, *, sampled: bool) -> Reals:
+        """How far the statistic is beyond its critical value; at most 0 in the set."""
+        sine, cosine = np.sin(angle), np.cos(angle)
+        spread = np.maximum(self.total, 0.0) * np.maximum(sine * cosine, 0.0) * self.design_effect
+        excess: Reals = np.abs(cosine * self.part - sine * self.rest) - self.noise.at(
+            angle, spread if sampled else np.zeros_like(angle)
+        )
+        return excess
 
 
 def _share_at(angle: Reals) -> Reals:
@@ -69,51 +104,13 @@ def _share_at(angle: Reals) -> Reals:
     return share
 
 
-def _excess(noise: CriticalValues, a: Reals, r: Reals, angle: Reals, sampling: float) -> Reals:
-    """How far the statistic is beyond its critical value; at most 0 in the set."""
-    statistic = np.abs(np.cos(angle) * a - np.sin(angle) * r)
-    variance = sampling * np.maximum(a + r, 0.0) * np.maximum(np.sin(angle) * np.cos(angle), 0.0)
-    excess: Reals = statistic - noise.at(angle, variance)
-    return excess
-
-
-def _reach(noise: CriticalValues, a: Reals, r: Reals, centre: Reals, sign: float, sampling: float) -> Reals:
-    """How far the arc reaches from its centre on one side; nan if nothing on that side is excluded."""
-    inside, outside = np.zeros_like(centre), np.full_like(centre, _QUARTER)
-    is_whole = _excess(noise, a, r, centre + sign * _QUARTER, sampling) <= 0
-    for _ in range(_BISECTIONS):
-        middle = (inside + outside) / 2
-        within = _excess(noise, a, r, centre + sign * middle, sampling) <= 0
-        inside, outside = np.where(within, middle, inside), np.where(within, outside, middle)
-    return np.where(is_whole, np.nan, outside)
-
-
 def _within_unit(low: Reals, high: Reals) -> tuple[Reals, Reals]:
-    """The hull of what an arc has in 0..1, as shares; nan if it has nothing there. An arc is at most two half turns long."""
-    found_low, found_high = np.full_like(low, np.inf), np.full_like(low, -np.inf)
+    """The hull of what an arc has in 0..1, as shares; nan if it has nothing there."""
+    first, last = np.full_like(low, np.inf), np.full_like(low, -np.inf)
     for turn in (-np.pi, 0.0, np.pi):
-        first, last = np.maximum(low + turn, 0.0), np.minimum(high + turn, _QUARTER)
-        some = first <= last
-        found_low = np.where(some, np.minimum(found_low, first), found_low)
-        found_high = np.where(some, np.maximum(found_high, last), found_high)
-    none = found_low > found_high
-    return np.where(none, np.nan, _share_at(np.where(none, 0.0, found_low))), np.where(
-        none, np.nan, _share_at(np.where(none, 0.0, found_high))
-    )
-
-
-def _not_empty(
-    noise: CriticalValues, a: Reals, r: Reals, sampling: float, low: Reals, high: Reals
-) -> tuple[Reals, Reals]:
-    """Where no share in 0..1 is in the set: what the nearest possible counts would give, which is never empty.
-
-    An answer is as far out as that about once in forty. An empty set would cover nothing; this one is honest about how little
-    such an answer says.
-    """
-    empty = np.isnan(low)
-    if not empty.any():
-        return low, high
-    nearest = shares(noise, np.maximum(a[empty], 0.0), np.maximum(r[empty], 0.0), sampling)
-    low, high = low.copy(), high.copy()
-    low[empty], high[empty] = nearest.unit_low, nearest.unit_high
-    return low, high
+        start, stop = np.maximum(low + turn, 0.0), np.minimum(high + turn, _QUARTER)
+        some = start <= stop
+        first, last = np.where(some, np.minimum(first, start), first), np.where(some, np.maximum(last, stop), last)
+    nothing = first > last
+    low_share, high_share = (np.where(nothing, np.nan, _share_at(np.where(nothing, 0.0, end))) for end in (first, last))
+    return low_share, high_share
