@@ -54,6 +54,12 @@ class Tally:
     def total(self) -> Reals:
         return self.part + self.rest
 
+    @property
+    def impossible(self) -> NDArray[np.bool_]:
+        """Whether no group of people has these counts."""
+        found: NDArray[np.bool_] = (self.part < 0) | (self.rest < 0)
+        return found
+
     def nearest(self) -> Tally:
         """The nearest counts that can be: none is below 0."""
         return replace(self, part=np.maximum(self.part, 0.0), rest=np.maximum(self.rest, 0.0))

@@ -176,7 +176,9 @@ def _quantiles(law: PairLaw, angle: float, variance: float) -> list[float]:
     frequency = 2 * np.pi * np.fft.rfftfreq(length)
     spectrum = np.fft.rfft(line)
     if not is_exact:
-        spectrum = spectrum * np.sinc(cosine / step * np.fft.rfftfreq(length)) * np.sinc(sine / step * np.fft.rfftfreq(length))
+        spectrum = (
+            spectrum * np.sinc(cosine / step * np.fft.rfftfreq(length)) * np.sinc(sine / step * np.fft.rfftfreq(length))
+        )
     parts = np.array(_SAMPLING_PARTS)[:, None]
     blurred = np.fft.irfft(spectrum * np.exp(-0.5 * (frequency * deviation) ** 2 * parts / (1 - parts)), length)
     folded = blurred[:, : length // 2].copy()

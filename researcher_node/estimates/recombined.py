@@ -5,15 +5,15 @@ distance from a share's estimate to the end of its own 95 % set says how far it 
 add up like standard deviations. Nothing is clipped before the end: shares below 0 and above 1 go into a sum as they are, or every
 sum of small shares would be too large.
 
-A share whose set reaches infinity (its total is not to be told from 0) leaves the sum or ratio untold. If nothing possible is left,
-as for about one answer in forty from a group without the part, the interval is that of the nearest possible counts: an empty one
-would cover nothing.
+A share whose set reaches infinity (its total is not to be told from 0) leaves the sum or ratio untold. If the estimate itself is
+impossible, as a share below 0 is, the set would be small or empty, and the smaller the farther off the answer is. Then the interval
+also takes in that of the nearest possible counts: it can only grow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,18 +27,23 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Of intervals, one for each repetition; nan where no possible value is left."""
+    """Of intervals, one for each repetition; before `with_nearest`, nan where no possible value is left."""
 
     low: Reals
     high: Reals
+    # Where the estimate is none that can be.
+    impossible: NDArray[np.bool_]
 
-    def or_of(self, other: Callable[[], Ends]) -> Ends:
-        """The other's ends where nothing is left in ours."""
-        empty = np.isnan(self.low)
-        if not empty.any():
+    def with_nearest(self, nearest: Callable[[], Ends]) -> Ends:
+        """Together with the interval of the nearest possible counts, where the estimate is impossible."""
+        if not self.impossible.any():
             return self
-        there = other()
-        return Ends(np.where(empty, there.low, self.low), np.where(empty, there.high, self.high))
+        there = nearest()
+        return Ends(
+            np.where(self.impossible, np.fmin(self.low, there.low), self.low),
+            np.where(self.impossible, np.fmax(self.high, there.high), self.high),
+            self.impossible,
+        )
 
 
 def of_share(tally: Tally, *, sampled: bool) -> Ends:
@@ -46,27 +51,48 @@ def of_share(tally: Tally, *, sampled: bool) -> Ends:
 
     def ends(counts: Tally) -> Ends:
         found = counts.shares(sampled=sampled)
-        return Ends(found.unit_low, found.unit_high)
+        return Ends(found.unit_low, found.unit_high, counts.impossible)
 
-    return ends(tally).or_of(lambda: ends(tally.nearest()))
+    return ends(tally).with_nearest(lambda: ends(tally.nearest()))
 
 
 def of_sum(tallies: Sequence[Tally], coefficients: Sequence[float], *, sampled: bool) -> Ends:
-    """A sum of coefficient times share, within what shares in 0..1 can make of it."""
+    """A sum of coefficient times share, within what shares in 0..1 can make of it; no coefficient is 0."""
 
     def ends(counts: Sequence[Tally]) -> Ends:
         return _sum([each.shares(sampled=sampled) for each in counts], coefficients)
 
-    return ends(tallies).or_of(lambda: ends([tally.nearest() for tally in tallies]))
+    return ends(tallies).with_nearest(lambda: ends([tally.nearest() for tally in tallies]))
 
 
 def of_ratio(a: Tally, b: Tally, correlation: Reals, *, sampled: bool) -> Ends:
     """Share a over share b, in 0..inf; `correlation` is that of their two estimates."""
 
     def ends(upper: Tally, lower: Tally) -> Ends:
-        return _ratio(upper.shares(sampled=sampled), lower.shares(sampled=sampled), correlation)
+        found = _ratio(upper.shares(sampled=sampled), lower.shares(sampled=sampled), correlation)
+        return replace(found, impossible=upper.impossible | lower.impossible)
 
-    return ends(a, b).or_of(lambda: ends(a.nearest(), b.nearest()))
+    return ends(a, b).with_nearest(lambda: ends(a.nearest(), b.nearest()))
+
+
+def correlation(a: Tally, b: Tally, inside_both: float, outside_both: float, *, sampled: bool) -> Reals:
+    """That of two rates' estimates whose noises come from the same two tables.
+
+    The rate p of N people errs by ((1-p) noise inside - p noise outside) / N; `..._both` are the covariances of part and against.
+    """
+    a_rate, b_rate = (np.clip(each.part / np.maximum(each.total, 1.0), 0.0, 1.0) for each in (a, b))
+    shared = (1 - a_rate) * (1 - b_rate) * inside_both + a_rate * b_rate * outside_both
+    a_variance, b_variance = (_error_variance(each, rate, sampled=sampled) for each, rate in ((a, a_rate), (b, b_rate)))
+    found: Reals = shared / np.sqrt(a_variance * b_variance)
+    return found
+
+
+def _error_variance(rate: Tally, p: Reals, *, sampled: bool) -> Reals:
+    """Of N times the error of a rate's estimate."""
+    noise = rate.noise.variance(np.arctan2(p, 1 - p)) * (p**2 + (1 - p) ** 2)
+    sampling = np.maximum(rate.total, 0.0) * p * (1 - p) * rate.design_effect
+    variance: Reals = noise + sampling if sampled else noise
+    return variance
 
 
 def _sum(terms: Sequence[Shares], coefficients: Sequence[float]) -> Ends:
@@ -85,7 +111,8 @@ def _sum(terms: Sequence[Shares], coefficients: Sequence[float]) -> Ends:
         np.where(bounded, centre + np.sqrt(above), most),
     )
     nothing = (high < least) | (low > most)
-    return Ends(*(np.where(nothing, np.nan, np.clip(end, least, most)) for end in (low, high)))
+    low, high = (np.where(nothing, np.nan, np.clip(end, least, most)) for end in (low, high))
+    return Ends(low, high, bounded & ((centre < least) | (centre > most)))
 
 
 def _ratio(a: Shares, b: Shares, correlation: Reals) -> Ends:
@@ -111,7 +138,8 @@ def _ratio(a: Shares, b: Shares, correlation: Reals) -> Ends:
     last = _last_accepted(excess, centre, infinity)
     low = np.where(bounded, np.tan(_last_accepted(excess, centre, zero)), 0.0)
     high = np.where(bounded & (last < infinity), np.tan(last), np.inf)
-    return Ends(*(np.where(nothing, np.nan, end) for end in (low, high)))
+    low, high = (np.where(nothing, np.nan, end) for end in (low, high))
+    return Ends(low, high, nothing)
 
 
 def _last_accepted(excess: Callable[[Reals], Reals], centre: Reals, end: Reals) -> Reals:

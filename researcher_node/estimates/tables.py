@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 
 from researcher_node.estimates.fieller import Tally
-from researcher_node.estimates.law import Reals, critical_values, one_table, two_tables
-from researcher_node.estimates.recombined import Ends, of_ratio, of_share, of_sum
+from researcher_node.estimates.law import Reals, critical_values, one_table
+from researcher_node.estimates.recombined import Ends, correlation, of_ratio, of_share, of_sum
 
 Kind = Literal["share", "difference", "ratio", "rate_ratio", "standardised_rate", "trend"]
 
@@ -128,7 +128,9 @@ def ratio(a: Group, b: Group) -> Estimate:
     return _ratio("ratio", upper, lower, np.zeros(1), np.zeros(1))
 
 
-def rate_ratio(inside: Counts, outside: Counts, part: tuple[int, ...], against: tuple[int, ...] | None = None) -> Estimate:
+def rate_ratio(
+    inside: Counts, outside: Counts, part: tuple[int, ...], against: tuple[int, ...] | None = None
+) -> Estimate:
     """How many times as often the condition is met by people of `part` as by people of `against`, in 0..inf.
 
     `inside` answers for the people who meet the condition, `outside` for `not (condition)`, asked as a question of its own with
@@ -173,12 +175,14 @@ def trend(groups: Sequence[Group], scores: Sequence[float]) -> Estimate:
     """
     if len(set(scores)) < 2 or not all(map(math.isfinite, scores)):  # noqa: PLR2004 - a slope needs two
         raise ValueError("a trend needs two different scores")
+    return _sum("trend", groups, slope_coefficients(scores))
+
+
+def slope_coefficients(scores: Sequence[float]) -> list[float]:
+    """What each value is multiplied with in the least-squares slope of values over scores."""
     mean = math.fsum(scores) / len(scores)
     spread = math.fsum((score - mean) ** 2 for score in scores)
-    return _sum("trend", groups, [(score - mean) / spread for score in scores])
-
-
-# --- with arrays, as simulations run them ----------------------------------------------------------------------------
+    return [(score - mean) / spread for score in scores]
 
 
 def tally(group: Group) -> Tally:
@@ -186,28 +190,6 @@ def tally(group: Group) -> Tally:
     table, part, rest = group.counts, group.part, group.rest
     noise = critical_values((table.scale, len(table.noisy), len(part), len(rest)))
     return Tally(noise, _total(table, part), _total(table, rest), table.design.design_effect)
-
-
-def correlation(a: Tally, b: Tally, inside_both: float, outside_both: float, *, sampled: bool) -> Reals:
-    """That of the two rates' estimates: the noises of part and against come from the same two tables.
-
-    The rate p of N people errs by ((1-p) noise inside - p noise outside) / N; `..._both` are the covariances of part and against.
-    """
-    a_rate, b_rate = (np.clip(each.shares(sampled=False).estimate, 0.0, 1.0) for each in (a, b))
-    shared = (1 - a_rate) * (1 - b_rate) * inside_both + a_rate * b_rate * outside_both
-    a_variance, b_variance = (
-        _error_variance(each, rate, sampled=sampled) for each, rate in ((a, a_rate), (b, b_rate))
-    )
-    found: Reals = shared / np.sqrt(a_variance * b_variance)
-    return found
-
-
-def _error_variance(rate: Tally, p: Reals, *, sampled: bool) -> Reals:
-    """Of N times the error of a rate's estimate."""
-    noise = rate.noise.variance(np.arctan2(p, 1 - p)) * (p**2 + (1 - p) ** 2)
-    sampling = np.maximum(rate.total, 0.0) * p * (1 - p) * rate.design_effect
-    variance: Reals = noise + sampling if sampled else noise
-    return variance
 
 
 # --- one answer ------------------------------------------------------------------------------------------------------
