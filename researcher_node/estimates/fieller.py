@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from researcher_node.estimates.law import CriticalValues, Reals
 
-_BISECTIONS = 48
+_BISECTIONS = 40
 _QUARTER = np.pi / 2
 # The line runs from an eighth of a turn before p = 0 to an eighth after p = 1.
 _END = 1.5 * _QUARTER

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from researcher_node.estimates.fieller import Shares, Tally
 from researcher_node.estimates.law import Reals
 
-_BISECTIONS = 60
+_BISECTIONS = 44
 _ROUNDING = 1e-12
 
 

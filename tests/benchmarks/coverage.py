@@ -201,7 +201,7 @@ def _rate_ratio(simulation: Simulation, case: Case, sampled: bool) -> tuple[Ends
 
 
 def _divided(a: Reals, b: Reals) -> Reals:
-    """nan for 0 / 0; nothing but infinity covers a number above 0 divided by 0."""
+    """Nan for 0 / 0; nothing but infinity covers a number above 0 divided by 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         found: Reals = a / b
     return found
