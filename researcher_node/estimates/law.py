@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 CONFIDENCE = 0.95
 LOST_MASS = 1e-6
@@ -92,7 +93,7 @@ def _reach(law: Reals) -> int:
     return int(np.count_nonzero(beyond > LOST_MASS / 4))
 
 
-def _thinned(x: Reals, y: Reals, mass: Reals, scale: float, stretch: float) -> PairLaw:
+def _thinned(x: Integers, y: Integers, mass: Reals, scale: float, stretch: float) -> PairLaw:
     """Without the points that together carry less than the mass that may be lost."""
     flat = np.sort(mass, axis=None)
     least = flat[np.searchsorted(np.cumsum(flat), LOST_MASS / 2)]
@@ -101,7 +102,7 @@ def _thinned(x: Reals, y: Reals, mass: Reals, scale: float, stretch: float) -> P
     return PairLaw(s, r, mass[kept] / mass[kept].sum(), scale, stretch)
 
 
-def _whole_numbers(reach: int) -> NDArray[np.int64]:
+def _whole_numbers(reach: int) -> Integers:
     return np.arange(-reach, reach + 1)
 
 

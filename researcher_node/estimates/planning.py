@@ -103,10 +103,10 @@ def people_needed(a: Planned, b: Planned, wanted_power: float = 0.8) -> int | No
         if most > _MOST_PEOPLE:
             return None
     least = most // 2
-    while most - least > 10 ** (len(str(most)) - 1 - _SIGNIFICANT_DIGITS):
+    while most - least > most // 10**_SIGNIFICANT_DIGITS + 1:
         middle = (least + most) // 2
         least, most = (least, middle) if is_seen(middle) else (middle, most)
-    unit = 10 ** max(0, len(str(most)) - _SIGNIFICANT_DIGITS)
+    unit = int(10 ** max(0, len(str(most)) - _SIGNIFICANT_DIGITS))
     return -(-most // unit) * unit
 
 

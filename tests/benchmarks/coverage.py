@@ -88,15 +88,17 @@ class Simulation:
 
     def run(self, case: Case) -> Covered:
         """One case."""
-        rates: list[float | None] = []
-        told = 0.0
-        for sampled in (False, True):
-            ends, truth = _KINDS[case.kind](self, case, sampled)
-            whole = _WHOLE.get(case.kind, (0.0, 1.0))
-            told = float(np.mean((ends.low > whole[0]) | (ends.high < whole[1])))
-            holds = (ends.low <= truth + _ROUNDING) & (truth - _ROUNDING <= ends.high)
-            rates.append(None if np.isnan(truth).any() else float(holds.mean()))
-        return Covered(case, *rates, told, self._is_away(case))
+        noise_only, _ = self._covered(case, sampled=False)
+        with_sampling, told = self._covered(case, sampled=True)
+        return Covered(case, noise_only, with_sampling, told, self._is_away(case))
+
+    def _covered(self, case: Case, *, sampled: bool) -> tuple[float | None, float]:
+        """How often one of the intervals holds the truth, and how often it tells anything."""
+        ends, truth = _KINDS[case.kind](self, case, sampled)
+        least, most = _WHOLE.get(case.kind, (0.0, 1.0))
+        told = float(np.mean((ends.low > least) | (ends.high < most)))
+        holds = (ends.low <= truth + _ROUNDING) & (truth - _ROUNDING <= ends.high)
+        return None if np.isnan(truth).any() else float(holds.mean()), told
 
     def group(self, case: Case, index: int, *, sampled: bool) -> tuple[Tally, Reals]:
         """The counts of a group, and its true share."""
@@ -291,8 +293,8 @@ def _percent(rate: float | None) -> str:
 
 def _summary(kind: str, found: Sequence[Covered]) -> str:
     columns = []
-    for rate_of in (lambda one: one.noise_only, lambda one: one.with_sampling):
-        rates = [(rate, one) for one in found if (rate := rate_of(one)) is not None]
+    for covered in ([(one.noise_only, one) for one in found], [(one.with_sampling, one) for one in found]):
+        rates = [(rate, one) for rate, one in covered if rate is not None]
         away = [rate for rate, one in rates if one.is_away]
         columns.append(f"{_percent(min(rate for rate, _ in rates)):>8}  {_percent(max(away, default=None)):>8}")
     return f"{kind:<18} {len(found):6}  {'  '.join(columns)}"
