@@ -8,7 +8,7 @@ PROTOS := $(wildcard protos/tripartite/v1/*.proto)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast fuzz bench bench-bits bench-all bench-growth bench-report bench-audit bench-dashboard bench-load workload check check-alerts test-browser screenshot format lint types imports protos protos-check docs docs-check lock clean
+.PHONY: help setup demo test test-fast fuzz bench bench-bits bench-all bench-growth bench-report bench-audit bench-dashboard bench-load workload coverage check check-alerts test-browser screenshot format lint types imports protos protos-check docs docs-check lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -88,6 +88,10 @@ bench-dashboard: setup ## the census dashboard before a log of ENTRIES=1000000: 
 
 workload: setup ## answers under both accountings for streams of studies, and what per-person drops do to them
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.workload
+
+REPETITIONS ?= 20000
+coverage: setup ## how often the intervals of estimates cover the truth, from nobody to 100,000 people; REPETITIONS=20000 of each of 1,944 cases
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.coverage --repetitions $(REPETITIONS)
 
 # What was asked for on the command line or in the environment, or else a default of the target's own.
 given = $(if $(filter command environment,$(firstword $(origin $(1)))),$($(1)),$(2))

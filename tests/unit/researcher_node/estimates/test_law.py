@@ -47,7 +47,7 @@ def test_the_joint_law_is_the_one_defined(cells: int, s_cells: int, r_cells: int
     scale = {2: 1, 3: 1, 4: 0.5}[cells]
     exact = defined(scale, cells, s_cells, r_cells, reach)
     # Scales of half steps are asked of the law itself, which is not limited to whole ones.
-    law = computed(one_table.__wrapped__(scale, cells, s_cells, r_cells))  # type: ignore[arg-type]
+    law = computed(one_table.__wrapped__(scale, cells, s_cells, r_cells))
     assert sum(exact.values()) == pytest.approx(1, abs=1e-6)
     for point in exact.keys() | law.keys():
         assert law.get(point, 0.0) == pytest.approx(exact.get(point, 0.0), abs=2 * LOST_MASS)
