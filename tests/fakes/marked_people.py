@@ -162,7 +162,7 @@ def _health_row(card: str, drawn: list[int], diagnosis: str) -> Row:
 
 
 def _census_row(number: int, card: str, drawn: list[int], *, french: bool) -> Row:
-    values = (
+    answered = (
         card,
         f"p{number}x",
         f"h{number}x",
@@ -171,8 +171,8 @@ def _census_row(number: int, card: str, drawn: list[int], *, french: bool) -> Ro
         _KNOWLEDGE[drawn[6] % len(_KNOWLEDGE)],
         _HOME[drawn[7] % len(_HOME)],
     )
-    values += ("not asked",) * (len(_CENSUS_COLUMNS) - len(values))
-    return dict(zip(_CENSUS_COLUMNS, values, strict=True))
+    unasked = ("not asked",) * (len(_CENSUS_COLUMNS) - len(answered))
+    return dict(zip(_CENSUS_COLUMNS, answered + unasked, strict=True))
 
 
 def write_csv(path: Path, rows: list[Row]) -> None:
