@@ -363,7 +363,7 @@ def dictionary_json(dictionary: Dictionary) -> dict[str, Any]:
 
 
 def asked_of_json(part: AskedOf) -> dict[str, Any]:
-    """The part of the people who were asked, and what to multiply and widen a count of them by."""
+    """The part of the households that were asked, what a count of them is multiplied by for everybody, and the design effect."""
     return {"share": float(part.share), "weight": part.weight, "design_effect": float(part.design_effect)}
 
 
